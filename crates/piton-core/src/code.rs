@@ -1,0 +1,82 @@
+//! Every error that reaches a person has a code, a page (`docs/errors/CODE.md`) and a hint that
+//! says what to do. This is the list.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($name:ident = $text:literal, $hint:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code { $($name,)* }
+
+        impl Code {
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What to do about it, in one sentence.
+            pub fn hint(self) -> &'static str {
+                match self { $(Self::$name => $hint,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    // What was asked for cannot be.
+    IdMalformed = "id_malformed", "Use 1 to 128 of the characters A-Z, a-z, 0-9, _ and -.";
+    SessionUnknown = "session_unknown", "Check the id, or list the sessions to find the one you mean.";
+    SessionExists = "session_exists", "Choose another id, or go on with the session that has this one.";
+    SessionClosed = "session_closed", "Start a new session; a closed one can be read but not continued.";
+    SessionReadOnly = "session_read_only", "Upgrade Piton: a newer version wrote to this session.";
+    SessionOwned = "session_owned", "Ask the process that owns the session, or stop it and try again.";
+    RunUnknown = "run_unknown", "Read the session's status again; it names the current run.";
+    RunInProgress = "run_in_progress", "Wait until the run ends, or cancel it first.";
+    RunNotOpen = "run_not_open", "Read the session's status again; the run has ended or was interrupted.";
+    RunNotInterrupted = "run_not_interrupted", "Only an interrupted or paused run can be resumed or dismissed.";
+    WaitUnknown = "wait_unknown", "List the open waits; this one was answered, cancelled, or never asked.";
+    WaitExpired = "wait_expired", "The deadline has passed; resume the session to have the question asked again.";
+    CallUnknown = "call_unknown", "Record the call's intent before its outcome, and one outcome per call.";
+    MessageUnknown = "message_unknown", "A streamed message is completed once, after its last piece.";
+    OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";
+    ExecutorMissing = "executor_missing", "The session has no executor that could be meant.";
+    LimitReached = "limit_reached", "End or answer some of what is open before adding more.";
+
+    TokenUnknown = "token_unknown", "Check that the token is complete and meant for this server.";
+    TokenMismatch = "token_mismatch", "Use the token with the session, run and wait it was made for.";
+    TokenConsumed = "token_consumed", "The question was answered already, with another answer; read the session to see it.";
+    TokenRevoked = "token_revoked", "Ask for a new token; this one was replaced or its run ended.";
+    TokenExpired = "token_expired", "Ask for a new token; this one's time has passed.";
+
+    // The store cannot.
+    SeqConflict = "seq_conflict", "Read what was appended in between, then decide again.";
+    EpochStale = "epoch_stale", "Another process owns the session now; this one must stop writing to it.";
+    BatchInvalid = "batch_invalid", "Append at least one record per batch, within the limits.";
+    PayloadTooLarge = "payload_too_large", "Store large content as files in the workspace and refer to them.";
+    Utf8Invalid = "utf8_invalid", "Send text as UTF-8; attach other bytes as files.";
+    StorePoisoned = "store_poisoned", "Check the disk, then restart Piton; what was acknowledged is safe.";
+    StoreClosed = "store_closed", "Piton is shutting down; try again after it has started.";
+    DiskFull = "disk_full", "Free some space; nothing was lost, and writing goes on by itself.";
+    StoreReadOnly = "store_read_only", "Make the data folder writable, or use another one.";
+    StoreUnreadable = "store_unreadable", "Check that the folder exists and belongs to you.";
+    StoreForeign = "store_foreign", "Point Piton at its own data folder; this file was made by something else.";
+    StoreDamaged = "store_damaged", "Make a copy of the data folder, then restore a backup or verify what is left.";
+    StoreNewer = "store_newer", "Upgrade Piton: this store was made by a newer version.";
+    StoreBusy = "store_busy", "Another process holds the store for too long; find it and stop it.";
+    NetworkFilesystem = "network_filesystem", "Put the data folder on a local disk; locks and flushes cannot be trusted here.";
+    KeyMissing = "key_missing", "Provide the key that the store names, from the source it names.";
+    KeyWrong = "key_wrong", "Provide the key whose id the store names.";
+    KeyInvalid = "key_invalid", "A key is 64 hexadecimal digits.";
+    KeyExposed = "key_exposed", "Make the key file readable by its owner only: chmod 600.";
+    RecordDamaged = "record_damaged", "Verify the session to see what is still good, and restore the rest.";
+    ChainBroken = "chain_broken", "Verify the session to see the first bad record; restore it from a backup.";
+    BlobMissing = "blob_missing", "Restore the blob from a backup; the rest of the session is readable.";
+    EntropyUnavailable = "entropy_unavailable", "The system gives no random numbers; start Piton when it does.";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

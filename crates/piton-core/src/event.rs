@@ -1,0 +1,352 @@
+//! What a record can say. One declaration per kind names its header fields (whatever the fold
+//! reads) and its content fields (text, arguments, results: encrypted, maskable, redactable).
+//!
+//! An event is the *typed view* of a record's header. The record itself keeps the bytes that were
+//! written, so kinds and fields of a newer program pass through this one unchanged.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{
+    BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+};
+use crate::reason::Reason;
+use crate::time::Timestamp;
+
+/// Version of the record schema that this program writes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Position in a session's log: 1, 2, 3, … without gaps; 0 is before the first record.
+pub type Seq = u64;
+
+/// How a run or a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// What a wait waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    Input,
+    Permission,
+    ToolResult,
+    Human,
+}
+
+/// What became of a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    Succeeded,
+    Failed,
+    Cancelled,
+    /// The outcome is not known: it may have happened, wholly or in part.
+    Unknown,
+}
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenPurpose {
+    /// To answer one wait.
+    Wait,
+    /// To resume one interrupted run.
+    Interruption,
+}
+
+/// A wait's new deadline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitDeadline {
+    pub wait_id: WaitId,
+    pub deadline_at: Timestamp,
+}
+
+/// A header that could not be read as its kind demands.
+#[derive(Debug, thiserror::Error)]
+#[error("The header of a {kind} record is not readable")]
+pub struct ParseError {
+    pub kind: String,
+    #[source]
+    pub source: serde_json::Error,
+}
+
+/// A kind that this program does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unknown {
+    pub kind: String,
+    /// A program that does not know a critical kind must not write behind it.
+    pub critical: bool,
+}
+
+macro_rules! events {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $kind:literal {
+            $($(#[$fmeta:meta])* $field:ident : $type:ty,)*
+        } content [$($content:literal),*];
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+            pub struct $name {
+                $($(#[$fmeta])* pub $field: $type,)*
+            }
+
+            impl From<$name> for Event {
+                fn from(event: $name) -> Self {
+                    Self::$name(event)
+                }
+            }
+        )*
+
+        /// The typed view of a record's header.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Event {
+            $($(#[$doc])* $name($name),)*
+            Unknown(Unknown),
+        }
+
+        /// Every kind this program knows, with its content fields.
+        pub const KINDS: &[(&str, &[&str])] = &[$(($kind, &[$($content),*]),)*];
+
+        impl Event {
+            pub fn kind(&self) -> &str {
+                match self {
+                    $(Self::$name(_) => $kind,)*
+                    Self::Unknown(unknown) => &unknown.kind,
+                }
+            }
+
+            pub fn parse(kind: &str, header: &str) -> Result<Self, ParseError> {
+                let parsed = match kind {
+                    $($kind => serde_json::from_str(header).map(Self::$name),)*
+                    _ => serde_json::from_str::<Critical>(header).map(|header| {
+                        Self::Unknown(Unknown { kind: kind.to_owned(), critical: header.critical })
+                    }),
+                };
+                parsed.map_err(|source| ParseError { kind: kind.to_owned(), source })
+            }
+
+            /// The header as it is written. An unknown event has none of its own to write.
+            pub fn header_json(&self) -> Option<String> {
+                match self {
+                    $(Self::$name(event) => serde_json::to_string(event).ok(),)*
+                    Self::Unknown(_) => None,
+                }
+            }
+        }
+    };
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    #[serde(default)]
+    critical: bool,
+}
+
+/// The content fields of a kind; none for kinds that this program does not know.
+pub fn content_fields(kind: &str) -> &'static [&'static str] {
+    KINDS.iter().find(|(known, _)| *known == kind).map_or(&[], |(_, fields)| fields)
+}
+
+events! {
+    /// The first record of a session's log.
+    SessionCreated = "session.created" {
+        session_id: SessionId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] task_id: Option<TaskId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] working_dir: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] provider: Option<Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] agent_profile_id: Option<String>,
+    } content [];
+    /// The only end of a session.
+    SessionClosed = "session.closed" {
+        outcome: Outcome,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
+    } content [];
+    /// A boot became the session's one writer.
+    SessionLeased = "session.leased" { boot_id: BootId, epoch: u64, } content [];
+    /// The writer stepped back while it lives.
+    SessionReleased = "session.released" { boot_id: BootId, epoch: u64, } content [];
+
+    /// What the user said.
+    MessageUser = "message.user" {
+        message_id: MessageId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
+    } content ["content"];
+    /// A piece of what the agent says; `offset` in UTF-8 bytes from the message's beginning.
+    MessageDelta = "message.delta" {
+        message_id: MessageId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
+        offset: u64,
+        length: u64,
+    } content ["text"];
+    /// The end of a streamed message: its length in bytes and the BLAKE3 hash of its text.
+    MessageCompleted = "message.completed" {
+        message_id: MessageId,
+        length: u64,
+        hash: String,
+    } content [];
+
+    /// A tool call, before it runs.
+    ToolIntent = "tool.intent" { call_id: CallId, run_id: RunId, name: String, } content ["arguments"];
+    /// A tool call, after it ran.
+    ToolOutcome = "tool.outcome" { call_id: CallId, run_id: RunId, status: ToolStatus, } content ["result"];
+
+    /// A stretch of work begins; `boot_id` is the process that runs it.
+    RunStarted = "run.started" {
+        run_id: RunId,
+        boot_id: BootId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] message_id: Option<MessageId>,
+    } content [];
+    /// The run needs something from outside. With a known `wait_id`: it is blocked on it again.
+    RunWaiting = "run.waiting" {
+        run_id: RunId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] wait_id: Option<WaitId>,
+        wait_kind: WaitKind,
+        #[serde(default, skip_serializing_if = "Option::is_none")] resume_token_id: Option<TokenId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] deadline_at: Option<Timestamp>,
+    } content ["question"];
+    /// The run goes on: with the answer to a wait, or after a pause or an interruption.
+    RunResumed = "run.resumed" {
+        run_id: RunId,
+        boot_id: BootId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] wait_id: Option<WaitId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] resume_token_id: Option<TokenId>,
+    } content ["answer"];
+    /// A new boot found the run's agent alive and took it over.
+    RunReattached = "run.reattached" {
+        run_id: RunId,
+        boot_id: BootId,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] deadlines: Vec<WaitDeadline>,
+    } content [];
+    RunPaused = "run.paused" { run_id: RunId, } content [];
+    RunCompleted = "run.completed" { run_id: RunId, } content [];
+    RunFailed = "run.failed" {
+        run_id: RunId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+    } content ["error"];
+    RunCancelled = "run.cancelled" {
+        run_id: RunId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
+    } content [];
+    /// The run stopped without anybody wanting it to.
+    RunInterrupted = "run.interrupted" {
+        run_id: RunId,
+        reason: Reason,
+        #[serde(default, skip_serializing_if = "Option::is_none")] boot_id: Option<BootId>,
+    } content [];
+    /// Somebody decided not to go on with an interrupted run.
+    RunDismissed = "run.dismissed" { run_id: RunId, } content [];
+    /// A wait ended without an answer; the agent is told `cancelled` and goes on.
+    WaitCancelled = "wait.cancelled" { run_id: RunId, wait_id: WaitId, reason: Reason, } content [];
+
+    TokenMinted = "token.minted" {
+        token_id: TokenId,
+        run_id: RunId,
+        purpose: TokenPurpose,
+        #[serde(default, skip_serializing_if = "Option::is_none")] wait_id: Option<WaitId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] wait_kind: Option<WaitKind>,
+        /// BLAKE3 of the secret, in hex; the secret itself is never written.
+        hash: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
+    } content [];
+    /// Keeps what a retry needs to be given the first result again.
+    TokenConsumed = "token.consumed" {
+        token_id: TokenId,
+        run_id: RunId,
+        answer_digest: String,
+        result_seq: Seq,
+    } content [];
+    TokenRevoked = "token.revoked" { token_id: TokenId, reason: Reason, } content [];
+    TokenExpired = "token.expired" { token_id: TokenId, } content [];
+
+    ExecutorStarting = "executor.starting" {
+        execution_id: ExecutionId,
+        runtime: String,
+    } content [];
+    ExecutorReady = "executor.ready" { execution_id: ExecutionId, } content [];
+    ExecutorUnreachable = "executor.unreachable" { execution_id: ExecutionId, } content [];
+    ExecutorError = "executor.error" {
+        execution_id: ExecutionId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
+    } content ["message"];
+    /// Proven dead, or ended on request.
+    ExecutorStopped = "executor.stopped" { execution_id: ExecutionId, } content [];
+    /// Given up by a user; should it return it is told to end its agent.
+    ExecutorAbandoned = "executor.abandoned" { execution_id: ExecutionId, } content [];
+
+    AgentStarting = "agent.starting" { execution_id: ExecutionId, } content [];
+    AgentReady = "agent.ready" {
+        execution_id: ExecutionId,
+        /// The agent's own handle on its conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
+    } content [];
+    AgentError = "agent.error" { execution_id: ExecutionId, } content ["message"];
+    AgentExited = "agent.exited" { execution_id: ExecutionId, } content [];
+    /// The agent itself said that it does not know its session id.
+    AgentSessionCleared = "agent.session_cleared" { execution_id: ExecutionId, } content [];
+
+    /// What the status was when nobody was asked: after a recovery or a sweep. No authority.
+    StatusDerived = "status.derived" {
+        status: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
+    } content [];
+    /// An effect that followed from the log was carried out.
+    EffectDone = "effect.done" { of_seq: Seq, } content [];
+    /// Justifies the tombstone in place of the target's content.
+    RecordRedacted = "record.redacted" {
+        target_seq: Seq,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
+    } content [];
+
+    /// In the reserved log: somebody wants something done.
+    TaskCreated = "task.created" { task_id: TaskId, title: String, } content [];
+    /// In the reserved log: a session's log was deleted.
+    SessionDeleted = "session.deleted" {
+        session_id: SessionId,
+        last_seq: Seq,
+    } content [];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_kinds_parse_and_unknown_fields_do_not_disturb() {
+        let header = r#"{"run_id":"run_9f5","boot_id":"boot_1","of_tomorrow":[1,2]}"#;
+        let event = Event::parse("run.started", header).unwrap();
+        assert_eq!(
+            event,
+            RunStarted {
+                run_id: "run_9f5".parse().unwrap(),
+                boot_id: "boot_1".parse().unwrap(),
+                message_id: None
+            }
+            .into()
+        );
+    }
+
+    #[test]
+    fn unknown_kinds_say_whether_they_are_critical() {
+        let event = Event::parse("graph.node", r#"{"critical":true,"x":1}"#).unwrap();
+        assert_eq!(event, Event::Unknown(Unknown { kind: "graph.node".into(), critical: true }));
+        assert!(Event::parse("graph.node", "[").is_err());
+    }
+
+    #[test]
+    fn content_is_declared_per_kind() {
+        assert_eq!(content_fields("tool.intent"), ["arguments"]);
+        assert_eq!(content_fields("run.started"), [""; 0]);
+        let mut kinds: Vec<_> = KINDS.iter().map(|(kind, _)| kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), KINDS.len(), "a kind is declared twice");
+    }
+}

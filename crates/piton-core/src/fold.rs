@@ -1,0 +1,344 @@
+//! State from records. Tolerant by design: a record that makes no sense in its place (a late
+//! outcome, an end of a run that is not the current one) changes nothing; it is never an error and
+//! never a panic.
+
+use crate::event::{self, Event, Outcome, Seq, TokenPurpose};
+use crate::id::{ExecutionId, RunId, TokenId, WaitId};
+use crate::reason::Reason;
+use crate::record::Record;
+use crate::state::{
+    ActiveToken, Agent, AgentStatus, Effect, Executor, ExecutorStatus, Info, OpenCall, Phase, Run,
+    State, Wait, WaitToken,
+};
+use crate::time::Timestamp;
+
+/// Whether a record changed what the session index shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Summary,
+    Inner,
+}
+
+/// Folds records into a fresh state.
+pub fn replay<'a>(
+    records: impl IntoIterator<Item = &'a Record>,
+) -> Result<State, event::ParseError> {
+    let mut state = State::default();
+    for record in records {
+        state.apply_record(record)?;
+    }
+    Ok(state)
+}
+
+impl State {
+    pub fn apply_record(&mut self, record: &Record) -> Result<Change, event::ParseError> {
+        let event = record.event()?;
+        Ok(self.apply(record.seq, record.ts, &event))
+    }
+
+    pub fn apply(&mut self, seq: Seq, ts: Timestamp, event: &Event) -> Change {
+        self.last_seq = seq;
+        self.updated_at = Some(ts);
+        match event {
+            Event::MessageDelta(_)
+            | Event::MessageCompleted(_)
+            | Event::ToolIntent(_)
+            | Event::ToolOutcome(_) => {
+                self.apply_stream(seq, event);
+                return Change::Inner;
+            }
+            Event::EffectDone(e) => {
+                self.pending.remove(&e.of_seq);
+                return Change::Inner;
+            }
+            Event::StatusDerived(_)
+            | Event::RecordRedacted(_)
+            | Event::TaskCreated(_)
+            | Event::SessionDeleted(_) => return Change::Inner,
+            Event::SessionLeased(e) => {
+                self.lease.owner = Some(e.boot_id.clone());
+                self.lease.epoch = e.epoch;
+                return Change::Inner;
+            }
+            Event::SessionReleased(e) => {
+                if self.lease.epoch == e.epoch {
+                    self.lease.owner = None;
+                }
+                return Change::Inner;
+            }
+            Event::Unknown(unknown) => {
+                if !unknown.critical {
+                    return Change::Inner;
+                }
+                self.facts.unknown_critical.get_or_insert_with(|| unknown.kind.clone());
+            }
+            Event::SessionCreated(e) => {
+                self.info = Some(Info {
+                    session_id: e.session_id.clone(),
+                    title: e.title.clone(),
+                    task_id: e.task_id.clone(),
+                    working_dir: e.working_dir.clone(),
+                    provider: e.provider.clone(),
+                    agent_profile_id: e.agent_profile_id.clone(),
+                    created_at: ts,
+                    active_at: ts,
+                });
+            }
+            Event::SessionClosed(e) => self.facts.closed = Some(e.outcome),
+            Event::MessageUser(_) => {}
+            Event::RunStarted(_)
+            | Event::RunWaiting(_)
+            | Event::RunResumed(_)
+            | Event::RunReattached(_)
+            | Event::RunPaused(_)
+            | Event::RunCompleted(_)
+            | Event::RunFailed(_)
+            | Event::RunCancelled(_)
+            | Event::RunInterrupted(_)
+            | Event::RunDismissed(_)
+            | Event::WaitCancelled(_) => self.apply_run(seq, ts, event),
+            Event::TokenMinted(_)
+            | Event::TokenConsumed(_)
+            | Event::TokenRevoked(_)
+            | Event::TokenExpired(_) => self.apply_token(event),
+            Event::ExecutorStarting(_)
+            | Event::ExecutorReady(_)
+            | Event::ExecutorUnreachable(_)
+            | Event::ExecutorError(_)
+            | Event::ExecutorStopped(_)
+            | Event::ExecutorAbandoned(_)
+            | Event::AgentStarting(_)
+            | Event::AgentReady(_)
+            | Event::AgentError(_)
+            | Event::AgentExited(_)
+            | Event::AgentSessionCleared(_) => self.apply_execution(event),
+        }
+        if let Some(info) = &mut self.info {
+            info.active_at = ts;
+        }
+        Change::Summary
+    }
+
+    fn apply_stream(&mut self, seq: Seq, event: &Event) {
+        match event {
+            Event::MessageDelta(e) => {
+                self.messages.insert(e.message_id.clone(), e.offset.saturating_add(e.length));
+            }
+            Event::MessageCompleted(e) => {
+                self.messages.remove(&e.message_id);
+            }
+            Event::ToolIntent(e) => {
+                let call = OpenCall { run_id: e.run_id.clone(), name: e.name.clone(), seq };
+                self.calls.insert(e.call_id.clone(), call);
+            }
+            Event::ToolOutcome(e) => {
+                self.calls.remove(&e.call_id);
+            }
+            _ => {}
+        }
+    }
+
+    /// The current run, if it is the one an event speaks of.
+    fn run_named(&mut self, run_id: &RunId) -> Option<&mut Run> {
+        self.facts.run.as_mut().filter(|run| run.run_id == *run_id)
+    }
+
+    fn apply_run(&mut self, seq: Seq, ts: Timestamp, event: &Event) {
+        match event {
+            Event::RunStarted(e) => {
+                self.calls.clear();
+                self.messages.clear();
+                self.facts.run = Some(Run {
+                    run_id: e.run_id.clone(),
+                    boot_id: e.boot_id.clone(),
+                    started_at: ts,
+                    started_seq: seq,
+                    phase: Phase::Open,
+                    blocked: false,
+                    waits: std::collections::BTreeMap::new(),
+                });
+                let (run_id, message_id) = (e.run_id.clone(), e.message_id.clone());
+                self.pending.insert(seq, Effect::Begin { run_id, message_id });
+            }
+            Event::RunWaiting(e) => {
+                let wait_id =
+                    e.wait_id.clone().or_else(|| e.resume_token_id.as_ref().map(WaitId::from));
+                let token = match &e.resume_token_id {
+                    Some(id) if self.tokens.contains_key(id) => WaitToken::Active,
+                    _ => WaitToken::Missing,
+                };
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                let Some(wait_id) = wait_id else { return };
+                run.blocked = true;
+                run.waits.entry(wait_id).or_insert_with(|| Wait {
+                    kind: e.wait_kind,
+                    since_seq: seq,
+                    token_id: e.resume_token_id.clone(),
+                    token,
+                    deadline_at: e.deadline_at,
+                });
+            }
+            Event::RunResumed(e) => {
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                if matches!(run.phase, Phase::Ended(_)) {
+                    return;
+                }
+                run.boot_id = e.boot_id.clone();
+                run.phase = Phase::Open;
+                run.blocked = false;
+                let run_id = e.run_id.clone();
+                let effect = match &e.wait_id {
+                    Some(wait_id) => {
+                        run.waits.remove(wait_id);
+                        Effect::Answer { run_id, wait_id: wait_id.clone() }
+                    }
+                    None => Effect::Continue { run_id },
+                };
+                self.pending.insert(seq, effect);
+            }
+            Event::RunReattached(e) => {
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                run.boot_id = e.boot_id.clone();
+                for new in &e.deadlines {
+                    if let Some(wait) = run.waits.get_mut(&new.wait_id) {
+                        wait.deadline_at = Some(new.deadline_at);
+                    }
+                }
+            }
+            Event::RunPaused(e) => {
+                let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_open()) else {
+                    return;
+                };
+                run.phase = Phase::Paused;
+                self.pending.insert(seq, Effect::Stop { run_id: e.run_id.clone() });
+            }
+            Event::WaitCancelled(e) => {
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                if run.waits.remove(&e.wait_id).is_some() {
+                    run.blocked = false;
+                    let (run_id, wait_id) = (e.run_id.clone(), e.wait_id.clone());
+                    self.pending.insert(seq, Effect::CancelWait { run_id, wait_id });
+                }
+            }
+            Event::RunCompleted(e) => self.end_run(&e.run_id, Phase::Ended(Outcome::Completed)),
+            Event::RunFailed(e) => self.end_run(&e.run_id, Phase::Ended(Outcome::Failed)),
+            Event::RunCancelled(e) => {
+                self.end_run(&e.run_id, Phase::Ended(Outcome::Cancelled));
+                self.pending.insert(seq, Effect::Stop { run_id: e.run_id.clone() });
+            }
+            Event::RunInterrupted(e) => {
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                if !matches!(run.phase, Phase::Open | Phase::Paused) {
+                    return;
+                }
+                let was_waiting = e.reason == Reason::WaitTimeout || !run.waits.is_empty();
+                self.end_run(&e.run_id, Phase::Interrupted { reason: e.reason, was_waiting });
+            }
+            Event::RunDismissed(e) => self.end_run(&e.run_id, Phase::Dismissed),
+            _ => {}
+        }
+    }
+
+    fn end_run(&mut self, run_id: &RunId, phase: Phase) {
+        let Some(run) = self.run_named(run_id) else { return };
+        if matches!(run.phase, Phase::Ended(_)) {
+            return;
+        }
+        run.phase = phase;
+        run.blocked = false;
+        run.waits.clear();
+        self.messages.clear();
+        self.pending.retain(|_, effect| effect.run_id() != run_id);
+    }
+
+    fn apply_token(&mut self, event: &Event) {
+        match event {
+            Event::TokenMinted(e) => {
+                let token = ActiveToken {
+                    run_id: e.run_id.clone(),
+                    purpose: e.purpose,
+                    wait_id: e.wait_id.clone(),
+                    expires_at: e.expires_at,
+                };
+                self.tokens.insert(e.token_id.clone(), token);
+                if e.purpose == TokenPurpose::Wait
+                    && let Some(wait_id) = &e.wait_id
+                    && let Some(run) = self.run_named(&e.run_id)
+                    && let Some(wait) = run.waits.get_mut(wait_id)
+                {
+                    wait.token_id = Some(e.token_id.clone());
+                    wait.token = WaitToken::Active;
+                }
+            }
+            Event::TokenConsumed(e) => {
+                self.tokens.remove(&e.token_id);
+            }
+            Event::TokenRevoked(e) => self.retire_token(&e.token_id, WaitToken::Revoked),
+            Event::TokenExpired(e) => self.retire_token(&e.token_id, WaitToken::Expired),
+            _ => {}
+        }
+    }
+
+    fn retire_token(&mut self, token_id: &TokenId, to: WaitToken) {
+        self.tokens.remove(token_id);
+        let waits = self.facts.run.iter_mut().flat_map(|run| run.waits.values_mut());
+        for wait in waits.filter(|wait| wait.token_id.as_ref() == Some(token_id)) {
+            wait.token = to;
+        }
+    }
+
+    fn apply_execution(&mut self, event: &Event) {
+        match event {
+            Event::ExecutorStarting(e) => {
+                self.facts.executor = Some(Executor {
+                    execution_id: e.execution_id.clone(),
+                    runtime: e.runtime.clone(),
+                    status: ExecutorStatus::Starting,
+                });
+                // A new execution has no agent yet; what the old one knew itself by stays.
+                if let Some(agent) = &mut self.facts.agent {
+                    agent.status = AgentStatus::Exited;
+                }
+            }
+            Event::ExecutorReady(e) => self.executor_is(&e.execution_id, ExecutorStatus::Ready),
+            Event::ExecutorUnreachable(e) => {
+                self.executor_is(&e.execution_id, ExecutorStatus::Unreachable);
+            }
+            Event::ExecutorError(e) => self.executor_is(&e.execution_id, ExecutorStatus::Error),
+            Event::ExecutorStopped(e) => self.executor_is(&e.execution_id, ExecutorStatus::Stopped),
+            Event::ExecutorAbandoned(e) => {
+                self.executor_is(&e.execution_id, ExecutorStatus::Stopped);
+            }
+            Event::AgentStarting(_) => self.agent_is(AgentStatus::Starting),
+            Event::AgentReady(e) => {
+                self.agent_is(AgentStatus::Ready);
+                if let (Some(agent), Some(id)) = (&mut self.facts.agent, &e.agent_session_id) {
+                    agent.session_id = Some(id.clone());
+                }
+            }
+            Event::AgentError(_) => self.agent_is(AgentStatus::Error),
+            Event::AgentExited(_) => self.agent_is(AgentStatus::Exited),
+            Event::AgentSessionCleared(_) => {
+                if let Some(agent) = &mut self.facts.agent {
+                    agent.session_id = None;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn executor_is(&mut self, execution_id: &ExecutionId, status: ExecutorStatus) {
+        if let Some(executor) = &mut self.facts.executor
+            && executor.execution_id == *execution_id
+        {
+            executor.status = status;
+        }
+    }
+
+    fn agent_is(&mut self, status: AgentStatus) {
+        match &mut self.facts.agent {
+            Some(agent) => agent.status = status,
+            None => self.facts.agent = Some(Agent { status, session_id: None }),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a session knows and what follows from it.
+//!
+//! Everything here is a function of values: time, ids, secrets and the set of dead boots come in
+//! as arguments; no I/O, no clock, no randomness, no async. What is hard to test elsewhere belongs
+//! here.
+
+pub mod canonical;
+pub mod chain;
+pub mod code;
+pub mod decide;
+pub mod event;
+pub mod fold;
+pub mod id;
+pub mod limits;
+pub mod planted;
+pub mod reason;
+pub mod record;
+pub mod state;
+pub mod status;
+pub mod task;
+pub mod time;
+pub mod token;
+pub mod transcript;
+
+pub use code::Code;
+pub use event::{Event, Seq};
+pub use reason::Reason;
+pub use record::{Content, NewRecord, Record};
+pub use state::State;
+pub use time::Timestamp;

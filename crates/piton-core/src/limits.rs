@@ -1,0 +1,31 @@
+//! A limit on everything (law 10). Defaults; the caller may ask for less.
+
+use std::time::Duration;
+
+use crate::event::WaitKind;
+
+/// Waits that one run can have open.
+pub const WAITS_OPEN_MAX: usize = 64;
+/// Tool calls without an outcome in one run.
+pub const CALLS_OPEN_MAX: usize = 1_024;
+/// Messages that stream at the same time in one session.
+pub const MESSAGES_OPEN_MAX: usize = 64;
+/// Largest content of one record, in bytes.
+pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Largest header of one record, in bytes.
+pub const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// Most records in one batch.
+pub const BATCH_RECORDS_MAX: usize = 1_024;
+/// Contents larger than this become blobs.
+pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// What a reattached run's waits have left at least, however long nobody could answer.
+pub const REATTACH_GRACE: Duration = Duration::from_mins(5);
+
+/// How long a wait waits when nobody says otherwise.
+pub fn wait_default(kind: WaitKind) -> Duration {
+    match kind {
+        WaitKind::ToolResult => Duration::from_mins(10),
+        WaitKind::Input | WaitKind::Permission | WaitKind::Human => Duration::from_hours(7 * 24),
+    }
+}

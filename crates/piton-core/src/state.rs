@@ -1,0 +1,249 @@
+//! The state that a session's records fold into. Bounded: what is only of historical interest
+//! stays in the log and is not kept here.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{Outcome, Seq, TokenPurpose, WaitKind};
+use crate::id::{
+    BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+};
+use crate::reason::Reason;
+use crate::time::Timestamp;
+
+/// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
+pub const PROJECTOR_VERSION: u32 = 1;
+
+/// Everything that follows from a session's records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    pub last_seq: Seq,
+    pub info: Option<Info>,
+    pub lease: Lease,
+    pub facts: Facts,
+    /// Tokens that are still good.
+    pub tokens: BTreeMap<TokenId, ActiveToken>,
+    /// Intents of the current run that have no outcome.
+    pub calls: BTreeMap<CallId, OpenCall>,
+    /// Messages that still stream, with their length so far in bytes.
+    pub messages: BTreeMap<MessageId, u64>,
+    /// Effects that follow from a record and were not reported as carried out, by its seq.
+    pub pending: BTreeMap<Seq, Effect>,
+    pub updated_at: Option<Timestamp>,
+}
+
+/// What the session was made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    pub session_id: SessionId,
+    pub title: Option<String>,
+    pub task_id: Option<TaskId>,
+    pub working_dir: Option<String>,
+    pub provider: Option<Value>,
+    pub agent_profile_id: Option<String>,
+    pub created_at: Timestamp,
+    /// The last time something happened that a list of sessions shows.
+    pub active_at: Timestamp,
+}
+
+/// Who may write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    pub owner: Option<BootId>,
+    pub epoch: u64,
+}
+
+/// All that the status is derived from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    pub closed: Option<Outcome>,
+    /// A critical kind that this program does not know: the session is read-only for it.
+    pub unknown_critical: Option<String>,
+    pub executor: Option<Executor>,
+    pub agent: Option<Agent>,
+    /// The latest run.
+    pub run: Option<Run>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    pub run_id: RunId,
+    /// The boot of the last start, resume or reattach.
+    pub boot_id: BootId,
+    pub started_at: Timestamp,
+    pub started_seq: Seq,
+    pub phase: Phase,
+    /// Nothing runs: the run is stuck on its waits.
+    pub blocked: bool,
+    pub waits: BTreeMap<WaitId, Wait>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Open,
+    Paused,
+    Interrupted { reason: Reason, was_waiting: bool },
+    Dismissed,
+    Ended(Outcome),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    pub kind: WaitKind,
+    pub since_seq: Seq,
+    pub token_id: Option<TokenId>,
+    pub token: WaitToken,
+    pub deadline_at: Option<Timestamp>,
+}
+
+/// Whether a wait's token could still answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitToken {
+    Active,
+    Expired,
+    Revoked,
+    Missing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Executor {
+    pub execution_id: ExecutionId,
+    pub runtime: String,
+    pub status: ExecutorStatus,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutorStatus {
+    Starting,
+    Ready,
+    Unreachable,
+    Error,
+    Stopped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    pub status: AgentStatus,
+    /// The agent's own handle on its conversation; dropped only when the agent disowns it.
+    pub session_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentStatus {
+    Starting,
+    Ready,
+    Error,
+    Exited,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveToken {
+    pub run_id: RunId,
+    pub purpose: TokenPurpose,
+    pub wait_id: Option<WaitId>,
+    pub expires_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCall {
+    pub run_id: RunId,
+    pub name: String,
+    pub seq: Seq,
+}
+
+/// Something that must be done because a record says so. Its idempotency key is made of the
+/// session and the record's seq, so a repetition after a crash is recognised as one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+pub enum Effect {
+    /// Give the run's first message to the agent.
+    Begin { run_id: RunId, message_id: Option<MessageId> },
+    /// Go on after a pause or an interruption.
+    Continue { run_id: RunId },
+    /// Hand over the answer that the record holds.
+    Answer { run_id: RunId, wait_id: WaitId },
+    /// Tell the agent that nobody will answer.
+    CancelWait { run_id: RunId, wait_id: WaitId },
+    /// End the agent's turn.
+    Stop { run_id: RunId },
+}
+
+impl Effect {
+    pub fn run_id(&self) -> &RunId {
+        match self {
+            Self::Begin { run_id, .. }
+            | Self::Continue { run_id }
+            | Self::Answer { run_id, .. }
+            | Self::CancelWait { run_id, .. }
+            | Self::Stop { run_id } => run_id,
+        }
+    }
+
+    /// The same for the same effect, whoever carries it out and however often.
+    pub fn key(session: &SessionId, seq: Seq) -> String {
+        format!("{session}/{seq}")
+    }
+}
+
+impl Run {
+    /// The run's work may go on: it has neither ended nor been interrupted.
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.is_open() && self.blocked && !self.waits.is_empty()
+    }
+
+    /// The wait that is shown when one is shown: the first to run out, else the oldest.
+    pub fn earliest_wait(&self) -> Option<(&WaitId, &Wait)> {
+        self.waits
+            .iter()
+            .min_by_key(|(_, wait)| (wait.deadline_at.is_none(), wait.deadline_at, wait.since_seq))
+    }
+}
+
+impl Executor {
+    /// Somebody would have to be asked whether it still lives.
+    pub fn may_live(&self) -> bool {
+        matches!(
+            self.status,
+            ExecutorStatus::Starting | ExecutorStatus::Ready | ExecutorStatus::Unreachable
+        )
+    }
+}
+
+impl Facts {
+    /// Recovery has to look at this session: something of it may belong to a boot that died.
+    pub fn needs_recovery(&self) -> bool {
+        self.closed.is_none()
+            && (self.run.as_ref().is_some_and(Run::is_open)
+                || self.executor.as_ref().is_some_and(Executor::may_live))
+    }
+
+    /// The next moment at which a sweep has something to do.
+    pub fn deadline_at(&self) -> Option<Timestamp> {
+        let run = self.run.as_ref().filter(|run| run.is_open() && self.closed.is_none())?;
+        run.waits.values().filter_map(|wait| wait.deadline_at).min()
+    }
+}
+
+/// One row of the session index: a cache of what the log says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub info: Info,
+    pub facts: Facts,
+}
+
+impl State {
+    pub fn summary(&self) -> Option<Summary> {
+        let info = self.info.clone()?;
+        Some(Summary { info, facts: self.facts.clone() })
+    }
+}

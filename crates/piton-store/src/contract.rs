@@ -1,0 +1,267 @@
+//! The contract that every store keeps, in terms of plain data.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use piton_core::chain;
+use piton_core::id::{BootId, SessionId, TaskId, TokenId};
+use piton_core::state::{Lease, Summary};
+use piton_core::{NewRecord, Record, Seq, Timestamp, token};
+
+use crate::error::Result;
+use crate::hub::Hints;
+
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A store of logs.
+///
+/// # Appending
+/// - [`Store::append`] takes its place in the store's order when it is *called*, before its future
+///   is first polled. Batches of one session are appended in the order of the calls; dropping the
+///   future does not take the batch back.
+/// - A batch is atomic: all of its records are in the log or none.
+/// - The future resolves to `Ok` only after the batch, and everything appended before it, was
+///   flushed to stable storage. [`Durability::Synced`] asks for that flush at once;
+///   [`Durability::Buffered`] may wait up to 50 ms to share one.
+/// - A batch is refused, and nothing of it is written, if the session is not at
+///   [`Batch::expected`] (`SeqConflict`) or the guard does not hold (`EpochStale`,
+///   `SessionOwned`). Both are checked in the transaction that appends.
+/// - After a failed flush the store is poisoned: every further append fails with `Poisoned`.
+///   Running out of space is not a failed flush: nothing of the batch is written, and writing goes
+///   on when there is space again.
+///
+/// # Leases
+/// A session's writer is the boot that its last `session.leased` record names, until a
+/// `session.released` of the same epoch. A batch whose first lease record is `session.leased`
+/// takes the lease: its epoch must be the current one plus one, its boot the guard's, and the
+/// current owner must be nobody, the same boot, or dead by [`Liveness`]. Any other batch must
+/// present the current owner and epoch. The reserved log has no lease: [`Guard::Shared`].
+///
+/// # Reading
+/// - Reads see what was acknowledged, and may see what is durable but not yet acknowledged; never
+///   anything that is not durable.
+/// - [`Store::subscribe`] gives hints after commits. Hints may be lost and carry no authority; see
+///   [`crate::Tail`].
+///
+/// # Caches
+/// Snapshots, index rows, heads, leases and token entries are caches:
+/// [`Store::rebuild_caches`] deletes them all and makes them again from the records.
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>>;
+
+    /// Where a session's log stands; `None` if there is no such session.
+    fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>>;
+
+    /// Up to `limit` records after a position, in order. Stops early, but never empty-handed, when
+    /// the contents grow large: an answer shorter than `limit` is not the end of the log.
+    fn read(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+        detail: Detail,
+    ) -> BoxFuture<Result<Vec<Record>>>;
+
+    /// The chain's hash at a record; `GENESIS` at 0; `None` if there is no such record.
+    fn chain_at(&self, session: &SessionId, seq: Seq) -> BoxFuture<Result<Option<chain::Hash>>>;
+
+    fn subscribe(&self, session: &SessionId) -> Hints;
+
+    /// The last saved snapshot, whether or not it still fits the log.
+    fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>>;
+
+    /// Saves a snapshot, without waiting for a flush of its own.
+    fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>>;
+
+    fn list(&self, query: Query) -> BoxFuture<Result<Page>>;
+
+    /// What the records say about a token, and whose it is.
+    fn token(&self, token: &TokenId) -> BoxFuture<Result<Option<(SessionId, token::Entry)>>>;
+
+    /// Walks a session's chain, its blobs and its anchor.
+    fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>>;
+
+    fn rebuild_caches(&self) -> BoxFuture<Result<()>>;
+
+    fn stats(&self) -> Stats;
+}
+
+/// Records that are appended together.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub session: SessionId,
+    /// The session's last seq; 0 for a session that does not exist yet.
+    pub expected: Seq,
+    pub guard: Guard,
+    pub records: Vec<NewRecord>,
+    pub durability: Durability,
+    /// The session's index row after this batch, if the batch changes it.
+    pub summary: Option<Summary>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// The writer says who it is.
+    Lease { boot: BootId, epoch: u64 },
+    /// For the reserved log only.
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    Synced,
+    Buffered,
+}
+
+/// The seqs that a batch got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub first: Seq,
+    pub last: Seq,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub last_seq: Seq,
+    pub chain: chain::Hash,
+    pub lease: Lease,
+}
+
+/// How much of each record to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Headers only: enough to fold. Contents come as `Omitted`.
+    Headers,
+    Full,
+}
+
+/// A folded state as of a record. Used only if projector and chain fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub seq: Seq,
+    pub projector: u32,
+    pub chain: chain::Hash,
+    pub body: String,
+}
+
+/// Which sessions to list. The reserved log is never listed.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub task_id: Option<TaskId>,
+    pub select: Select,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+    pub limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// All, last active first.
+    All,
+    /// Those not closed, last active first.
+    Unclosed,
+    /// Those with an open run or an executor that may live ([`piton_core::state::Facts::needs_recovery`]), last active first.
+    NeedsRecovery,
+    /// Those with a wait whose deadline is at or before a moment, earliest first.
+    DueBy(Timestamp),
+}
+
+/// A place in a list: the row's sort key and id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub millis: i64,
+    pub session: SessionId,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    pub rows: Vec<Row>,
+    /// Where to go on; `None` if this was the last page.
+    pub next: Option<Cursor>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub session: SessionId,
+    pub last_seq: Seq,
+    pub lease: Lease,
+    pub summary: Summary,
+}
+
+/// What `verify` found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// Records that are good, from the first on.
+    pub good_to: Seq,
+    /// The first thing that is wrong, if anything is.
+    pub problem: Option<Problem>,
+    /// The last position that was anchored outside the log, if any was.
+    pub anchored_to: Option<Seq>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// A link does not follow from its record and predecessor.
+    ChainBroken {
+        seq: Seq,
+    },
+    /// A record is missing.
+    Gap {
+        expected: Seq,
+        found: Seq,
+    },
+    /// The last batch is not whole.
+    BatchCut {
+        seq: Seq,
+    },
+    /// The log ends before the position that was anchored.
+    CutBehindAnchor {
+        anchored: Seq,
+        found: Seq,
+    },
+    /// The anchor's hash is not the log's.
+    AnchorMismatch {
+        seq: Seq,
+    },
+    /// A content cannot be read or is not what was written.
+    PayloadDamaged {
+        seq: Seq,
+    },
+    BlobMissing {
+        seq: Seq,
+    },
+    /// A content is gone and no `record.redacted` says why.
+    TombstoneUnjustified {
+        seq: Seq,
+    },
+}
+
+/// Counters since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub batches: u64,
+    pub records: u64,
+    /// Flushes for appends; checkpoints of the write-ahead log are not counted.
+    pub flushes: u64,
+}
+
+/// Which boots are alive. Once dead, a boot stays dead.
+pub trait Liveness: Send + Sync + fmt::Debug + 'static {
+    fn is_alive(&self, boot: &BootId) -> bool;
+}
+
+/// Where random bytes come from.
+pub trait Entropy: Send + Sync + fmt::Debug + 'static {
+    fn fill(&self, bytes: &mut [u8]) -> Result<()>;
+}
+
+/// The operating system's random numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsEntropy;
+
+impl Entropy for OsEntropy {
+    fn fill(&self, bytes: &mut [u8]) -> Result<()> {
+        getrandom::fill(bytes).map_err(|_| crate::Error::Entropy)
+    }
+}

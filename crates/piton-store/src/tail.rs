@@ -1,0 +1,71 @@
+//! Following a log: read after a position, then wait for a hint, then read again. A hint that is
+//! contiguous with what was delivered saves the read; a lost one costs at most [`POLL`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::id::SessionId;
+use piton_core::planted::{self, Bug};
+use piton_core::{Record, Seq};
+
+use crate::contract::{Detail, Store};
+use crate::error::Result;
+use crate::hub::{Hint, Hints};
+
+/// How long a lost hint can delay a delivery.
+pub const POLL: Duration = Duration::from_secs(1);
+
+/// Records read at a time.
+const READ_MAX: usize = 256;
+
+/// One reader's place in one log. Delivers every record once, in order, without gaps.
+#[derive(Debug)]
+pub struct Tail {
+    store: Arc<dyn Store>,
+    session: SessionId,
+    after: Seq,
+    hints: Hints,
+    caught_up: bool,
+}
+
+impl Tail {
+    /// Follows a session from after a position. Costs only what was missed since.
+    pub fn new(store: Arc<dyn Store>, session: SessionId, after: Seq) -> Self {
+        // Subscribed before the first read, so that nothing falls between the two.
+        let hints = store.subscribe(&session);
+        Self { store, session, after, hints, caught_up: false }
+    }
+
+    /// The last seq that was delivered.
+    pub fn position(&self) -> Seq {
+        self.after
+    }
+
+    /// The next records; waits until there are some. Safe to cancel: what was not returned is
+    /// returned by the next call.
+    pub async fn next(&mut self) -> Result<Vec<Record>> {
+        loop {
+            if !self.caught_up {
+                let records =
+                    self.store.read(&self.session, self.after, READ_MAX, Detail::Full).await?;
+                if let Some(last) = records.last() {
+                    self.after = last.seq;
+                    return Ok(records);
+                }
+                self.caught_up = true;
+            }
+            match tokio::time::timeout(POLL, self.hints.next()).await {
+                Ok(Hint::Commit(commit)) => {
+                    let last = commit.first + commit.records.len() as u64 - 1;
+                    if commit.first == self.after + 1 || planted::is(Bug::WakeUpTrusted) {
+                        self.after = last;
+                        return Ok(commit.records.clone());
+                    }
+                    // An old hint says nothing new; one from further on means a gap to be read.
+                    self.caught_up = last <= self.after;
+                }
+                Ok(Hint::Look) | Err(_) => self.caught_up = false,
+            }
+        }
+    }
+}
