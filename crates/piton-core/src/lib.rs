@@ -27,4 +27,5 @@ pub use event::{Event, Seq};
 pub use reason::Reason;
 pub use record::{Content, NewRecord, Record};
 pub use state::State;
+pub use status::Status;
 pub use time::Timestamp;

@@ -1,1 +1,251 @@
+//! The one function that says what a session's status is. A status is never stored as authority:
+//! it follows from the folded facts, the set of dead boots, and the time.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Outcome, WaitKind};
+use crate::id::{BootId, WaitId};
+use crate::reason::Reason;
+use crate::state::{AgentStatus, ExecutorStatus, Facts, Phase, Run, Wait, WaitToken};
+use crate::time::Timestamp;
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Name {
+    Completed,
+    Failed,
+    Cancelled,
+    Error,
+    Starting,
+    InterruptedStartup,
+    InterruptedWaiting,
+    Paused,
+    Waiting,
+    Running,
+    Idle,
+}
+
+/// The state on S2's and S3's wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum WireState {
+    Starting,
+    Running,
+    WaitingForInput,
+    Error,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// The names that graph tools (S1) use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GraphName {
+    Active,
+    Paused,
+    Failed,
+    Cancelled,
+    Completed,
+}
+
+/// A session's status with its explanation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    pub name: Name,
+    pub reason: Reason,
+    /// The wait that is shown when one is shown.
+    pub wait: Option<WaitView>,
+    pub last_outcome: Option<Outcome>,
+    /// A newer program wrote to the session; this one only reads it.
+    pub read_only: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitView {
+    pub wait_id: WaitId,
+    pub kind: WaitKind,
+    pub since_seq: u64,
+    pub deadline_at: Option<Timestamp>,
+}
+
+impl Name {
+    pub const ALL: &'static [Self] = &[
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Error,
+        Self::Starting,
+        Self::InterruptedStartup,
+        Self::InterruptedWaiting,
+        Self::Paused,
+        Self::Waiting,
+        Self::Running,
+        Self::Idle,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Error => "error",
+            Self::Starting => "starting",
+            Self::InterruptedStartup => "interrupted_startup",
+            Self::InterruptedWaiting => "interrupted_waiting",
+            Self::Paused => "paused",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Idle => "idle",
+        }
+    }
+
+    pub fn is_interrupted(self) -> bool {
+        matches!(self, Self::InterruptedStartup | Self::InterruptedWaiting)
+    }
+
+    pub fn wire(self) -> WireState {
+        match self {
+            Self::Completed => WireState::Completed,
+            Self::Failed => WireState::Failed,
+            Self::Cancelled => WireState::Cancelled,
+            Self::Error => WireState::Error,
+            Self::Starting => WireState::Starting,
+            Self::Running => WireState::Running,
+            Self::InterruptedStartup
+            | Self::InterruptedWaiting
+            | Self::Paused
+            | Self::Waiting
+            | Self::Idle => WireState::WaitingForInput,
+        }
+    }
+
+    pub fn graph(self) -> GraphName {
+        match self {
+            Self::Completed => GraphName::Completed,
+            Self::Failed | Self::Error => GraphName::Failed,
+            Self::Cancelled => GraphName::Cancelled,
+            Self::InterruptedStartup | Self::InterruptedWaiting | Self::Paused => GraphName::Paused,
+            Self::Starting | Self::Waiting | Self::Running | Self::Idle => GraphName::Active,
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Status {
+    /// One sentence for people.
+    pub fn sentence(&self) -> &'static str {
+        self.reason.sentence()
+    }
+}
+
+/// Derives the status. Precedence: closed, error, starting, interrupted, paused, waiting, running,
+/// idle.
+pub fn derive(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> Status {
+    let (name, reason) = name_and_reason(facts, dead, now);
+    let run = facts.run.as_ref();
+    let wait = run
+        .filter(|run| matches!(run.phase, Phase::Open | Phase::Paused))
+        .and_then(Run::earliest_wait)
+        .map(|(wait_id, wait)| WaitView {
+            wait_id: wait_id.clone(),
+            kind: wait.kind,
+            since_seq: wait.since_seq,
+            deadline_at: wait.deadline_at,
+        });
+    let last_outcome = facts.closed.or(match run.map(|run| run.phase) {
+        Some(Phase::Ended(outcome)) => Some(outcome),
+        _ => None,
+    });
+    Status { name, reason, wait, last_outcome, read_only: facts.unknown_critical.is_some() }
+}
+
+fn name_and_reason(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> (Name, Reason) {
+    match facts.closed {
+        Some(Outcome::Completed) => return (Name::Completed, Reason::SessionCompleted),
+        Some(Outcome::Failed) => return (Name::Failed, Reason::SessionFailed),
+        Some(Outcome::Cancelled) => return (Name::Cancelled, Reason::SessionCancelled),
+        None => {}
+    }
+    let executor = facts.executor.as_ref().map(|executor| executor.status);
+    let agent = facts.agent.as_ref().map(|agent| agent.status);
+    match executor {
+        Some(ExecutorStatus::Error) => return (Name::Error, Reason::ExecutorError),
+        Some(ExecutorStatus::Unreachable) => return (Name::Error, Reason::ExecutorUnreachable),
+        _ if agent == Some(AgentStatus::Error) => return (Name::Error, Reason::AgentError),
+        Some(ExecutorStatus::Starting) => return (Name::Starting, Reason::ExecutorStarting),
+        _ if agent == Some(AgentStatus::Starting) => {
+            return (Name::Starting, Reason::AgentStarting);
+        }
+        Some(ExecutorStatus::Ready | ExecutorStatus::Stopped) | None => {}
+    }
+    let Some(run) = &facts.run else { return (Name::Idle, Reason::NeverRun) };
+    match run.phase {
+        Phase::Interrupted { reason, was_waiting } => (interrupted(was_waiting), reason),
+        Phase::Paused => (Name::Paused, Reason::Paused),
+        Phase::Dismissed => (Name::Idle, Reason::RunDismissed),
+        Phase::Ended(Outcome::Completed) => (Name::Idle, Reason::RunCompleted),
+        Phase::Ended(Outcome::Failed) => (Name::Idle, Reason::RunFailed),
+        Phase::Ended(Outcome::Cancelled) => (Name::Idle, Reason::RunCancelled),
+        Phase::Open => {
+            let executor_live = executor == Some(ExecutorStatus::Ready);
+            let boot_dead = dead.contains(&run.boot_id);
+            if boot_dead && !executor_live {
+                return (interrupted(!run.waits.is_empty()), Reason::ProcessRestart);
+            }
+            let (name, reason) = open_run(run, executor_live, now);
+            if boot_dead { (name, Reason::ExecutorProbing) } else { (name, reason) }
+        }
+    }
+}
+
+fn interrupted(was_waiting: bool) -> Name {
+    if was_waiting { Name::InterruptedWaiting } else { Name::InterruptedStartup }
+}
+
+fn open_run(run: &Run, executor_live: bool, now: Timestamp) -> (Name, Reason) {
+    let timed_out = run.waits.values().any(|wait| is_past(wait.deadline_at, now));
+    // With a live agent the sweep cancels the question and the run goes on; without one the run
+    // cannot be answered any more.
+    if timed_out && !executor_live {
+        return (Name::InterruptedWaiting, Reason::WaitTimeout);
+    }
+    let Some((_, wait)) = run.earliest_wait().filter(|_| run.is_waiting()) else {
+        return (Name::Running, Reason::RunOpen);
+    };
+    if timed_out {
+        return (Name::Waiting, Reason::WaitTimeout);
+    }
+    if run.waits.values().all(|wait| wait.token != WaitToken::Active) {
+        return (Name::InterruptedWaiting, inactive_token(wait));
+    }
+    let reason = match wait.kind {
+        WaitKind::Input => Reason::Input,
+        WaitKind::Permission => Reason::Permission,
+        WaitKind::ToolResult => Reason::ToolResult,
+        WaitKind::Human => Reason::Human,
+    };
+    (Name::Waiting, reason)
+}
+
+fn inactive_token(wait: &Wait) -> Reason {
+    match wait.token {
+        WaitToken::Expired => Reason::TokenExpired,
+        WaitToken::Revoked => Reason::TokenRevoked,
+        WaitToken::Missing | WaitToken::Active => Reason::TokenMissing,
+    }
+}
+
+/// A deadline is passed at its moment, not after it.
+pub(crate) fn is_past(deadline_at: Option<Timestamp>, now: Timestamp) -> bool {
+    deadline_at.is_some_and(|deadline| deadline <= now)
+}

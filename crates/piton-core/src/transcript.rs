@@ -1,1 +1,158 @@
+//! The conversation that a log holds, as a reader or an agent needs it: text put together, every
+//! tool call paired with an outcome. A call whose outcome is not in the log is *unknown*: it may
+//! have happened, wholly or in part; it is never dropped and never run again.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::event::{self, Event, Seq, ToolStatus};
+use crate::id::{CallId, MessageId, RunId};
+use crate::record::{Content, Record};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    User {
+        seq: Seq,
+        message_id: MessageId,
+        text: Text,
+    },
+    Agent {
+        seq: Seq,
+        message_id: MessageId,
+        text: Text,
+        complete: bool,
+    },
+    Tool {
+        seq: Seq,
+        call_id: CallId,
+        name: Option<String>,
+        arguments: Option<Value>,
+        outcome: Outcome,
+    },
+}
+
+/// A message's text, or the fact that some of it was taken out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Text {
+    Whole(String),
+    Redacted,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Known {
+        status: ToolStatus,
+        result: Option<Value>,
+    },
+    /// It runs now.
+    Pending,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Builds the view. `live` is the run that an agent works on at this moment, if any: its calls
+/// without outcome are pending, all others unknown.
+pub fn build<'a>(
+    records: impl IntoIterator<Item = &'a Record>,
+    live: Option<&RunId>,
+) -> Result<Vec<Item>, event::ParseError> {
+    let mut items = Vec::new();
+    let mut messages: BTreeMap<MessageId, usize> = BTreeMap::new();
+    let mut calls: BTreeMap<CallId, usize> = BTreeMap::new();
+    for record in records {
+        let seq = record.seq;
+        match record.event()? {
+            Event::MessageUser(e) => {
+                let text = text_of(record, "content");
+                items.push(Item::User { seq, message_id: e.message_id, text });
+            }
+            Event::MessageDelta(e) => {
+                let piece = text_of(record, "text");
+                let index = *messages.entry(e.message_id.clone()).or_insert_with(|| {
+                    let text = Text::Whole(String::new());
+                    items.push(Item::Agent {
+                        seq,
+                        message_id: e.message_id,
+                        text,
+                        complete: false,
+                    });
+                    items.len() - 1
+                });
+                if let Item::Agent { text, .. } = &mut items[index] {
+                    text.push(piece);
+                }
+            }
+            Event::MessageCompleted(e) => {
+                if let Some(Item::Agent { complete, .. }) =
+                    messages.get(&e.message_id).and_then(|index| items.get_mut(*index))
+                {
+                    *complete = true;
+                }
+            }
+            Event::ToolIntent(e) => {
+                let outcome =
+                    if live == Some(&e.run_id) { Outcome::Pending } else { Outcome::Unknown };
+                calls.insert(e.call_id.clone(), items.len());
+                items.push(Item::Tool {
+                    seq,
+                    call_id: e.call_id,
+                    name: Some(e.name),
+                    arguments: record.content_field("arguments"),
+                    outcome,
+                });
+            }
+            Event::ToolOutcome(e) => {
+                let result = record.content_field("result");
+                let known = Outcome::Known { status: e.status, result };
+                match calls.get(&e.call_id).and_then(|index| items.get_mut(*index)) {
+                    Some(Item::Tool { outcome, .. }) => outcome.learn(known),
+                    // An outcome whose intent was never written still happened.
+                    _ => {
+                        calls.insert(e.call_id.clone(), items.len());
+                        items.push(Item::Tool {
+                            seq,
+                            call_id: e.call_id,
+                            name: None,
+                            arguments: None,
+                            outcome: known,
+                        });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(items)
+}
+
+fn text_of(record: &Record, field: &str) -> Text {
+    match (&record.content, record.content_field(field)) {
+        (Content::Redacted, _) => Text::Redacted,
+        (_, Some(Value::String(text))) => Text::Whole(text),
+        (_, Some(other)) => Text::Whole(other.to_string()),
+        (_, None) => Text::Whole(String::new()),
+    }
+}
+
+impl Text {
+    fn push(&mut self, piece: Self) {
+        match (&mut *self, piece) {
+            (Self::Whole(text), Self::Whole(piece)) => text.push_str(&piece),
+            _ => *self = Self::Redacted,
+        }
+    }
+}
+
+impl Outcome {
+    /// The first known outcome counts; `unknown` gives way to a late one.
+    fn learn(&mut self, outcome: Self) {
+        let settled = matches!(
+            self,
+            Self::Known { status, .. } if *status != ToolStatus::Unknown
+        );
+        if !settled {
+            *self = outcome;
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What an executor and its agent were seen to do.
+
+use super::{Context, Decision, Refusal, facts_only, recovery, with_status};
+use crate::event::{Event, ExecutorAbandoned};
+use crate::id::ExecutionId;
+use crate::reason::Reason;
+use crate::record::NewRecord;
+use crate::state::State;
+
+/// Records a change; what is so already is not recorded again.
+pub(super) fn observe(
+    state: &State,
+    cx: &Context,
+    event: Event,
+    message: Option<String>,
+) -> Result<Decision, Refusal> {
+    let about = match &event {
+        Event::ExecutorStarting(_) => None,
+        Event::ExecutorReady(e) => Some(&e.execution_id),
+        Event::ExecutorUnreachable(e) => Some(&e.execution_id),
+        Event::ExecutorError(e) => Some(&e.execution_id),
+        Event::ExecutorStopped(e) => Some(&e.execution_id),
+        Event::AgentStarting(e) => Some(&e.execution_id),
+        Event::AgentReady(e) => Some(&e.execution_id),
+        Event::AgentError(e) => Some(&e.execution_id),
+        Event::AgentExited(e) => Some(&e.execution_id),
+        Event::AgentSessionCleared(e) => Some(&e.execution_id),
+        _ => return Err(Refusal::ExecutorMissing),
+    };
+    let executor = state.facts.executor.as_ref().map(|executor| &executor.execution_id);
+    if about.is_some() && about != executor {
+        return Err(Refusal::ExecutorMissing);
+    }
+    let mut after = facts_only(state);
+    after.apply(state.last_seq + 1, cx.now, &event);
+    if after.facts == state.facts {
+        return Ok(Decision::already());
+    }
+    let record = match message {
+        Some(text) if matches!(event, Event::ExecutorError(_) | Event::AgentError(_)) => {
+            NewRecord::with_content(cx.now, event, "message", text.into())
+        }
+        _ => NewRecord::new(cx.now, event),
+    };
+    Ok(Decision::done(vec![record]))
+}
+
+/// The user decides that an executor will not come back; its run is interrupted.
+pub(super) fn abandon(
+    state: &State,
+    cx: &Context,
+    execution_id: &ExecutionId,
+) -> Result<Decision, Refusal> {
+    let executor = state.facts.executor.as_ref().filter(|e| e.execution_id == *execution_id);
+    let executor = executor.ok_or(Refusal::ExecutorMissing)?;
+    if !executor.may_live() {
+        return Ok(Decision::already());
+    }
+    let event = ExecutorAbandoned { execution_id: execution_id.clone() };
+    let mut records = vec![NewRecord::new(cx.now, event)];
+    if let Some(run) = state.facts.run.as_ref().filter(|run| run.is_open()) {
+        records.extend(recovery::interrupted(state, cx, run, Reason::Abandoned));
+    }
+    Ok(Decision::done(with_status(state, cx, records)))
+}

@@ -1,0 +1,388 @@
+//! Decisions: state and command in, records out, or a named refusal. The caller makes the records
+//! durable and only then carries out the effects that follow from them (they are in the state's
+//! `pending` after the records are applied).
+
+mod execution;
+mod recovery;
+mod run;
+mod session;
+mod stream;
+mod token;
+mod wait;
+
+use serde_json::Value;
+
+use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
+use crate::id::{BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId};
+use crate::reason::Reason;
+use crate::record::NewRecord;
+use crate::state::{Run, State};
+use crate::time::Timestamp;
+use crate::token::{Entry, NewToken, ResumeToken};
+use crate::{Code, status};
+
+/// What every decision is told about the world.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub now: Timestamp,
+    /// The boot that asks, and that would run what is started.
+    pub boot: BootId,
+}
+
+/// What somebody wants.
+#[derive(Clone, Debug)]
+pub enum Command {
+    Create(Create),
+    Close {
+        outcome: Outcome,
+    },
+    /// Begins a run, with a message or without. While the last run waits, or is paused or
+    /// interrupted, the new one takes its place.
+    Start {
+        run_id: RunId,
+        message: Option<Message>,
+    },
+    Wait(Wait),
+    /// Answers a wait, or resumes an interruption, with a token.
+    AnswerByToken(AnswerByToken),
+    /// Answers a wait by its id; `fresh` is minted and consumed for the record.
+    AnswerByWait {
+        wait_id: WaitId,
+        fresh: NewToken,
+        answer: Value,
+    },
+    /// Makes a new token for a wait and revokes the old one.
+    RotateToken {
+        wait_id: WaitId,
+        fresh: NewToken,
+    },
+    /// Makes a token with which the interrupted run can be resumed.
+    MintInterruption {
+        fresh: NewToken,
+        expires_at: Option<Timestamp>,
+    },
+    /// Goes on with a paused or interrupted run.
+    Resume {
+        run_id: RunId,
+    },
+    Pause {
+        run_id: RunId,
+    },
+    Complete {
+        run_id: RunId,
+    },
+    Fail {
+        run_id: RunId,
+        code: Option<String>,
+        error: String,
+    },
+    Cancel {
+        run_id: RunId,
+        reason: Reason,
+    },
+    Dismiss {
+        run_id: RunId,
+    },
+    Interrupt {
+        run_id: RunId,
+        reason: Reason,
+    },
+    /// The next piece of a streamed message. With an offset: refused unless it fits.
+    Say {
+        message_id: MessageId,
+        offset: Option<u64>,
+        text: String,
+    },
+    /// The end of a streamed message; `hash` is the BLAKE3 hash of its whole text, in hex.
+    Said {
+        message_id: MessageId,
+        hash: String,
+    },
+    Intend {
+        run_id: RunId,
+        call_id: CallId,
+        name: String,
+        arguments: Value,
+    },
+    Conclude {
+        run_id: RunId,
+        call_id: CallId,
+        status: ToolStatus,
+        result: Value,
+    },
+    /// An executor or agent was seen to change: one of the `executor.*` and `agent.*` events.
+    Observe {
+        event: Event,
+        message: Option<String>,
+    },
+    /// The user gives an unreachable executor up.
+    Abandon {
+        execution_id: ExecutionId,
+    },
+    /// The run's boot is dead: what became of its executor decides what becomes of the run.
+    Recover {
+        probe: Option<Probe>,
+    },
+    /// Deadlines that have passed. `live`: the agent is there and can be told.
+    Sweep {
+        live: bool,
+    },
+    /// The effect that follows from a record was carried out.
+    Done {
+        of_seq: Seq,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Create {
+    pub session_id: SessionId,
+    pub title: Option<String>,
+    pub task_id: Option<TaskId>,
+    pub working_dir: Option<String>,
+    pub provider: Option<Value>,
+    pub agent_profile_id: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub message_id: MessageId,
+    pub content: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Wait {
+    pub run_id: RunId,
+    pub wait_id: WaitId,
+    pub kind: WaitKind,
+    pub deadline_at: Timestamp,
+    pub fresh: NewToken,
+    pub question: Value,
+}
+
+#[derive(Clone, Debug)]
+pub struct AnswerByToken {
+    pub token: ResumeToken,
+    /// What the token index of *this session* says about it.
+    pub entry: Option<Entry>,
+    pub answer: Value,
+}
+
+/// What asking an executor came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    Alive,
+    Gone,
+    Unreachable,
+}
+
+/// The records that make it so, in order; none if it already is so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub records: Vec<NewRecord>,
+    pub outcome: Verdict,
+}
+
+/// What the asker is told once the records are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is so now.
+    Done,
+    /// It was so already.
+    Already,
+    /// This token was used for this very answer; the record with its result.
+    Replayed { result_seq: Seq },
+    /// The answer was taken; the record with its result.
+    Resumed { result_seq: Seq },
+}
+
+/// Why something cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("The session does not exist")]
+    SessionUnknown,
+    #[error("Session {session} exists already")]
+    SessionExists { session: SessionId },
+    #[error("The session is closed")]
+    SessionClosed,
+    #[error("A newer version of Piton wrote a {kind} record to the session")]
+    SessionReadOnly { kind: String },
+    #[error("Run {run} is not the session's current run")]
+    RunUnknown { run: RunId },
+    #[error("Run {run} is still at work")]
+    RunInProgress { run: RunId },
+    #[error("Run {run} is not open")]
+    RunNotOpen { run: RunId },
+    #[error("Run {run} is neither interrupted nor paused")]
+    RunNotInterrupted { run: RunId },
+    #[error("There is no open wait {wait}")]
+    WaitUnknown { wait: WaitId },
+    #[error("The deadline of wait {wait} has passed")]
+    WaitExpired { wait: WaitId },
+    #[error("There is no open call {call}")]
+    CallUnknown { call: CallId },
+    #[error("There is no streaming message {message}")]
+    MessageUnknown { message: MessageId },
+    #[error("Message {message} goes on at {expected}, not at {offset}")]
+    OffsetMismatch { message: MessageId, expected: u64, offset: u64 },
+    #[error("The session has no such executor")]
+    ExecutorMissing,
+    #[error("No more than {max} {what} can be open")]
+    LimitReached { what: &'static str, max: usize },
+    #[error("There is no such token")]
+    TokenUnknown,
+    #[error("The token does not belong to what it was presented for")]
+    TokenMismatch,
+    #[error("The token was used already, with another answer")]
+    TokenConsumed,
+    #[error("The token was revoked")]
+    TokenRevoked { reason: Reason },
+    #[error("The token has expired")]
+    TokenExpired,
+}
+
+impl Refusal {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::SessionUnknown => Code::SessionUnknown,
+            Self::SessionExists { .. } => Code::SessionExists,
+            Self::SessionClosed => Code::SessionClosed,
+            Self::SessionReadOnly { .. } => Code::SessionReadOnly,
+            Self::RunUnknown { .. } => Code::RunUnknown,
+            Self::RunInProgress { .. } => Code::RunInProgress,
+            Self::RunNotOpen { .. } => Code::RunNotOpen,
+            Self::RunNotInterrupted { .. } => Code::RunNotInterrupted,
+            Self::WaitUnknown { .. } => Code::WaitUnknown,
+            Self::WaitExpired { .. } => Code::WaitExpired,
+            Self::CallUnknown { .. } => Code::CallUnknown,
+            Self::MessageUnknown { .. } => Code::MessageUnknown,
+            Self::OffsetMismatch { .. } => Code::OffsetMismatch,
+            Self::ExecutorMissing => Code::ExecutorMissing,
+            Self::LimitReached { .. } => Code::LimitReached,
+            Self::TokenUnknown => Code::TokenUnknown,
+            Self::TokenMismatch => Code::TokenMismatch,
+            Self::TokenConsumed => Code::TokenConsumed,
+            Self::TokenRevoked { .. } => Code::TokenRevoked,
+            Self::TokenExpired => Code::TokenExpired,
+        }
+    }
+}
+
+/// Decides. Pure: the same arguments give the same answer.
+pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision, Refusal> {
+    if let Command::Create(create) = command {
+        return session::create(state, cx, create);
+    }
+    if state.info.is_none() {
+        return Err(Refusal::SessionUnknown);
+    }
+    // A replay is a read: it is answered whatever became of the session.
+    if let Command::AnswerByToken(answer) = &command
+        && let Some(replayed) = token::replay(answer)?
+    {
+        return Ok(replayed);
+    }
+    if let Some(kind) = &state.facts.unknown_critical {
+        return Err(Refusal::SessionReadOnly { kind: kind.clone() });
+    }
+    if let Command::Close { outcome } = command {
+        return session::close(state, cx, outcome);
+    }
+    // What the world did, and that an effect was carried out, is recorded even after the end.
+    match command {
+        Command::Done { of_seq } => return Ok(stream::done(state, cx, of_seq)),
+        Command::Observe { event, message } => {
+            return execution::observe(state, cx, event, message);
+        }
+        Command::Abandon { execution_id } => {
+            return execution::abandon(state, cx, &execution_id);
+        }
+        _ if state.facts.closed.is_some() => return Err(Refusal::SessionClosed),
+        _ => {}
+    }
+    match command {
+        Command::Start { run_id, message } => run::start(state, cx, run_id, message),
+        Command::Wait(wait) => wait::wait(state, cx, wait),
+        Command::AnswerByToken(answer) => token::answer(state, cx, answer),
+        Command::AnswerByWait { wait_id, fresh, answer } => {
+            wait::answer(state, cx, wait_id, fresh, answer)
+        }
+        Command::RotateToken { wait_id, fresh } => wait::rotate(state, cx, &wait_id, fresh),
+        Command::MintInterruption { fresh, expires_at } => {
+            token::mint_interruption(state, cx, fresh, expires_at)
+        }
+        Command::Resume { run_id } => run::resume(state, cx, run_id),
+        Command::Pause { run_id } => run::pause(state, cx, run_id),
+        Command::Complete { run_id } => run::complete(state, cx, &run_id),
+        Command::Fail { run_id, code, error } => run::fail(state, cx, &run_id, code, error),
+        Command::Cancel { run_id, reason } => run::cancel(state, cx, run_id, reason),
+        Command::Dismiss { run_id } => run::dismiss(state, cx, run_id),
+        Command::Interrupt { run_id, reason } => recovery::interrupt(state, cx, &run_id, reason),
+        Command::Say { message_id, offset, text } => {
+            stream::say(state, cx, message_id, offset, text)
+        }
+        Command::Said { message_id, hash } => stream::said(state, cx, message_id, hash),
+        Command::Intend { run_id, call_id, name, arguments } => {
+            stream::intend(state, cx, run_id, call_id, name, arguments)
+        }
+        Command::Conclude { run_id, call_id, status, result } => {
+            stream::conclude(state, cx, run_id, call_id, status, result)
+        }
+        Command::Recover { probe } => Ok(recovery::recover(state, cx, probe)),
+        Command::Sweep { live } => Ok(recovery::sweep(state, cx, live)),
+        Command::Create(_)
+        | Command::Close { .. }
+        | Command::Done { .. }
+        | Command::Observe { .. }
+        | Command::Abandon { .. } => Err(Refusal::SessionClosed),
+    }
+}
+
+impl Decision {
+    fn done(records: Vec<NewRecord>) -> Self {
+        Self { records, outcome: Verdict::Done }
+    }
+
+    fn already() -> Self {
+        Self { records: Vec::new(), outcome: Verdict::Already }
+    }
+}
+
+/// The session's current run, which must be the one that is meant.
+fn run_named<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
+    let unknown = || Refusal::RunUnknown { run: run_id.clone() };
+    state.facts.run.as_ref().filter(|run| run.run_id == *run_id).ok_or_else(unknown)
+}
+
+fn open_run<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
+    let run = run_named(state, run_id)?;
+    if run.is_open() { Ok(run) } else { Err(Refusal::RunNotOpen { run: run_id.clone() }) }
+}
+
+/// Revokes every token of the session that is still good. The list is short: tokens belong to the
+/// current run.
+fn revoke_all(state: &State, cx: &Context, reason: Reason, records: &mut Vec<NewRecord>) {
+    for token_id in state.tokens.keys() {
+        let event = crate::event::TokenRevoked { token_id: token_id.clone(), reason };
+        records.push(NewRecord::new(cx.now, event));
+    }
+}
+
+/// Appends what the status is after the records, for readers who did not ask for the change.
+fn with_status(state: &State, cx: &Context, mut records: Vec<NewRecord>) -> Vec<NewRecord> {
+    let mut after = facts_only(state);
+    for record in &records {
+        after.apply(after.last_seq + 1, record.ts, &record.event);
+    }
+    let status = status::derive(&after.facts, &std::collections::BTreeSet::new(), cx.now);
+    let event = crate::event::StatusDerived {
+        status: status.name.as_str().to_owned(),
+        reason: Some(status.reason),
+    };
+    records.push(NewRecord::new(cx.now, event));
+    records
+}
+
+/// As much of a state as the status depends on, to try records on.
+fn facts_only(state: &State) -> State {
+    State { facts: state.facts.clone(), tokens: state.tokens.clone(), ..State::default() }
+}

@@ -1,0 +1,40 @@
+//! The beginning and the end of a session.
+
+use super::{Context, Create, Decision, Refusal, revoke_all, run};
+use crate::event::{Outcome, SessionClosed, SessionCreated};
+use crate::reason::Reason;
+use crate::record::NewRecord;
+use crate::state::State;
+
+pub(super) fn create(state: &State, cx: &Context, create: Create) -> Result<Decision, Refusal> {
+    if state.info.is_some() {
+        return Err(Refusal::SessionExists { session: create.session_id });
+    }
+    let event = SessionCreated {
+        session_id: create.session_id,
+        title: create.title,
+        task_id: create.task_id,
+        working_dir: create.working_dir,
+        provider: create.provider,
+        agent_profile_id: create.agent_profile_id,
+    };
+    Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))
+}
+
+/// An open run is cancelled first: nothing goes on in a closed session.
+pub(super) fn close(state: &State, cx: &Context, outcome: Outcome) -> Result<Decision, Refusal> {
+    match state.facts.closed {
+        Some(closed) if closed == outcome => return Ok(Decision::already()),
+        Some(_) => return Err(Refusal::SessionClosed),
+        None => {}
+    }
+    let mut records = Vec::new();
+    revoke_all(state, cx, Reason::RunEnded, &mut records);
+    if let Some(run) = &state.facts.run
+        && !run::has_ended(run)
+    {
+        records.push(run::cancelled(cx, &run.run_id, Reason::UserRequest));
+    }
+    records.push(NewRecord::new(cx.now, SessionClosed { outcome, reason: None }));
+    Ok(Decision::done(records))
+}

@@ -1,0 +1,102 @@
+//! Resume tokens: what a holder may do with one, and what a retry is told.
+
+use super::{AnswerByToken, Context, Decision, Refusal, Verdict, revoke_all, wait};
+use crate::canonical;
+use crate::event::{TokenMinted, TokenPurpose};
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::record::NewRecord;
+use crate::state::{Phase, State};
+use crate::status::is_past;
+use crate::time::Timestamp;
+use crate::token::{Entry, NewToken, State as TokenState};
+
+/// The token's entry, if the secret is the right one.
+fn entry(answer: &AnswerByToken) -> Result<&Entry, Refusal> {
+    let entry = answer.entry.as_ref().ok_or(Refusal::TokenUnknown)?;
+    if entry.token_id != answer.token.id || !answer.token.secret.matches(&entry.hash) {
+        return Err(Refusal::TokenMismatch);
+    }
+    Ok(entry)
+}
+
+/// The same token with the same answer gets the first result again, whenever it comes; with
+/// another answer it is refused. A pure read: it needs no lease.
+pub(super) fn replay(answer: &AnswerByToken) -> Result<Option<Decision>, Refusal> {
+    match &entry(answer)?.state {
+        TokenState::Consumed { .. } if planted::is(Bug::TokenCheckSkipped) => Ok(None),
+        TokenState::Consumed { answer_digest, result_seq } => {
+            if *answer_digest == canonical::digest(&answer.answer) {
+                let outcome = Verdict::Replayed { result_seq: *result_seq };
+                Ok(Some(Decision { records: Vec::new(), outcome }))
+            } else {
+                Err(Refusal::TokenConsumed)
+            }
+        }
+        TokenState::Active | TokenState::Revoked { .. } | TokenState::Expired => Ok(None),
+    }
+}
+
+pub(super) fn answer(
+    state: &State,
+    cx: &Context,
+    answer: AnswerByToken,
+) -> Result<Decision, Refusal> {
+    let entry = entry(&answer)?;
+    match entry.state {
+        TokenState::Revoked { reason } => return Err(Refusal::TokenRevoked { reason }),
+        TokenState::Expired => return Err(Refusal::TokenExpired),
+        TokenState::Active | TokenState::Consumed { .. } => {}
+    }
+    let run = state.facts.run.as_ref().filter(|run| run.run_id == entry.run_id);
+    let run = run.ok_or(Refusal::TokenRevoked { reason: Reason::RunEnded })?;
+    let reusable = planted::is(Bug::TokenCheckSkipped);
+    if !state.tokens.contains_key(&entry.token_id) && !reusable {
+        return Err(Refusal::TokenRevoked { reason: Reason::RunEnded });
+    }
+    // A wait's deadline may have been extended since its token was minted; the wait decides.
+    let deadline = match &entry.wait_id {
+        Some(wait_id) => run.waits.get(wait_id).map_or(entry.expires_at, |wait| wait.deadline_at),
+        None => entry.expires_at,
+    };
+    if is_past(deadline, cx.now) {
+        return Err(Refusal::TokenExpired);
+    }
+    match (entry.purpose, run.phase) {
+        (TokenPurpose::Wait, Phase::Open)
+            if reusable || entry.wait_id.as_ref().is_some_and(|id| run.waits.contains_key(id)) => {}
+        (TokenPurpose::Interruption, Phase::Interrupted { .. }) => {}
+        (TokenPurpose::Wait | TokenPurpose::Interruption, _) => {
+            return Err(Refusal::TokenMismatch);
+        }
+    }
+    let (run_id, wait_id) = (entry.run_id.clone(), entry.wait_id.clone());
+    let token_id = answer.token.id;
+    Ok(wait::consume(state, cx, Vec::new(), run_id, wait_id, token_id, answer.answer))
+}
+
+/// Only on request, for somebody who will see it.
+pub(super) fn mint_interruption(
+    state: &State,
+    cx: &Context,
+    fresh: NewToken,
+    expires_at: Option<Timestamp>,
+) -> Result<Decision, Refusal> {
+    let run = state.facts.run.as_ref().ok_or(Refusal::SessionUnknown)?;
+    if !matches!(run.phase, Phase::Interrupted { .. }) {
+        return Err(Refusal::RunNotInterrupted { run: run.run_id.clone() });
+    }
+    let mut records = Vec::new();
+    revoke_all(state, cx, Reason::Rotated, &mut records);
+    let minted = TokenMinted {
+        token_id: fresh.id,
+        run_id: run.run_id.clone(),
+        purpose: TokenPurpose::Interruption,
+        wait_id: None,
+        wait_kind: None,
+        hash: fresh.hash,
+        expires_at,
+    };
+    records.push(NewRecord::new(cx.now, minted));
+    Ok(Decision::done(records))
+}

@@ -1,0 +1,150 @@
+//! Waits: asking, answering by id, and giving out a new token.
+
+use serde_json::Value;
+
+use super::{Context, Decision, Refusal, Verdict, Wait, open_run};
+use crate::event::{
+    RunResumed, RunWaiting, TokenConsumed, TokenMinted, TokenPurpose, TokenRevoked,
+};
+use crate::id::{RunId, WaitId};
+use crate::limits::WAITS_OPEN_MAX;
+use crate::reason::Reason;
+use crate::record::NewRecord;
+use crate::state::{self, Run, State};
+use crate::status::is_past;
+use crate::token::NewToken;
+use crate::{canonical, limits};
+
+pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, Refusal> {
+    let run = open_run(state, &wait.run_id)?;
+    let (wait_id, wait_kind) = (wait.wait_id, wait.kind);
+    if let Some(known) = run.waits.get(&wait_id) {
+        if run.blocked {
+            return Ok(Decision::already());
+        }
+        // Blocked on it again, after something else was answered; nothing new is asked.
+        let event = RunWaiting {
+            run_id: wait.run_id,
+            wait_id: Some(wait_id),
+            wait_kind: known.kind,
+            resume_token_id: known.token_id.clone(),
+            deadline_at: known.deadline_at,
+        };
+        return Ok(Decision::done(vec![NewRecord::new(cx.now, event)]));
+    }
+    if run.waits.len() >= WAITS_OPEN_MAX {
+        return Err(Refusal::LimitReached { what: "waits", max: limits::WAITS_OPEN_MAX });
+    }
+    let minted = TokenMinted {
+        token_id: wait.fresh.id.clone(),
+        run_id: wait.run_id.clone(),
+        purpose: TokenPurpose::Wait,
+        wait_id: Some(wait_id.clone()),
+        wait_kind: Some(wait_kind),
+        hash: wait.fresh.hash,
+        expires_at: Some(wait.deadline_at),
+    };
+    let waiting = RunWaiting {
+        run_id: wait.run_id,
+        wait_id: Some(wait_id),
+        wait_kind,
+        resume_token_id: Some(wait.fresh.id),
+        deadline_at: Some(wait.deadline_at),
+    };
+    Ok(Decision::done(vec![
+        NewRecord::new(cx.now, minted),
+        NewRecord::with_content(cx.now, waiting, "question", wait.question),
+    ]))
+}
+
+/// An open wait that can still be answered, with its run.
+fn answerable<'a>(
+    state: &'a State,
+    cx: &Context,
+    wait_id: &WaitId,
+) -> Result<(&'a Run, &'a state::Wait), Refusal> {
+    let unknown = || Refusal::WaitUnknown { wait: wait_id.clone() };
+    let run = state.facts.run.as_ref().filter(|run| run.is_open()).ok_or_else(unknown)?;
+    let wait = run.waits.get(wait_id).ok_or_else(unknown)?;
+    if is_past(wait.deadline_at, cx.now) {
+        return Err(Refusal::WaitExpired { wait: wait_id.clone() });
+    }
+    Ok((run, wait))
+}
+
+pub(super) fn rotate(
+    state: &State,
+    cx: &Context,
+    wait_id: &WaitId,
+    fresh: NewToken,
+) -> Result<Decision, Refusal> {
+    let (run, wait) = answerable(state, cx, wait_id)?;
+    Ok(Decision::done(rotated(state, cx, run, wait_id, wait, fresh)))
+}
+
+fn rotated(
+    state: &State,
+    cx: &Context,
+    run: &Run,
+    wait_id: &WaitId,
+    wait: &state::Wait,
+    fresh: NewToken,
+) -> Vec<NewRecord> {
+    let mut records = Vec::new();
+    if let Some(old) = wait.token_id.as_ref().filter(|id| state.tokens.contains_key(*id)) {
+        let event = TokenRevoked { token_id: old.clone(), reason: Reason::Rotated };
+        records.push(NewRecord::new(cx.now, event));
+    }
+    let minted = TokenMinted {
+        token_id: fresh.id,
+        run_id: run.run_id.clone(),
+        purpose: TokenPurpose::Wait,
+        wait_id: Some(wait_id.clone()),
+        wait_kind: Some(wait.kind),
+        hash: fresh.hash,
+        expires_at: wait.deadline_at,
+    };
+    records.push(NewRecord::new(cx.now, minted));
+    records
+}
+
+/// An answer from somebody who may control the session: a token is minted and consumed for the
+/// record, in one batch.
+pub(super) fn answer(
+    state: &State,
+    cx: &Context,
+    wait_id: WaitId,
+    fresh: NewToken,
+    answer: Value,
+) -> Result<Decision, Refusal> {
+    let (run, wait) = answerable(state, cx, &wait_id)?;
+    let token_id = fresh.id.clone();
+    let records = rotated(state, cx, run, &wait_id, wait, fresh);
+    let run_id = run.run_id.clone();
+    Ok(consume(state, cx, records, run_id, Some(wait_id), token_id, answer))
+}
+
+/// Appends the use of a token and the run's going on because of it. The two name each other, so
+/// that a retry finds the first result.
+pub(super) fn consume(
+    state: &State,
+    cx: &Context,
+    mut records: Vec<NewRecord>,
+    run_id: RunId,
+    wait_id: Option<WaitId>,
+    token_id: crate::id::TokenId,
+    answer: Value,
+) -> Decision {
+    let result_seq = state.last_seq + records.len() as u64 + 2;
+    let consumed = TokenConsumed {
+        token_id: token_id.clone(),
+        run_id: run_id.clone(),
+        answer_digest: canonical::digest(&answer),
+        result_seq,
+    };
+    let boot_id = cx.boot.clone();
+    let resumed = RunResumed { run_id, boot_id, wait_id, resume_token_id: Some(token_id) };
+    records.push(NewRecord::new(cx.now, consumed));
+    records.push(NewRecord::with_content(cx.now, resumed, "answer", answer));
+    Decision { records, outcome: Verdict::Resumed { result_seq } }
+}
