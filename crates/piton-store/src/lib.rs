@@ -8,6 +8,7 @@ mod contract;
 mod error;
 mod hub;
 mod load;
+pub mod memory;
 mod tail;
 
 pub use contract::{

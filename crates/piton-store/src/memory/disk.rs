@@ -1,0 +1,253 @@
+//! A disk in memory: what was written but not flushed can be lost, torn or kept. Lines carry how
+//! many of their batch follow, and opening cuts back to the last whole batch, as a log of lines in
+//! a file would.
+
+use std::collections::BTreeMap;
+
+use piton_core::id::{BootId, SessionId, TokenId};
+use piton_core::planted::{self, Bug};
+use piton_core::state::Lease;
+use piton_core::{Event, NewRecord, Record, Seq, State, chain, token};
+
+use crate::contract::{Guard, Liveness, Snapshot};
+use crate::error::{Error, Result};
+
+/// One line of a log.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub record: Record,
+    pub payload_hash: Option<chain::Hash>,
+    pub chain: chain::Hash,
+    pub batch_left: u32,
+    /// Who wrote it; a killed process takes its unflushed lines with it.
+    writer: Option<BootId>,
+}
+
+/// One session's log.
+#[derive(Debug)]
+pub struct Log {
+    pub key: chain::Key,
+    pub lines: Vec<Line>,
+    /// Lines that survive everything.
+    pub flushed: usize,
+    /// The lease as of the last line, flushed or not: what an append is checked against.
+    lease: Lease,
+    /// What the flushed lines fold into.
+    pub state: State,
+    pub tokens: BTreeMap<TokenId, token::Entry>,
+    pub snapshot: Option<Snapshot>,
+}
+
+#[derive(Debug, Default)]
+pub struct Disk {
+    pub logs: BTreeMap<SessionId, Log>,
+}
+
+/// What a crash does to the lines of one log that were not flushed: how many of them survive.
+pub(crate) type Survivors<'a> = &'a mut dyn FnMut(usize) -> usize;
+
+impl Log {
+    fn new(key: chain::Key) -> Self {
+        Self {
+            key,
+            lines: Vec::new(),
+            flushed: 0,
+            lease: Lease::default(),
+            state: State::default(),
+            tokens: BTreeMap::new(),
+            snapshot: None,
+        }
+    }
+
+    pub fn last_chain(&self, count: usize) -> chain::Hash {
+        count.checked_sub(1).and_then(|i| self.lines.get(i)).map_or(chain::GENESIS, |l| l.chain)
+    }
+
+    fn check_guard(
+        &self,
+        session: &SessionId,
+        guard: &Guard,
+        records: &[NewRecord],
+        liveness: &dyn Liveness,
+    ) -> Result<()> {
+        let (boot, epoch) = match guard {
+            Guard::Shared if session.is_reserved() => return Ok(()),
+            Guard::Shared => {
+                return Err(Error::BatchInvalid { why: "only the reserved log is shared" });
+            }
+            Guard::Lease { .. } if session.is_reserved() => {
+                return Err(Error::BatchInvalid { why: "the reserved log has no lease" });
+            }
+            Guard::Lease { boot, epoch } => (boot, *epoch),
+        };
+        if planted::is(Bug::EpochIgnored) {
+            return Ok(());
+        }
+        let stale = Error::EpochStale {
+            session: session.clone(),
+            presented: epoch,
+            actual: self.lease.epoch,
+        };
+        let claim = records.iter().find_map(|record| match &record.event {
+            Event::SessionLeased(claim) => Some(claim),
+            _ => None,
+        });
+        let Some(claim) = claim else {
+            let holds = self.lease.owner.as_ref() == Some(boot) && self.lease.epoch == epoch;
+            return if holds { Ok(()) } else { Err(stale) };
+        };
+        if claim.boot_id != *boot || claim.epoch != epoch || epoch != self.lease.epoch + 1 {
+            return Err(stale);
+        }
+        match &self.lease.owner {
+            Some(owner) if owner != boot && liveness.is_alive(owner) => {
+                Err(Error::SessionOwned { session: session.clone(), owner: owner.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, records: &[NewRecord], writer: Option<&BootId>) {
+        let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        for (left, record) in (0..count).rev().zip(records) {
+            let seq = self.lines.len() as Seq + 1;
+            let payload_hash =
+                record.payload.as_ref().map(|payload| self.key.payload_hash(payload.as_bytes()));
+            let batch_left = if planted::is(Bug::BatchSplit) { 0 } else { left };
+            let link = chain::Link {
+                seq,
+                ts: record.ts,
+                kind: &record.kind,
+                header: &record.header,
+                payload_hash,
+                batch_left,
+            };
+            let chain = self.key.link(&self.last_chain(self.lines.len()), link);
+            fold_lease(&mut self.lease, &record.event);
+            let record = record.at(seq);
+            self.lines.push(Line {
+                record,
+                payload_hash,
+                chain,
+                batch_left,
+                writer: writer.cloned(),
+            });
+        }
+    }
+
+    /// Everything written so far becomes durable.
+    fn flush(&mut self) {
+        for line in &self.lines[self.flushed..] {
+            let Ok(event) = line.record.event() else { continue };
+            self.state.apply(line.record.seq, line.record.ts, &event);
+            if let Some(id) = token::subject(&event) {
+                let entry = self.tokens.remove(id);
+                if let Some(entry) = token::transition(entry, line.record.seq, &event) {
+                    self.tokens.insert(id.clone(), entry);
+                }
+            }
+        }
+        self.flushed = self.lines.len();
+    }
+
+    /// Cuts the log to its flushed lines and `kept` more, then back to the last whole batch.
+    fn cut(&mut self, kept: usize) {
+        self.lines.truncate(self.flushed + kept);
+        while self.lines.len() > self.flushed
+            && self.lines.last().is_some_and(|line| line.batch_left > 0)
+        {
+            self.lines.pop();
+        }
+        self.lease = Lease::default();
+        for line in &self.lines {
+            if let Ok(event) = line.record.event() {
+                fold_lease(&mut self.lease, &event);
+            }
+        }
+        self.flush();
+    }
+
+    /// Forgets what was derived and derives it again.
+    pub(super) fn rebuild(&mut self) {
+        self.state = State::default();
+        self.tokens.clear();
+        self.snapshot = None;
+        let written = std::mem::take(&mut self.lines);
+        let (flushed, rest) = written.split_at(self.flushed);
+        self.flushed = 0;
+        self.lines = flushed.to_vec();
+        self.flush();
+        self.lines.extend_from_slice(rest);
+    }
+}
+
+fn fold_lease(lease: &mut Lease, event: &Event) {
+    match event {
+        Event::SessionLeased(e) => {
+            *lease = Lease { owner: Some(e.boot_id.clone()), epoch: e.epoch };
+        }
+        Event::SessionReleased(e) if e.epoch == lease.epoch => lease.owner = None,
+        _ => {}
+    }
+}
+
+impl Disk {
+    /// Checks a batch and writes its lines, unflushed. All of it or nothing.
+    pub(super) fn write(
+        &mut self,
+        session: &SessionId,
+        expected: Seq,
+        guard: &Guard,
+        records: &[NewRecord],
+        liveness: &dyn Liveness,
+        fresh_key: impl FnOnce() -> Result<chain::Key>,
+    ) -> Result<()> {
+        let actual = self.logs.get(session).map_or(0, |log| log.lines.len() as Seq);
+        if actual != expected {
+            return Err(Error::SeqConflict { session: session.clone(), expected, actual });
+        }
+        if !self.logs.contains_key(session) {
+            let log = Log::new(fresh_key()?);
+            log.check_guard(session, guard, records, liveness)?;
+            self.logs.insert(session.clone(), log);
+        }
+        let Some(log) = self.logs.get_mut(session) else { return Err(Error::Closed) };
+        log.check_guard(session, guard, records, liveness)?;
+        let writer = match guard {
+            Guard::Lease { boot, .. } => Some(boot),
+            Guard::Shared => None,
+        };
+        log.write(records, writer);
+        Ok(())
+    }
+
+    pub fn flush(&mut self) {
+        self.logs.values_mut().for_each(Log::flush);
+    }
+
+    /// The power fails: of the lines that were not flushed, as many survive as `survivors` says,
+    /// given how many there are.
+    pub fn power_loss(&mut self, survivors: Survivors<'_>) {
+        for log in self.logs.values_mut() {
+            let unflushed = log.lines.len() - log.flushed;
+            let kept = if unflushed == 0 { 0 } else { survivors(unflushed).min(unflushed) };
+            log.cut(kept);
+        }
+        self.logs.retain(|_, log| !log.lines.is_empty());
+    }
+
+    /// One process is killed: what it wrote and had not flushed is rolled back or was committed
+    /// just in time, as `survivors` says.
+    pub fn process_killed(&mut self, boot: &BootId, survivors: Survivors<'_>) {
+        for log in self.logs.values_mut() {
+            let unflushed = log.lines.len() - log.flushed;
+            let theirs =
+                log.lines[log.flushed..].iter().any(|line| line.writer.as_ref() == Some(boot));
+            if theirs {
+                let kept = survivors(unflushed).min(unflushed);
+                log.cut(kept);
+            }
+        }
+        self.logs.retain(|_, log| !log.lines.is_empty());
+    }
+}

@@ -1,0 +1,386 @@
+//! A store in memory. It keeps the contract on a modelled disk, so that a simulator can decide
+//! what fails, what is lost, and when the process dies.
+
+mod disk;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use piton_core::id::{SessionId, TokenId};
+use piton_core::planted::{self, Bug};
+use piton_core::{Content, Record, Seq, chain, limits, token};
+
+pub use disk::{Disk, Line, Log};
+
+use crate::contract::{
+    Appended, Batch, BoxFuture, Cursor, Detail, Durability, Entropy, Head, Liveness, Page, Problem,
+    Query, Row, Select, Snapshot, Stats, Store, Verification,
+};
+use crate::error::{Error, Result};
+use crate::hub::{Hints, Hub};
+
+/// How long a buffered batch may wait for company.
+const BUFFERED_WAIT: Duration = Duration::from_millis(50);
+
+/// Where a process can be when it dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    Written,
+    Flushed,
+    Reading,
+}
+
+/// What the simulator decides. The defaults are a disk that never fails.
+pub trait Hooks: Send + Sync + fmt::Debug + 'static {
+    /// Called at each point; a future that never resolves is a process that died there.
+    fn step(&self, _point: Point) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn flush_fails(&self) -> bool {
+        false
+    }
+
+    fn disk_full(&self) -> bool {
+        false
+    }
+
+    fn hint_lost(&self) -> bool {
+        false
+    }
+}
+
+/// A disk that never fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reliable;
+
+impl Hooks for Reliable {}
+
+/// One process's handle on a modelled disk.
+#[derive(Clone, Debug)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    disk: Arc<Mutex<Disk>>,
+    liveness: Arc<dyn Liveness>,
+    entropy: Arc<dyn Entropy>,
+    hooks: Arc<dyn Hooks>,
+    hub: Arc<Hub>,
+    poisoned: AtomicBool,
+    batches: AtomicU64,
+    records: AtomicU64,
+    flushes: AtomicU64,
+}
+
+impl MemoryStore {
+    /// A handle on a disk; `hub` is shared by the handles that hear of each other's commits.
+    pub fn open(
+        disk: Arc<Mutex<Disk>>,
+        liveness: Arc<dyn Liveness>,
+        entropy: Arc<dyn Entropy>,
+        hooks: Arc<dyn Hooks>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                disk,
+                liveness,
+                entropy,
+                hooks,
+                hub: Arc::default(),
+                poisoned: AtomicBool::new(false),
+                batches: AtomicU64::new(0),
+                records: AtomicU64::new(0),
+                flushes: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Answers a read from what is durable, as another thread would.
+    fn query<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut Disk) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<Result<T>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            shared.hooks.step(Point::Reading).await;
+            read(&mut shared.disk())
+        })
+    }
+}
+
+impl Shared {
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks and writes at the time of the call; flushing comes later.
+    fn write(&self, batch: &Batch) -> Result<()> {
+        if self.poisoned.load(Ordering::SeqCst) {
+            return Err(Error::Poisoned(None));
+        }
+        check_limits(batch)?;
+        if self.hooks.disk_full() {
+            return Err(Error::DiskFull(None));
+        }
+        let fresh_key = || {
+            let mut key = [0; 32];
+            self.entropy.fill(&mut key)?;
+            Ok(chain::Key::new(key))
+        };
+        self.disk().write(
+            &batch.session,
+            batch.expected,
+            &batch.guard,
+            &batch.records,
+            &*self.liveness,
+            fresh_key,
+        )
+    }
+
+    fn is_flushed(&self, session: &SessionId, seq: Seq) -> bool {
+        self.disk().logs.get(session).is_some_and(|log| log.flushed as Seq >= seq)
+    }
+
+    async fn flush(&self, batch: &Batch, appended: Appended) -> Result<()> {
+        if batch.durability == Durability::Buffered {
+            tokio::time::sleep(BUFFERED_WAIT).await;
+        }
+        self.hooks.step(Point::Written).await;
+        if self.poisoned.load(Ordering::SeqCst) {
+            return Err(Error::Poisoned(None));
+        }
+        if !self.is_flushed(&batch.session, appended.last) && !planted::is(Bug::FlushLeftOut) {
+            if self.hooks.flush_fails() {
+                self.poisoned.store(true, Ordering::SeqCst);
+                return Err(Error::Poisoned(None));
+            }
+            self.disk().flush();
+            self.flushes.fetch_add(1, Ordering::Relaxed);
+            self.hooks.step(Point::Flushed).await;
+        }
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
+        if !self.hooks.hint_lost() {
+            let records = || {
+                let numbered = (appended.first..).zip(&batch.records);
+                numbered.map(|(seq, record)| record.at(seq)).collect()
+            };
+            self.hub.committed(&batch.session, appended.first, records);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_limits(batch: &Batch) -> Result<()> {
+    if batch.records.is_empty() {
+        return Err(Error::BatchInvalid { why: "it has no records" });
+    }
+    if batch.records.len() > limits::BATCH_RECORDS_MAX {
+        return Err(Error::BatchInvalid { why: "it has too many records" });
+    }
+    for record in &batch.records {
+        let (bytes, max) = (record.header.len(), limits::HEADER_BYTES_MAX);
+        if bytes > max {
+            return Err(Error::PayloadTooLarge { what: "A header", bytes, max });
+        }
+        let (bytes, max) =
+            (record.payload.as_ref().map_or(0, |p| p.len()), limits::PAYLOAD_BYTES_MAX);
+        if bytes > max {
+            return Err(Error::PayloadTooLarge { what: "A content", bytes, max });
+        }
+    }
+    Ok(())
+}
+
+impl Store for MemoryStore {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
+        let written = self.shared.write(&batch);
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            written?;
+            let last = batch.expected + batch.records.len() as Seq;
+            let appended = Appended { first: batch.expected + 1, last };
+            shared.flush(&batch, appended).await?;
+            Ok(appended)
+        })
+    }
+
+    fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let log = disk.logs.get(&session).filter(|log| log.flushed > 0);
+            Ok(log.map(|log| Head {
+                last_seq: log.state.last_seq,
+                chain: log.last_chain(log.flushed),
+                lease: log.state.lease.clone(),
+            }))
+        })
+    }
+
+    fn read(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+        detail: Detail,
+    ) -> BoxFuture<Result<Vec<Record>>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let unknown = || Error::SessionUnknown { session: session.clone() };
+            let log = disk.logs.get(&session).filter(|log| log.flushed > 0).ok_or_else(unknown)?;
+            let after = usize::try_from(after).unwrap_or(usize::MAX).min(log.flushed);
+            let lines = log.lines[after..log.flushed].iter().take(limit);
+            Ok(lines.map(|line| with_detail(&line.record, detail)).collect())
+        })
+    }
+
+    fn chain_at(&self, session: &SessionId, seq: Seq) -> BoxFuture<Result<Option<chain::Hash>>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let count = usize::try_from(seq).unwrap_or(usize::MAX);
+            let log = disk.logs.get(&session).filter(|log| count <= log.flushed);
+            Ok(log.map(|log| log.last_chain(count)))
+        })
+    }
+
+    fn subscribe(&self, session: &SessionId) -> Hints {
+        self.shared.hub.subscribe(session)
+    }
+
+    fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {
+        let session = session.clone();
+        self.query(move |disk| Ok(disk.logs.get(&session).and_then(|log| log.snapshot.clone())))
+    }
+
+    fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let unknown = || Error::SessionUnknown { session: session.clone() };
+            disk.logs.get_mut(&session).ok_or_else(unknown)?.snapshot = Some(snapshot);
+            Ok(())
+        })
+    }
+
+    fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
+        self.query(move |disk| Ok(list(disk, &query)))
+    }
+
+    fn token(&self, token: &TokenId) -> BoxFuture<Result<Option<(SessionId, token::Entry)>>> {
+        let token = token.clone();
+        self.query(move |disk| {
+            let found = disk.logs.iter().find_map(|(session, log)| {
+                log.tokens.get(&token).map(|entry| (session.clone(), entry.clone()))
+            });
+            Ok(found)
+        })
+    }
+
+    fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let unknown = || Error::SessionUnknown { session: session.clone() };
+            Ok(verify(disk.logs.get(&session).ok_or_else(unknown)?))
+        })
+    }
+
+    fn rebuild_caches(&self) -> BoxFuture<Result<()>> {
+        self.query(|disk| {
+            disk.logs.values_mut().for_each(Log::rebuild);
+            Ok(())
+        })
+    }
+
+    fn stats(&self) -> Stats {
+        Stats {
+            batches: self.shared.batches.load(Ordering::Relaxed),
+            records: self.shared.records.load(Ordering::Relaxed),
+            flushes: self.shared.flushes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn with_detail(record: &Record, detail: Detail) -> Record {
+    let mut record = record.clone();
+    if detail == Detail::Headers && record.content != Content::None {
+        record.content = Content::Omitted;
+    }
+    record
+}
+
+fn list(disk: &Disk, query: &Query) -> Page {
+    let mut rows: Vec<(i64, Row)> = Vec::new();
+    for (session, log) in disk.logs.iter().filter(|(session, _)| !session.is_reserved()) {
+        let Some(summary) = log.state.summary() else { continue };
+        if query.task_id.is_some() && summary.info.task_id != query.task_id {
+            continue;
+        }
+        let (facts, active_at) = (&summary.facts, summary.info.active_at.as_millis());
+        let key = match query.select {
+            Select::All => Some(active_at),
+            Select::Unclosed => facts.closed.is_none().then_some(active_at),
+            Select::NeedsRecovery => facts.needs_recovery().then_some(active_at),
+            Select::DueBy(moment) => {
+                facts.deadline_at().filter(|d| *d <= moment).map(piton_core::Timestamp::as_millis)
+            }
+        };
+        let Some(key) = key else { continue };
+        let (last_seq, lease) = (log.state.last_seq, log.state.lease.clone());
+        rows.push((key, Row { session: session.clone(), last_seq, lease, summary }));
+    }
+    let ascending = matches!(query.select, Select::DueBy(_));
+    rows.sort_by(|a, b| (a.0, &a.1.session).cmp(&(b.0, &b.1.session)));
+    if !ascending {
+        rows.reverse();
+    }
+    if let Some(after) = &query.after {
+        let cursor = (after.millis, &after.session);
+        rows.retain(|(key, row)| {
+            let here = (*key, &row.session);
+            if ascending { here > cursor } else { here < cursor }
+        });
+    }
+    let more = rows.len() > query.limit;
+    rows.truncate(query.limit);
+    let next = rows
+        .last()
+        .filter(|_| more)
+        .map(|(millis, row)| Cursor { millis: *millis, session: row.session.clone() });
+    Page { rows: rows.into_iter().map(|(_, row)| row).collect(), next }
+}
+
+fn verify(log: &Log) -> Verification {
+    let mut previous = chain::GENESIS;
+    let mut good_to = 0;
+    let mut problem = None;
+    for line in &log.lines[..log.flushed] {
+        let record = &line.record;
+        let link = chain::Link {
+            seq: record.seq,
+            ts: record.ts,
+            kind: &record.kind,
+            header: &record.header,
+            payload_hash: line.payload_hash,
+            batch_left: line.batch_left,
+        };
+        if log.key.link(&previous, link) != line.chain {
+            problem = Some(Problem::ChainBroken { seq: record.seq });
+            break;
+        }
+        let plaintext = match &record.content {
+            Content::Json(json) => Some(log.key.payload_hash(json.as_bytes())),
+            _ => None,
+        };
+        if plaintext != line.payload_hash {
+            problem = Some(Problem::PayloadDamaged { seq: record.seq });
+            break;
+        }
+        previous = line.chain;
+        good_to = record.seq;
+    }
+    Verification { good_to, problem, anchored_to: None }
+}
