@@ -56,6 +56,11 @@ impl State {
             | Event::TaskCreated(_)
             | Event::SessionDeleted(_) => return Change::Inner,
             Event::SessionLeased(e) => {
+                // An agent that lived inside a dead boot can be told nothing any more.
+                let agent_lives = self.facts.executor.as_ref().is_some_and(Executor::may_live);
+                if self.lease.owner.as_ref() != Some(&e.boot_id) && !agent_lives {
+                    self.pending.clear();
+                }
                 self.lease.owner = Some(e.boot_id.clone());
                 self.lease.epoch = e.epoch;
                 return Change::Inner;
@@ -100,7 +105,11 @@ impl State {
             Event::TokenMinted(_)
             | Event::TokenConsumed(_)
             | Event::TokenRevoked(_)
-            | Event::TokenExpired(_) => self.apply_token(event),
+            | Event::TokenExpired(_) => {
+                self.apply_token(event);
+                let alone = self.tokens.values().filter(|token| token.wait_id.is_none());
+                self.facts.token_deadline_at = alone.filter_map(|token| token.expires_at).min();
+            }
             Event::ExecutorStarting(_)
             | Event::ExecutorReady(_)
             | Event::ExecutorUnreachable(_)
@@ -305,10 +314,8 @@ impl State {
                 self.executor_is(&e.execution_id, ExecutorStatus::Unreachable);
             }
             Event::ExecutorError(e) => self.executor_is(&e.execution_id, ExecutorStatus::Error),
-            Event::ExecutorStopped(e) => self.executor_is(&e.execution_id, ExecutorStatus::Stopped),
-            Event::ExecutorAbandoned(e) => {
-                self.executor_is(&e.execution_id, ExecutorStatus::Stopped);
-            }
+            Event::ExecutorStopped(e) => self.executor_gone(&e.execution_id),
+            Event::ExecutorAbandoned(e) => self.executor_gone(&e.execution_id),
             Event::AgentStarting(_) => self.agent_is(AgentStatus::Starting),
             Event::AgentReady(e) => {
                 self.agent_is(AgentStatus::Ready);
@@ -333,6 +340,11 @@ impl State {
         {
             executor.status = status;
         }
+    }
+
+    fn executor_gone(&mut self, execution_id: &ExecutionId) {
+        self.executor_is(execution_id, ExecutorStatus::Stopped);
+        self.pending.clear();
     }
 
     fn agent_is(&mut self, status: AgentStatus) {

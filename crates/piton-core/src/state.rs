@@ -65,6 +65,8 @@ pub struct Facts {
     pub agent: Option<Agent>,
     /// The latest run.
     pub run: Option<Run>,
+    /// When the first token that belongs to no wait runs out.
+    pub token_deadline_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,8 +231,9 @@ impl Facts {
 
     /// The next moment at which a sweep has something to do.
     pub fn deadline_at(&self) -> Option<Timestamp> {
-        let run = self.run.as_ref().filter(|run| run.is_open() && self.closed.is_none())?;
-        run.waits.values().filter_map(|wait| wait.deadline_at).min()
+        let run = self.run.iter().filter(|run| run.is_open() && self.closed.is_none());
+        let waits = run.flat_map(|run| run.waits.values()).filter_map(|wait| wait.deadline_at);
+        waits.chain(self.token_deadline_at).min()
     }
 }
 

@@ -187,6 +187,8 @@ pub struct Decision {
 pub enum Verdict {
     /// It is so now.
     Done,
+    /// The wait is open and its token minted.
+    Asked,
     /// It was so already.
     Already,
     /// This token was used for this very answer; the record with its result.
@@ -335,6 +337,12 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::Observe { .. }
         | Command::Abandon { .. } => Err(Refusal::SessionClosed),
     }
+}
+
+/// What a holder who presents a token that was used before is told; `None` if it was not. A pure
+/// read: it needs neither the session's state nor its lease.
+pub fn replay_token(answer: &AnswerByToken) -> Result<Option<Decision>, Refusal> {
+    token::replay(answer)
 }
 
 impl Decision {

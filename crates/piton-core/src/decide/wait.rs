@@ -51,10 +51,11 @@ pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, 
         resume_token_id: Some(wait.fresh.id),
         deadline_at: Some(wait.deadline_at),
     };
-    Ok(Decision::done(vec![
+    let records = vec![
         NewRecord::new(cx.now, minted),
         NewRecord::with_content(cx.now, waiting, "question", wait.question),
-    ]))
+    ];
+    Ok(Decision { records, outcome: Verdict::Asked })
 }
 
 /// An open wait that can still be answered, with its run.

@@ -1,0 +1,112 @@
+//! Which sessions are in memory, and how a command reaches its session. Owns the tasks: dropping
+//! the coordinator ends them, wherever they are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use piton_core::decide::Command;
+use piton_core::id::SessionId;
+use piton_store::Durability;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::session::{Ack, Answer, Request, Session};
+
+/// Commands that may wait for one session.
+const INBOX_MAX: usize = 256;
+/// How often a command is sent again to a session that left memory under it.
+const TRIES_MAX: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    env: Arc<Env>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    sessions: HashMap<SessionId, mpsc::Sender<Request>>,
+    tasks: JoinSet<()>,
+    closed: bool,
+}
+
+impl Coordinator {
+    pub(crate) fn new(env: Arc<Env>) -> Self {
+        Self { env, inner: Mutex::default() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides, makes durable, and answers.
+    pub(crate) async fn execute(
+        &self,
+        session: &SessionId,
+        command: Command,
+        durability: Durability,
+    ) -> Result<Ack> {
+        for _ in 0..TRIES_MAX {
+            let sender = self.sender(session)?;
+            let (reply, answer) = oneshot::channel();
+            let request = Request { command: command.clone(), durability, reply };
+            if sender.send(request).await.is_err() {
+                self.forget(session, &sender);
+                continue;
+            }
+            match answer.await {
+                Ok(Answer::Settled(result)) => return result,
+                Ok(Answer::AskAgain) => self.forget(session, &sender),
+                Err(_) => return Err(Error::ShuttingDown),
+            }
+        }
+        Err(Error::ShuttingDown)
+    }
+
+    fn sender(&self, session: &SessionId) -> Result<mpsc::Sender<Request>> {
+        let mut inner = self.inner();
+        if inner.closed {
+            return Err(Error::ShuttingDown);
+        }
+        if let Some(sender) = inner.sessions.get(session).filter(|sender| !sender.is_closed()) {
+            return Ok(sender.clone());
+        }
+        while inner.tasks.try_join_next().is_some() {}
+        let (sender, inbox) = mpsc::channel(INBOX_MAX);
+        inner.tasks.spawn(Session::run(Arc::clone(&self.env), session.clone(), inbox));
+        inner.sessions.insert(session.clone(), sender.clone());
+        // Sessions that left memory by themselves leave their names behind.
+        if inner.sessions.len() > 2 * inner.tasks.len() + 16 {
+            inner.sessions.retain(|_, sender| !sender.is_closed());
+        }
+        Ok(sender)
+    }
+
+    fn forget(&self, session: &SessionId, gone: &mpsc::Sender<Request>) {
+        let mut inner = self.inner();
+        if inner.sessions.get(session).is_some_and(|sender| sender.same_channel(gone)) {
+            inner.sessions.remove(session);
+        }
+    }
+
+    /// Ends every session's task wherever it is.
+    pub(crate) fn abort(&self) {
+        let mut inner = self.inner();
+        inner.closed = true;
+        inner.sessions.clear();
+        inner.tasks.abort_all();
+    }
+
+    /// Takes no further commands and waits until the accepted ones are durable.
+    pub(crate) async fn shut_down(&self) {
+        let mut tasks = {
+            let mut inner = self.inner();
+            inner.closed = true;
+            inner.sessions.clear();
+            std::mem::take(&mut inner.tasks)
+        };
+        while tasks.join_next().await.is_some() {}
+    }
+}

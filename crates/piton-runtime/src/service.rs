@@ -1,0 +1,379 @@
+//! The facade: wiring and translation. It holds no persistence and derives nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::decide::{self, Command, Create, Message, Verdict};
+use piton_core::event::WaitKind;
+use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
+use piton_core::status::{self, Status};
+use piton_core::token::{NewToken, ResumeToken};
+use piton_core::transcript::{self, Item};
+use piton_core::{Record, Seq, State, limits};
+use piton_store::{Cursor, Detail, Durability, Entropy, Liveness, Query, Row, Select, Store, Tail};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::coordinator::Coordinator;
+use crate::env::Env;
+use crate::error::Result;
+use crate::recovery::{Recovered, RecoveryManager};
+use crate::session::Ack;
+use crate::sweeper::Sweeper;
+use crate::tokens::{Answered, TokenService};
+use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
+
+/// How often deadlines are looked at.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Records read at a time for views over a whole session.
+const READ_MAX: usize = 1_000;
+
+/// What a service is made of. The defaults are the real world, with nobody to drive.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This life of this process; its lock is held by the caller for as long as the service runs.
+    pub boot: BootId,
+    pub store: Arc<dyn Store>,
+    pub liveness: Arc<dyn Liveness>,
+    pub entropy: Arc<dyn Entropy>,
+    pub clock: Arc<dyn Clock>,
+    pub driver: Arc<dyn Driver>,
+    pub executors: Arc<dyn Executors>,
+    pub sweep_every: Duration,
+}
+
+impl Options {
+    pub fn new(
+        boot: BootId,
+        store: Arc<dyn Store>,
+        liveness: Arc<dyn Liveness>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self {
+            boot,
+            store,
+            liveness,
+            entropy,
+            clock: Arc::new(SystemClock),
+            driver: Arc::new(NoDriver),
+            executors: Arc::new(NoExecutors),
+            sweep_every: SWEEP_EVERY,
+        }
+    }
+}
+
+/// A running service. Dropping it ends its work wherever it is, as a crash would; what was
+/// acknowledged is durable all the same.
+#[derive(Debug)]
+pub struct Service {
+    handle: Handle,
+    sweeping: JoinHandle<()>,
+}
+
+/// What callers hold. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    env: Arc<Env>,
+    coordinator: Arc<Coordinator>,
+    tokens: Arc<TokenService>,
+    recovery: Arc<RecoveryManager>,
+    sweeper: Arc<Sweeper>,
+}
+
+impl Service {
+    /// Recovers what earlier boots left, then runs. `each` is told of every recovered session as
+    /// soon as it is settled.
+    pub async fn start(options: Options, each: impl FnMut(Recovered)) -> Result<Self> {
+        let ids = Ids::new(Arc::clone(&options.clock), options.entropy);
+        let env = Arc::new(Env {
+            boot: options.boot,
+            store: options.store,
+            clock: options.clock,
+            liveness: options.liveness,
+            driver: options.driver,
+            executors: options.executors,
+            ids,
+        });
+        let coordinator = Arc::new(Coordinator::new(Arc::clone(&env)));
+        let recovery = Arc::new(RecoveryManager::new(Arc::clone(&env), Arc::clone(&coordinator)));
+        let handle = Handle {
+            tokens: Arc::new(TokenService::new(Arc::clone(&env), Arc::clone(&coordinator))),
+            sweeper: Arc::new(Sweeper::new(
+                Arc::clone(&env),
+                Arc::clone(&coordinator),
+                Arc::clone(&recovery),
+            )),
+            env,
+            coordinator,
+            recovery,
+        };
+        handle.recovery.recover(each).await?;
+        let sweeping = tokio::spawn(Arc::clone(&handle.sweeper).run(options.sweep_every));
+        Ok(Self { handle, sweeping })
+    }
+
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Takes no further work and waits until the accepted is durable.
+    pub async fn shut_down(self) {
+        self.sweeping.abort();
+        self.handle.coordinator.shut_down().await;
+    }
+
+    /// Ends all work at once, wherever it is.
+    pub fn abort(&self) {
+        self.sweeping.abort();
+        self.handle.coordinator.abort();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// What to make a session with.
+#[derive(Clone, Debug, Default)]
+pub struct NewSession {
+    pub id: Option<SessionId>,
+    pub title: Option<String>,
+    pub task_id: Option<TaskId>,
+    pub working_dir: Option<String>,
+    pub provider: Option<Value>,
+    pub agent_profile_id: Option<String>,
+}
+
+/// What a run asks for.
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub run_id: RunId,
+    /// Ask again under the same id to say that the run is stuck on it again.
+    pub wait_id: Option<WaitId>,
+    pub kind: WaitKind,
+    /// `None`: the kind's default.
+    pub timeout: Option<Duration>,
+    pub question: Value,
+}
+
+/// A wait that was opened. The token is shown here and nowhere else.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub wait_id: WaitId,
+    /// `None` if the wait was open already: its token was shown then.
+    pub token: Option<ResumeToken>,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub row: Row,
+    pub status: Status,
+}
+
+impl Handle {
+    pub fn ids(&self) -> &Ids {
+        &self.env.ids
+    }
+
+    pub fn boot(&self) -> &BootId {
+        &self.env.boot
+    }
+
+    /// Decides a command, makes it durable and answers. Everything that writes goes through here.
+    pub async fn execute(&self, session: &SessionId, command: Command) -> Result<Ack> {
+        self.coordinator.execute(session, command, Durability::Synced).await
+    }
+
+    /// Like [`Self::execute`], for streams: may share its flush with what comes within 50 ms.
+    pub async fn execute_buffered(&self, session: &SessionId, command: Command) -> Result<Ack> {
+        self.coordinator.execute(session, command, Durability::Buffered).await
+    }
+
+    pub async fn create(&self, new: NewSession) -> Result<SessionId> {
+        let session_id = match new.id {
+            Some(id) => id,
+            None => self.env.ids.session()?,
+        };
+        let create = Create {
+            session_id: session_id.clone(),
+            title: new.title,
+            task_id: new.task_id,
+            working_dir: new.working_dir,
+            provider: new.provider,
+            agent_profile_id: new.agent_profile_id,
+        };
+        self.execute(&session_id, Command::Create(create)).await?;
+        Ok(session_id)
+    }
+
+    /// Starts a run with a message.
+    pub async fn prompt(&self, session: &SessionId, content: &str) -> Result<RunId> {
+        let run_id = self.env.ids.run()?;
+        let message_id = self.env.ids.message()?;
+        let message = Some(Message { message_id, content: content.to_owned() });
+        self.execute(session, Command::Start { run_id: run_id.clone(), message }).await?;
+        Ok(run_id)
+    }
+
+    /// Opens a wait and mints its token.
+    pub async fn ask(&self, session: &SessionId, question: Question) -> Result<Asked> {
+        let wait_id = match question.wait_id {
+            Some(id) => id,
+            None => self.env.ids.wait()?,
+        };
+        let timeout = question.timeout.unwrap_or_else(|| limits::wait_default(question.kind));
+        let token = self.tokens.mint()?;
+        let wait = decide::Wait {
+            run_id: question.run_id,
+            wait_id: wait_id.clone(),
+            kind: question.kind,
+            deadline_at: self.env.clock.now().after(timeout),
+            fresh: NewToken::from(&token),
+            question: question.question,
+        };
+        let ack = self.execute(session, Command::Wait(wait)).await?;
+        let minted = ack.verdict == Verdict::Asked;
+        Ok(Asked { wait_id, token: minted.then_some(token) })
+    }
+
+    /// Answers with a token; for parties without a login.
+    pub async fn answer_with_token(
+        &self,
+        within: Option<&SessionId>,
+        token: ResumeToken,
+        answer: Value,
+    ) -> Result<Answered> {
+        self.tokens.answer(within, token, answer).await
+    }
+
+    /// Answers by the wait's id; for callers that may control the session.
+    pub async fn answer_wait(
+        &self,
+        session: &SessionId,
+        wait_id: WaitId,
+        answer: Value,
+    ) -> Result<Ack> {
+        let fresh = NewToken::from(&self.tokens.mint()?);
+        self.execute(session, Command::AnswerByWait { wait_id, fresh, answer }).await
+    }
+
+    /// A new token for an open wait; the old one is revoked. Shown here and nowhere else.
+    pub async fn rotate_token(&self, session: &SessionId, wait_id: WaitId) -> Result<ResumeToken> {
+        let token = self.tokens.mint()?;
+        let fresh = NewToken::from(&token);
+        self.execute(session, Command::RotateToken { wait_id, fresh }).await?;
+        Ok(token)
+    }
+
+    /// A token with which the interrupted run can be resumed. Shown here and nowhere else.
+    pub async fn interruption_token(
+        &self,
+        session: &SessionId,
+        valid_for: Option<Duration>,
+    ) -> Result<ResumeToken> {
+        let token = self.tokens.mint()?;
+        let expires_at = valid_for.map(|span| self.env.clock.now().after(span));
+        let fresh = NewToken::from(&token);
+        self.execute(session, Command::MintInterruption { fresh, expires_at }).await?;
+        Ok(token)
+    }
+
+    /// The state that the durable records fold into.
+    pub async fn state(&self, session: &SessionId) -> Result<State> {
+        Ok(piton_store::load(&*self.env.store, session).await?.state)
+    }
+
+    pub async fn status(&self, session: &SessionId) -> Result<Status> {
+        Ok(self.env.status(&self.state(session).await?.facts))
+    }
+
+    /// A page of sessions with their statuses, last active first.
+    pub async fn list(
+        &self,
+        task_id: Option<TaskId>,
+        named: Option<status::Name>,
+        mut after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<(Vec<Listed>, Option<Cursor>)> {
+        let mut found = Vec::new();
+        loop {
+            let query =
+                Query { task_id: task_id.clone(), select: Select::All, after, limit: limit.max(1) };
+            let page = self.env.store.list(query).await?;
+            for row in page.rows {
+                let cursor = Cursor {
+                    millis: row.summary.info.active_at.as_millis(),
+                    session: row.session.clone(),
+                };
+                let status = self.env.status(&row.summary.facts);
+                if named.is_some_and(|named| named != status.name) {
+                    continue;
+                }
+                found.push(Listed { row, status });
+                if found.len() >= limit {
+                    return Ok((found, Some(cursor)));
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok((found, None)),
+            }
+        }
+    }
+
+    pub async fn records(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Record>> {
+        Ok(self.env.store.read(session, after, limit, Detail::Full).await?)
+    }
+
+    /// The conversation, with every tool call paired.
+    pub async fn transcript(&self, session: &SessionId) -> Result<Vec<Item>> {
+        let state = self.state(session).await?;
+        let mut records = Vec::new();
+        let mut after = 0;
+        loop {
+            let read = self.records(session, after, READ_MAX).await?;
+            let Some(last) = read.last() else { break };
+            after = last.seq;
+            records.extend(read);
+        }
+        let status = self.env.status(&state.facts);
+        let live = state
+            .facts
+            .run
+            .as_ref()
+            .filter(|_| matches!(status.name, status::Name::Running | status::Name::Waiting));
+        let damaged = |error| {
+            let source: piton_store::Cause = Arc::new(error);
+            piton_store::Error::RecordDamaged {
+                session: session.clone(),
+                seq: after,
+                source: Some(source),
+            }
+        };
+        let live = live.map(|run| &run.run_id);
+        Ok(transcript::build(&records, live).map_err(damaged)?)
+    }
+
+    /// Follows a session's log from after a position.
+    pub fn tail(&self, session: &SessionId, after: Seq) -> Tail {
+        Tail::new(Arc::clone(&self.env.store), session.clone(), after)
+    }
+
+    /// Recovers again: what another boot left when it died while this one lived.
+    pub async fn recover(&self, each: impl FnMut(Recovered)) -> Result<()> {
+        self.recovery.recover(each).await
+    }
+
+    /// Settles the deadlines that have passed; says how many sessions changed.
+    pub async fn sweep(&self) -> Result<usize> {
+        self.sweeper.sweep().await
+    }
+}

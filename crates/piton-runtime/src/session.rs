@@ -1,0 +1,362 @@
+//! One session's writer inside this process: a task that owns the folded state. It decides,
+//! appends, and — only after the flush — answers and acts. Appends are pipelined: the next command
+//! is decided while the last one is being flushed, and is answered after it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Verdict};
+use piton_core::event::SessionLeased;
+use piton_core::fold::Change;
+use piton_core::id::SessionId;
+use piton_core::planted::{self, Bug};
+use piton_core::state::{Effect, PROJECTOR_VERSION};
+use piton_core::{NewRecord, Seq, State};
+use piton_store::{Appended, Batch, BoxFuture, Detail, Durability, Guard, Snapshot};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::world::Deed;
+
+/// Batches that may wait for their flush before no further command is taken.
+const INFLIGHT_MAX: usize = 256;
+/// Records after which a snapshot saves replaying them.
+const SNAPSHOT_EVERY: u64 = 200;
+/// How long a session stays in memory with nothing to do.
+const IDLE: Duration = Duration::from_mins(1);
+
+/// What an asker learns once it is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    pub verdict: Verdict,
+    /// The session's last record when this was decided.
+    pub last_seq: Seq,
+}
+
+pub(crate) struct Request {
+    pub command: Command,
+    pub durability: Durability,
+    pub reply: oneshot::Sender<Answer>,
+}
+
+pub(crate) enum Answer {
+    Settled(Result<Ack>),
+    /// Not looked at: the session left memory. Ask again.
+    AskAgain,
+}
+
+/// A batch on its way to the disk.
+struct Inflight {
+    appended: Option<piton_store::Result<Appended>>,
+    ack: Ack,
+    reply: Option<oneshot::Sender<Answer>>,
+    deeds: Vec<Deed>,
+}
+
+pub(crate) struct Session {
+    env: Arc<Env>,
+    id: SessionId,
+    state: State,
+    inbox: mpsc::Receiver<Request>,
+    inflight: FuturesOrdered<BoxFuture<Inflight>>,
+    /// Durable and not yet carried out, in order.
+    deeds: VecDeque<Deed>,
+    /// The deed that is being carried out: at most one.
+    acting: FuturesOrdered<BoxFuture<(Seq, bool)>>,
+    since_snapshot: u64,
+    /// The first failed append; nothing can follow it.
+    broken: Option<piton_store::Error>,
+}
+
+impl Session {
+    pub(crate) async fn run(env: Arc<Env>, id: SessionId, mut inbox: mpsc::Receiver<Request>) {
+        let state = match piton_store::load(&*env.store, &id).await {
+            Ok(loaded) => loaded.state,
+            Err(piton_store::Error::SessionUnknown { .. }) => State::default(),
+            Err(error) => {
+                inbox.close();
+                while let Some(request) = inbox.recv().await {
+                    request.answer(Err(error.clone().into()));
+                }
+                return;
+            }
+        };
+        let mut session = Self {
+            env,
+            id,
+            state,
+            inbox,
+            inflight: FuturesOrdered::new(),
+            deeds: VecDeque::new(),
+            acting: FuturesOrdered::new(),
+            since_snapshot: 0,
+            broken: None,
+        };
+        if session.holds_lease() {
+            session.queue_pending().await;
+        }
+        session.serve().await;
+        session.inbox.close();
+        while let Some(request) = session.inbox.recv().await {
+            // The asker may have gone; then nobody misses the answer.
+            let _ = request.reply.send(Answer::AskAgain);
+        }
+    }
+
+    async fn serve(&mut self) {
+        while self.broken.is_none() {
+            self.act_next();
+            let accepting = self.inflight.len() < INFLIGHT_MAX;
+            let quiet = self.inflight.is_empty() && self.acting.is_empty();
+            tokio::select! {
+                biased;
+                Some(done) = self.inflight.next(), if !self.inflight.is_empty() => {
+                    self.settle(done);
+                    self.snapshot_if_due().await;
+                }
+                Some((of_seq, true)) = self.acting.next(), if !self.acting.is_empty() => {
+                    self.execute(Command::Done { of_seq }, Durability::Buffered, None).await;
+                }
+                request = self.inbox.recv(), if accepting => match request {
+                    Some(request) => {
+                        let Request { command, durability, reply } = request;
+                        self.execute(command, durability, Some(reply)).await;
+                    }
+                    None => break,
+                },
+                () = self.env.clock.sleep(IDLE), if quiet => return,
+            }
+        }
+        self.drain().await;
+    }
+
+    fn holds_lease(&self) -> bool {
+        self.state.lease.owner.as_ref() == Some(&self.env.boot)
+    }
+
+    fn context(&self) -> Context {
+        Context { now: self.env.clock.now(), boot: self.env.boot.clone() }
+    }
+
+    /// A run that belongs to a boot that is not this one: nothing can be decided about it before
+    /// it is known what became of it.
+    fn needs_recovery(&self) -> bool {
+        !self.holds_lease() && self.state.facts.needs_recovery()
+    }
+
+    async fn execute(
+        &mut self,
+        command: Command,
+        durability: Durability,
+        reply: Option<oneshot::Sender<Answer>>,
+    ) {
+        if matches!(command, Command::Recover { .. }) {
+            return self.recover(reply).await;
+        }
+        if self.needs_recovery() {
+            self.recover(None).await;
+        }
+        let decided = match command {
+            Command::AnswerByToken(answer) => self.answer(answer).await,
+            command => self.decide(command),
+        };
+        match decided {
+            Ok(decision) => self.append(decision, durability, reply),
+            Err(error) => refuse(reply, error),
+        }
+    }
+
+    /// Decides, and takes the lease in the same batch if this boot does not hold it.
+    fn decide(&mut self, command: Command) -> Result<Decision> {
+        let cx = self.context();
+        let decision = decide::decide(&self.state, &cx, command.clone())?;
+        if decision.records.is_empty() || self.holds_lease() {
+            return Ok(decision);
+        }
+        let claim = SessionLeased { boot_id: cx.boot.clone(), epoch: self.state.lease.epoch + 1 };
+        let claim = NewRecord::new(cx.now, claim);
+        // Decided anew behind the claim, since a decision may name the seqs of its records.
+        let mut behind = self.state.clone();
+        behind.apply(self.state.last_seq + 1, claim.ts, &claim.event);
+        let mut decision = decide::decide(&behind, &cx, command)?;
+        decision.records.insert(0, claim);
+        Ok(decision)
+    }
+
+    /// Settles what a dead boot left. A run whose agent is alive is taken over: once that is
+    /// durable, what the old boot had not carried out is carried out.
+    async fn recover(&mut self, reply: Option<oneshot::Sender<Answer>>) {
+        let executor = self.state.facts.executor.as_ref().filter(|executor| executor.may_live());
+        let probe = match executor.map(|executor| executor.execution_id.clone()) {
+            Some(execution) => Some(self.env.executors.probe(&self.id, &execution).await),
+            None => None,
+        };
+        let decision = match self.decide(Command::Recover { probe }) {
+            Ok(decision) => decision,
+            Err(error) => return refuse(reply, error),
+        };
+        let reattaches =
+            |record: &NewRecord| matches!(record.event, piton_core::Event::RunReattached(_));
+        let reattached = decision.records.iter().any(reattaches);
+        self.append(decision, Durability::Synced, reply);
+        if reattached {
+            self.drain().await;
+            if self.broken.is_none() {
+                self.queue_pending().await;
+            }
+        }
+    }
+
+    /// Waits until everything appended so far is settled.
+    async fn drain(&mut self) {
+        while let Some(done) = self.inflight.next().await {
+            self.settle(done);
+        }
+    }
+
+    /// The index may lag behind what is being flushed: a token that is not active in the state is
+    /// looked up again after the flush.
+    async fn answer(&mut self, mut answer: AnswerByToken) -> Result<Decision> {
+        if !self.state.tokens.contains_key(&answer.token.id) {
+            self.drain().await;
+            let found = self.env.store.token(&answer.token.id).await?;
+            answer.entry = found.filter(|(session, _)| *session == self.id).map(|(_, entry)| entry);
+        }
+        self.decide(Command::AnswerByToken(answer))
+    }
+
+    /// Applies and enqueues. What follows sees the new state at once; nobody is told before the
+    /// flush.
+    fn append(
+        &mut self,
+        decision: Decision,
+        durability: Durability,
+        reply: Option<oneshot::Sender<Answer>>,
+    ) {
+        let Decision { records, outcome: verdict } = decision;
+        let expected = self.state.last_seq;
+        let mut summary_changed = false;
+        let mut deeds = Vec::new();
+        for record in &records {
+            let seq = self.state.last_seq + 1;
+            let change = self.state.apply(seq, record.ts, &record.event);
+            summary_changed |= change == Change::Summary;
+            if let Some(effect) = self.state.pending.get(&seq) {
+                deeds.push(self.deed(seq, effect.clone(), record.at(seq)));
+            }
+        }
+        // An effect that a later record of the same batch took back is not carried out.
+        deeds.retain(|deed: &Deed| self.state.pending.contains_key(&deed.cause.seq));
+        self.since_snapshot += records.len() as u64;
+        let ack = Ack { verdict, last_seq: self.state.last_seq };
+        if records.is_empty() {
+            // What it is told rests on what is still being flushed: it waits its turn.
+            let settled = Inflight { appended: None, ack, reply, deeds };
+            return self.inflight.push_back(Box::pin(std::future::ready(settled)));
+        }
+        if planted::is(Bug::ActBeforeCommit) {
+            self.deeds.extend(deeds.drain(..));
+        }
+        let summary = if summary_changed { self.state.summary() } else { None };
+        let appending = self.env.store.append(Batch {
+            session: self.id.clone(),
+            expected,
+            guard: Guard::Lease { boot: self.env.boot.clone(), epoch: self.state.lease.epoch },
+            records,
+            durability,
+            summary,
+        });
+        self.inflight.push_back(Box::pin(async move {
+            let appended = Some(appending.await);
+            Inflight { appended, ack, reply, deeds }
+        }));
+    }
+
+    fn deed(&self, seq: Seq, effect: Effect, cause: piton_core::Record) -> Deed {
+        Deed { session: self.id.clone(), key: Effect::key(&self.id, seq), effect, cause }
+    }
+
+    /// A batch is durable, or never will be.
+    fn settle(&mut self, done: Inflight) {
+        if let (Some(Err(error)), None) = (&done.appended, &self.broken) {
+            tracing::warn!(session = %self.id, code = %error.code(), "append failed");
+            self.broken = Some(error.clone());
+        }
+        let answer = if let Some(error) = &self.broken {
+            Err(error.clone().into())
+        } else {
+            self.deeds.extend(done.deeds);
+            Ok(done.ack)
+        };
+        if let Some(reply) = done.reply {
+            // The asker may have gone; what was decided stays decided.
+            let _ = reply.send(Answer::Settled(answer));
+        }
+    }
+
+    /// Starts the next deed if none is under way. One that was taken back meanwhile is dropped.
+    fn act_next(&mut self) {
+        while self.acting.is_empty() {
+            let Some(deed) = self.deeds.pop_front() else { return };
+            let seq = deed.cause.seq;
+            if !self.state.pending.contains_key(&seq) {
+                continue;
+            }
+            let performing = self.env.driver.perform(deed);
+            self.acting.push_back(Box::pin(async move { (seq, performing.await) }));
+        }
+    }
+
+    /// Queues what a former life left undone; keys make a repetition recognisable.
+    async fn queue_pending(&mut self) {
+        let pending: Vec<_> =
+            self.state.pending.iter().map(|(seq, effect)| (*seq, effect.clone())).collect();
+        for (seq, effect) in pending {
+            match self.env.store.read(&self.id, seq - 1, 1, Detail::Full).await {
+                Ok(records) => {
+                    let cause = records.into_iter().next();
+                    self.deeds.extend(cause.map(|cause| self.deed(seq, effect, cause)));
+                }
+                Err(error) => {
+                    tracing::error!(session = %self.id, seq, code = %error.code(), "effect's record is unreadable");
+                }
+            }
+        }
+    }
+
+    /// Saves replaying. Only of what is durable, so that it fits the log it is saved beside.
+    async fn snapshot_if_due(&mut self) {
+        if self.since_snapshot < SNAPSHOT_EVERY || !self.inflight.is_empty() {
+            return;
+        }
+        self.since_snapshot = 0;
+        if let Err(error) = save_snapshot(&self.env, &self.id, &self.state).await {
+            // A cache: its absence costs time, nothing else.
+            tracing::warn!(session = %self.id, code = %error.code(), "snapshot not saved");
+        }
+    }
+}
+
+async fn save_snapshot(env: &Env, id: &SessionId, state: &State) -> piton_store::Result<()> {
+    let seq = state.last_seq;
+    let Some(chain) = env.store.chain_at(id, seq).await? else { return Ok(()) };
+    let Ok(body) = serde_json::to_string(state) else { return Ok(()) };
+    let snapshot = Snapshot { seq, projector: PROJECTOR_VERSION, chain, body };
+    env.store.save_snapshot(id, snapshot).await
+}
+
+impl Request {
+    fn answer(self, result: Result<Ack>) {
+        let _ = self.reply.send(Answer::Settled(result));
+    }
+}
+
+fn refuse(reply: Option<oneshot::Sender<Answer>>, error: Error) {
+    if let Some(reply) = reply {
+        let _ = reply.send(Answer::Settled(Err(error)));
+    }
+}

@@ -1,0 +1,134 @@
+//! What the runtime needs from outside, behind small traits, so that a simulator can own it:
+//! time, liveness of executors, and whoever carries effects out. Disk, randomness and the
+//! liveness of boots are `piton-store`'s traits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use piton_core::decide::Probe;
+use piton_core::id::{
+    BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+};
+use piton_core::state::Effect;
+use piton_core::token::{ResumeToken, Secret};
+use piton_core::{Record, Timestamp};
+use piton_store::{BoxFuture, Entropy};
+
+/// The time of day, which may jump, and waiting, which may not.
+pub trait Clock: Send + Sync + fmt::Debug + 'static {
+    fn now(&self) -> Timestamp;
+    fn sleep(&self, span: Duration) -> BoxFuture<()>;
+}
+
+/// The operating system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<()> {
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+/// An effect to be carried out, with what is needed for it.
+#[derive(Clone, Debug)]
+pub struct Deed {
+    pub session: SessionId,
+    /// The same for every repetition of the same effect.
+    pub key: String,
+    pub effect: Effect,
+    /// The record it follows from, with its content.
+    pub cause: Record,
+}
+
+/// Carries effects out. A repetition with a known key must change nothing.
+pub trait Driver: Send + Sync + fmt::Debug + 'static {
+    /// Resolves to `true` when the effect was carried out, `false` when it has to be tried again
+    /// by a later life.
+    fn perform(&self, deed: Deed) -> BoxFuture<bool>;
+
+    /// Whether the agent of a session can be told something now.
+    fn is_live(&self, session: &SessionId) -> bool;
+}
+
+/// Nobody there: effects are left pending, and no agent is live.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDriver;
+
+impl Driver for NoDriver {
+    fn perform(&self, _deed: Deed) -> BoxFuture<bool> {
+        Box::pin(std::future::ready(false))
+    }
+
+    fn is_live(&self, _session: &SessionId) -> bool {
+        false
+    }
+}
+
+/// Asks executors whether they are alive.
+pub trait Executors: Send + Sync + fmt::Debug + 'static {
+    fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe>;
+}
+
+/// No executors: whatever a log speaks of is gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoExecutors;
+
+impl Executors for NoExecutors {
+    fn probe(&self, _session: &SessionId, _execution: &ExecutionId) -> BoxFuture<Probe> {
+        Box::pin(std::future::ready(Probe::Gone))
+    }
+}
+
+/// Makes ids and secrets.
+#[derive(Clone, Debug)]
+pub struct Ids {
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+macro_rules! makers {
+    ($($name:ident -> $id:ident;)*) => {$(
+        pub fn $name(&self) -> piton_store::Result<$id> {
+            let (unix_ms, random) = self.seed()?;
+            Ok($id::new(unix_ms, random))
+        }
+    )*};
+}
+
+impl Ids {
+    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+        Self { clock, entropy }
+    }
+
+    fn seed(&self) -> piton_store::Result<(u64, [u8; 10])> {
+        let mut random = [0; 10];
+        self.entropy.fill(&mut random)?;
+        Ok((u64::try_from(self.clock.now().as_millis()).unwrap_or(0), random))
+    }
+
+    makers! {
+        session -> SessionId;
+        task -> TaskId;
+        run -> RunId;
+        message -> MessageId;
+        wait -> WaitId;
+        boot -> BootId;
+        call -> CallId;
+        execution -> ExecutionId;
+        token_id -> TokenId;
+    }
+
+    /// A new token with its secret.
+    pub fn token(&self) -> piton_store::Result<ResumeToken> {
+        let mut secret = [0; 32];
+        self.entropy.fill(&mut secret)?;
+        Ok(ResumeToken { id: self.token_id()?, secret: Secret::new(secret) })
+    }
+}
