@@ -18,6 +18,7 @@ pub(crate) struct Env {
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
+    pub snapshot_every: u64,
     pub ids: Ids,
 }
 

@@ -25,6 +25,7 @@ use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, SystemC
 
 /// How often deadlines are looked at.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const SNAPSHOT_EVERY: u64 = 200;
 /// Records read at a time for views over a whole session.
 const READ_MAX: usize = 1_000;
 
@@ -40,6 +41,8 @@ pub struct Options {
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
     pub sweep_every: Duration,
+    /// Records after which a snapshot saves replaying them.
+    pub snapshot_every: u64,
 }
 
 impl Options {
@@ -58,6 +61,7 @@ impl Options {
             driver: Arc::new(NoDriver),
             executors: Arc::new(NoExecutors),
             sweep_every: SWEEP_EVERY,
+            snapshot_every: SNAPSHOT_EVERY,
         }
     }
 }
@@ -92,6 +96,7 @@ impl Service {
             liveness: options.liveness,
             driver: options.driver,
             executors: options.executors,
+            snapshot_every: options.snapshot_every,
             ids,
         });
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&env)));

@@ -14,7 +14,7 @@ use piton_core::fold::Change;
 use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
 use piton_core::state::{Effect, PROJECTOR_VERSION};
-use piton_core::{NewRecord, Seq, State};
+use piton_core::{Event, NewRecord, Seq, State};
 use piton_store::{Appended, Batch, BoxFuture, Detail, Durability, Guard, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 
@@ -24,8 +24,6 @@ use crate::world::Deed;
 
 /// Batches that may wait for their flush before no further command is taken.
 const INFLIGHT_MAX: usize = 256;
-/// Records after which a snapshot saves replaying them.
-const SNAPSHOT_EVERY: u64 = 200;
 /// How long a session stays in memory with nothing to do.
 const IDLE: Duration = Duration::from_mins(1);
 
@@ -199,11 +197,10 @@ impl Session {
             Ok(decision) => decision,
             Err(error) => return refuse(reply, error),
         };
-        let reattaches =
-            |record: &NewRecord| matches!(record.event, piton_core::Event::RunReattached(_));
-        let reattached = decision.records.iter().any(reattaches);
+        let taken_over =
+            decision.records.iter().any(|record| matches!(record.event, Event::RunReattached(_)));
         self.append(decision, Durability::Synced, reply);
-        if reattached {
+        if taken_over {
             self.drain().await;
             if self.broken.is_none() {
                 self.queue_pending().await;
@@ -330,7 +327,8 @@ impl Session {
 
     /// Saves replaying. Only of what is durable, so that it fits the log it is saved beside.
     async fn snapshot_if_due(&mut self) {
-        if self.since_snapshot < SNAPSHOT_EVERY || !self.inflight.is_empty() {
+        let durable = self.inflight.is_empty() && self.broken.is_none();
+        if self.since_snapshot < self.env.snapshot_every || !durable {
             return;
         }
         self.since_snapshot = 0;

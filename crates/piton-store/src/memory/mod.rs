@@ -50,6 +50,9 @@ pub trait Hooks: Send + Sync + fmt::Debug + 'static {
     fn hint_lost(&self) -> bool {
         false
     }
+
+    /// A batch was checked and written; not yet flushed.
+    fn wrote(&self, _batch: &Batch) {}
 }
 
 /// A disk that never fails.
@@ -139,7 +142,9 @@ impl Shared {
             &batch.records,
             &*self.liveness,
             fresh_key,
-        )
+        )?;
+        self.hooks.wrote(batch);
+        Ok(())
     }
 
     fn is_flushed(&self, session: &SessionId, seq: Seq) -> bool {

@@ -1,0 +1,336 @@
+//! What people, agents and readers do, at random: sensible things, stale things and nonsense.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::Code;
+use piton_core::decide::{Command, Message, Probe};
+use piton_core::event::{
+    AgentReady, ExecutorReady, ExecutorStarting, Outcome, ToolStatus, WaitKind,
+};
+use piton_core::id::{RunId, SessionId};
+use piton_core::{Reason, State};
+use piton_runtime::{Ack, Error, Handle, NewSession, Question};
+use serde_json::{Value, json};
+
+use super::ledger::Property;
+use super::world::{Boot, World};
+
+/// One client at one boot: some operations, then it leaves.
+pub(super) async fn work(world: Arc<World>, boot: Arc<Boot>, handle: Handle) {
+    for _ in 0..world.range(4, 24) {
+        let Some(session) = session(&world, &handle).await else { continue };
+        world.inner().stats.operations += 1;
+        if let Err(error) = operate(&world, &handle, &session).await {
+            world.note(format_args!("{} on {session}: {error}", boot.id));
+            honest(&world, &session, &error);
+        }
+        if world.chance(20) {
+            tokio::time::sleep(Duration::from_millis(world.range(1, 2_000))).await;
+        }
+    }
+}
+
+/// A reader that goes on where the last one stopped.
+pub(super) async fn read(world: Arc<World>, boot: Arc<Boot>, handle: Handle) {
+    for _ in 0..world.range(1, 12) {
+        let sessions = world.inner().sessions.clone();
+        let Some(session) = world.pick(&sessions) else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        // Only one reader keeps the books of a session at a time.
+        let Some(position) = world.inner().ledger.positions.remove(&session) else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let mut tail = handle.tail(&session, position);
+        world.inner().ledger.positions.insert(session.clone(), position);
+        for _ in 0..world.range(1, 6) {
+            if tail.position() != position_of(&world, &session) {
+                break;
+            }
+            match tokio::time::timeout(Duration::from_secs(3), tail.next()).await {
+                // Another reader may have been faster: then this one was not the bookkeeper.
+                Ok(Ok(records))
+                    if records.is_empty()
+                        || tail.position() - records.len() as u64
+                            != position_of(&world, &session) =>
+                {
+                    if !contiguous(&records) {
+                        let detail = format!("{session}: {records:?}");
+                        world.violated(Property::DeliveredInOrder, detail);
+                    }
+                    break;
+                }
+                Ok(Ok(records)) if boot.is_running() => world.delivered(&session, &records),
+                _ => break,
+            }
+        }
+    }
+}
+
+fn contiguous(records: &[piton_core::Record]) -> bool {
+    records.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq)
+}
+
+fn position_of(world: &World, session: &SessionId) -> u64 {
+    world.inner().ledger.positions.get(session).copied().unwrap_or(0)
+}
+
+/// One of the sessions; at first, and now and then, a new one.
+async fn session(world: &Arc<World>, handle: &Handle) -> Option<SessionId> {
+    let sessions = world.inner().sessions.clone();
+    if !sessions.is_empty() && (sessions.len() >= 4 || !world.chance(15)) {
+        return world.pick(&sessions);
+    }
+    match handle.create(NewSession { title: Some("sim".into()), ..NewSession::default() }).await {
+        Ok(session) => {
+            let mut inner = world.inner();
+            inner.sessions.push(session.clone());
+            inner.ledger.positions.entry(session.clone()).or_insert(0);
+            Some(session)
+        }
+        Err(_) => None,
+    }
+}
+
+/// Failures must have a cause that the world knows of.
+fn honest(world: &World, session: &SessionId, error: &Error) {
+    let expected = match error {
+        // The rules' own refusals are what clients deserve for nonsense.
+        Error::Refused(_) | Error::ShuttingDown => true,
+        Error::Store(error) => matches!(
+            error.code(),
+            Code::StorePoisoned
+                | Code::DiskFull
+                | Code::SessionOwned
+                | Code::EpochStale
+                | Code::SeqConflict
+                | Code::SessionUnknown
+        ),
+    };
+    if !expected {
+        world.violated(Property::ErrorsAreHonest, format!("{session}: {error:?}"));
+    }
+}
+
+async fn operate(world: &Arc<World>, handle: &Handle, session: &SessionId) -> Result<(), Error> {
+    let state = handle.state(session).await?;
+    let run = state.facts.run.as_ref().map(|run| run.run_id.clone());
+    let ack = match (world.range(0, 21), run) {
+        (0..=2, _) | (_, None) => start(world, handle, session).await?,
+        (3 | 4, Some(run_id)) => return ask(world, handle, session, &state, run_id).await,
+        (5..=7, Some(_)) => return answer_with_token(world, handle, session).await,
+        (8, Some(_)) => return answer_wait(world, handle, session, &state).await,
+        (9, Some(run_id)) => handle.execute(session, Command::Resume { run_id }).await?,
+        (10, Some(run_id)) => handle.execute(session, Command::Pause { run_id }).await?,
+        (11, Some(run_id)) => handle.execute(session, Command::Complete { run_id }).await?,
+        (12, Some(run_id)) => finish_badly(world, handle, session, run_id).await?,
+        (13 | 14, Some(_)) => say(world, handle, session, &state).await?,
+        (15 | 16, Some(run_id)) => use_tool(world, handle, session, &state, run_id).await?,
+        (17, Some(_)) => return tokens(world, handle, session, &state).await,
+        (18, Some(_)) => executor(world, handle, session, &state).await?,
+        (19, Some(_)) => {
+            handle.sweep().await?;
+            return Ok(());
+        }
+        (20, Some(_)) if world.chance(10) => {
+            handle.execute(session, Command::Close { outcome: Outcome::Completed }).await?
+        }
+        (_, Some(_)) => {
+            handle.recover(|_| {}).await?;
+            return Ok(());
+        }
+    };
+    settled(world, session, &ack);
+    Ok(())
+}
+
+fn settled(world: &World, session: &SessionId, ack: &Ack) {
+    world.note(format_args!("{session}: {ack:?}"));
+    world.acknowledged(session, ack);
+}
+
+async fn start(world: &World, handle: &Handle, session: &SessionId) -> Result<Ack, Error> {
+    let (run_id, message_id) = (handle.ids().run()?, handle.ids().message()?);
+    let content = format!("do {}", world.range(0, 99));
+    let command = Command::Start { run_id, message: Some(Message { message_id, content }) };
+    // Now and then the client did not hear the answer and asks again.
+    if world.chance(20) {
+        let first = handle.execute(session, command.clone()).await?;
+        settled(world, session, &first);
+    }
+    handle.execute(session, command).await
+}
+
+async fn ask(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+    state: &State,
+    run_id: RunId,
+) -> Result<(), Error> {
+    let known: Vec<_> = state.facts.run.iter().flat_map(|run| run.waits.keys().cloned()).collect();
+    let wait_id = if world.chance(25) { world.pick(&known) } else { None };
+    let kind = if world.chance(50) { WaitKind::Permission } else { WaitKind::ToolResult };
+    let timeout = world.chance(40).then(|| Duration::from_secs(world.range(1, 30)));
+    let question = json!({ "may I": world.range(0, 9) });
+    let question = Question { run_id, wait_id, kind, timeout, question };
+    let asked = handle.ask(session, question).await?;
+    if let Some(token) = asked.token {
+        world.inner().ledger.tokens.push((session.clone(), token));
+    }
+    Ok(())
+}
+
+fn some_answer(world: &World) -> Value {
+    json!({ "yes": world.range(0, 1) })
+}
+
+/// Any token that was ever given out, at any time, to any session, perhaps more than once.
+async fn answer_with_token(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+) -> Result<(), Error> {
+    let tokens = world.inner().ledger.tokens.clone();
+    let recent = tokens.len().saturating_sub(3);
+    let from = if world.chance(70) { &tokens[recent..] } else { &tokens[..] };
+    let Some((owner, token)) = world.pick(from) else { return Ok(()) };
+    let answer = some_answer(world);
+    for _ in 0..world.range(1, 2) {
+        let within = world.chance(50).then_some(session);
+        let result = handle.answer_with_token(within, token.clone(), answer.clone()).await;
+        match result {
+            Ok(answered) => {
+                world.note(format_args!("{answered:?}"));
+                world.answer_settled(&answered, &answer);
+                if answered.session != owner {
+                    let detail = format!("{} answered in {session}", token.id);
+                    world.violated(Property::RetryGetsFirstResult, detail);
+                }
+            }
+            Err(error) => {
+                if error.code() == Code::TokenConsumed {
+                    world.answer_refused(&token.id, &answer);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn answer_wait(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+    state: &State,
+) -> Result<(), Error> {
+    let waits: Vec<_> = state.facts.run.iter().flat_map(|run| run.waits.keys().cloned()).collect();
+    let Some(wait_id) = world.pick(&waits) else { return Ok(()) };
+    let ack = handle.answer_wait(session, wait_id, some_answer(world)).await?;
+    settled(world, session, &ack);
+    Ok(())
+}
+
+async fn finish_badly(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+    run_id: RunId,
+) -> Result<Ack, Error> {
+    let command = match world.range(0, 3) {
+        0 => Command::Fail { run_id, code: None, error: "no luck".into() },
+        1 => Command::Cancel { run_id, reason: Reason::UserRequest },
+        2 => Command::Dismiss { run_id },
+        _ => Command::Interrupt { run_id, reason: Reason::ProcessExit },
+    };
+    handle.execute(session, command).await
+}
+
+async fn say(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+    state: &State,
+) -> Result<Ack, Error> {
+    let streaming: Vec<_> = state.messages.keys().cloned().collect();
+    let message_id = match world.pick(&streaming) {
+        Some(id) if world.chance(70) => id,
+        _ => handle.ids().message()?,
+    };
+    if world.chance(20) {
+        let hash = "0".repeat(64);
+        return handle.execute(session, Command::Said { message_id, hash }).await;
+    }
+    let text = "word ".repeat(usize::try_from(world.range(1, 9)).unwrap_or(1));
+    let command = Command::Say { message_id, offset: None, text };
+    handle.execute_buffered(session, command).await
+}
+
+async fn use_tool(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+    state: &State,
+    run_id: RunId,
+) -> Result<Ack, Error> {
+    let open: Vec<_> = state.calls.keys().cloned().collect();
+    let command = match world.pick(&open) {
+        Some(call_id) if world.chance(60) => {
+            let status = ToolStatus::Succeeded;
+            Command::Conclude { run_id, call_id, status, result: json!("done") }
+        }
+        _ => {
+            let call_id = handle.ids().call()?;
+            let (name, arguments) = ("shell".to_owned(), json!({ "command": "make" }));
+            Command::Intend { run_id, call_id, name, arguments }
+        }
+    };
+    handle.execute(session, command).await
+}
+
+async fn tokens(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+    state: &State,
+) -> Result<(), Error> {
+    let waits: Vec<_> = state.facts.run.iter().flat_map(|run| run.waits.keys().cloned()).collect();
+    let token = if let Some(wait_id) = world.pick(&waits) {
+        handle.rotate_token(session, wait_id).await?
+    } else {
+        let valid_for = world.chance(50).then(|| Duration::from_secs(world.range(1, 60)));
+        handle.interruption_token(session, valid_for).await?
+    };
+    world.inner().ledger.tokens.push((session.clone(), token));
+    Ok(())
+}
+
+/// An executor starts, becomes ready, or is given up.
+async fn executor(
+    world: &World,
+    handle: &Handle,
+    session: &SessionId,
+    state: &State,
+) -> Result<Ack, Error> {
+    let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
+    let Some(executor) = executor else {
+        let execution_id = handle.ids().execution()?;
+        world.inner().executions.insert(execution_id.clone(), Probe::Alive);
+        let event = ExecutorStarting { execution_id: execution_id.clone(), runtime: "sim".into() };
+        let command = Command::Observe { event: event.into(), message: None };
+        settled(world, session, &handle.execute(session, command).await?);
+        let event = ExecutorReady { execution_id }.into();
+        return handle.execute(session, Command::Observe { event, message: None }).await;
+    };
+    let execution_id = executor.execution_id.clone();
+    if world.chance(30) {
+        world.inner().executions.insert(execution_id.clone(), Probe::Gone);
+        return handle.execute(session, Command::Abandon { execution_id }).await;
+    }
+    let event = AgentReady { execution_id, agent_session_id: Some("s1".into()) }.into();
+    handle.execute(session, Command::Observe { event, message: None }).await
+}

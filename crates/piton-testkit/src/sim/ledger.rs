@@ -1,0 +1,348 @@
+//! What was promised. The ledger is kept by the world, outside everything that can crash, and
+//! compared with the disk after every crash.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use piton_core::event::Event;
+use piton_core::id::{BootId, RunId, SessionId, TokenId, WaitId};
+use piton_core::state::{Effect, ExecutorStatus};
+use piton_core::token::ResumeToken;
+use piton_core::{Record, Seq, chain};
+use piton_runtime::{Ack, Answered, Deed};
+use piton_store::{Batch, Guard};
+use serde_json::Value;
+
+use super::world::{Boot, World};
+
+/// What must always be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Property {
+    /// A record whose append was acknowledged is there after every crash, unchanged.
+    AcknowledgedIsDurable,
+    /// A record that a reader was given is there after every crash, unchanged.
+    DeliveredIsDurable,
+    /// A reader is given every record once, in order, without a gap.
+    DeliveredInOrder,
+    /// A batch is in the log whole or not at all.
+    BatchesAreWhole,
+    /// Only the lease's holder writes, and a lease is taken only from the dead.
+    OneWriter,
+    /// A run is interrupted at most once per start, resume or reattach.
+    OneInterruption,
+    /// A token is consumed once, a wait answered once, and the two records name each other.
+    TokensSingleUse,
+    /// A retry with the same token and answer gets the first result; another answer is refused.
+    RetryGetsFirstResult,
+    /// Nothing is done before the record that says so is durable.
+    CommitThenAct,
+    /// A deed's key stands for one deed; each run begins, and each answer arrives, once.
+    NothingTwice,
+    /// The state from snapshot and rest is the state from all records.
+    SnapshotIsReplay,
+    /// The index row that came with a batch is what the records fold into.
+    IndexIsFold,
+    /// The chain verifies.
+    ChainHolds,
+    /// After a recovery no run is left with a dead boot, and every status has a reason.
+    StatusExplained,
+    /// An operation fails only for a reason that the world gave it.
+    ErrorsAreHonest,
+    /// The same seed does the same.
+    Deterministic,
+}
+
+impl Property {
+    pub const ALL: &'static [Self] = &[
+        Self::AcknowledgedIsDurable,
+        Self::DeliveredIsDurable,
+        Self::DeliveredInOrder,
+        Self::BatchesAreWhole,
+        Self::OneWriter,
+        Self::OneInterruption,
+        Self::TokensSingleUse,
+        Self::RetryGetsFirstResult,
+        Self::CommitThenAct,
+        Self::NothingTwice,
+        Self::SnapshotIsReplay,
+        Self::IndexIsFold,
+        Self::ChainHolds,
+        Self::StatusExplained,
+        Self::ErrorsAreHonest,
+        Self::Deterministic,
+    ];
+}
+
+/// A property that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub property: Property,
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.property, self.detail)
+    }
+}
+
+/// A position that was promised: the chain's hash there covers all records up to it.
+type Promise = BTreeMap<SessionId, (Seq, chain::Hash)>;
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub violations: Vec<Violation>,
+    acknowledged: Promise,
+    delivered: Promise,
+    /// Where each reader stands.
+    pub positions: BTreeMap<SessionId, Seq>,
+    /// Batches by session, as first and last seq.
+    batches: BTreeMap<SessionId, Vec<(Seq, Seq)>>,
+    owners: BTreeMap<SessionId, BootId>,
+    deeds: BTreeMap<String, String>,
+    begun: BTreeSet<(SessionId, RunId)>,
+    answered: BTreeSet<(SessionId, WaitId)>,
+    pub tokens: Vec<(SessionId, ResumeToken)>,
+    /// The first acknowledged answer per token.
+    answers: BTreeMap<TokenId, (Value, Seq)>,
+}
+
+impl World {
+    /// The hash at a position, as the disk has it now.
+    fn chain_now(&self, session: &SessionId, seq: Seq) -> Option<chain::Hash> {
+        let index = usize::try_from(seq).ok()?.checked_sub(1)?;
+        self.disk().logs.get(session)?.lines.get(index).map(|line| line.chain)
+    }
+
+    fn promise(&self, session: &SessionId, seq: Seq, property: Property) {
+        let Some(hash) = self.chain_now(session, seq) else {
+            return self.violated(property, format!("{session} has no record {seq}"));
+        };
+        let mut inner = self.inner();
+        let promises = match property {
+            Property::DeliveredIsDurable => &mut inner.ledger.delivered,
+            _ => &mut inner.ledger.acknowledged,
+        };
+        let newest = promises.entry(session.clone()).or_insert((seq, hash));
+        if newest.0 < seq {
+            *newest = (seq, hash);
+        }
+    }
+
+    pub(super) fn acknowledged(&self, session: &SessionId, ack: &Ack) {
+        self.inner().stats.acknowledged += 1;
+        if ack.last_seq > 0 {
+            self.promise(session, ack.last_seq, Property::AcknowledgedIsDurable);
+        }
+    }
+
+    pub(super) fn delivered(&self, session: &SessionId, records: &[Record]) {
+        for record in records {
+            let expected = {
+                let mut inner = self.inner();
+                inner.stats.delivered += 1;
+                let position = inner.ledger.positions.entry(session.clone()).or_insert(0);
+                *position += 1;
+                *position
+            };
+            if record.seq != expected {
+                self.inner().ledger.positions.insert(session.clone(), record.seq);
+                let detail = format!("{session}: record {} instead of {expected}", record.seq);
+                self.violated(Property::DeliveredInOrder, detail);
+                continue;
+            }
+            let index = usize::try_from(record.seq - 1).unwrap_or(usize::MAX);
+            let same = self
+                .disk()
+                .logs
+                .get(session)
+                .and_then(|log| log.lines.get(index))
+                .is_some_and(|line| line.record == *record);
+            if !same {
+                let detail = format!("{session}: record {} is not the log's", record.seq);
+                self.violated(Property::DeliveredIsDurable, detail);
+            }
+        }
+        if let Some(last) = records.last() {
+            self.promise(session, last.seq, Property::DeliveredIsDurable);
+        }
+    }
+
+    /// A batch was accepted: by the right writer, and with the right index row.
+    pub(super) fn wrote(&self, boot: &Boot, batch: &Batch) {
+        let session = &batch.session;
+        let Guard::Lease { boot: writer, .. } = &batch.guard else { return };
+        let claims = batch.records.iter().any(|r| matches!(r.event, Event::SessionLeased(_)));
+        let broken = {
+            let mut inner = self.inner();
+            let owner = inner.ledger.owners.get(session).cloned();
+            let allowed = match &owner {
+                Some(owner) if claims => owner == writer || !inner.locked.contains(owner),
+                Some(owner) => owner == writer,
+                None => claims,
+            };
+            if claims {
+                inner.ledger.owners.insert(session.clone(), writer.clone());
+            }
+            let last = batch.expected + batch.records.len() as Seq;
+            let batches = inner.ledger.batches.entry(session.clone()).or_default();
+            batches.push((batch.expected + 1, last));
+            (!allowed || *writer != boot.id).then_some(owner)
+        };
+        if let Some(owner) = broken {
+            let detail = format!("{writer} writes to {session}, which {owner:?} owns");
+            self.violated(Property::OneWriter, detail);
+        }
+        if let Some(summary) = &batch.summary
+            && self.chance(10)
+        {
+            let disk = self.disk();
+            let lines = disk.logs.get(session).map(|log| log.lines.iter().map(|l| &l.record));
+            let folded = lines.and_then(|lines| piton_core::fold::replay(lines).ok());
+            drop(disk);
+            if folded.and_then(|state| state.summary()).as_ref() != Some(summary) {
+                let detail = format!("{session} at {}", batch.expected);
+                self.violated(Property::IndexIsFold, detail);
+            }
+        }
+    }
+
+    /// An effect reaches the world. Its agent keeps a journal of keys.
+    pub(super) fn performed(&self, deed: &Deed) {
+        let (session, seq) = (&deed.session, deed.cause.seq);
+        let durable = self.disk().logs.get(session).is_some_and(|log| log.flushed as Seq >= seq);
+        if !durable {
+            self.violated(Property::CommitThenAct, format!("{session}: record {seq}"));
+        }
+        let description = format!("{:?} because of {:?}", deed.effect, deed.cause);
+        self.note(format_args!("{} does {description}", deed.key));
+        let mut inner = self.inner();
+        inner.stats.deeds += 1;
+        let repetition = match inner.ledger.deeds.get(&deed.key) {
+            Some(known) if *known == description => return,
+            Some(known) => Some(format!("{}: {known}, then {description}", deed.key)),
+            None => None,
+        };
+        inner.ledger.deeds.insert(deed.key.clone(), description);
+        let first_time = match &deed.effect {
+            Effect::Begin { run_id, .. } => {
+                inner.ledger.begun.insert((session.clone(), run_id.clone()))
+            }
+            Effect::Answer { wait_id, .. } => {
+                inner.ledger.answered.insert((session.clone(), wait_id.clone()))
+            }
+            Effect::Continue { .. } | Effect::CancelWait { .. } | Effect::Stop { .. } => true,
+        };
+        drop(inner);
+        if let Some(detail) = repetition {
+            self.violated(Property::NothingTwice, detail);
+        }
+        if !first_time {
+            self.violated(Property::NothingTwice, format!("{:?} again", deed.effect));
+        }
+    }
+
+    pub(super) fn agent_is_live(&self, session: &SessionId) -> bool {
+        let disk = self.disk();
+        let executor = disk.logs.get(session).and_then(|log| log.state.facts.executor.as_ref());
+        executor.is_some_and(|executor| executor.status == ExecutorStatus::Ready)
+    }
+
+    /// An answer was taken, or given again.
+    pub(super) fn answer_settled(&self, answered: &Answered, answer: &Value) {
+        let mut inner = self.inner();
+        if answered.replayed {
+            inner.stats.replays += 1;
+        } else {
+            inner.stats.answers += 1;
+        }
+        let known = inner.ledger.answers.get(&answered.token).cloned();
+        let first = (answer.clone(), answered.result_seq);
+        let detail = match known {
+            Some(known) if known != first => Some(format!("{known:?}, then {first:?}")),
+            Some(_) if !answered.replayed => Some("taken twice".to_owned()),
+            Some(_) => None,
+            None => {
+                inner.ledger.answers.insert(answered.token.clone(), first);
+                None
+            }
+        };
+        drop(inner);
+        if let Some(detail) = detail {
+            let detail = format!("{}: {detail}", answered.token);
+            self.violated(Property::RetryGetsFirstResult, detail);
+        }
+    }
+
+    /// A token was refused as used: it must have been, with another answer.
+    pub(super) fn answer_refused(&self, token: &TokenId, answer: &Value) {
+        let known = self.inner().ledger.answers.get(token).cloned();
+        if known.is_some_and(|(first, _)| first == *answer) {
+            let detail = format!("{token} with its own answer was refused");
+            self.violated(Property::RetryGetsFirstResult, detail);
+        }
+    }
+
+    /// Compares what was promised with what is there.
+    pub(super) fn check_promises(&self) {
+        for property in [Property::AcknowledgedIsDurable, Property::DeliveredIsDurable] {
+            let promises = match property {
+                Property::DeliveredIsDurable => self.inner().ledger.delivered.clone(),
+                _ => self.inner().ledger.acknowledged.clone(),
+            };
+            for (session, (seq, hash)) in promises {
+                match self.chain_now(&session, seq) {
+                    Some(now) if now == hash => {}
+                    Some(_) => self.violated(property, format!("{session}: {seq} was changed")),
+                    None => self.violated(property, format!("{session}: {seq} is lost")),
+                }
+            }
+        }
+        self.check_batches();
+    }
+
+    fn check_batches(&self) {
+        let lengths: BTreeMap<SessionId, Seq> = {
+            let disk = self.disk();
+            disk.logs.iter().map(|(id, log)| (id.clone(), log.lines.len() as Seq)).collect()
+        };
+        let mut split = Vec::new();
+        {
+            let mut inner = self.inner();
+            let owners: Vec<SessionId> = inner.ledger.batches.keys().cloned().collect();
+            for session in owners {
+                let length = lengths.get(&session).copied().unwrap_or(0);
+                let Some(batches) = inner.ledger.batches.get_mut(&session) else { continue };
+                let cut = batches.iter().find(|(first, last)| *first <= length && length < *last);
+                split.extend(cut.map(|batch| format!("{session}: {batch:?} cut at {length}")));
+                batches.retain(|(_, last)| *last <= length);
+                if length == 0 {
+                    inner.ledger.owners.remove(&session);
+                }
+            }
+        }
+        for detail in split {
+            self.violated(Property::BatchesAreWhole, detail);
+        }
+        self.recall_owners();
+    }
+
+    /// A lost claim was never made.
+    fn recall_owners(&self) {
+        let leases: Vec<(SessionId, Option<BootId>)> = {
+            let disk = self.disk();
+            let lease = |log: &piton_store::memory::Log| {
+                let records = log.lines.iter().map(|line| &line.record);
+                piton_core::fold::replay(records).ok().and_then(|state| state.lease.owner)
+            };
+            disk.logs.iter().map(|(id, log)| (id.clone(), lease(log))).collect()
+        };
+        let mut inner = self.inner();
+        for (session, owner) in leases {
+            match owner {
+                Some(owner) => inner.ledger.owners.insert(session, owner),
+                None => inner.ledger.owners.remove(&session),
+            };
+        }
+    }
+}

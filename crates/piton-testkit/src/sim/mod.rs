@@ -1,0 +1,218 @@
+//! The simulator: the real core and runtime on a simulated clock, disk, agents and boots. One seed
+//! decides everything, so a failure can be replayed; a run is done twice and compared.
+//!
+//! What can happen: a process dies between any two steps; the power fails and unflushed writes are
+//! lost, torn or kept; a flush fails; the disk fills; the clock jumps; two boots want one session;
+//! a boot loses its lock and does not know it; wake-ups are lost; snapshots are swapped for wrong
+//! ones; an agent outlives its boot, or not, or cannot be reached.
+
+mod client;
+mod ledger;
+mod log_checks;
+mod parts;
+mod world;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::planted::{self, Bug};
+use piton_runtime::{Options, Service};
+use tokio::task::JoinSet;
+
+pub use ledger::{Property, Violation};
+use world::{Boot, World};
+
+/// What a simulation came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub seed: u64,
+    pub violations: Vec<Violation>,
+    /// A hash over everything that happened; equal for equal runs.
+    pub digest: String,
+    pub stats: Stats,
+    /// Every step, if asked for.
+    pub trace: Vec<String>,
+}
+
+/// How much a simulation went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub lives: u64,
+    pub steps: u64,
+    pub operations: u64,
+    pub acknowledged: u64,
+    pub delivered: u64,
+    pub deeds: u64,
+    pub records: u64,
+    pub interruptions: u64,
+    pub answers: u64,
+    pub replays: u64,
+}
+
+/// Runs one seed, with a planted bug or without.
+///
+/// # Panics
+/// If no single-threaded runtime can be made.
+pub fn simulate(seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
+    planted::plant(bug);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let report = match runtime {
+        Ok(runtime) => runtime.block_on(live(seed, tracing)),
+        Err(error) => panic!("no runtime to simulate on: {error}"),
+    };
+    planted::plant(None);
+    report
+}
+
+/// Runs one seed twice; a difference is a violation like any other.
+pub fn simulate_twice(seed: u64) -> Report {
+    let mut first = simulate(seed, None, false);
+    let second = simulate(seed, None, false);
+    if first.digest != second.digest {
+        let detail = "two runs of one seed differ".to_owned();
+        first.violations.push(Violation { property: Property::Deterministic, detail });
+    }
+    first
+}
+
+async fn live(seed: u64, tracing: bool) -> Report {
+    let world = World::new(seed, tracing);
+    let lives = world.range(2, 6);
+    let mut boots: Vec<Life> = Vec::new();
+    for _ in 0..lives {
+        let wanted = if world.chance(30) { 2 } else { 1 };
+        while boots.len() < wanted {
+            match Life::begin(&world).await {
+                Some(life) => boots.push(life),
+                None => world.after_crash(),
+            }
+        }
+        world.arm();
+        run_clients(&world, &boots).await;
+        end_some(&world, &mut boots).await;
+        if world.has_violations() {
+            break;
+        }
+    }
+    // The last word: everything ends, one clean boot recovers, and the books are closed.
+    world.calm();
+    for life in boots.drain(..) {
+        life.end(&world).await;
+    }
+    world.power_loss();
+    if let Some(last) = Life::begin(&world).await {
+        last.end(&world).await;
+    }
+    world.check_logs().await;
+    world.report(seed)
+}
+
+/// One boot with its service.
+struct Life {
+    boot: Arc<Boot>,
+    service: Service,
+}
+
+impl Life {
+    /// Starts a boot; `None` if it died while starting.
+    async fn begin(world: &Arc<World>) -> Option<Self> {
+        let boot = world.new_boot();
+        let store = boot.store(world);
+        let options = Options {
+            clock: parts::clock(world, &boot),
+            driver: parts::driver(world, &boot),
+            executors: parts::executors(world, &boot),
+            sweep_every: Duration::from_secs(5),
+            snapshot_every: 8,
+            ..Options::new(
+                boot.id.clone(),
+                Arc::new(store),
+                parts::liveness(world),
+                parts::entropy(world),
+            )
+        };
+        let mut recovered = Vec::new();
+        let started = {
+            let starting = Service::start(options, |one| recovered.push(one));
+            tokio::select! {
+                biased;
+                () = boot.died.notified() => None,
+                started = starting => started.ok(),
+            }
+        };
+        let Some(service) = started else {
+            world.note(format_args!("{} does not start", boot.id));
+            world.kill(&boot);
+            return None;
+        };
+        world.note(format_args!("{} starts", boot.id));
+        log_checks::recovered(world, &boot.id, &recovered);
+        Some(Self { boot, service })
+    }
+
+    async fn end(self, world: &Arc<World>) {
+        self.service.abort();
+        drop(self.service);
+        // Aborted tasks are dropped when the scheduler gets to them.
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        world.kill(&self.boot);
+    }
+}
+
+/// Lets clients and readers work until they are through or a boot dies.
+async fn run_clients(world: &Arc<World>, boots: &[Life]) {
+    let mut tasks = JoinSet::new();
+    for life in boots {
+        for _ in 0..world.range(1, 3) {
+            let (world, boot, handle) =
+                (Arc::clone(world), Arc::clone(&life.boot), life.service.handle());
+            tasks.spawn(client::work(world, boot, handle));
+        }
+        tasks.spawn(client::read(Arc::clone(world), Arc::clone(&life.boot), life.service.handle()));
+    }
+    let working = async { while tasks.join_next().await.is_some() {} };
+    tokio::select! {
+        biased;
+        () = world.died.notified() => {}
+        () = working => {}
+    }
+    tasks.abort_all();
+    while tasks.join_next().await.is_some() {}
+}
+
+/// What ends a stretch: one process dies, or the power fails, or nothing.
+async fn end_some(world: &Arc<World>, boots: &mut Vec<Life>) {
+    if world.chance(40) {
+        for life in boots.drain(..) {
+            life.end(world).await;
+        }
+        world.power_loss();
+    } else {
+        let (dead, alive): (Vec<_>, Vec<_>) =
+            boots.drain(..).partition(|life| !life.boot.is_running() || world.chance(50));
+        *boots = alive;
+        for life in dead {
+            life.end(world).await;
+        }
+    }
+    world.after_crash();
+    world.check_logs().await;
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}: ", self.seed)?;
+        if self.violations.is_empty() {
+            return write!(f, "ok, {} steps, {} records", self.stats.steps, self.stats.records);
+        }
+        for violation in &self.violations {
+            write!(f, "\n  {violation}")?;
+        }
+        let replay = "cargo run -p piton-testkit --bin piton-sim -- --seed";
+        write!(f, "\n  replay with: {replay} {} --trace", self.seed)
+    }
+}

@@ -1,0 +1,322 @@
+//! The simulated world: its dice, its disk, its boots, and what is known about them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use piton_core::Timestamp;
+use piton_core::decide::Probe;
+use piton_core::id::{BootId, ExecutionId, SessionId};
+use piton_store::memory::{Disk, MemoryStore};
+use tokio::sync::Notify;
+
+use super::ledger::{Ledger, Property, Violation};
+use super::{Report, Stats, log_checks, parts};
+
+/// Where simulated time begins.
+const EPOCH_MS: i64 = 1_790_000_000_000;
+
+/// One simulated process.
+#[derive(Debug)]
+pub(super) struct Boot {
+    pub id: BootId,
+    running: AtomicBool,
+    pub died: Notify,
+}
+
+impl Boot {
+    pub(super) fn is_running(&self) -> bool {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn store(self: &Arc<Self>, world: &Arc<World>) -> MemoryStore {
+        let hooks = parts::hooks(world, self);
+        MemoryStore::open(
+            Arc::clone(&world.disk),
+            parts::liveness(world),
+            parts::entropy(world),
+            hooks,
+        )
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub disk: Arc<Mutex<Disk>>,
+    pub died: Notify,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    rng: fastrand::Rng,
+    started: tokio::time::Instant,
+    /// How far the wall clock is off.
+    clock_offset_ms: i64,
+    /// Boots whose lock is held.
+    pub locked: BTreeSet<BootId>,
+    /// What asking an execution would come to; not listed: gone.
+    pub executions: BTreeMap<ExecutionId, Probe>,
+    pub sessions: Vec<SessionId>,
+    pub ledger: Ledger,
+    pub stats: Stats,
+    boots: u64,
+    /// Steps until some process dies.
+    fuse: Option<u64>,
+    faults: Faults,
+    trace: Vec<String>,
+    tracing: bool,
+    hasher: blake3::Hasher,
+}
+
+/// Chances in a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+struct Faults {
+    flush_fails: u32,
+    disk_full: u32,
+    hint_lost: u32,
+    clock_jumps: u32,
+    lock_lost: u32,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, tracing: bool) -> Arc<Self> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut some = |max: u32| if rng.bool() { rng.u32(0..=max) } else { 0 };
+        let faults = Faults {
+            flush_fails: some(10),
+            disk_full: some(30),
+            hint_lost: some(500),
+            clock_jumps: some(30),
+            lock_lost: some(20),
+        };
+        let inner = Inner {
+            rng,
+            started: tokio::time::Instant::now(),
+            clock_offset_ms: 0,
+            locked: BTreeSet::new(),
+            executions: BTreeMap::new(),
+            sessions: Vec::new(),
+            ledger: Ledger::default(),
+            stats: Stats::default(),
+            boots: 0,
+            fuse: None,
+            faults,
+            trace: Vec::new(),
+            tracing,
+            hasher: blake3::Hasher::new(),
+        };
+        Arc::new(Self { disk: Arc::default(), died: Notify::new(), inner: Mutex::new(inner) })
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub(super) fn range(&self, low: u64, high: u64) -> u64 {
+        self.inner().rng.u64(low..=high)
+    }
+
+    /// True in so many of a hundred cases.
+    pub(super) fn chance(&self, percent: u32) -> bool {
+        self.inner().rng.u32(0..100) < percent
+    }
+
+    pub(super) fn pick<T: Clone>(&self, from: &[T]) -> Option<T> {
+        let mut inner = self.inner();
+        (!from.is_empty()).then(|| from[inner.rng.usize(0..from.len())].clone())
+    }
+
+    pub(super) fn fill(&self, bytes: &mut [u8]) {
+        self.inner().rng.fill(bytes);
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        let inner = self.inner();
+        let elapsed = i64::try_from(inner.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(EPOCH_MS + elapsed + inner.clock_offset_ms)
+    }
+
+    /// Everything that happened goes into the digest, and into the trace if there is one.
+    pub(super) fn note(&self, what: fmt::Arguments<'_>) {
+        let mut inner = self.inner();
+        let line = what.to_string();
+        inner.hasher.update(line.as_bytes());
+        inner.hasher.update(b"\n");
+        if inner.tracing {
+            inner.trace.push(line);
+        }
+    }
+
+    pub(super) fn violated(&self, property: Property, detail: impl Into<String>) {
+        let violation = Violation { property, detail: detail.into() };
+        self.note(format_args!("VIOLATION {violation}"));
+        self.inner().ledger.violations.push(violation);
+    }
+
+    pub(super) fn has_violations(&self) -> bool {
+        !self.inner().ledger.violations.is_empty()
+    }
+
+    pub(super) fn new_boot(&self) -> Arc<Boot> {
+        let mut inner = self.inner();
+        inner.boots += 1;
+        inner.stats.lives += 1;
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&inner.boots.to_be_bytes());
+        let id = BootId::new(0, random);
+        inner.locked.insert(id.clone());
+        Arc::new(Boot { id, running: AtomicBool::new(true), died: Notify::new() })
+    }
+
+    /// Some process will die, some steps from now.
+    pub(super) fn arm(&self) {
+        let mut inner = self.inner();
+        let steps = inner.rng.u64(1..600);
+        inner.fuse = Some(steps);
+    }
+
+    /// No more faults.
+    pub(super) fn calm(&self) {
+        let mut inner = self.inner();
+        inner.fuse = None;
+        inner.faults = Faults::default();
+    }
+
+    /// One step of a boot. False: it is dead, or died just now.
+    pub(super) fn step(&self, boot: &Boot) -> bool {
+        if !boot.is_running() {
+            return false;
+        }
+        let blown = {
+            let mut inner = self.inner();
+            inner.stats.steps += 1;
+            let jump = inner.rng.u32(0..1000) < inner.faults.clock_jumps;
+            if jump {
+                let hour = 3_600_000;
+                let by = *inner.rng.choice(&[-hour, hour, 1_000, 8 * 24 * hour]).unwrap_or(&0);
+                // Forwards it may go far, backwards never beyond where it began.
+                inner.clock_offset_ms = (inner.clock_offset_ms + by).max(-hour);
+            }
+            if inner.rng.u32(0..1000) < inner.faults.lock_lost && inner.locked.len() > 1 {
+                inner.locked.remove(&boot.id);
+            }
+            match &mut inner.fuse {
+                Some(0) => {
+                    inner.fuse = None;
+                    true
+                }
+                Some(left) => {
+                    *left -= 1;
+                    false
+                }
+                None => false,
+            }
+        };
+        if blown {
+            self.die(boot);
+        }
+        !blown
+    }
+
+    /// The process stops where it is.
+    pub(super) fn die(&self, boot: &Boot) {
+        self.note(format_args!("{} dies", boot.id));
+        boot.running.store(false, Ordering::SeqCst);
+        boot.died.notify_one();
+        self.died.notify_one();
+    }
+
+    /// A dead process: its lock is free, its unflushed writes are rolled back or were just in time.
+    pub(super) fn kill(&self, boot: &Boot) {
+        boot.running.store(false, Ordering::SeqCst);
+        let mut inner = self.inner();
+        inner.locked.remove(&boot.id);
+        let rng = &mut inner.rng;
+        self.disk().process_killed(&boot.id, &mut |unflushed| rng.usize(0..=unflushed));
+    }
+
+    /// The power fails: every lock is free, unflushed lines are lost, torn or kept.
+    pub(super) fn power_loss(&self) {
+        self.note(format_args!("the power fails"));
+        let mut inner = self.inner();
+        inner.locked.clear();
+        inner.executions.clear();
+        let rng = &mut inner.rng;
+        self.disk().power_loss(&mut |unflushed| rng.usize(0..=unflushed));
+    }
+
+    /// What the world does while nobody runs: agents live or die, snapshots are spoiled.
+    pub(super) fn after_crash(&self) {
+        let mut inner = self.inner();
+        let Inner { rng, executions, .. } = &mut *inner;
+        for probe in executions.values_mut() {
+            if *probe != Probe::Gone {
+                *probe = match rng.u32(0..4) {
+                    0 => Probe::Gone,
+                    1 => Probe::Unreachable,
+                    _ => Probe::Alive,
+                };
+            }
+        }
+        let mut disk = self.disk();
+        for log in disk.logs.values_mut() {
+            if rng.u32(0..10) == 0
+                && let Some(snapshot) = &mut log.snapshot
+            {
+                // A snapshot of some other history: it must not be believed.
+                let mut state = log.state.clone();
+                state.last_seq = snapshot.seq;
+                state.facts.closed = Some(piton_core::event::Outcome::Failed);
+                snapshot.body = serde_json::to_string(&state).unwrap_or_default();
+                snapshot.chain = [0xee; 32];
+            }
+        }
+        drop(disk);
+        inner.faults.disk_full = 0;
+    }
+
+    pub(super) fn flush_fails(&self) -> bool {
+        let mut inner = self.inner();
+        inner.rng.u32(0..1000) < inner.faults.flush_fails
+    }
+
+    pub(super) fn disk_full(&self) -> bool {
+        let mut inner = self.inner();
+        inner.rng.u32(0..1000) < inner.faults.disk_full
+    }
+
+    pub(super) fn hint_lost(&self) -> bool {
+        let mut inner = self.inner();
+        inner.rng.u32(0..1000) < inner.faults.hint_lost
+    }
+
+    /// Checks all that the logs must show.
+    pub(super) async fn check_logs(self: &Arc<Self>) {
+        log_checks::all(self).await;
+    }
+
+    pub(super) fn report(&self, seed: u64) -> Report {
+        let records = self.disk().logs.values().map(|log| log.flushed as u64).sum();
+        let mut inner = self.inner();
+        inner.stats.records = records;
+        let stats = inner.stats;
+        inner.hasher.update(format!("{stats:?}").as_bytes());
+        for log in self.disk().logs.values() {
+            inner.hasher.update(&log.last_chain(log.flushed));
+        }
+        Report {
+            seed,
+            violations: inner.ledger.violations.clone(),
+            digest: inner.hasher.finalize().to_hex().to_string(),
+            stats,
+            trace: std::mem::take(&mut inner.trace),
+        }
+    }
+}
