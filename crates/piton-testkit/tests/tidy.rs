@@ -109,7 +109,7 @@ fn texts() -> Vec<(String, String)> {
     let listed = stdout_of(git);
     let paths: BTreeSet<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
     assert!(paths.contains("Cargo.toml"), "git lists the files of this workspace");
-    let is_lock = |path: &str| path.ends_with(".lock") || path.ends_with("package-lock.json");
+    let is_lock = |path: &str| extension(path) == "lock" || path.ends_with("package-lock.json");
     let text = |path: &str| String::from_utf8(fs::read(root().join(path)).ok()?).ok();
     paths
         .into_iter()
