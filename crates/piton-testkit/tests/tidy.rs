@@ -202,6 +202,7 @@ fn the_core_stands_on_little() {
     let tree = cargo(&[
         "tree",
         "--offline",
+        "--locked",
         "--package",
         "piton-core",
         "--all-features",
