@@ -1,0 +1,32 @@
+# What a developer does with Piton. `make` alone lists it.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint fmt soak bench dist
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+
+setup: ## Install what is missing; quick when nothing is
+	@scripts/setup
+
+run: setup ## Let the simulator look for trouble on fresh seeds for twenty seconds
+	cargo run -p piton-testkit --bin piton-sim -- --fresh
+
+test: setup ## Everything a change must pass: fmt, clippy, all tests, deny
+	@scripts/check fmt clippy test deny
+
+lint: setup ## Only fmt and clippy
+	@scripts/check fmt clippy
+
+fmt: setup ## Format all code
+	cargo fmt --all
+
+soak: setup ## The long loops: 100,000 seeds, 1,000 kills of a real process
+	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
+	PITON_SOAK=1 cargo test --release -p piton-testkit --test kill -- --ignored --nocapture
+
+bench: setup ## Measure the log; prints a table with method and spread
+	cargo bench -p piton-testkit --bench log
+
+dist: setup ## Build as for a release: thin LTO, symbols stripped
+	cargo build --profile dist --locked --workspace --exclude piton-testkit
