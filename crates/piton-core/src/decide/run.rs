@@ -113,7 +113,7 @@ fn end(
     if run.phase == Phase::Ended(outcome) {
         return Ok(Decision::already());
     }
-    if !matches!(run.phase, Phase::Open | Phase::Paused) {
+    if !run.is_unfinished() {
         return Err(Refusal::RunNotOpen { run: run_id.clone() });
     }
     let mut records = Vec::new();
