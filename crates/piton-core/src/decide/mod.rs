@@ -214,6 +214,8 @@ pub enum Refusal {
     RunNotOpen { run: RunId },
     #[error("Run {run} is neither interrupted nor paused")]
     RunNotInterrupted { run: RunId },
+    #[error("The session has no run that could be interrupted")]
+    NeverRun,
     #[error("There is no open wait {wait}")]
     WaitUnknown { wait: WaitId },
     #[error("The deadline of wait {wait} has passed")]
@@ -250,7 +252,7 @@ impl Refusal {
             Self::RunUnknown { .. } => Code::RunUnknown,
             Self::RunInProgress { .. } => Code::RunInProgress,
             Self::RunNotOpen { .. } => Code::RunNotOpen,
-            Self::RunNotInterrupted { .. } => Code::RunNotInterrupted,
+            Self::RunNotInterrupted { .. } | Self::NeverRun => Code::RunNotInterrupted,
             Self::WaitUnknown { .. } => Code::WaitUnknown,
             Self::WaitExpired { .. } => Code::WaitExpired,
             Self::CallUnknown { .. } => Code::CallUnknown,

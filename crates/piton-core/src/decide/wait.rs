@@ -79,9 +79,12 @@ pub(super) fn rotate(
     fresh: NewToken,
 ) -> Result<Decision, Refusal> {
     let (run, wait) = answerable(state, cx, wait_id)?;
-    Ok(Decision::done(rotated(state, cx, run, wait_id, wait, fresh)))
+    let records = rotated(state, cx, run, wait_id, wait, fresh);
+    // The asker did not hear the first answer.
+    Ok(if records.is_empty() { Decision::already() } else { Decision::done(records) })
 }
 
+/// No records if the fresh token is the wait's token already: revoked, it could not return.
 fn rotated(
     state: &State,
     cx: &Context,
@@ -92,6 +95,9 @@ fn rotated(
 ) -> Vec<NewRecord> {
     let mut records = Vec::new();
     if let Some(old) = wait.token_id.as_ref().filter(|id| state.tokens.contains_key(*id)) {
+        if *old == fresh.id {
+            return records;
+        }
         let event = TokenRevoked { token_id: old.clone(), reason: Reason::Rotated };
         records.push(NewRecord::new(cx.now, event));
     }
