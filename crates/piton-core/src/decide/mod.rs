@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId};
+use crate::limits::EFFECTS_PENDING_MAX;
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::{Run, State};
@@ -358,6 +359,14 @@ fn run_named<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
 fn open_run<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
     let run = run_named(state, run_id)?;
     if run.is_open() { Ok(run) } else { Err(Refusal::RunNotOpen { run: run_id.clone() }) }
+}
+
+/// What is begun now will cause effects; those that nobody carries out must not pile up.
+fn room_for_effects(state: &State) -> Result<(), Refusal> {
+    if state.pending.len() >= EFFECTS_PENDING_MAX {
+        return Err(Refusal::LimitReached { what: "effects", max: EFFECTS_PENDING_MAX });
+    }
+    Ok(())
 }
 
 /// Revokes every token of the session that is still good. The list is short: tokens belong to the

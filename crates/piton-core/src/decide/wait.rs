@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Context, Decision, Refusal, Verdict, Wait, open_run};
+use super::{Context, Decision, Refusal, Verdict, Wait, open_run, room_for_effects};
 use crate::event::{
     RunResumed, RunWaiting, TokenConsumed, TokenMinted, TokenPurpose, TokenRevoked,
 };
@@ -35,6 +35,7 @@ pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, 
     if run.waits.len() >= WAITS_OPEN_MAX {
         return Err(Refusal::LimitReached { what: "waits", max: limits::WAITS_OPEN_MAX });
     }
+    room_for_effects(state)?;
     let minted = TokenMinted {
         token_id: wait.fresh.id.clone(),
         run_id: wait.run_id.clone(),
