@@ -359,6 +359,19 @@ fn effects_that_nobody_carries_out_are_limited() {
     assert_eq!(waits.refused(one_more), refusal);
 }
 
+/// A provider that is `null` is none, before and after the log was read again.
+#[test]
+fn a_null_provider_is_no_provider() {
+    let mut world = World::empty();
+    let mut command = create("sess_1");
+    if let Command::Create(create) = &mut command {
+        create.provider = Some(json!(null));
+    }
+    world.done(command);
+    assert_eq!(world.state.info.as_ref().and_then(|info| info.provider.clone()), None);
+    world.restart("boot_2");
+}
+
 /// Deciding reads: the same arguments give the same records, and the state stays as it was.
 #[test]
 fn deciding_is_pure() {
