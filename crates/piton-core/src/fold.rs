@@ -170,14 +170,16 @@ impl State {
                 self.pending.insert(seq, Effect::Begin { run_id, message_id });
             }
             Event::RunWaiting(e) => {
+                let by_token = || e.resume_token_id.as_ref().map(WaitId::from);
                 let wait_id =
-                    e.wait_id.clone().or_else(|| e.resume_token_id.as_ref().map(WaitId::from));
+                    e.wait_id.clone().or_else(by_token).unwrap_or_else(|| WaitId::at(seq));
                 let token = match &e.resume_token_id {
                     Some(id) if self.tokens.contains_key(id) => WaitToken::Active,
                     _ => WaitToken::Missing,
                 };
-                let Some(run) = self.run_named(&e.run_id) else { return };
-                let Some(wait_id) = wait_id else { return };
+                let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_unfinished()) else {
+                    return;
+                };
                 run.blocked = true;
                 run.waits.entry(wait_id).or_insert_with(|| Wait {
                     kind: e.wait_kind,
@@ -189,7 +191,7 @@ impl State {
             }
             Event::RunResumed(e) => {
                 let Some(run) = self.run_named(&e.run_id) else { return };
-                if matches!(run.phase, Phase::Ended(_)) {
+                if matches!(run.phase, Phase::Ended(_) | Phase::Dismissed) {
                     return;
                 }
                 run.boot_id = e.boot_id.clone();
@@ -229,26 +231,27 @@ impl State {
                     self.pending.insert(seq, Effect::CancelWait { run_id, wait_id });
                 }
             }
-            Event::RunCompleted(e) => self.end_run(&e.run_id, Phase::Ended(Outcome::Completed)),
-            Event::RunFailed(e) => self.end_run(&e.run_id, Phase::Ended(Outcome::Failed)),
+            Event::RunCompleted(e) => {
+                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Completed));
+            }
+            Event::RunFailed(e) => self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Failed)),
             Event::RunCancelled(e) => {
-                self.end_run(&e.run_id, Phase::Ended(Outcome::Cancelled));
-                self.pending.insert(seq, Effect::Stop { run_id: e.run_id.clone() });
+                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Cancelled));
             }
             Event::RunInterrupted(e) => {
-                let Some(run) = self.run_named(&e.run_id) else { return };
-                if !matches!(run.phase, Phase::Open | Phase::Paused) {
+                let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_unfinished()) else {
                     return;
-                }
+                };
                 let was_waiting = e.reason == Reason::WaitTimeout || !run.waits.is_empty();
-                self.end_run(&e.run_id, Phase::Interrupted { reason: e.reason, was_waiting });
+                self.end_run(seq, &e.run_id, Phase::Interrupted { reason: e.reason, was_waiting });
             }
-            Event::RunDismissed(e) => self.end_run(&e.run_id, Phase::Dismissed),
+            Event::RunDismissed(e) => self.end_run(seq, &e.run_id, Phase::Dismissed),
             _ => {}
         }
     }
 
-    fn end_run(&mut self, run_id: &RunId, phase: Phase) {
+    /// A run that is not the current one, or has ended, stays as it is.
+    fn end_run(&mut self, seq: Seq, run_id: &RunId, phase: Phase) {
         let Some(run) = self.run_named(run_id) else { return };
         if matches!(run.phase, Phase::Ended(_)) {
             return;
@@ -258,6 +261,9 @@ impl State {
         run.waits.clear();
         self.messages.clear();
         self.pending.retain(|_, effect| effect.run_id() != run_id);
+        if phase == Phase::Ended(Outcome::Cancelled) {
+            self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });
+        }
     }
 
     fn apply_token(&mut self, event: &Event) {
@@ -314,19 +320,29 @@ impl State {
                 self.executor_is(&e.execution_id, ExecutorStatus::Unreachable);
             }
             Event::ExecutorError(e) => self.executor_is(&e.execution_id, ExecutorStatus::Error),
-            Event::ExecutorStopped(e) => self.executor_gone(&e.execution_id),
-            Event::ExecutorAbandoned(e) => self.executor_gone(&e.execution_id),
-            Event::AgentStarting(_) => self.agent_is(AgentStatus::Starting),
+            Event::ExecutorStopped(e) => self.executor_is(&e.execution_id, ExecutorStatus::Stopped),
+            Event::ExecutorAbandoned(e) => {
+                self.executor_is(&e.execution_id, ExecutorStatus::Stopped);
+            }
+            Event::AgentStarting(e) => {
+                self.agent_is(&e.execution_id, AgentStatus::Starting);
+            }
             Event::AgentReady(e) => {
-                self.agent_is(AgentStatus::Ready);
-                if let (Some(agent), Some(id)) = (&mut self.facts.agent, &e.agent_session_id) {
+                let agent = self.agent_is(&e.execution_id, AgentStatus::Ready);
+                if let (Some(agent), Some(id)) = (agent, &e.agent_session_id) {
                     agent.session_id = Some(id.clone());
                 }
             }
-            Event::AgentError(_) => self.agent_is(AgentStatus::Error),
-            Event::AgentExited(_) => self.agent_is(AgentStatus::Exited),
-            Event::AgentSessionCleared(_) => {
-                if let Some(agent) = &mut self.facts.agent {
+            Event::AgentError(e) => {
+                self.agent_is(&e.execution_id, AgentStatus::Error);
+            }
+            Event::AgentExited(e) => {
+                self.agent_is(&e.execution_id, AgentStatus::Exited);
+            }
+            Event::AgentSessionCleared(e) => {
+                if self.is_current(&e.execution_id)
+                    && let Some(agent) = &mut self.facts.agent
+                {
                     agent.session_id = None;
                 }
             }
@@ -334,23 +350,49 @@ impl State {
         }
     }
 
+    /// An execution is one life: what was stopped or given up does not come back under its id.
     fn executor_is(&mut self, execution_id: &ExecutionId, status: ExecutorStatus) {
-        if let Some(executor) = &mut self.facts.executor
-            && executor.execution_id == *execution_id
+        let Some(executor) = &mut self.facts.executor else { return };
+        if executor.execution_id != *execution_id || executor.status == ExecutorStatus::Stopped {
+            return;
+        }
+        executor.status = status;
+        if status != ExecutorStatus::Stopped {
+            return;
+        }
+        // What the gone agent was to be told is moot; what is still to be begun is not.
+        self.pending
+            .retain(|_, effect| matches!(effect, Effect::Begin { .. } | Effect::Continue { .. }));
+        // The agent ends with it. That it could not be started stays to be told.
+        if let Some(agent) = &mut self.facts.agent
+            && agent.status != AgentStatus::Error
         {
-            executor.status = status;
+            agent.status = AgentStatus::Exited;
         }
     }
 
-    fn executor_gone(&mut self, execution_id: &ExecutionId) {
-        self.executor_is(execution_id, ExecutorStatus::Stopped);
-        self.pending.clear();
+    /// Whether what is said about an execution's agent is about the session's agent.
+    fn is_current(&self, execution_id: &ExecutionId) -> bool {
+        self.facts.executor.as_ref().is_none_or(|e| e.execution_id == *execution_id)
     }
 
-    fn agent_is(&mut self, status: AgentStatus) {
-        match &mut self.facts.agent {
-            Some(agent) => agent.status = status,
-            None => self.facts.agent = Some(Agent { status, session_id: None }),
+    /// The agent, if the event is about it. One whose executor is stopped does not start any more;
+    /// what it called itself is still worth knowing.
+    fn agent_is(&mut self, execution_id: &ExecutionId, status: AgentStatus) -> Option<&mut Agent> {
+        if !self.is_current(execution_id) {
+            return None;
         }
+        let executor = self.facts.executor.as_ref().map(|executor| executor.status);
+        let status = match status {
+            AgentStatus::Starting | AgentStatus::Ready
+                if executor == Some(ExecutorStatus::Stopped) =>
+            {
+                AgentStatus::Exited
+            }
+            status => status,
+        };
+        let agent = self.facts.agent.get_or_insert(Agent { status, session_id: None });
+        agent.status = status;
+        Some(agent)
     }
 }

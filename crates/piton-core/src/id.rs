@@ -135,6 +135,13 @@ impl SessionId {
     }
 }
 
+impl WaitId {
+    /// The wait of a record that names neither a wait nor a token: nobody can answer it.
+    pub fn at(seq: u64) -> Self {
+        Self(format!("{}{seq}", Self::PREFIX).into())
+    }
+}
+
 impl From<&TokenId> for WaitId {
     /// Logs that name no wait (S4's first form) know a wait by its token.
     fn from(token: &TokenId) -> Self {

@@ -8,6 +8,8 @@ use crate::event::WaitKind;
 pub const WAITS_OPEN_MAX: usize = 64;
 /// Tool calls without an outcome in one run.
 pub const CALLS_OPEN_MAX: usize = 1_024;
+/// Effects that were not reported as carried out, beyond which nothing that causes more begins.
+pub const EFFECTS_PENDING_MAX: usize = 256;
 /// Messages that stream at the same time in one session.
 pub const MESSAGES_OPEN_MAX: usize = 64;
 /// Largest content of one record, in bytes.

@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 use crate::event::{self, Event, Seq};
 use crate::time::Timestamp;
 
+/// In the flat form: stands in place of the content that was taken out.
+const REDACTED: &str = "redacted";
+
 /// The content of a record as the reader got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -127,7 +130,7 @@ impl Record {
                 flat.extend(content);
             }
             Content::Redacted => {
-                flat.insert("redacted".into(), true.into());
+                flat.insert(REDACTED.into(), true.into());
             }
             Content::None | Content::Omitted => {}
         }
@@ -145,18 +148,25 @@ impl Record {
             return Err(Error::Field("kind"));
         };
         let mut content = Map::new();
-        for field in event::content_fields(&kind) {
+        let fields = event::content_fields(&kind);
+        for field in fields {
             if let Some(value) = flat.remove(*field) {
                 content.insert((*field).to_owned(), value);
             }
         }
-        let header = Value::Object(flat).to_string();
-        Event::parse(&kind, &header)?;
-        let content = if content.is_empty() {
+        let taken_out = content.is_empty()
+            && !fields.is_empty()
+            && flat.get(REDACTED) == Some(&Value::Bool(true));
+        let content = if taken_out {
+            flat.remove(REDACTED);
+            Content::Redacted
+        } else if content.is_empty() {
             Content::None
         } else {
             Content::Json(Value::Object(content).to_string().into())
         };
+        let header = Value::Object(flat).to_string();
+        Event::parse(&kind, &header)?;
         Ok(Self { seq, ts, kind: kind.into(), header: header.into(), content })
     }
 }
@@ -208,6 +218,36 @@ mod tests {
         let line = r#"{"seq":1,"ts":"2026-02-21T10:01:10.000Z","kind":"run.paused","run_id":"r","later":1.5}"#;
         let record = Record::from_flat(object(line)).unwrap();
         assert_eq!(record.to_flat().unwrap(), object(line));
+    }
+
+    /// That content was taken out is not lost in the flat form, and a kind without content, or a
+    /// record that has its content, may have a field of that name.
+    #[test]
+    fn redaction_survives_the_flat_form() {
+        let start = r#"{"seq":1,"ts":"2026-02-21T10:01:10.000Z""#;
+        for (rest, content) in [
+            (r#""kind":"message.user","message_id":"m","redacted":true"#, Content::Redacted),
+            (r#""kind":"message.user","message_id":"m","redacted":false"#, Content::None),
+            (
+                r#""kind":"message.user","message_id":"m","content":"x","redacted":true"#,
+                Content::Json(r#"{"content":"x"}"#.into()),
+            ),
+            (r#""kind":"run.paused","run_id":"r","redacted":true"#, Content::None),
+        ] {
+            let line = format!("{start},{rest}}}");
+            let record = Record::from_flat(object(&line)).unwrap();
+            assert_eq!(record.content, content, "{line}");
+            assert_eq!(record.to_flat().unwrap(), object(&line));
+        }
+    }
+
+    /// Without care, reading this number gives its neighbour.
+    #[test]
+    fn numbers_pass_through_to_the_last_bit() {
+        let mut flat = object(r#"{"seq":1,"ts":"2026-02-21T10:01:10.000Z","kind":"x"}"#);
+        flat.insert("number".into(), 2.527_938_822_056_597_7e121.into());
+        let record = Record::from_flat(flat.clone()).unwrap();
+        assert_eq!(record.to_flat().unwrap(), flat);
     }
 
     #[test]

@@ -199,6 +199,11 @@ impl Run {
         matches!(self.phase, Phase::Open)
     }
 
+    /// The run has work left that nobody has given up: it is open or paused.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Paused)
+    }
+
     pub fn is_waiting(&self) -> bool {
         self.is_open() && self.blocked && !self.waits.is_empty()
     }

@@ -154,7 +154,7 @@ pub fn derive(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> Status 
     let (name, reason) = name_and_reason(facts, dead, now);
     let run = facts.run.as_ref();
     let wait = run
-        .filter(|run| matches!(run.phase, Phase::Open | Phase::Paused))
+        .filter(|run| run.is_unfinished() && facts.closed.is_none())
         .and_then(Run::earliest_wait)
         .map(|(wait_id, wait)| WaitView {
             wait_id: wait_id.clone(),
@@ -222,11 +222,11 @@ fn open_run(run: &Run, executor_live: bool, now: Timestamp) -> (Name, Reason) {
     let Some((_, wait)) = run.earliest_wait().filter(|_| run.is_waiting()) else {
         return (Name::Running, Reason::RunOpen);
     };
-    if timed_out {
-        return (Name::Waiting, Reason::WaitTimeout);
-    }
     if run.waits.values().all(|wait| wait.token != WaitToken::Active) {
         return (Name::InterruptedWaiting, inactive_token(wait));
+    }
+    if timed_out {
+        return (Name::Waiting, Reason::WaitTimeout);
     }
     let reason = match wait.kind {
         WaitKind::Input => Reason::Input,

@@ -59,7 +59,8 @@ pub fn build<'a>(
 ) -> Result<Vec<Item>, event::ParseError> {
     let mut items = Vec::new();
     let mut messages: BTreeMap<MessageId, usize> = BTreeMap::new();
-    let mut calls: BTreeMap<CallId, usize> = BTreeMap::new();
+    // Agents may use a call id again in a later run: it is another call.
+    let mut calls: BTreeMap<(RunId, CallId), usize> = BTreeMap::new();
     for record in records {
         let seq = record.seq;
         match record.event()? {
@@ -91,33 +92,48 @@ pub fn build<'a>(
                 }
             }
             Event::ToolIntent(e) => {
-                let outcome =
+                let called = record.content_field("arguments");
+                let open =
                     if live == Some(&e.run_id) { Outcome::Pending } else { Outcome::Unknown };
-                calls.insert(e.call_id.clone(), items.len());
-                items.push(Item::Tool {
-                    seq,
-                    call_id: e.call_id,
-                    name: Some(e.name),
-                    arguments: record.content_field("arguments"),
-                    outcome,
-                });
+                let index = calls.get(&(e.run_id.clone(), e.call_id.clone()));
+                if let Some(Item::Tool { name, arguments, outcome, .. }) =
+                    index.and_then(|index| items.get_mut(*index))
+                {
+                    // Made again, it may have happened again; only an outcome that came before
+                    // its intent is this intent's.
+                    if name.replace(e.name).is_some() {
+                        *outcome = open;
+                    }
+                    *arguments = called;
+                } else {
+                    calls.insert((e.run_id, e.call_id.clone()), items.len());
+                    items.push(Item::Tool {
+                        seq,
+                        call_id: e.call_id,
+                        name: Some(e.name),
+                        arguments: called,
+                        outcome: open,
+                    });
+                }
             }
             Event::ToolOutcome(e) => {
                 let result = record.content_field("result");
                 let known = Outcome::Known { status: e.status, result };
-                match calls.get(&e.call_id).and_then(|index| items.get_mut(*index)) {
-                    Some(Item::Tool { outcome, .. }) => outcome.learn(known),
+                let index = calls.get(&(e.run_id.clone(), e.call_id.clone()));
+                if let Some(Item::Tool { outcome, .. }) =
+                    index.and_then(|index| items.get_mut(*index))
+                {
+                    outcome.learn(known);
+                } else {
                     // An outcome whose intent was never written still happened.
-                    _ => {
-                        calls.insert(e.call_id.clone(), items.len());
-                        items.push(Item::Tool {
-                            seq,
-                            call_id: e.call_id,
-                            name: None,
-                            arguments: None,
-                            outcome: known,
-                        });
-                    }
+                    calls.insert((e.run_id, e.call_id.clone()), items.len());
+                    items.push(Item::Tool {
+                        seq,
+                        call_id: e.call_id,
+                        name: None,
+                        arguments: None,
+                        outcome: known,
+                    });
                 }
             }
             _ => {}

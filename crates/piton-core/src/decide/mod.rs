@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId};
+use crate::limits::EFFECTS_PENDING_MAX;
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::{Run, State};
@@ -216,6 +217,8 @@ pub enum Refusal {
     RunNotOpen { run: RunId },
     #[error("Run {run} is neither interrupted nor paused")]
     RunNotInterrupted { run: RunId },
+    #[error("The session has no run that could be interrupted")]
+    NeverRun,
     #[error("There is no open wait {wait}")]
     WaitUnknown { wait: WaitId },
     #[error("The deadline of wait {wait} has passed")]
@@ -252,7 +255,7 @@ impl Refusal {
             Self::RunUnknown { .. } => Code::RunUnknown,
             Self::RunInProgress { .. } => Code::RunInProgress,
             Self::RunNotOpen { .. } => Code::RunNotOpen,
-            Self::RunNotInterrupted { .. } => Code::RunNotInterrupted,
+            Self::RunNotInterrupted { .. } | Self::NeverRun => Code::RunNotInterrupted,
             Self::WaitUnknown { .. } => Code::WaitUnknown,
             Self::WaitExpired { .. } => Code::WaitExpired,
             Self::CallUnknown { .. } => Code::CallUnknown,
@@ -364,6 +367,14 @@ fn run_named<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
 fn open_run<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
     let run = run_named(state, run_id)?;
     if run.is_open() { Ok(run) } else { Err(Refusal::RunNotOpen { run: run_id.clone() }) }
+}
+
+/// What is begun now will cause effects; those that nobody carries out must not pile up.
+fn room_for_effects(state: &State) -> Result<(), Refusal> {
+    if state.pending.len() >= EFFECTS_PENDING_MAX {
+        return Err(Refusal::LimitReached { what: "effects", max: EFFECTS_PENDING_MAX });
+    }
+    Ok(())
 }
 
 /// Revokes every token of the session that is still good. The list is short: tokens belong to the

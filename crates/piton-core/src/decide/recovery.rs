@@ -10,7 +10,7 @@ use crate::limits::REATTACH_GRACE;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
-use crate::state::{Executor, ExecutorStatus, Phase, Run, State};
+use crate::state::{Effect, Executor, ExecutorStatus, Phase, Run, State};
 use crate::status::is_past;
 
 /// Interrupts a run, once: a run that was interrupted, or has ended, stays as it is.
@@ -21,7 +21,7 @@ pub(super) fn interrupt(
     reason: Reason,
 ) -> Result<Decision, Refusal> {
     let run = run_named(state, run_id)?;
-    if !matches!(run.phase, Phase::Open | Phase::Paused) {
+    if !run.is_unfinished() {
         return Ok(Decision::already());
     }
     Ok(Decision::done(with_status(state, cx, interrupted(state, cx, run, reason))))
@@ -72,6 +72,9 @@ pub(super) fn recover(state: &State, cx: &Context, probe: Option<Probe>) -> Deci
             records.push(stopped(cx, executor));
             if let Some(run) = run {
                 records.extend(interrupted(state, cx, run, Reason::ProcessRestart));
+            } else if let Some(run) = state.facts.run.as_ref().filter(|run| begun(state, run)) {
+                // An answer made the run this boot's, but its agent was the one that is gone.
+                records.extend(interrupted(state, cx, run, Reason::ProcessExit));
             }
         }
         (None, _) => {
@@ -84,6 +87,13 @@ pub(super) fn recover(state: &State, cx: &Context, probe: Option<Probe>) -> Deci
         return Decision::already();
     }
     Decision::done(with_status(state, cx, records))
+}
+
+/// An agent was given the open run; one that is still to be begun or continued has lost nothing.
+fn begun(state: &State, run: &Run) -> bool {
+    let mut effects = state.pending.values().filter(|effect| *effect.run_id() == run.run_id);
+    let awaited = |effect| matches!(effect, &Effect::Begin { .. } | &Effect::Continue { .. });
+    run.is_open() && !effects.any(awaited)
 }
 
 fn stopped(cx: &Context, executor: &Executor) -> NewRecord {

@@ -1,6 +1,6 @@
 //! The life of a run.
 
-use super::{Context, Decision, Message, Refusal, revoke_all, run_named};
+use super::{Context, Decision, Message, Refusal, revoke_all, room_for_effects, run_named};
 use crate::event::{
     MessageUser, Outcome, RunCancelled, RunCompleted, RunDismissed, RunFailed, RunPaused,
     RunResumed, RunStarted,
@@ -43,6 +43,7 @@ pub(super) fn start(
             Phase::Dismissed | Phase::Ended(_) => {}
         }
     }
+    room_for_effects(state)?;
     let message_id = message.as_ref().map(|message| message.message_id.clone());
     if let Some(message) = message {
         let event = MessageUser { message_id: message.message_id, run_id: Some(run_id.clone()) };
@@ -63,6 +64,7 @@ pub(super) fn resume(state: &State, cx: &Context, run_id: RunId) -> Result<Decis
         }
         Phase::Paused | Phase::Interrupted { .. } => {}
     }
+    room_for_effects(state)?;
     let mut records = Vec::new();
     // Tokens of a paused run's waits stay good; one for the interruption has lost its purpose.
     if matches!(run.phase, Phase::Interrupted { .. }) {
@@ -113,7 +115,7 @@ fn end(
     if run.phase == Phase::Ended(outcome) {
         return Ok(Decision::already());
     }
-    if !matches!(run.phase, Phase::Open | Phase::Paused) {
+    if !run.is_unfinished() {
         return Err(Refusal::RunNotOpen { run: run_id.clone() });
     }
     let mut records = Vec::new();

@@ -15,7 +15,8 @@ pub(super) fn create(state: &State, cx: &Context, create: Create) -> Result<Deci
         title: create.title,
         task_id: create.task_id,
         working_dir: create.working_dir,
-        provider: create.provider,
+        // In the log `null` is the absence of a field.
+        provider: create.provider.filter(|provider| !provider.is_null()),
         agent_profile_id: create.agent_profile_id,
     };
     Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))

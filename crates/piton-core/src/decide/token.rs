@@ -82,9 +82,13 @@ pub(super) fn mint_interruption(
     fresh: NewToken,
     expires_at: Option<Timestamp>,
 ) -> Result<Decision, Refusal> {
-    let run = state.facts.run.as_ref().ok_or(Refusal::SessionUnknown)?;
+    let run = state.facts.run.as_ref().ok_or(Refusal::NeverRun)?;
     if !matches!(run.phase, Phase::Interrupted { .. }) {
         return Err(Refusal::RunNotInterrupted { run: run.run_id.clone() });
+    }
+    if state.tokens.contains_key(&fresh.id) {
+        // The asker did not hear the first answer; revoked, the token could not return.
+        return Ok(Decision::already());
     }
     let mut records = Vec::new();
     revoke_all(state, cx, Reason::Rotated, &mut records);

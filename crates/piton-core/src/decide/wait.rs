@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Context, Decision, Refusal, Verdict, Wait, open_run};
+use super::{Context, Decision, Refusal, Verdict, Wait, open_run, room_for_effects};
 use crate::event::{
     RunResumed, RunWaiting, TokenConsumed, TokenMinted, TokenPurpose, TokenRevoked,
 };
@@ -35,6 +35,7 @@ pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, 
     if run.waits.len() >= WAITS_OPEN_MAX {
         return Err(Refusal::LimitReached { what: "waits", max: limits::WAITS_OPEN_MAX });
     }
+    room_for_effects(state)?;
     let minted = TokenMinted {
         token_id: wait.fresh.id.clone(),
         run_id: wait.run_id.clone(),
@@ -80,9 +81,12 @@ pub(super) fn rotate(
     fresh: NewToken,
 ) -> Result<Decision, Refusal> {
     let (run, wait) = answerable(state, cx, wait_id)?;
-    Ok(Decision::done(rotated(state, cx, run, wait_id, wait, fresh)))
+    let records = rotated(state, cx, run, wait_id, wait, fresh);
+    // The asker did not hear the first answer.
+    Ok(if records.is_empty() { Decision::already() } else { Decision::done(records) })
 }
 
+/// No records if the fresh token is the wait's token already: revoked, it could not return.
 fn rotated(
     state: &State,
     cx: &Context,
@@ -93,6 +97,9 @@ fn rotated(
 ) -> Vec<NewRecord> {
     let mut records = Vec::new();
     if let Some(old) = wait.token_id.as_ref().filter(|id| state.tokens.contains_key(*id)) {
+        if *old == fresh.id {
+            return records;
+        }
         let event = TokenRevoked { token_id: old.clone(), reason: Reason::Rotated };
         records.push(NewRecord::new(cx.now, event));
     }

@@ -94,8 +94,8 @@ pub(super) struct Ledger {
     pub violations: Vec<Violation>,
     acknowledged: Promise,
     delivered: Promise,
-    /// Where each reader stands.
-    pub positions: BTreeMap<SessionId, Seq>,
+    /// Where each reader stands in each session.
+    pub positions: BTreeMap<(u64, SessionId), Seq>,
     /// Batches by session, as first and last seq.
     batches: BTreeMap<SessionId, Vec<(Seq, Seq)>>,
     owners: BTreeMap<SessionId, BootId>,
@@ -103,8 +103,10 @@ pub(super) struct Ledger {
     begun: BTreeSet<(SessionId, RunId)>,
     answered: BTreeSet<(SessionId, WaitId)>,
     pub tokens: Vec<(SessionId, ResumeToken)>,
-    /// The first acknowledged answer per token.
+    /// The first answer that anybody was told of, per token.
     answers: BTreeMap<TokenId, (Value, Seq)>,
+    /// Tokens whose answer was acknowledged as taken, not as repeated.
+    taken: BTreeSet<TokenId>,
 }
 
 impl World {
@@ -136,17 +138,18 @@ impl World {
         }
     }
 
-    pub(super) fn delivered(&self, session: &SessionId, records: &[Record]) {
+    pub(super) fn delivered(&self, reader: u64, session: &SessionId, records: &[Record]) {
         for record in records {
             let expected = {
                 let mut inner = self.inner();
                 inner.stats.delivered += 1;
-                let position = inner.ledger.positions.entry(session.clone()).or_insert(0);
+                let place = (reader, session.clone());
+                let position = inner.ledger.positions.entry(place).or_insert(0);
                 *position += 1;
                 *position
             };
             if record.seq != expected {
-                self.inner().ledger.positions.insert(session.clone(), record.seq);
+                self.inner().ledger.positions.insert((reader, session.clone()), record.seq);
                 let detail = format!("{session}: record {} instead of {expected}", record.seq);
                 self.violated(Property::DeliveredInOrder, detail);
                 continue;
@@ -256,17 +259,12 @@ impl World {
         } else {
             inner.stats.answers += 1;
         }
-        let known = inner.ledger.answers.get(&answered.token).cloned();
-        let first = (answer.clone(), answered.result_seq);
-        let detail = match known {
-            Some(known) if known != first => Some(format!("{known:?}, then {first:?}")),
-            Some(_) if !answered.replayed => Some("taken twice".to_owned()),
-            Some(_) => None,
-            None => {
-                inner.ledger.answers.insert(answered.token.clone(), first);
-                None
-            }
-        };
+        let told = (answer.clone(), answered.result_seq);
+        let first = inner.ledger.answers.entry(answered.token.clone()).or_insert(told.clone());
+        let mut detail = (*first != told).then(|| format!("{first:?}, then {told:?}"));
+        if !answered.replayed && !inner.ledger.taken.insert(answered.token.clone()) {
+            detail = Some("taken twice".to_owned());
+        }
         drop(inner);
         if let Some(detail) = detail {
             let detail = format!("{}: {detail}", answered.token);

@@ -166,13 +166,15 @@ impl Life {
 /// Lets clients and readers work until they are through or a boot dies.
 async fn run_clients(world: &Arc<World>, boots: &[Life]) {
     let mut tasks = JoinSet::new();
-    for life in boots {
+    for (reader, life) in (0..).zip(boots) {
         for _ in 0..world.range(1, 3) {
             let (world, boot, handle) =
                 (Arc::clone(world), Arc::clone(&life.boot), life.service.handle());
             tasks.spawn(client::work(world, boot, handle));
         }
-        tasks.spawn(client::read(Arc::clone(world), Arc::clone(&life.boot), life.service.handle()));
+        let (world, boot, handle) =
+            (Arc::clone(world), Arc::clone(&life.boot), life.service.handle());
+        tasks.spawn(client::read(world, boot, handle, reader));
     }
     let working = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {

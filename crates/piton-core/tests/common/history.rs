@@ -1,0 +1,274 @@
+//! Random histories: commands that make sense and commands that do not, restarts, and time.
+
+use std::time::Duration;
+
+use piton_core::decide::{Command, Create, Decision, Probe, Refusal, Wait};
+use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
+use piton_core::reason::Reason;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::{World, cancel, fresh, id, start};
+
+/// One thing that happens. Small numbers name runs, waits, calls and so on, so that histories
+/// meet themselves again.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Pass(u64),
+    Restart,
+    Create(Option<Value>),
+    Close(Outcome),
+    Start(u8),
+    Wait(u8, u8, WaitKind, u64),
+    AnswerByToken(prop::sample::Index, u8),
+    AnswerByWait(u8, u8),
+    Rotate(u8),
+    /// With the token that was minted last, as a retry does it.
+    RotateAgain(u8),
+    Mint(Option<u64>),
+    Resume(u8),
+    Pause(u8),
+    Complete(u8),
+    Fail(u8),
+    Cancel(u8),
+    Dismiss(u8),
+    Interrupt(u8),
+    Say(u8, Option<u64>, String),
+    Said(u8),
+    Intend(u8, u8),
+    Conclude(u8, u8, ToolStatus),
+    Observe(u8, u8),
+    Abandon(u8),
+    Recover(Option<Probe>),
+    Sweep(bool),
+    Done(prop::sample::Index),
+}
+
+pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
+    prop::sample::select(vec![Outcome::Completed, Outcome::Failed, Outcome::Cancelled])
+}
+
+/// JSON, with the numbers that are easily spoilt on the way through text.
+pub(crate) fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[a-c]{1,2}", inner, 0..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = prop::sample::select(vec![
+        WaitKind::Input,
+        WaitKind::Permission,
+        WaitKind::ToolResult,
+        WaitKind::Human,
+    ]);
+    let probe =
+        prop::option::of(prop::sample::select(vec![Probe::Alive, Probe::Gone, Probe::Unreachable]));
+    let status = prop::sample::select(vec![ToolStatus::Succeeded, ToolStatus::Unknown]);
+    let run = || 0..3_u8;
+    let (wait, few) = (|| 0..3_u8, || 0..2_u8);
+    let minutes = || 0..12_u64;
+    let ends = prop_oneof![
+        run().prop_map(Step::Complete),
+        run().prop_map(Step::Fail),
+        run().prop_map(Step::Cancel),
+        run().prop_map(Step::Dismiss),
+        run().prop_map(Step::Interrupt),
+        run().prop_map(Step::Pause),
+    ];
+    let answers = prop_oneof![
+        (any::<prop::sample::Index>(), few()).prop_map(|(t, a)| Step::AnswerByToken(t, a)),
+        (wait(), few()).prop_map(|(w, a)| Step::AnswerByWait(w, a)),
+        wait().prop_map(Step::Rotate),
+        wait().prop_map(Step::RotateAgain),
+        prop::option::of(minutes()).prop_map(Step::Mint),
+    ];
+    let stream = prop_oneof![
+        (few(), prop::option::of(0..4_u64), "[aü]{0,2}").prop_map(|(m, o, t)| Step::Say(m, o, t)),
+        few().prop_map(Step::Said),
+        (run(), few()).prop_map(|(r, c)| Step::Intend(r, c)),
+        (run(), few(), status).prop_map(|(r, c, s)| Step::Conclude(r, c, s)),
+    ];
+    let world = prop_oneof![
+        minutes().prop_map(Step::Pass),
+        Just(Step::Restart),
+        (0..10_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
+        few().prop_map(Step::Abandon),
+        probe.prop_map(Step::Recover),
+        any::<bool>().prop_map(Step::Sweep),
+        any::<prop::sample::Index>().prop_map(Step::Done),
+    ];
+    prop_oneof![
+        1 => outcome().prop_map(Step::Close),
+        1 => prop::option::of(json()).prop_map(Step::Create),
+        12 => run().prop_map(Step::Start),
+        16 => (run(), wait(), kind, minutes()).prop_map(|(r, w, k, m)| Step::Wait(r, w, k, m)),
+        4 => run().prop_map(Step::Resume),
+        8 => ends,
+        16 => answers,
+        12 => stream,
+        24 => world,
+    ]
+}
+
+/// Most histories begin with a session's creation; some do not.
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let created = prop::option::weighted(0.95, prop::option::of(json()).prop_map(Step::Create));
+    (created, prop::collection::vec(step(), 0..60))
+        .prop_map(|(created, rest)| created.into_iter().chain(rest).collect())
+}
+
+fn observed(event: u8, execution: u8) -> Event {
+    let execution_id = id(&format!("exec_{execution}"));
+    match event {
+        0 | 1 => event::ExecutorStarting { execution_id, runtime: "docker".into() }.into(),
+        2 | 3 => event::ExecutorReady { execution_id }.into(),
+        4 => event::ExecutorUnreachable { execution_id }.into(),
+        5 => event::ExecutorStopped { execution_id }.into(),
+        6 => event::ExecutorError { execution_id, reason: None }.into(),
+        7 => event::AgentStarting { execution_id }.into(),
+        8 => event::AgentReady { execution_id, agent_session_id: Some("theirs".into()) }.into(),
+        _ => event::AgentExited { execution_id }.into(),
+    }
+}
+
+/// A history that is being made.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    pub(crate) world: World,
+    minted: u32,
+    boots: u32,
+}
+
+impl History {
+    pub(crate) fn new() -> Self {
+        Self { world: World::empty(), minted: 0, boots: 1 }
+    }
+
+    fn fresh(&mut self) -> String {
+        self.minted += 1;
+        format!("rt_{}", self.minted)
+    }
+
+    /// Does it; what was decided, if something was asked.
+    pub(crate) fn take(&mut self, step: Step) -> Option<Result<Decision, Refusal>> {
+        match step {
+            Step::Pass(minutes) => {
+                self.world.pass(Duration::from_mins(minutes));
+                None
+            }
+            Step::Restart => {
+                self.boots += 1;
+                self.world.restart(&format!("boot_{}", self.boots));
+                None
+            }
+            step => {
+                let command = self.command(step);
+                Some(self.world.decide(command))
+            }
+        }
+    }
+
+    fn command(&mut self, step: Step) -> Command {
+        let run = |n| id(&format!("run_{n}"));
+        let wait = |n| id(&format!("wait_{n}"));
+        let later = |world: &World, minutes| world.now.after(Duration::from_mins(minutes));
+        match step {
+            Step::Create(provider) => Command::Create(Create {
+                session_id: id("sess_1"),
+                title: None,
+                task_id: Some(id("task_1")),
+                working_dir: None,
+                provider,
+                agent_profile_id: None,
+            }),
+            Step::Close(outcome) => Command::Close { outcome },
+            Step::Start(n) => start(&format!("run_{n}")),
+            Step::Wait(r, w, kind, minutes) => Command::Wait(Wait {
+                run_id: run(r),
+                wait_id: wait(w),
+                kind,
+                deadline_at: later(&self.world, minutes),
+                fresh: fresh(&self.fresh()),
+                question: Value::Null,
+            }),
+            Step::AnswerByToken(index, answer) => {
+                // One of those that were minted, or the next, which nobody knows.
+                let n = 1 + index.index(self.minted as usize + 1);
+                self.world.answer(&format!("rt_{n}"), answer)
+            }
+            Step::AnswerByWait(w, answer) => Command::AnswerByWait {
+                wait_id: wait(w),
+                fresh: fresh(&self.fresh()),
+                answer: answer.into(),
+            },
+            Step::Rotate(w) => {
+                Command::RotateToken { wait_id: wait(w), fresh: fresh(&self.fresh()) }
+            }
+            Step::RotateAgain(w) => match self.current(w) {
+                Some(name) => Command::RotateToken { wait_id: wait(w), fresh: fresh(&name) },
+                None => Command::RotateToken { wait_id: wait(w), fresh: fresh(&self.fresh()) },
+            },
+            Step::Mint(minutes) => Command::MintInterruption {
+                fresh: fresh(&self.fresh()),
+                expires_at: minutes.map(|minutes| later(&self.world, minutes)),
+            },
+            Step::Resume(n) => Command::Resume { run_id: run(n) },
+            Step::Pause(n) => Command::Pause { run_id: run(n) },
+            Step::Complete(n) => Command::Complete { run_id: run(n) },
+            Step::Fail(n) => Command::Fail { run_id: run(n), code: None, error: "no".into() },
+            Step::Cancel(n) => cancel(&format!("run_{n}")),
+            Step::Dismiss(n) => Command::Dismiss { run_id: run(n) },
+            Step::Interrupt(n) => {
+                Command::Interrupt { run_id: run(n), reason: Reason::ProcessExit }
+            }
+            Step::Say(n, offset, text) => {
+                Command::Say { message_id: id(&format!("msg_{n}")), offset, text }
+            }
+            Step::Said(n) => {
+                Command::Said { message_id: id(&format!("msg_{n}")), hash: String::new() }
+            }
+            Step::Intend(r, c) => Command::Intend {
+                run_id: run(r),
+                call_id: id(&format!("call_{c}")),
+                name: "shell".into(),
+                arguments: Value::Null,
+            },
+            Step::Conclude(r, c, status) => Command::Conclude {
+                run_id: run(r),
+                call_id: id(&format!("call_{c}")),
+                status,
+                result: Value::Null,
+            },
+            Step::Observe(event, execution) => {
+                Command::Observe { event: observed(event, execution), message: None }
+            }
+            Step::Abandon(n) => Command::Abandon { execution_id: id(&format!("exec_{n}")) },
+            Step::Recover(probe) => Command::Recover { probe },
+            Step::Sweep(live) => Command::Sweep { live },
+            Step::Done(index) => {
+                Command::Done { of_seq: index.index(self.world.log.len() + 1) as u64 }
+            }
+            Step::Pass(_) | Step::Restart => unreachable!("nothing is asked"),
+        }
+    }
+
+    /// The token that a wait has now.
+    fn current(&self, wait: u8) -> Option<String> {
+        let run = self.world.state.facts.run.as_ref()?;
+        let wait = run.waits.get(&id(&format!("wait_{wait}")))?;
+        wait.token_id.as_ref().map(ToString::to_string)
+    }
+}
