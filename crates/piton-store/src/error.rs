@@ -28,6 +28,8 @@ pub enum Error {
     BatchInvalid { why: &'static str },
     #[error("{what} of {bytes} bytes is larger than {max}")]
     PayloadTooLarge { what: &'static str, bytes: usize, max: usize },
+    #[error("{batches} batches ({bytes} bytes) already wait to be written")]
+    Overloaded { batches: usize, bytes: usize },
     #[error("The store stopped writing after a failed flush")]
     Poisoned(#[source] Option<Cause>),
     #[error("The store is closed")]
@@ -92,6 +94,7 @@ impl Error {
             Self::SessionOwned { .. } => Code::SessionOwned,
             Self::BatchInvalid { .. } => Code::BatchInvalid,
             Self::PayloadTooLarge { .. } => Code::PayloadTooLarge,
+            Self::Overloaded { .. } => Code::LimitReached,
             Self::Poisoned(_) => Code::StorePoisoned,
             Self::Closed => Code::StoreClosed,
             Self::DiskFull(_) => Code::DiskFull,

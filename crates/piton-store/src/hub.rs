@@ -62,6 +62,12 @@ impl Hub {
         let _ = sender.send(Arc::new(Commit { first, records: records() }));
     }
 
+    /// Whether anybody listens.
+    pub fn is_watched(&self) -> bool {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.values().any(|sender| sender.receiver_count() > 0)
+    }
+
     /// Tells everybody to look: another process wrote to the store.
     pub fn look(&self) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,12 +4,23 @@
 //! This crate decides nothing about sessions: it keeps batches whole, in order, durable, and
 //! written by one writer at a time.
 
+mod boots;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod contract;
+mod crypto;
 mod error;
+mod folder;
 mod hub;
+#[cfg(feature = "keychain")]
+mod keychain;
+mod keys;
 mod load;
 pub mod memory;
+pub mod sqlite;
 mod tail;
+
+pub use boots::{BootGuard, BootLocks};
 
 pub use contract::{
     Appended, Batch, BoxFuture, Cursor, Detail, Durability, Entropy, Guard, Head, Liveness,
@@ -17,5 +28,9 @@ pub use contract::{
 };
 pub use error::{Cause, Error, Result};
 pub use hub::{Commit, Hint, Hints, Hub};
+#[cfg(feature = "keychain")]
+pub use keychain::OsKeychain;
+pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, SecretText};
 pub use load::{LoadedState, load};
+pub use sqlite::SqliteStore;
 pub use tail::{POLL, Tail};

@@ -1,0 +1,138 @@
+//! The data folder: made private, on a local disk, and flushed when names in it change.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Cause, Error, Result};
+
+/// Makes the folder if it is not there, readable by its owner only.
+pub(crate) fn create(path: &Path) -> Result<()> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Ok(()) => Ok(()),
+        Err(e) if path.is_dir() && e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(write_failed(path, e)),
+    }
+}
+
+/// Flushes the folder's names.
+pub(crate) fn sync(path: &Path) -> Result<()> {
+    let flushed = File::open(path).and_then(|folder| folder.sync_all());
+    flushed.map_err(|e| write_failed(path, e))
+}
+
+/// What a failed write in the folder means for the store.
+pub(crate) fn write_failed(path: &Path, e: io::Error) -> Error {
+    let kind = e.kind();
+    let source = Some(Arc::new(e) as Cause);
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull(source),
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            Error::ReadOnly { path: path.to_owned(), source }
+        }
+        _ => Error::Unreadable { path: path.to_owned(), source },
+    }
+}
+
+/// Refuses network file systems: neither their locks nor their flushes can be trusted.
+pub(crate) fn refuse_network(path: &Path) -> Result<()> {
+    let unreadable = |e: io::Error| Error::Unreadable {
+        path: path.to_owned(),
+        source: Some(Arc::new(e) as Cause),
+    };
+    // Asked of the real folder: a link may lead elsewhere.
+    let real = fs::canonicalize(path).map_err(unreadable)?;
+    let found = rustix::fs::statfs(&real).map_err(|e| unreadable(e.into()))?;
+    match network_name(&found) {
+        Some(filesystem) => Err(Error::NetworkFilesystem { path: path.to_owned(), filesystem }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(target_os = "macos")]
+fn network_name(found: &rustix::fs::StatFs) -> Option<&'static str> {
+    /// `MNT_LOCAL` of `sys/mount.h`.
+    const LOCAL: u32 = 0x1000;
+    (found.f_flags & LOCAL == 0).then_some("network")
+}
+
+#[cfg(not(target_os = "macos"))]
+fn network_name(found: &rustix::fs::StatFs) -> Option<&'static str> {
+    // The kernel's numbers are 32 bits wide; some platforms extend their sign.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "only 32 bits count"
+    )]
+    network_filesystem(found.f_type as u32)
+}
+
+/// The name of a network file system by its `statfs` magic (`linux/magic.h` and the sources of
+/// those that are not listed there); `None` for a local one.
+#[cfg_attr(target_os = "macos", allow(dead_code))]
+pub(crate) fn network_filesystem(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x0000_6969 => "nfs",
+        0x0000_517b => "smb",
+        0xff53_4d42 => "cifs",
+        0xfe53_4d42 => "smb2",
+        0x0102_1997 => "9p",
+        0x00c3_6400 => "ceph",
+        0x5346_414f | 0x6b41_4653 => "afs",
+        0x0bd0_0bd0 => "lustre",
+        0x0116_1970 => "gfs2",
+        0x7461_636f => "ocfs2",
+        // sshfs and its like; a local one cannot be told from them.
+        0x6573_5546 => "fuse",
+        0x786f_4256 => "vboxsf",
+        0xbacb_acbc => "vmhgfs",
+        0x0000_564c => "ncp",
+        0x7375_7245 => "coda",
+        0x2003_0528 => "orangefs",
+        0x4750_4653 => "gpfs",
+        0xaad7_aaea => "panfs",
+        0x6163_6673 => "acfs",
+        0x013_111a8 => "ibrix",
+        0x1983_0326 => "beegfs",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_filesystems_are_named_and_local_ones_pass() {
+        for (magic, name) in [
+            (0x6969, "nfs"),
+            (0xff53_4d42, "cifs"),
+            (0xfe53_4d42, "smb2"),
+            (0x0102_1997, "9p"),
+            (0x00c3_6400, "ceph"),
+            (0x6573_5546, "fuse"),
+            (0x786f_4256, "vboxsf"),
+        ] {
+            assert_eq!(network_filesystem(magic), Some(name));
+        }
+        // ext4, btrfs, xfs, tmpfs, overlayfs, zfs, f2fs.
+        for magic in
+            [0xef53, 0x9123_683e, 0x5846_5342, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010]
+        {
+            assert_eq!(network_filesystem(magic), None, "{magic:x}");
+        }
+    }
+
+    #[test]
+    fn a_folder_below_a_file_cannot_be() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(create(&file.join("data")), Err(Error::Unreadable { .. })));
+        assert!(matches!(create(&file), Err(Error::Unreadable { .. })));
+        create(&temp.path().join("a/b")).unwrap();
+        create(&temp.path().join("a/b")).unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether a batch may be appended: its form, its place and its writer. Pure, so that every rule
+//! of the contract is tested without a disk.
+
+use piton_core::id::BootId;
+use piton_core::limits::{BATCH_RECORDS_MAX, HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use piton_core::state::Lease;
+use piton_core::{Event, Seq};
+
+use super::logs;
+use super::queue::batch_bytes;
+use super::schema::SEQ_MAX;
+use crate::contract::{Batch, Guard, Liveness};
+use crate::error::{Error, Result};
+
+/// Most bytes in one batch.
+pub(crate) const BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What can be said of a batch without its log.
+pub(crate) fn check_form(batch: &Batch) -> Result<()> {
+    let invalid = |why| Err(Error::BatchInvalid { why });
+    if batch.records.is_empty() {
+        return invalid("it has no records");
+    }
+    if batch.records.len() > BATCH_RECORDS_MAX {
+        return invalid("it has too many records");
+    }
+    if batch.expected > SEQ_MAX - BATCH_RECORDS_MAX as u64 {
+        return invalid("the log cannot grow further");
+    }
+    match (&batch.guard, batch.session.is_reserved()) {
+        (Guard::Shared, false) => return invalid("a session has one writer, who presents a lease"),
+        (Guard::Lease { .. }, true) => return invalid("the reserved log has no lease"),
+        (Guard::Shared, true) | (Guard::Lease { .. }, false) => {}
+    }
+    let limit = |what, bytes, max| {
+        if bytes > max { Err(Error::PayloadTooLarge { what, bytes, max }) } else { Ok(()) }
+    };
+    for record in &batch.records {
+        if record.kind.is_empty() {
+            return invalid("a record has no kind");
+        }
+        if batch.session.is_reserved() && is_lease(&record.event) {
+            return invalid("the reserved log has no lease");
+        }
+        limit("A header", record.header.len() + record.kind.len(), HEADER_BYTES_MAX)?;
+        limit("A content", record.payload.as_ref().map_or(0, |p| p.len()), PAYLOAD_BYTES_MAX)?;
+    }
+    limit("A batch", batch_bytes(batch), BATCH_BYTES_MAX)
+}
+
+fn is_lease(event: &Event) -> bool {
+    matches!(event, Event::SessionLeased(_) | Event::SessionReleased(_))
+}
+
+/// Checks a batch against its log's end and lease. Answers the lease after it, if it changes.
+pub(crate) fn check(
+    batch: &Batch,
+    last_seq: Seq,
+    lease: &Lease,
+    liveness: &dyn Liveness,
+) -> Result<Option<Lease>> {
+    if batch.expected != last_seq {
+        return Err(Error::SeqConflict {
+            session: batch.session.clone(),
+            expected: batch.expected,
+            actual: last_seq,
+        });
+    }
+    let Guard::Lease { boot, epoch } = &batch.guard else { return Ok(None) };
+    let mut changes = batch.records.iter().map(|r| &r.event).filter(|e| is_lease(e)).peekable();
+    match changes.peek() {
+        Some(Event::SessionLeased(_)) => take(batch, boot, lease, liveness)?,
+        _ => hold(batch, boot, *epoch, lease)?,
+    }
+    if changes.peek().is_none() {
+        return Ok(None);
+    }
+    let mut after = lease.clone();
+    for event in changes {
+        if let Event::SessionLeased(e) = event {
+            if e.boot_id != *boot {
+                return Err(Error::BatchInvalid { why: "a lease is taken for its own writer" });
+            }
+            if e.epoch <= after.epoch {
+                return Err(stale(batch, e.epoch, after.epoch));
+            }
+            if e.epoch != after.epoch + 1 {
+                return Err(Error::BatchInvalid {
+                    why: "a lease's epoch is the last one plus one",
+                });
+            }
+        }
+        logs::apply(&mut after, event);
+    }
+    Ok(Some(after))
+}
+
+fn stale(batch: &Batch, presented: u64, actual: u64) -> Error {
+    Error::EpochStale { session: batch.session.clone(), presented, actual }
+}
+
+/// The batch takes the lease: nobody living may hold it.
+fn take(batch: &Batch, boot: &BootId, lease: &Lease, liveness: &dyn Liveness) -> Result<()> {
+    match &lease.owner {
+        Some(owner) if owner != boot && liveness.is_alive(owner) => {
+            Err(Error::SessionOwned { session: batch.session.clone(), owner: owner.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The batch is written under the lease: it must be the writer's.
+fn hold(batch: &Batch, boot: &BootId, epoch: u64, lease: &Lease) -> Result<()> {
+    match &lease.owner {
+        _ if epoch != lease.epoch => Err(stale(batch, epoch, lease.epoch)),
+        Some(owner) if owner == boot => Ok(()),
+        Some(owner) => {
+            Err(Error::SessionOwned { session: batch.session.clone(), owner: owner.clone() })
+        }
+        // Released: the epoch was the writer's, and is over.
+        None => Err(stale(batch, epoch, lease.epoch)),
+    }
+}

@@ -1,0 +1,196 @@
+//! Where each log stood, kept outside the log: a cut of the log's end would otherwise look like a
+//! shorter log. Written behind the appends, about once a second and at the end, and only about
+//! what is already durable; so it trails, and costs no append a flush.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use piton_core::id::SessionId;
+use piton_core::{Seq, chain};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::schema;
+
+/// How far the anchors trail.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Marks the file as ours: “Pita”.
+const APPLICATION_ID: i32 = 0x5069_7461;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    pub(crate) seq: Seq,
+    pub(crate) chain: chain::Hash,
+}
+
+#[derive(Debug)]
+pub(crate) struct Anchors {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Committed, and not yet in the file.
+    pending: HashMap<SessionId, Anchor>,
+    closed: bool,
+}
+
+impl Anchors {
+    pub(crate) fn new(folder: &Path) -> Self {
+        let path = folder.join(schema::ANCHORS_FILE);
+        Self { path, inner: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes ends that are durable.
+    pub(crate) fn note(&self, ends: impl IntoIterator<Item = (SessionId, Anchor)>) {
+        let mut inner = self.lock();
+        let was_empty = inner.pending.is_empty();
+        inner.pending.extend(ends);
+        if was_empty && !inner.pending.is_empty() {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// The thread that writes anchors, until [`Anchors::close`]. Its failures are told and cost
+    /// nothing but the anchor: the log does not depend on it.
+    pub(crate) fn run(&self, mut conn: Option<Connection>) {
+        let mut inner = self.lock();
+        loop {
+            while inner.pending.is_empty() && !inner.closed {
+                inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+            if !inner.closed {
+                let waited = self.changed.wait_timeout_while(inner, EVERY, |i| !i.closed);
+                inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            let pending = inner.pending.clone();
+            let closed = inner.closed;
+            drop(inner);
+            if !pending.is_empty() {
+                conn = conn.or_else(|| try_open(&self.path).ok());
+                if let Some(Err(e)) = conn.as_ref().map(|conn| write(conn, &pending)) {
+                    tracing::warn!(path = %self.path.display(), error = %e, "Anchors not written");
+                }
+            }
+            inner = self.lock();
+            // What moved on meanwhile stays for the next time.
+            inner.pending.retain(|session, anchor| pending.get(session) != Some(anchor));
+            if closed {
+                return;
+            }
+        }
+    }
+
+    /// The last position that was anchored.
+    pub(crate) fn of(&self, session: &SessionId) -> Option<Anchor> {
+        if let Some(anchor) = self.lock().pending.get(session) {
+            return Some(*anchor);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let read = || {
+            let conn = Connection::open_with_flags(&self.path, flags)?;
+            schema::configure(&conn)?;
+            conn.query_row(
+                "SELECT seq, chain FROM anchors WHERE session = ?1",
+                [session.as_str()],
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?)),
+            )
+            .optional()
+        };
+        match read() {
+            Ok(found) => found.map(|(seq, chain)| Anchor { seq: seq.cast_unsigned(), chain }),
+            Err(e) => {
+                tracing::warn!(path = %self.path.display(), error = %e, "Anchors not readable");
+                None
+            }
+        }
+    }
+
+    /// Opens the file for the thread; a missing or damaged one is said and made anew.
+    pub(crate) fn open(&self) -> Option<Connection> {
+        open(&self.path)
+    }
+}
+
+fn open(path: &Path) -> Option<Connection> {
+    let first = match try_open(path) {
+        Ok(conn) => return Some(conn),
+        Err(e) => e,
+    };
+    let aside = path.with_extension("damaged");
+    tracing::warn!(
+        path = %path.display(), aside = %aside.display(), error = %first,
+        "The anchors cannot be read: put aside and begun anew; cuts from before are not noticed"
+    );
+    let moved = fs::rename(path, &aside);
+    for suffix in ["-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        // Belongs to the file that was put aside.
+        let _ = fs::remove_file(name);
+    }
+    let again =
+        moved.map_err(|e| e.to_string()).and_then(|()| try_open(path).map_err(|e| e.to_string()));
+    match again {
+        Ok(conn) => Some(conn),
+        Err(e) => {
+            tracing::warn!(path = %path.display(), error = e, "No anchors are kept");
+            None
+        }
+    }
+}
+
+fn try_open(path: &Path) -> rusqlite::Result<Connection> {
+    let conn = Connection::open(path)?;
+    schema::configure(&conn)?;
+    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
+    create(&conn)?;
+    Ok(conn)
+}
+
+fn create(conn: &Connection) -> rusqlite::Result<()> {
+    let id: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if id != APPLICATION_ID {
+        conn.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID};"))?;
+    }
+    conn.execute_batch(
+        "CREATE TABLE IF NOT EXISTS anchors(
+           session TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL) WITHOUT ROWID;",
+    )
+}
+
+fn write(conn: &Connection, pending: &HashMap<SessionId, Anchor>) -> rusqlite::Result<()> {
+    let tx = conn.unchecked_transaction()?;
+    {
+        // Never backwards: a log that was cut must not take its anchor with it.
+        let mut save = tx.prepare_cached(
+            "INSERT INTO anchors(session, seq, chain) VALUES (?1, ?2, ?3)
+             ON CONFLICT(session) DO UPDATE SET seq = excluded.seq, chain = excluded.chain
+             WHERE excluded.seq > anchors.seq",
+        )?;
+        for (session, anchor) in pending {
+            save.execute((session.as_str(), anchor.seq.cast_signed(), anchor.chain.as_slice()))?;
+        }
+    }
+    tx.commit()
+}
+
+/// Whether a file of anchors lies in the folder: then there was a store.
+pub(crate) fn exist(folder: &Path) -> io::Result<bool> {
+    fs::exists(folder.join(schema::ANCHORS_FILE))
+}

@@ -1,0 +1,348 @@
+//! One batch within the writer's transaction: check, then insert. Nothing is written before all
+//! checks have passed, so a refused batch leaves its neighbours alone.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use piton_core::id::{BootId, SessionId, TaskId};
+use piton_core::state::{Lease, Summary};
+use piton_core::{Event, NewRecord, Seq, Timestamp, chain, token};
+use rusqlite::{Connection, OptionalExtension};
+use zeroize::Zeroizing;
+
+use super::failure::{self, Failure};
+use super::schema::rid;
+use super::{admit, content, logs, rebuild};
+use crate::contract::{Appended, Batch, Entropy, Liveness, Snapshot};
+use crate::crypto::{Place, Subkeys};
+use crate::error::{Cause, Error};
+use crate::keys::Keys;
+
+/// Sessions whose end the writer remembers.
+const SESSIONS_CACHED_MAX: usize = 4_096;
+
+/// Where a log ends. Right for as long as nobody else writes to the database.
+#[derive(Debug)]
+struct End {
+    no: i64,
+    last_seq: Seq,
+    chain: chain::Hash,
+    lease: Lease,
+    chain_key: chain::Key,
+}
+
+/// Why a batch was not appended.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// Nothing was written for it.
+    Refused(Error),
+    /// Something may have been: the transaction must be rolled back.
+    Failed(Failure),
+}
+
+/// Appends batches to a database whose transaction somebody else opens and ends.
+#[derive(Debug)]
+pub(crate) struct Appender {
+    pub(crate) path: PathBuf,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) liveness: Arc<dyn Liveness>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    ends: HashMap<SessionId, End>,
+    /// Sessions whose end was moved by the open transaction.
+    moved: Vec<SessionId>,
+}
+
+impl Appender {
+    pub(crate) fn new(
+        path: PathBuf,
+        keys: Arc<Keys>,
+        liveness: Arc<dyn Liveness>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self { path, keys, liveness, entropy, ends: HashMap::new(), moved: Vec::new() }
+    }
+
+    /// Somebody else wrote: nothing remembered is certain.
+    pub(crate) fn forget(&mut self) {
+        self.ends.clear();
+        self.moved.clear();
+    }
+
+    /// A transaction begins: what was remembered may be forgotten, if it is too much.
+    pub(crate) fn begun(&mut self) {
+        if self.ends.len() > SESSIONS_CACHED_MAX {
+            self.forget();
+        }
+    }
+
+    pub(crate) fn committed(&mut self) {
+        self.moved.clear();
+    }
+
+    pub(crate) fn rolled_back(&mut self) {
+        for session in self.moved.drain(..) {
+            self.ends.remove(&session);
+        }
+    }
+
+    /// The end that a committed batch left, for the anchor.
+    pub(crate) fn end_of(&self, session: &SessionId) -> Option<(Seq, chain::Hash)> {
+        self.ends.get(session).map(|end| (end.last_seq, end.chain))
+    }
+
+    fn failed(&self, e: rusqlite::Error) -> Trouble {
+        Trouble::Failed(failure::before_commit(&self.path, e))
+    }
+
+    /// Appends a batch; the caller commits.
+    pub(crate) fn append(&mut self, conn: &Connection, batch: &Batch) -> Result<Appended, Trouble> {
+        admit::check_form(batch).map_err(Trouble::Refused)?;
+        let known = self.find_end(conn, &batch.session)?;
+        let (last_seq, lease) = match self.ends.get(&batch.session).filter(|_| known) {
+            Some(end) => (end.last_seq, end.lease.clone()),
+            None => (0, Lease::default()),
+        };
+        let new_lease =
+            admit::check(batch, last_seq, &lease, &*self.liveness).map_err(Trouble::Refused)?;
+        let current = self.keys.current();
+        self.moved.push(batch.session.clone());
+        if !known {
+            self.create_log(conn, &batch.session, &current)?;
+        }
+        self.insert(conn, batch, new_lease, &current)
+    }
+
+    /// Whether the log is there; if so its end is remembered.
+    fn find_end(&mut self, conn: &Connection, session: &SessionId) -> Result<bool, Trouble> {
+        if self.ends.contains_key(session) {
+            return Ok(true);
+        }
+        let Some(log) = logs::find(conn, &self.path, session).map_err(Trouble::Refused)? else {
+            return Ok(false);
+        };
+        let chain_key = logs::chain_key(&self.keys, session, &log.chain_key, &log.key_id)
+            .map_err(Trouble::Refused)?;
+        let lease = if let Some(lease) = log.lease {
+            lease
+        } else {
+            // Somebody emptied the caches: this session's are made again before it is written to.
+            self.moved.push(session.clone());
+            rebuild::session(conn, &self.path, session, log.no)
+                .map_err(|e| Trouble::Failed(Failure::Other(e)))?
+        };
+        let end = End { no: log.no, last_seq: log.last_seq, chain: log.chain, lease, chain_key };
+        self.ends.insert(session.clone(), end);
+        Ok(true)
+    }
+
+    fn create_log(
+        &mut self,
+        conn: &Connection,
+        session: &SessionId,
+        current: &Subkeys,
+    ) -> Result<(), Trouble> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        self.entropy.fill(bytes.as_mut_slice()).map_err(Trouble::Refused)?;
+        let chain_key = chain::Key::new(*bytes);
+        let wrapped = current
+            .wrap_chain_key(session.as_str(), &chain_key, &*self.entropy)
+            .map_err(Trouble::Refused)?;
+        let insert = || {
+            let mut insert =
+                conn.prepare_cached("INSERT INTO logs(id, chain_key, key_id) VALUES (?1, ?2, ?3)")?;
+            insert.insert((session.as_str(), wrapped, &**current.id()))
+        };
+        let no = insert().map_err(|e| self.failed(e))?;
+        let lease = Lease::default();
+        save_lease(conn, no, &lease).map_err(|e| self.failed(e))?;
+        let end = End { no, last_seq: 0, chain: chain::GENESIS, lease, chain_key };
+        self.ends.insert(session.clone(), end);
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        conn: &Connection,
+        batch: &Batch,
+        new_lease: Option<Lease>,
+        current: &Subkeys,
+    ) -> Result<Appended, Trouble> {
+        let failed = |e| Trouble::Failed(failure::before_commit(&self.path, e));
+        let Some(end) = self.ends.get_mut(&batch.session) else {
+            // Unreachable: the caller found or made it.
+            return Err(Trouble::Refused(Error::SessionUnknown { session: batch.session.clone() }));
+        };
+        let first = end.last_seq + 1;
+        for (index, record) in batch.records.iter().enumerate() {
+            let left = u32::try_from(batch.records.len() - 1 - index).unwrap_or(u32::MAX);
+            let row = Row { session: &batch.session, seq: end.last_seq + 1, left, record };
+            row.insert(conn, end, current, &*self.entropy).map_err(|e| match e {
+                content::Trouble::Sql(e) => failed(e),
+                content::Trouble::Store(e) => Trouble::Failed(Failure::Other(e)),
+                content::Trouble::Damaged | content::Trouble::BlobMissing => {
+                    Trouble::Failed(Failure::Other(logs::damaged(&batch.session, first)))
+                }
+            })?;
+            if token::subject(&record.event).is_some() {
+                advance_token(conn, end.no, end.last_seq, &record.event).map_err(failed)?;
+            }
+        }
+        if let Some(lease) = new_lease {
+            save_lease(conn, end.no, &lease).map_err(failed)?;
+            end.lease = lease;
+        }
+        if let Some(summary) = &batch.summary {
+            save_summary(conn, end.no, &batch.session, summary).map_err(failed)?;
+        }
+        Ok(Appended { first, last: end.last_seq })
+    }
+
+    pub(crate) fn save_snapshot(
+        &self,
+        conn: &Connection,
+        session: &SessionId,
+        snapshot: &Snapshot,
+    ) -> Result<(), Trouble> {
+        let save = || {
+            let mut save = conn.prepare_cached(
+                "INSERT INTO snapshots(no, seq, projector, chain, body)
+                 SELECT no, ?2, ?3, ?4, ?5 FROM logs WHERE id = ?1
+                 ON CONFLICT(no) DO UPDATE SET seq = excluded.seq,
+                   projector = excluded.projector, chain = excluded.chain, body = excluded.body",
+            )?;
+            save.execute((
+                session.as_str(),
+                snapshot.seq.cast_signed(),
+                snapshot.projector,
+                snapshot.chain.as_slice(),
+                &snapshot.body,
+            ))
+        };
+        match save().map_err(|e| self.failed(e))? {
+            0 => Err(Trouble::Refused(Error::SessionUnknown { session: session.clone() })),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One record on its way into the table.
+struct Row<'a> {
+    session: &'a SessionId,
+    seq: Seq,
+    left: u32,
+    record: &'a NewRecord,
+}
+
+impl Row<'_> {
+    fn insert(
+        &self,
+        conn: &Connection,
+        end: &mut End,
+        current: &Subkeys,
+        entropy: &dyn Entropy,
+    ) -> Result<(), content::Trouble> {
+        let record = self.record;
+        let place = Place { session: self.session.as_str(), seq: self.seq, kind: &record.kind };
+        let payload = record.payload.as_deref();
+        let kept = content::keep(conn, current, &end.chain_key, place, payload, entropy)?;
+        let link = chain::Link {
+            seq: self.seq,
+            ts: record.ts,
+            kind: &record.kind,
+            header: &record.header,
+            payload_hash: kept.hash,
+            batch_left: self.left,
+        };
+        let chain = end.chain_key.link(&end.chain, link);
+        let mut insert = conn.prepare_cached(
+            "INSERT INTO records(rid, ts, batch_left, kind, header, form, key_id, payload_hash,
+               chain, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?;
+        insert.execute((
+            rid(end.no, self.seq),
+            record.ts.as_millis(),
+            self.left,
+            &*record.kind,
+            &*record.header,
+            kept.form.to_i64(),
+            kept.bytes.is_some().then_some(&**current.id()),
+            kept.hash.as_ref().map(<[u8; 32]>::as_slice),
+            chain.as_slice(),
+            kept.bytes.as_deref(),
+        ))?;
+        end.last_seq = self.seq;
+        end.chain = chain;
+        Ok(())
+    }
+}
+
+pub(crate) fn save_lease(conn: &Connection, no: i64, lease: &Lease) -> rusqlite::Result<()> {
+    let mut save =
+        conn.prepare_cached("INSERT OR REPLACE INTO heads(no, epoch, owner) VALUES (?1, ?2, ?3)")?;
+    let owner = lease.owner.as_ref().map(BootId::as_str);
+    save.execute((no, lease.epoch.cast_signed(), owner))?;
+    Ok(())
+}
+
+pub(crate) fn save_summary(
+    conn: &Connection,
+    no: i64,
+    session: &SessionId,
+    summary: &Summary,
+) -> rusqlite::Result<()> {
+    if session.is_reserved() {
+        return Ok(());
+    }
+    let mut save = conn.prepare_cached(
+        "INSERT INTO sessions(no, id, active_at, task_id, closed, needs_recovery, deadline_at,
+           summary) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT(no) DO UPDATE SET active_at = excluded.active_at,
+           task_id = excluded.task_id, closed = excluded.closed,
+           needs_recovery = excluded.needs_recovery, deadline_at = excluded.deadline_at,
+           summary = excluded.summary",
+    )?;
+    save.execute((
+        no,
+        session.as_str(),
+        summary.info.active_at.as_millis(),
+        summary.info.task_id.as_ref().map(TaskId::as_str),
+        summary.facts.closed.is_some(),
+        summary.facts.needs_recovery(),
+        summary.facts.deadline_at().map(Timestamp::as_millis),
+        to_json(summary)?,
+    ))?;
+    Ok(())
+}
+
+/// Carries an event over into its token's entry. An id that another session minted first stays
+/// that session's.
+pub(crate) fn advance_token(
+    conn: &Connection,
+    no: i64,
+    seq: Seq,
+    event: &Event,
+) -> rusqlite::Result<()> {
+    let Some(id) = token::subject(event) else { return Ok(()) };
+    let mut select = conn.prepare_cached("SELECT no, entry FROM tokens WHERE id = ?1")?;
+    let found: Option<(i64, String)> =
+        select.query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let entry = match found {
+        Some((owner, _)) if owner != no => return Ok(()),
+        // An entry that cannot be read is as good as none: a cache.
+        Some((_, entry)) => serde_json::from_str(&entry).ok(),
+        None => None,
+    };
+    let Some(entry) = token::transition(entry, seq, event) else { return Ok(()) };
+    let mut save =
+        conn.prepare_cached("INSERT OR REPLACE INTO tokens(id, no, entry) VALUES (?1, ?2, ?3)")?;
+    save.execute((id.as_str(), no, to_json(&entry)?))?;
+    Ok(())
+}
+
+fn to_json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|e| {
+        let cause: Cause = Arc::new(e);
+        rusqlite::Error::ToSqlConversionFailure(Box::new(cause))
+    })
+}

@@ -1,0 +1,165 @@
+//! Contents as they lie in the database: sealed beside their record, or as a blob.
+
+use piton_core::limits::PAYLOAD_INLINE_BYTES_MAX;
+use piton_core::{Content, chain};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::schema::Form;
+use crate::contract::Entropy;
+use crate::crypto::{Place, Subkeys};
+use crate::error::Error;
+use crate::keys::Keys;
+
+/// Blobs smaller than this are not worth compressing.
+const COMPRESS_BYTES_MIN: usize = 1024;
+/// Fast; contents are text, which shrinks well at any level.
+const COMPRESSION_LEVEL: i32 = 3;
+
+const PLAIN: i64 = 0;
+const ZSTD: i64 = 1;
+
+/// What goes into a record's row.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) form: Form,
+    pub(crate) hash: Option<chain::Hash>,
+    pub(crate) bytes: Option<Vec<u8>>,
+}
+
+/// Why a content could not be had.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Damaged,
+    BlobMissing,
+    /// Not the content's fault.
+    Store(Error),
+    Sql(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(e: rusqlite::Error) -> Self {
+        match e {
+            // A column of another type than ours: somebody edited it.
+            rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::Utf8Error(..) => Self::Damaged,
+            other => Self::Sql(other),
+        }
+    }
+}
+
+/// Seals a content; a large one goes into `blobs`, in the same transaction.
+pub(crate) fn keep(
+    conn: &Connection,
+    subkeys: &Subkeys,
+    chain_key: &chain::Key,
+    place: Place<'_>,
+    payload: Option<&str>,
+    entropy: &dyn Entropy,
+) -> Result<Kept, Trouble> {
+    let Some(payload) = payload.map(str::as_bytes) else {
+        return Ok(Kept { form: Form::None, hash: None, bytes: None });
+    };
+    let hash = Some(chain_key.payload_hash(payload));
+    if payload.len() <= PAYLOAD_INLINE_BYTES_MAX {
+        let sealed = subkeys.seal_payload(place, payload, entropy).map_err(Trouble::Store)?;
+        return Ok(Kept { form: Form::Inline, hash, bytes: Some(sealed) });
+    }
+    let address = subkeys.address(payload);
+    keep_blob(conn, subkeys, &address, payload, entropy)?;
+    Ok(Kept { form: Form::Blob, hash, bytes: Some(address.to_vec()) })
+}
+
+fn keep_blob(
+    conn: &Connection,
+    subkeys: &Subkeys,
+    address: &[u8; 32],
+    plaintext: &[u8],
+    entropy: &dyn Entropy,
+) -> Result<(), Trouble> {
+    let mut known = conn.prepare_cached("SELECT 1 FROM blobs WHERE address = ?1")?;
+    if known.exists([address.as_slice()])? {
+        return Ok(());
+    }
+    let shrunk = (plaintext.len() >= COMPRESS_BYTES_MIN)
+        .then(|| zstd::bulk::compress(plaintext, COMPRESSION_LEVEL).ok())
+        .flatten()
+        .filter(|shrunk| shrunk.len() < plaintext.len());
+    let (compression, bytes) = match &shrunk {
+        Some(shrunk) => (ZSTD, shrunk.as_slice()),
+        None => (PLAIN, plaintext),
+    };
+    let sealed = subkeys.seal_blob(address, bytes, entropy).map_err(Trouble::Store)?;
+    let mut insert = conn.prepare_cached(
+        "INSERT INTO blobs(address, key_id, compression, bytes, data) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let length = i64::try_from(plaintext.len()).unwrap_or(i64::MAX);
+    insert.execute((address.as_slice(), &**subkeys.id(), compression, length, sealed))?;
+    Ok(())
+}
+
+/// A content as it was kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored<'a> {
+    pub(crate) form: Form,
+    pub(crate) key_id: Option<&'a str>,
+    pub(crate) hash: Option<chain::Hash>,
+    pub(crate) bytes: Option<&'a [u8]>,
+}
+
+/// Opens a content and checks that it is what was written.
+pub(crate) fn fetch(
+    conn: &Connection,
+    keys: &Keys,
+    chain_key: &chain::Key,
+    place: Place<'_>,
+    stored: Stored<'_>,
+) -> Result<Content, Trouble> {
+    let plaintext = match (stored.form, stored.bytes) {
+        // The link says whether there was a content, so the form cannot be bent unseen.
+        (Form::None, _) if stored.hash.is_none() => return Ok(Content::None),
+        (Form::Tombstone, _) if stored.hash.is_some() => return Ok(Content::Redacted),
+        (Form::Inline, Some(bytes)) => {
+            let subkeys = subkeys(keys, stored.key_id)?;
+            subkeys.open_payload(place, bytes).map_err(|_| Trouble::Damaged)?
+        }
+        (Form::Blob, Some(address)) => fetch_blob(conn, keys, address)?,
+        _ => return Err(Trouble::Damaged),
+    };
+    if stored.hash != Some(chain_key.payload_hash(&plaintext)) {
+        return Err(Trouble::Damaged);
+    }
+    let text = String::from_utf8(plaintext).map_err(|_| Trouble::Damaged)?;
+    Ok(Content::Json(text.into()))
+}
+
+fn subkeys(keys: &Keys, key_id: Option<&str>) -> Result<std::sync::Arc<Subkeys>, Trouble> {
+    keys.get(key_id.ok_or(Trouble::Damaged)?).map_err(Trouble::Store)
+}
+
+fn fetch_blob(conn: &Connection, keys: &Keys, address: &[u8]) -> Result<Vec<u8>, Trouble> {
+    let mut select = conn
+        .prepare_cached("SELECT key_id, compression, bytes, data FROM blobs WHERE address = ?1")?;
+    let row = select
+        .query_row([address], |row| {
+            let key_id: String = row.get(0)?;
+            let compression: i64 = row.get(1)?;
+            let bytes: i64 = row.get(2)?;
+            Ok((key_id, compression, bytes, row.get_ref(3)?.as_blob()?.to_vec()))
+        })
+        .optional()?;
+    let (key_id, compression, bytes, data) = row.ok_or(Trouble::BlobMissing)?;
+    let opened =
+        subkeys(keys, Some(&key_id))?.open_blob(address, &data).map_err(|_| Trouble::Damaged)?;
+    match compression {
+        PLAIN => Ok(opened),
+        ZSTD => {
+            let bytes = usize::try_from(bytes).map_err(|_| Trouble::Damaged)?;
+            if bytes > piton_core::limits::PAYLOAD_BYTES_MAX {
+                return Err(Trouble::Damaged);
+            }
+            zstd::bulk::decompress(&opened, bytes).map_err(|_| Trouble::Damaged)
+        }
+        _ => Err(Trouble::Damaged),
+    }
+}

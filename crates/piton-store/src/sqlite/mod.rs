@@ -1,0 +1,294 @@
+//! The default store: one SQLite database in the data folder, written by one thread with group
+//! commit, read by a few others. Contents are encrypted, records are chained, and the chain's end
+//! is anchored in a second file.
+//!
+//! Several processes may have the same store open and write to sessions of their own; a lease is
+//! checked inside the transaction, so they cannot write to the same one.
+
+mod admit;
+mod anchor;
+mod append;
+mod content;
+mod failure;
+mod list;
+mod logs;
+mod open;
+mod queue;
+mod read;
+mod readers;
+mod rebuild;
+mod rotate;
+mod schema;
+mod verify;
+mod watch;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use piton_core::id::{SessionId, TokenId};
+use piton_core::{Record, Seq, chain, token};
+use tokio::sync::oneshot;
+
+use crate::boots::BootLocks;
+use crate::contract::{
+    Appended, Batch, BoxFuture, Detail, Entropy, Head, Liveness, OsEntropy, Page, Query, Snapshot,
+    Stats, Store, Verification,
+};
+use crate::error::{Cause, Error, Result};
+use crate::hub::{Hints, Hub};
+use crate::keys::KeySettings;
+
+use self::anchor::Anchors;
+use self::append::Appender;
+use self::queue::{Queue, Reply, Work};
+use self::read::Reader;
+use self::readers::Readers;
+use self::watch::Watch;
+use self::writer::{Counters, Writer};
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data folder; made if it is not there.
+    pub data: PathBuf,
+    pub access: Access,
+    pub keys: KeySettings,
+    pub liveness: Arc<dyn Liveness>,
+    pub entropy: Arc<dyn Entropy>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadWrite,
+    /// Beside a writer, or without one; makes and changes nothing.
+    ReadOnly,
+}
+
+impl Options {
+    /// For writing, with the key file, lock files and the system's random numbers.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        let data = data.into();
+        Self {
+            liveness: Arc::new(BootLocks::new(&data)),
+            data,
+            access: Access::ReadWrite,
+            keys: KeySettings::default(),
+            entropy: Arc::new(OsEntropy),
+        }
+    }
+}
+
+/// A store in a SQLite database. Closed when dropped; that waits until what was queued is written.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    access: Access,
+    queue: Arc<Queue>,
+    hub: Arc<Hub>,
+    counters: Arc<Counters>,
+    readers: Arc<Readers>,
+    anchors: Arc<Anchors>,
+    watch: Arc<Watch>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    writer: Option<JoinHandle<()>>,
+    anchors: Option<JoinHandle<()>>,
+    watch: Option<JoinHandle<()>>,
+}
+
+impl SqliteStore {
+    /// Opens a store, or makes one. Blocks on the disk, and on the keychain if there is one.
+    pub fn open(options: Options) -> Result<Self> {
+        Self::open_with(options, writer::State::default())
+    }
+
+    fn open_with(options: Options, state: writer::State) -> Result<Self> {
+        let open::Opened { path, conn, keys } = open::open(&options)?;
+        let anchors = Arc::new(Anchors::new(&options.data));
+        let mut readers = Vec::new();
+        for _ in 0..readers::READERS {
+            let conn = open::connect_reader(&path)?;
+            let (path, keys, anchors) = (path.clone(), keys.clone(), anchors.clone());
+            readers.push(Reader { conn, path, keys, anchors });
+        }
+        let no_thread = |e: std::io::Error| Error::Unreadable {
+            path: path.clone(),
+            source: Some(Arc::new(e) as Cause),
+        };
+        let store = Self {
+            path: path.clone(),
+            access: options.access,
+            queue: Arc::default(),
+            hub: Arc::default(),
+            counters: Arc::default(),
+            readers: Arc::new(Readers::start(readers).map_err(no_thread)?),
+            anchors,
+            watch: Arc::default(),
+            threads: Mutex::default(),
+        };
+        match options.access {
+            Access::ReadWrite => {
+                let appender = Appender::new(path.clone(), keys, options.liveness, options.entropy);
+                store.start_writing(conn, appender, state).map_err(no_thread)?;
+            }
+            Access::ReadOnly => {
+                store.queue.close();
+                let (watch, hub) = (store.watch.clone(), store.hub.clone());
+                let thread = spawn("piton-watch", move || watch.run(&conn, &hub));
+                store.threads().watch = Some(thread.map_err(no_thread)?);
+            }
+        }
+        Ok(store)
+    }
+
+    fn start_writing(
+        &self,
+        conn: rusqlite::Connection,
+        appender: Appender,
+        state: writer::State,
+    ) -> std::io::Result<()> {
+        let writer = Writer {
+            conn,
+            appender,
+            queue: self.queue.clone(),
+            hub: self.hub.clone(),
+            anchors: self.anchors.clone(),
+            counters: self.counters.clone(),
+            state,
+        };
+        let mut threads = self.threads();
+        threads.writer = Some(spawn("piton-write", move || writer.run())?);
+        let anchors = self.anchors.clone();
+        let conn = anchors.open();
+        threads.anchors = Some(spawn("piton-anchor", move || anchors.run(conn))?);
+        Ok(())
+    }
+
+    fn threads(&self) -> std::sync::MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what was queued, anchors it, and ends. Blocks; later calls fail with `Closed`.
+    pub fn close(&self) {
+        let threads = std::mem::take(&mut *self.threads());
+        self.watch.close();
+        self.queue.close();
+        self.readers.close();
+        // The writer last among the connections: it leaves the database in one file.
+        let join = |thread: Option<JoinHandle<()>>| thread.map(JoinHandle::join);
+        if let Some(Err(_)) = join(threads.writer) {
+            tracing::error!("The writer's thread panicked");
+        }
+        self.anchors.close();
+        let _ = join(threads.anchors);
+        let _ = join(threads.watch);
+    }
+
+    /// Makes a new key the current one. Old contents stay under their old keys and stay readable.
+    /// With the environment as source, the new key must already stand before the old one there.
+    pub fn rotate_key(&self) -> BoxFuture<Result<()>> {
+        self.ask_writer(|reply| Work::Rotate { reply })
+    }
+
+    /// Enqueues before it returns.
+    fn ask_writer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Reply<T>) -> Work,
+    ) -> BoxFuture<Result<T>> {
+        let (reply, answer) = oneshot::channel();
+        let work = work(reply);
+        match self.access {
+            Access::ReadWrite => self.queue.push(work),
+            Access::ReadOnly => {
+                work.refuse(Error::ReadOnly { path: self.path.clone(), source: None });
+            }
+        }
+        Box::pin(async move { answer.await.unwrap_or(Err(Error::Closed)) })
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Store for SqliteStore {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
+        let batch = Box::new(batch);
+        self.ask_writer(|reply| Work::Append { batch, reply })
+    }
+
+    fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.head(&session))
+    }
+
+    fn read(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+        detail: Detail,
+    ) -> BoxFuture<Result<Vec<Record>>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.records(&session, after, limit, detail))
+    }
+
+    fn chain_at(&self, session: &SessionId, seq: Seq) -> BoxFuture<Result<Option<chain::Hash>>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.chain_at(&session, seq))
+    }
+
+    fn subscribe(&self, session: &SessionId) -> Hints {
+        let hints = self.hub.subscribe(session);
+        // Whoever sleeps because nobody listened begins to look.
+        self.queue.wake();
+        self.watch.wake();
+        hints
+    }
+
+    fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.snapshot(&session))
+    }
+
+    fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>> {
+        let session = session.clone();
+        self.ask_writer(|reply| Work::Snapshot { session, snapshot, reply })
+    }
+
+    fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
+        self.readers.ask(move |reader| reader.list(&query))
+    }
+
+    fn token(&self, token: &TokenId) -> BoxFuture<Result<Option<(SessionId, token::Entry)>>> {
+        let token = token.clone();
+        self.readers.ask(move |reader| reader.token(&token))
+    }
+
+    fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.verify(&session))
+    }
+
+    fn rebuild_caches(&self) -> BoxFuture<Result<()>> {
+        self.ask_writer(|reply| Work::Rebuild { reply })
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.read()
+    }
+}

@@ -1,0 +1,276 @@
+//! Reading: everything that is asked of a store but its writes. Runs on the readers' threads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use piton_core::id::{SessionId, TokenId};
+use piton_core::{Content, Record, Seq, Timestamp, chain, token};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::anchor::Anchors;
+use super::content::{self, Stored};
+use super::schema::{Form, SEQ_MAX, rid, seq_of};
+use super::{failure, logs};
+use crate::contract::{Detail, Head, Snapshot};
+use crate::crypto::Place;
+use crate::error::{Cause, Error, Result};
+use crate::keys::Keys;
+
+/// Most records in one answer.
+const READ_RECORDS_MAX: usize = 10_000;
+/// An answer takes no further record once it has this many bytes.
+const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// One reader's connection and what it needs beside it.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) conn: Connection,
+    pub(crate) path: PathBuf,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) anchors: Arc<Anchors>,
+}
+
+/// A record as it lies in the table.
+#[derive(Debug)]
+pub(crate) struct Raw<'a> {
+    pub(crate) seq: Seq,
+    pub(crate) ts: Timestamp,
+    pub(crate) left: u32,
+    pub(crate) kind: &'a str,
+    pub(crate) header: &'a str,
+    pub(crate) chain: chain::Hash,
+    pub(crate) content: Stored<'a>,
+}
+
+pub(crate) const RAW_COLUMNS: &str =
+    "rid, ts, batch_left, kind, header, form, key_id, payload_hash, chain, payload";
+
+impl<'a> Raw<'a> {
+    /// `None` if a column is not what we write there: somebody edited it.
+    pub(crate) fn from_row(row: &'a Row<'_>) -> Option<Self> {
+        let column = |at| row.get_ref(at).ok();
+        Some(Self {
+            seq: seq_of(row.get(0).ok()?),
+            ts: Timestamp::from_millis(row.get(1).ok()?),
+            left: row.get(2).ok()?,
+            kind: column(3)?.as_str().ok()?,
+            header: column(4)?.as_str().ok()?,
+            chain: column(8)?.as_blob().ok()?.try_into().ok()?,
+            content: Stored {
+                form: Form::from_i64(row.get(5).ok()?)?,
+                key_id: column(6)?.as_str_or_null().ok()?,
+                hash: match column(7)? {
+                    ValueRef::Null => None,
+                    hash => Some(hash.as_blob().ok()?.try_into().ok()?),
+                },
+                bytes: column(9)?.as_blob_or_null().ok()?,
+            },
+        })
+    }
+
+    /// Whether the record's link follows from its predecessor's.
+    pub(crate) fn follows(&self, key: &chain::Key, previous: &chain::Hash) -> bool {
+        let link = chain::Link {
+            seq: self.seq,
+            ts: self.ts,
+            kind: self.kind,
+            header: self.header,
+            payload_hash: self.content.hash,
+            batch_left: self.left,
+        };
+        key.link(previous, link) == self.chain
+    }
+}
+
+impl Reader {
+    pub(crate) fn failed(&self, e: rusqlite::Error) -> Error {
+        failure::to_error(&self.path, e)
+    }
+
+    pub(crate) fn head(&self, session: &SessionId) -> Result<Option<Head>> {
+        let Some(log) = logs::find(&self.conn, &self.path, session)? else { return Ok(None) };
+        let lease = match log.lease {
+            Some(lease) => lease,
+            None => logs::lease_from_records(&self.conn, &self.path, session, log.no)?,
+        };
+        Ok(Some(Head { last_seq: log.last_seq, chain: log.chain, lease }))
+    }
+
+    /// A log's number and chain key.
+    pub(crate) fn log(&self, session: &SessionId) -> Result<Option<(i64, chain::Key)>> {
+        let find = || {
+            let mut find =
+                self.conn.prepare_cached("SELECT no, chain_key, key_id FROM logs WHERE id = ?1")?;
+            find.query_row([session.as_str()], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, String>(2)?))
+            })
+            .optional()
+        };
+        let Some((no, wrapped, key_id)) = find().map_err(|e| self.failed(e))? else {
+            return Ok(None);
+        };
+        Ok(Some((no, logs::chain_key(&self.keys, session, &wrapped, &key_id)?)))
+    }
+
+    pub(crate) fn records(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+        detail: Detail,
+    ) -> Result<Vec<Record>> {
+        if limit == 0 || after > SEQ_MAX {
+            return Ok(Vec::new());
+        }
+        let Some((no, key)) = self.log(session)? else { return Ok(Vec::new()) };
+        let limit = limit.min(READ_RECORDS_MAX);
+        // The predecessor is read along: the first link is checked against it.
+        let sql = format!(
+            "SELECT {RAW_COLUMNS} FROM records WHERE rid >= ?1 AND rid < ?2 ORDER BY rid LIMIT ?3"
+        );
+        let mut select = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
+        let rows_max = i64::try_from(limit).unwrap_or(i64::MAX - 1) + i64::from(after > 0);
+        let range = (rid(no, after), rid(no, SEQ_MAX + 1), rows_max);
+        let mut rows = select.query(range).map_err(|e| self.failed(e))?;
+        let mut previous = (after == 0).then_some((0, chain::GENESIS));
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = rows.next().map_err(|e| self.failed(e))? {
+            let found = row.get(0).map(seq_of).map_err(|e| self.failed(e))?;
+            let raw = Raw::from_row(row).ok_or_else(|| logs::damaged(session, found))?;
+            let Some((last, link)) = previous else {
+                if raw.seq != after {
+                    return Err(logs::damaged(session, after));
+                }
+                previous = Some((raw.seq, raw.chain));
+                continue;
+            };
+            if raw.seq != last + 1 {
+                return Err(logs::damaged(session, last + 1));
+            }
+            if !raw.follows(&key, &link) {
+                return Err(Error::ChainBroken { session: session.clone(), seq: raw.seq });
+            }
+            previous = Some((raw.seq, raw.chain));
+            let record = self.record(session, &key, &raw, detail)?;
+            bytes += record.header.len() + content_bytes(&record.content);
+            records.push(record);
+            if bytes >= READ_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(records)
+    }
+
+    fn record(
+        &self,
+        session: &SessionId,
+        key: &chain::Key,
+        raw: &Raw<'_>,
+        detail: Detail,
+    ) -> Result<Record> {
+        let content = match detail {
+            Detail::Headers if raw.content.hash.is_none() => Content::None,
+            Detail::Headers if raw.content.form == Form::Tombstone => Content::Redacted,
+            Detail::Headers => Content::Omitted,
+            Detail::Full => self.content(session, key, raw).map_err(|e| match e {
+                content::Trouble::Damaged => logs::damaged(session, raw.seq),
+                content::Trouble::BlobMissing => {
+                    Error::BlobMissing { session: session.clone(), seq: raw.seq }
+                }
+                content::Trouble::Store(e) => e,
+                content::Trouble::Sql(e) => self.failed(e),
+            })?,
+        };
+        Ok(Record {
+            seq: raw.seq,
+            ts: raw.ts,
+            kind: raw.kind.into(),
+            header: raw.header.into(),
+            content,
+        })
+    }
+
+    pub(crate) fn content(
+        &self,
+        session: &SessionId,
+        key: &chain::Key,
+        raw: &Raw<'_>,
+    ) -> Result<Content, content::Trouble> {
+        let place = Place { session: session.as_str(), seq: raw.seq, kind: raw.kind };
+        content::fetch(&self.conn, &self.keys, key, place, raw.content)
+    }
+
+    pub(crate) fn chain_at(&self, session: &SessionId, seq: Seq) -> Result<Option<chain::Hash>> {
+        if seq == 0 {
+            return Ok(Some(chain::GENESIS));
+        }
+        if seq > SEQ_MAX {
+            return Ok(None);
+        }
+        let find = || {
+            let mut find = self.conn.prepare_cached(
+                "SELECT r.chain FROM logs l JOIN records r ON r.rid = (l.no << 32) | ?2
+                 WHERE l.id = ?1",
+            )?;
+            find.query_row((session.as_str(), seq.cast_signed()), |row| {
+                Ok(row.get_ref(0)?.as_blob().ok().and_then(|bytes| bytes.try_into().ok()))
+            })
+            .optional()
+        };
+        match find().map_err(|e| self.failed(e))? {
+            Some(None) => Err(logs::damaged(session, seq)),
+            Some(found) => Ok(found),
+            None => Ok(None),
+        }
+    }
+
+    /// A snapshot whose row makes no sense is none: a cache.
+    pub(crate) fn snapshot(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        let find = || {
+            let mut find = self.conn.prepare_cached(
+                "SELECT s.seq, s.projector, s.chain, s.body FROM logs l
+                 JOIN snapshots s ON s.no = l.no WHERE l.id = ?1",
+            )?;
+            find.query_row([session.as_str()], |row| {
+                let snapshot = || {
+                    Some(Snapshot {
+                        seq: row.get::<_, i64>(0).ok()?.cast_unsigned(),
+                        projector: row.get(1).ok()?,
+                        chain: row.get(2).ok()?,
+                        body: row.get(3).ok()?,
+                    })
+                };
+                Ok(snapshot())
+            })
+            .optional()
+        };
+        find().map(Option::flatten).map_err(|e| self.failed(e))
+    }
+
+    pub(crate) fn token(&self, id: &TokenId) -> Result<Option<(SessionId, token::Entry)>> {
+        let find = || {
+            let mut find = self.conn.prepare_cached(
+                "SELECT l.id, t.entry FROM tokens t JOIN logs l ON l.no = t.no WHERE t.id = ?1",
+            )?;
+            find.query_row([id.as_str()], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })
+            .optional()
+        };
+        let Some((session, entry)) = find().map_err(|e| self.failed(e))? else { return Ok(None) };
+        let damaged =
+            |source: Cause| Error::Damaged { path: self.path.clone(), source: Some(source) };
+        let session = session.parse::<SessionId>().map_err(|e| damaged(Arc::new(e)))?;
+        let entry = serde_json::from_str(&entry).map_err(|e| damaged(Arc::new(e)))?;
+        Ok(Some((session, entry)))
+    }
+}
+
+fn content_bytes(content: &Content) -> usize {
+    match content {
+        Content::Json(json) => json.len(),
+        Content::None | Content::Omitted | Content::Redacted => 0,
+    }
+}

@@ -1,0 +1,89 @@
+//! A few threads that read, each with a connection of its own, so that no read blocks an async
+//! thread or waits for the writer.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::read::Reader;
+use crate::contract::BoxFuture;
+use crate::error::{Error, Result};
+
+pub(crate) const READERS: usize = 2;
+/// Reads that may wait for a thread; further ones wait before they are queued.
+const READS_QUEUED_MAX: usize = 1_024;
+
+type Job = Box<dyn FnOnce(&Reader) + Send>;
+
+pub(crate) struct Readers {
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    slots: Arc<Semaphore>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Readers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Readers")
+    }
+}
+
+impl Readers {
+    pub(crate) fn start(readers: Vec<Reader>) -> std::io::Result<Self> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let mut threads = Vec::new();
+        for reader in readers {
+            let queue = queue.clone();
+            let run = move || {
+                loop {
+                    // The lock is let go before the job runs.
+                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(job) = job else { return };
+                    job(&reader);
+                }
+            };
+            threads.push(thread::Builder::new().name("piton-read".into()).spawn(run)?);
+        }
+        let slots = Arc::new(Semaphore::new(READS_QUEUED_MAX));
+        Ok(Self { jobs: Mutex::new(Some(jobs)), slots, threads: Mutex::new(threads) })
+    }
+
+    /// Runs something on a reader's thread.
+    pub(crate) fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&Reader) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<Result<T>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let slot = this.slots.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
+            let (reply, answer) = oneshot::channel();
+            let job: Job = Box::new(move |reader| {
+                let _slot = slot;
+                if !reply.is_closed() {
+                    // Whoever dropped the future does not want to know.
+                    drop(reply.send(question(reader)));
+                }
+            });
+            this.send(job)?;
+            answer.await.map_err(|_| Error::Closed)?
+        })
+    }
+
+    fn send(&self, job: Job) -> Result<()> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(Error::Closed)
+    }
+
+    /// Answers what was asked, then ends.
+    pub(crate) fn close(&self) {
+        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A reader that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}

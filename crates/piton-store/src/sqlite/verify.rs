@@ -1,0 +1,138 @@
+//! Walks one log from its first record to its end and beyond it, to the anchor.
+
+use std::collections::BTreeSet;
+
+use piton_core::id::SessionId;
+use piton_core::{Content, Event, Seq, chain};
+
+use super::anchor::Anchor;
+use super::content;
+use super::read::{RAW_COLUMNS, Raw, Reader};
+use super::schema::{SEQ_MAX, rid, seq_of};
+use crate::contract::{Problem, Verification};
+use crate::error::{Error, Result};
+
+/// What the walk has seen so far.
+struct Walk {
+    last: Seq,
+    link: chain::Hash,
+    left: u32,
+    anchor: Option<Anchor>,
+    /// The log's hash at the anchor's position.
+    at_anchor: Option<chain::Hash>,
+    /// Contents that are gone and not yet justified.
+    tombstones: BTreeSet<Seq>,
+}
+
+impl Reader {
+    pub(crate) fn verify(&self, session: &SessionId) -> Result<Verification> {
+        let anchor = self.anchors.of(session);
+        let anchored_to = anchor.map(|anchor| anchor.seq);
+        let answer = |good_to, problem| Ok(Verification { good_to, problem, anchored_to });
+        let (no, key) = match self.log(session) {
+            Ok(Some(log)) => log,
+            Ok(None) => match anchored_to {
+                Some(anchored) => {
+                    return answer(0, Some(Problem::CutBehindAnchor { anchored, found: 0 }));
+                }
+                None => return Err(Error::SessionUnknown { session: session.clone() }),
+            },
+            Err(Error::ChainBroken { seq, .. }) => {
+                return answer(0, Some(Problem::ChainBroken { seq }));
+            }
+            Err(e) => return Err(e),
+        };
+        let mut walk = Walk {
+            last: 0,
+            link: chain::GENESIS,
+            left: 0,
+            anchor,
+            at_anchor: None,
+            tombstones: BTreeSet::new(),
+        };
+        let sql =
+            format!("SELECT {RAW_COLUMNS} FROM records WHERE rid > ?1 AND rid < ?2 ORDER BY rid");
+        let mut select = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
+        let range = (rid(no, 0), rid(no, SEQ_MAX + 1));
+        let mut rows = select.query(range).map_err(|e| self.failed(e))?;
+        while let Some(row) = rows.next().map_err(|e| self.failed(e))? {
+            let found = row.get(0).map(seq_of).map_err(|e| self.failed(e))?;
+            if found != walk.last + 1 {
+                let expected = walk.last + 1;
+                return answer(walk.last, Some(Problem::Gap { expected, found }));
+            }
+            let problem = match Raw::from_row(row) {
+                Some(raw) => self.step(session, &key, &raw, &mut walk)?,
+                None => Some(Problem::ChainBroken { seq: found }),
+            };
+            if problem.is_some() {
+                return answer(walk.last, problem);
+            }
+        }
+        let problem = walk.end();
+        let good_to = match &problem {
+            Some(Problem::TombstoneUnjustified { seq } | Problem::AnchorMismatch { seq }) => {
+                seq - 1
+            }
+            _ => walk.last,
+        };
+        answer(good_to, problem)
+    }
+
+    fn step(
+        &self,
+        session: &SessionId,
+        key: &chain::Key,
+        raw: &Raw<'_>,
+        walk: &mut Walk,
+    ) -> Result<Option<Problem>> {
+        let seq = raw.seq;
+        if !raw.follows(key, &walk.link) {
+            return Ok(Some(Problem::ChainBroken { seq }));
+        }
+        match self.content(session, key, raw) {
+            Ok(Content::Redacted) => {
+                walk.tombstones.insert(seq);
+            }
+            Ok(_) => {}
+            Err(content::Trouble::Damaged) => return Ok(Some(Problem::PayloadDamaged { seq })),
+            Err(content::Trouble::BlobMissing) => return Ok(Some(Problem::BlobMissing { seq })),
+            Err(content::Trouble::Store(e)) => return Err(e),
+            Err(content::Trouble::Sql(e)) => return Err(self.failed(e)),
+        }
+        if let Ok(Event::RecordRedacted(e)) = Event::parse(raw.kind, raw.header) {
+            walk.tombstones.remove(&e.target_seq);
+        }
+        walk.last = seq;
+        walk.link = raw.chain;
+        walk.left = raw.left;
+        if walk.anchor.is_some_and(|anchor| anchor.seq == seq) {
+            walk.at_anchor = Some(raw.chain);
+        }
+        Ok(None)
+    }
+}
+
+impl Walk {
+    /// What the end of the log says.
+    fn end(&self) -> Option<Problem> {
+        if let Some(seq) = self.tombstones.first() {
+            return Some(Problem::TombstoneUnjustified { seq: *seq });
+        }
+        if let Some(anchor) = self.anchor {
+            match self.at_anchor {
+                Some(chain) if chain != anchor.chain => {
+                    return Some(Problem::AnchorMismatch { seq: anchor.seq });
+                }
+                None if anchor.seq > self.last => {
+                    return Some(Problem::CutBehindAnchor {
+                        anchored: anchor.seq,
+                        found: self.last,
+                    });
+                }
+                _ => {}
+            }
+        }
+        (self.left > 0).then_some(Problem::BatchCut { seq: self.last })
+    }
+}

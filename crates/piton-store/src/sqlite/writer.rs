@@ -1,0 +1,348 @@
+//! The one thread that writes. It takes everything that waits, appends it in one transaction,
+//! commits, and only then answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use piton_core::id::SessionId;
+use rusqlite::Connection;
+
+use super::anchor::{Anchor, Anchors};
+use super::append::{Appender, Trouble};
+use super::failure::{self, Failure};
+use super::queue::{Next, Queue, Work, batch_bytes};
+use super::{rebuild, rotate};
+use crate::contract::{Appended, Stats};
+use crate::error::{Cause, Error};
+use crate::hub::Hub;
+
+/// Pages of the write-ahead log after which it is copied into the database when nobody waits.
+const CHECKPOINT_PAGES: usize = 2_000;
+/// Pages after which it is copied even if somebody waits.
+const CHECKPOINT_PAGES_MAX: usize = 8 * CHECKPOINT_PAGES;
+/// Bytes of a page, and how many pages a record dirties at most times, for estimating.
+const PAGE_BYTES: usize = 4_096;
+const PAGES_PER_BATCH: usize = 2;
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    batches: AtomicU64,
+    records: AtomicU64,
+    flushes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self) -> Stats {
+        Stats {
+            batches: self.batches.load(Ordering::Relaxed),
+            records: self.records.load(Ordering::Relaxed),
+            flushes: self.flushes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) conn: Connection,
+    pub(crate) appender: Appender,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) anchors: Arc<Anchors>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) state: State,
+}
+
+/// What the writer knows beside its database.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// After a failed flush: why.
+    poisoned: Option<Cause>,
+    /// SQLite's number for what other connections wrote.
+    seen: Option<i64>,
+    /// Others wrote, and our listeners were not told yet.
+    others_wrote: bool,
+    wal_pages: usize,
+    #[cfg(test)]
+    pub(crate) fault: Fault,
+}
+
+/// A failure planted by a test at a place where no real disk can be made to fail: SQLite's code
+/// for the next commit, or 0.
+#[cfg(test)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fault(pub(crate) Arc<std::sync::atomic::AtomicI32>);
+
+/// What one piece of work of a group came to.
+enum Done {
+    Appended(Result<Appended, Error>),
+    Saved(Result<(), Error>),
+}
+
+impl Writer {
+    /// Until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.queue.next(|| self.hub.is_watched()) {
+                Next::Group(group) => self.work(group),
+                Next::Look => {
+                    // A read that fails here will fail for somebody who asked, too.
+                    let _ = self.look();
+                    self.tell_of_others();
+                }
+                Next::Closed => return,
+            }
+            self.checkpoint();
+        }
+    }
+
+    fn work(&mut self, group: Vec<Work>) {
+        if let Some(cause) = &self.state.poisoned {
+            for work in group {
+                work.refuse(Error::Poisoned(Some(cause.clone())));
+            }
+            return;
+        }
+        match <[Work; 1]>::try_from(group) {
+            Ok([Work::Rebuild { reply }]) => {
+                self.appender.forget();
+                let path = self.appender.path.clone();
+                let done = self.alone(|conn, _| rebuild::all(conn, &path));
+                drop(reply.send(done));
+            }
+            Ok([Work::Rotate { reply }]) => drop(reply.send(self.rotate())),
+            Ok([one]) => self.commit_group(vec![one]),
+            Err(group) => self.commit_group(group),
+        }
+    }
+
+    fn rotate(&mut self) -> Result<(), Error> {
+        self.appender.forget();
+        let next = self.appender.keys.stage_next(&*self.appender.entropy)?;
+        self.alone(|conn, appender| rotate::rewrap(conn, appender, &next))?;
+        self.appender.keys.make_current(next);
+        Ok(())
+    }
+
+    /// A transaction of its own for something else than batches.
+    fn alone(
+        &mut self,
+        work: impl FnOnce(&Connection, &Appender) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.begin().map_err(|failure| self.settle(failure))?;
+        let done = work(&self.conn, &self.appender);
+        if let Err(e) = done {
+            self.roll_back();
+            return Err(e);
+        }
+        self.commit().map_err(|failure| self.settle(failure))
+    }
+
+    /// Commits a group; if it cannot be committed as one, each by itself, so that nobody suffers
+    /// from a neighbour.
+    fn commit_group(&mut self, group: Vec<Work>) {
+        match self.try_group(&group) {
+            Ok(done) => self.answer(group, done),
+            Err(failure) if group.len() == 1 || matches!(failure, Failure::Flush(_)) => {
+                let error = self.settle(failure);
+                for work in group {
+                    work.refuse(error.clone());
+                }
+            }
+            Err(_) => {
+                for work in group {
+                    self.work(vec![work]);
+                }
+            }
+        }
+    }
+
+    fn try_group(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+        // Snapshots are caches: a group of nothing else is not worth a flush. The next append's
+        // flush covers it, because it flushes the same file.
+        let flushed = group.iter().any(|work| matches!(work, Work::Append { .. }));
+        if !flushed {
+            self.set_synchronous("NORMAL")?;
+        }
+        let done = self.try_transaction(group);
+        if !flushed {
+            self.set_synchronous("FULL")?;
+        }
+        let done = done?;
+        if flushed {
+            self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(done)
+    }
+
+    fn try_transaction(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+        self.begin()?;
+        let mut done = Vec::with_capacity(group.len());
+        for work in group {
+            let one = match work {
+                Work::Append { batch, .. } => {
+                    self.state.wal_pages += PAGES_PER_BATCH + batch_bytes(batch) / PAGE_BYTES;
+                    self.appender.append(&self.conn, batch).map(Ok).map(Done::Appended)
+                }
+                Work::Snapshot { session, snapshot, .. } => {
+                    self.state.wal_pages += PAGES_PER_BATCH + snapshot.body.len() / PAGE_BYTES;
+                    let saved = self.appender.save_snapshot(&self.conn, session, snapshot);
+                    saved.map(Ok).map(Done::Saved)
+                }
+                // Taken from the queue alone, never in a group.
+                Work::Rebuild { .. } | Work::Rotate { .. } => continue,
+            };
+            done.push(match one {
+                Ok(one) => one,
+                Err(Trouble::Refused(e)) => match work {
+                    Work::Append { .. } => Done::Appended(Err(e)),
+                    _ => Done::Saved(Err(e)),
+                },
+                Err(Trouble::Failed(failure)) => {
+                    self.roll_back();
+                    return Err(failure);
+                }
+            });
+        }
+        self.commit()?;
+        Ok(done)
+    }
+
+    /// Opens the transaction. Inside it nobody else writes: what is remembered is checked here.
+    fn begin(&mut self) -> Result<(), Failure> {
+        let begun = self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.execute([]));
+        begun.map_err(|e| failure::before_commit(&self.appender.path, e))?;
+        self.appender.begun();
+        let looked = self.look();
+        if looked.is_err() {
+            self.roll_back();
+        }
+        looked
+    }
+
+    /// Looks whether other processes wrote since the last look.
+    fn look(&mut self) -> Result<(), Failure> {
+        let version = self
+            .conn
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut pragma| pragma.query_row([], |row| row.get(0)))
+            .map_err(|e| failure::before_commit(&self.appender.path, e))?;
+        if self.state.seen.replace(version).is_some_and(|seen| seen != version) {
+            self.appender.forget();
+            self.state.others_wrote = true;
+        }
+        Ok(())
+    }
+
+    fn tell_of_others(&mut self) {
+        if std::mem::take(&mut self.state.others_wrote) {
+            self.hub.look();
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), Failure> {
+        let committed = self.try_commit();
+        if let Err(e) = committed {
+            self.roll_back();
+            return Err(failure::at_commit(&self.appender.path, e));
+        }
+        self.appender.committed();
+        Ok(())
+    }
+
+    fn try_commit(&mut self) -> rusqlite::Result<()> {
+        #[cfg(test)]
+        match self.state.fault.0.swap(0, Ordering::SeqCst) {
+            0 => {}
+            code => {
+                return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
+            }
+        }
+        self.conn.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        self.appender.rolled_back();
+        // SQLite rolls back by itself after some errors.
+        if !self.conn.is_autocommit()
+            && let Err(e) = self.conn.execute_batch("ROLLBACK")
+        {
+            tracing::error!(error = %e, "The transaction could not be rolled back");
+            self.state.poisoned.get_or_insert_with(|| Arc::new(e));
+        }
+    }
+
+    /// The error for those who asked; after a failed flush, also the end of all writing.
+    fn settle(&mut self, failure: Failure) -> Error {
+        match failure {
+            Failure::Full(e) | Failure::Other(e) => e,
+            Failure::Flush(cause) => {
+                tracing::error!(error = %cause, "A flush failed: the store stops writing");
+                self.state.poisoned.get_or_insert_with(|| cause.clone());
+                Error::Poisoned(Some(cause))
+            }
+        }
+    }
+
+    fn set_synchronous(&self, level: &str) -> Result<(), Failure> {
+        self.conn
+            .pragma_update(None, "synchronous", level)
+            .map_err(|e| failure::before_commit(&self.appender.path, e))
+    }
+
+    /// Tells everybody what is durable now.
+    fn answer(&mut self, group: Vec<Work>, done: Vec<Done>) {
+        let mut committed = Vec::with_capacity(group.len());
+        for (work, done) in group.into_iter().zip(done) {
+            match (work, done) {
+                (Work::Append { batch, reply }, Done::Appended(result)) => {
+                    if let Ok(appended) = &result {
+                        let records = batch.records.len() as u64;
+                        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+                        self.counters.records.fetch_add(records, Ordering::Relaxed);
+                        committed.push((*appended, batch));
+                    }
+                    // Whoever dropped the future does not want to know.
+                    drop(reply.send(result));
+                }
+                (Work::Snapshot { reply, .. }, Done::Saved(result)) => drop(reply.send(result)),
+                (work, _) => work.refuse(Error::Closed),
+            }
+        }
+        self.anchors.note(committed.iter().filter_map(|(_, batch)| self.anchor(&batch.session)));
+        for (appended, batch) in committed {
+            self.hub.committed(&batch.session, appended.first, || {
+                let seqs = appended.first..;
+                seqs.zip(&batch.records).map(|(seq, record)| record.at(seq)).collect()
+            });
+        }
+        self.tell_of_others();
+    }
+
+    fn anchor(&self, session: &SessionId) -> Option<(SessionId, Anchor)> {
+        let (seq, chain) = self.appender.end_of(session)?;
+        Some((session.clone(), Anchor { seq, chain }))
+    }
+
+    /// Copies the write-ahead log into the database, after everybody was answered.
+    fn checkpoint(&mut self) {
+        let pages = self.state.wal_pages;
+        let due = pages > CHECKPOINT_PAGES && self.queue.is_empty();
+        if !due && pages < CHECKPOINT_PAGES_MAX {
+            return;
+        }
+        let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        match done {
+            Ok((log, copied)) => {
+                self.state.wal_pages = usize::try_from(log - copied).unwrap_or(0);
+            }
+            // Nothing is lost: what was committed lies in the write-ahead log.
+            Err(e) => {
+                tracing::warn!(error = %e, "The write-ahead log could not be copied");
+                self.state.wal_pages = 0;
+            }
+        }
+    }
+}
