@@ -63,14 +63,11 @@ impl State {
                 if self.lease.owner.as_ref() != Some(&e.boot_id) && !agent_lives {
                     self.pending.clear();
                 }
-                self.lease.owner = Some(e.boot_id.clone());
-                self.lease.epoch = e.epoch;
+                self.lease.apply(event);
                 return Change::Inner;
             }
-            Event::SessionReleased(e) => {
-                if self.lease.epoch == e.epoch {
-                    self.lease.owner = None;
-                }
+            Event::SessionReleased(_) => {
+                self.lease.apply(event);
                 return Change::Inner;
             }
             Event::Unknown(unknown) => {

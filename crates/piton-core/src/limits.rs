@@ -14,6 +14,10 @@ pub const CALLS_OPEN_MAX: usize = 1_024;
 pub const EFFECTS_PENDING_MAX: usize = 256;
 /// Messages that stream at the same time in one session.
 pub const MESSAGES_OPEN_MAX: usize = 64;
+/// Most records in one log.
+pub const SEQ_MAX: u64 = (1 << 32) - 2;
+/// Largest batch, in bytes.
+pub const BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Largest content of one record, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Largest header of one record, in bytes.

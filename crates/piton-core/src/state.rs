@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{Outcome, Seq, TokenPurpose, WaitKind};
+use crate::event::{Event, Outcome, Seq, TokenPurpose, WaitKind};
 use crate::id::{
     BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
@@ -54,6 +54,19 @@ pub struct Info {
 pub struct Lease {
     pub owner: Option<BootId>,
     pub epoch: u64,
+}
+
+impl Lease {
+    /// The lease after an event: taken, or released by its holder.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::SessionLeased(e) => {
+                *self = Self { owner: Some(e.boot_id.clone()), epoch: e.epoch };
+            }
+            Event::SessionReleased(e) if e.epoch == self.epoch => self.owner = None,
+            _ => {}
+        }
+    }
 }
 
 /// All that the status is derived from.

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use piton_core::Code;
 use piton_core::decide::Command;
 use piton_core::id::SessionId;
 use piton_store::Durability;
@@ -23,6 +24,11 @@ const TRIES_MAX: usize = 8;
 pub(crate) struct Coordinator {
     env: Arc<Env>,
     inner: Mutex<Inner>,
+}
+
+/// The decision was made on a state that is no longer the session's.
+fn outdated(error: &Error) -> bool {
+    matches!(error.code(), Code::SeqConflict | Code::EpochStale)
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +54,7 @@ impl Coordinator {
         command: Command,
         durability: Durability,
     ) -> Result<Ack> {
+        let mut last = Error::ShuttingDown;
         for _ in 0..TRIES_MAX {
             let sender = self.sender(session)?;
             let (reply, answer) = oneshot::channel();
@@ -57,12 +64,17 @@ impl Coordinator {
                 continue;
             }
             match answer.await {
+                // Another process wrote in between. Nothing of this was: it is decided anew.
+                Ok(Answer::Settled(Err(error))) if outdated(&error) => {
+                    last = error;
+                    self.forget(session, &sender);
+                }
                 Ok(Answer::Settled(result)) => return result,
                 Ok(Answer::AskAgain) => self.forget(session, &sender),
                 Err(_) => return Err(Error::ShuttingDown),
             }
         }
-        Err(Error::ShuttingDown)
+        Err(last)
     }
 
     fn sender(&self, session: &SessionId) -> Result<mpsc::Sender<Request>> {

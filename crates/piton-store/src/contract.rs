@@ -14,6 +14,9 @@ use crate::hub::Hints;
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// Contents beyond which a read stops early.
+pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// A store of logs.
 ///
 /// # Appending

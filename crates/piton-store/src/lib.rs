@@ -4,6 +4,7 @@
 //! This crate decides nothing about sessions: it keeps batches whole, in order, durable, and
 //! written by one writer at a time.
 
+mod admit;
 mod boots;
 #[cfg(feature = "conformance")]
 pub mod conformance;

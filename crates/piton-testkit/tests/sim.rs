@@ -31,7 +31,7 @@ fn two_thousand_seeds() {
             }
             let report = sim::simulate_twice(seed);
             let stats = report.stats;
-            let seen = [
+            let happened = [
                 stats.acknowledged,
                 stats.delivered,
                 stats.deeds,
@@ -39,7 +39,7 @@ fn two_thousand_seeds() {
                 stats.answers,
                 stats.replays,
             ];
-            sums.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += seen);
+            sums.iter_mut().zip(happened).for_each(|(sum, more)| *sum += more);
             if !report.violations.is_empty() {
                 failed.push(report);
             }
@@ -49,9 +49,9 @@ fn two_thousand_seeds() {
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         for worker in workers {
-            let (reports, seen) = worker.join().expect("a simulation does not panic");
+            let (reports, happened) = worker.join().expect("a simulation does not panic");
             failed.extend(reports);
-            sums.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += seen);
+            sums.iter_mut().zip(happened).for_each(|(sum, more)| *sum += more);
         }
     });
     for report in &failed {

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::planted::{self, Bug};
-use piton_core::{Content, Record, Seq, chain, limits, token};
+use piton_core::{Content, Record, Seq, chain, token};
 
 pub use disk::{Disk, Line, Log};
 
+use crate::admit;
+use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
     Appended, Batch, BoxFuture, Cursor, Detail, Durability, Entropy, Head, Liveness, Page, Problem,
     Query, Row, Select, Snapshot, Stats, Store, Verification,
@@ -128,7 +130,7 @@ impl Shared {
         if self.poisoned.load(Ordering::SeqCst) {
             return Err(Error::Poisoned(None));
         }
-        check_limits(batch)?;
+        admit::check_form(batch)?;
         if self.hooks.disk_full() {
             return Err(Error::DiskFull(None));
         }
@@ -137,14 +139,7 @@ impl Shared {
             self.entropy.fill(&mut key)?;
             Ok(chain::Key::new(key))
         };
-        self.disk().write(
-            &batch.session,
-            batch.expected,
-            &batch.guard,
-            &batch.records,
-            &*self.liveness,
-            fresh_key,
-        )?;
+        self.disk().write(batch, &*self.liveness, fresh_key)?;
         self.hooks.wrote(batch);
         Ok(())
     }
@@ -183,27 +178,6 @@ impl Shared {
     }
 }
 
-pub(crate) fn check_limits(batch: &Batch) -> Result<()> {
-    if batch.records.is_empty() {
-        return Err(Error::BatchInvalid { why: "it has no records" });
-    }
-    if batch.records.len() > limits::BATCH_RECORDS_MAX {
-        return Err(Error::BatchInvalid { why: "it has too many records" });
-    }
-    for record in &batch.records {
-        let (bytes, max) = (record.header.len(), limits::HEADER_BYTES_MAX);
-        if bytes > max {
-            return Err(Error::PayloadTooLarge { what: "A header", bytes, max });
-        }
-        let (bytes, max) =
-            (record.payload.as_ref().map_or(0, |p| p.len()), limits::PAYLOAD_BYTES_MAX);
-        if bytes > max {
-            return Err(Error::PayloadTooLarge { what: "A content", bytes, max });
-        }
-    }
-    Ok(())
-}
-
 impl Store for MemoryStore {
     fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
         let written = self.shared.write(&batch);
@@ -238,11 +212,21 @@ impl Store for MemoryStore {
     ) -> BoxFuture<Result<Vec<Record>>> {
         let session = session.clone();
         self.query(move |disk| {
-            let unknown = || Error::SessionUnknown { session: session.clone() };
-            let log = disk.logs.get(&session).filter(|log| log.flushed > 0).ok_or_else(unknown)?;
+            let Some(log) = disk.logs.get(&session) else { return Ok(Vec::new()) };
             let after = usize::try_from(after).unwrap_or(usize::MAX).min(log.flushed);
-            let lines = log.lines[after..log.flushed].iter().take(limit);
-            Ok(lines.map(|line| with_detail(&line.record, detail)).collect())
+            let mut bytes = 0;
+            let mut records = Vec::new();
+            for line in log.lines[after..log.flushed].iter().take(limit) {
+                let record = with_detail(&line.record, detail);
+                if let Content::Json(json) = &record.content {
+                    bytes += json.len();
+                }
+                records.push(record);
+                if bytes >= READ_BYTES_MAX {
+                    break;
+                }
+            }
+            Ok(records)
         })
     }
 

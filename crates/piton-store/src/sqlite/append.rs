@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 
 use super::failure::{self, Failure};
 use super::schema::rid;
-use super::{admit, content, logs, rebuild};
+use super::{content, logs, rebuild};
+use crate::admit;
 use crate::contract::{Appended, Batch, Entropy, Liveness, Snapshot};
 use crate::crypto::{Place, Subkeys};
 use crate::error::{Cause, Error};

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use piton_core::id::{BootId, SessionId};
+use piton_core::limits::SEQ_MAX;
 use piton_core::state::Lease;
 use piton_core::{Event, Seq, chain};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::failure;
-use super::schema::{SEQ_MAX, rid, seq_of};
+use super::schema::{rid, seq_of};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 
@@ -103,20 +104,9 @@ pub(crate) fn lease_from_records(
     let mut lease = Lease::default();
     for (rid, kind, header) in rows().map_err(|e| failure::to_error(path, e))? {
         let event = Event::parse(&kind, &header).map_err(|_| damaged(session, seq_of(rid)))?;
-        apply(&mut lease, &event);
+        lease.apply(&event);
     }
     Ok(lease)
-}
-
-/// The lease after an event; the same rule as the fold's.
-pub(crate) fn apply(lease: &mut Lease, event: &Event) {
-    match event {
-        Event::SessionLeased(e) => {
-            *lease = Lease { owner: Some(e.boot_id.clone()), epoch: e.epoch };
-        }
-        Event::SessionReleased(e) if e.epoch == lease.epoch => lease.owner = None,
-        _ => {}
-    }
 }
 
 pub(crate) fn chain_key(

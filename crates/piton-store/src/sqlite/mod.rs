@@ -5,7 +5,6 @@
 //! Several processes may have the same store open and write to sessions of their own; a lease is
 //! checked inside the transaction, so they cannot write to the same one.
 
-mod admit;
 mod anchor;
 mod append;
 mod content;

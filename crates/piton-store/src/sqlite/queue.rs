@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use piton_core::id::SessionId;
 use tokio::sync::oneshot;
 
+use crate::admit::batch_bytes;
 use crate::contract::{Appended, Batch, Durability, Snapshot};
 use crate::error::{Error, Result};
 
@@ -65,13 +66,6 @@ impl Work {
             }
         };
     }
-}
-
-pub(crate) fn batch_bytes(batch: &Batch) -> usize {
-    let bytes = |record: &piton_core::NewRecord| {
-        record.kind.len() + record.header.len() + record.payload.as_ref().map_or(0, |p| p.len())
-    };
-    batch.records.iter().map(bytes).sum()
 }
 
 #[derive(Debug, Default)]

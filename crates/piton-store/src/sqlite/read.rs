@@ -4,23 +4,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use piton_core::id::{SessionId, TokenId};
+use piton_core::limits::SEQ_MAX;
 use piton_core::{Content, Record, Seq, Timestamp, chain, token};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::anchor::Anchors;
 use super::content::{self, Stored};
-use super::schema::{Form, SEQ_MAX, rid, seq_of};
+use super::schema::{Form, rid, seq_of};
 use super::{failure, logs};
-use crate::contract::{Detail, Head, Snapshot};
+use crate::contract::{Detail, Head, READ_BYTES_MAX, Snapshot};
 use crate::crypto::Place;
 use crate::error::{Cause, Error, Result};
 use crate::keys::Keys;
 
 /// Most records in one answer.
 const READ_RECORDS_MAX: usize = 10_000;
-/// An answer takes no further record once it has this many bytes.
-const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// One reader's connection and what it needs beside it.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use piton_core::id::SessionId;
+use piton_core::limits::SEQ_MAX;
 use piton_core::state::Lease;
 use piton_core::{Content, Record, State, Timestamp, token};
 use rusqlite::Connection;
 
-use super::schema::{SEQ_MAX, rid, seq_of};
+use super::schema::{rid, seq_of};
 use super::{append, failure, logs};
 use crate::error::{Error, Result};
 

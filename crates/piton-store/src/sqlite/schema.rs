@@ -5,6 +5,7 @@
 //! log's end is one leaf, and neither the last seq nor the chain's head is written a second time:
 //! both are read off the last record. Lease and index rows are written only when they change.
 
+use piton_core::limits::SEQ_MAX;
 use rusqlite::Connection;
 
 /// Marks a database as ours: “Pitn”.
@@ -110,8 +111,8 @@ impl Form {
     }
 }
 
-/// Largest seq: a record's key gives it 32 bits.
-pub(crate) const SEQ_MAX: u64 = (1 << 32) - 2;
+// A record's key gives its seq 32 bits.
+const _: () = assert!(SEQ_MAX < (1 << 32) - 1);
 
 /// The key of a record. `seq` 0 is before a log's first record, [`SEQ_MAX`] + 1 after its last.
 pub(crate) fn rid(no: i64, seq: u64) -> i64 {

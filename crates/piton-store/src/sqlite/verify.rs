@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use piton_core::id::SessionId;
+use piton_core::limits::SEQ_MAX;
 use piton_core::{Content, Event, Seq, chain};
 
 use super::anchor::Anchor;
 use super::content;
 use super::read::{RAW_COLUMNS, Raw, Reader};
-use super::schema::{SEQ_MAX, rid, seq_of};
+use super::schema::{rid, seq_of};
 use crate::contract::{Problem, Verification};
 use crate::error::{Error, Result};
 

@@ -2,18 +2,14 @@
 //! of the contract is tested without a disk.
 
 use piton_core::id::BootId;
-use piton_core::limits::{BATCH_RECORDS_MAX, HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use piton_core::limits::{
+    BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX, SEQ_MAX,
+};
 use piton_core::state::Lease;
 use piton_core::{Event, Seq};
 
-use super::logs;
-use super::queue::batch_bytes;
-use super::schema::SEQ_MAX;
 use crate::contract::{Batch, Guard, Liveness};
 use crate::error::{Error, Result};
-
-/// Most bytes in one batch.
-pub(crate) const BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What can be said of a batch without its log.
 pub(crate) fn check_form(batch: &Batch) -> Result<()> {
@@ -48,6 +44,13 @@ pub(crate) fn check_form(batch: &Batch) -> Result<()> {
     limit("A batch", batch_bytes(batch), BATCH_BYTES_MAX)
 }
 
+pub(crate) fn batch_bytes(batch: &Batch) -> usize {
+    let bytes = |record: &piton_core::NewRecord| {
+        record.kind.len() + record.header.len() + record.payload.as_ref().map_or(0, |p| p.len())
+    };
+    batch.records.iter().map(bytes).sum()
+}
+
 fn is_lease(event: &Event) -> bool {
     matches!(event, Event::SessionLeased(_) | Event::SessionReleased(_))
 }
@@ -59,6 +62,7 @@ pub(crate) fn check(
     lease: &Lease,
     liveness: &dyn Liveness,
 ) -> Result<Option<Lease>> {
+    let after = check_guard(batch, lease, liveness)?;
     if batch.expected != last_seq {
         return Err(Error::SeqConflict {
             session: batch.session.clone(),
@@ -66,6 +70,11 @@ pub(crate) fn check(
             actual: last_seq,
         });
     }
+    Ok(after)
+}
+
+/// The writer comes before the place: who may not write need not know where.
+fn check_guard(batch: &Batch, lease: &Lease, liveness: &dyn Liveness) -> Result<Option<Lease>> {
     let Guard::Lease { boot, epoch } = &batch.guard else { return Ok(None) };
     let mut changes = batch.records.iter().map(|r| &r.event).filter(|e| is_lease(e)).peekable();
     match changes.peek() {
@@ -90,7 +99,7 @@ pub(crate) fn check(
                 });
             }
         }
-        logs::apply(&mut after, event);
+        after.apply(event);
     }
     Ok(Some(after))
 }
