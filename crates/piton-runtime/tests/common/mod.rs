@@ -106,9 +106,10 @@ impl Place {
 
     /// The process is gone from one moment to the next; only the disk is left.
     pub(crate) fn kill(&self, process: Process) {
-        process.service.abort();
-        self.outside.alive.lock().unwrap().remove(&process.boot);
-        self.disk.lock().unwrap().process_killed(&process.boot, &mut |_| 0);
+        let Process { service, boot, .. } = process;
+        drop(service);
+        self.outside.alive.lock().unwrap().remove(&boot);
+        self.disk.lock().unwrap().process_killed(&boot, &mut |_| 0);
     }
 
     pub(crate) fn pass(&self, span: Duration) {

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use piton_core::limits::{BATCH_RECORDS_MAX, HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use piton_core::{Content, NewRecord};
 
-use super::{Driver, Harness, at, piece, said, session};
+use super::{Driver, Harness, at, leased, piece, said, session};
 use crate::contract::{Appended, Detail, Durability};
 use crate::error::Error;
 
@@ -43,7 +43,7 @@ pub async fn a_seq_conflict_writes_nothing(harness: &dyn Harness) {
     }
     assert_eq!(store.head(&one.session).await.unwrap(), before);
     // A session that is not there is at 0.
-    let mut batch = one.clone().batch(vec![said("x")]);
+    let mut batch = one.clone().batch(vec![leased(&one.boot, 1)]);
     batch.session = session("t");
     assert!(matches!(store.append(batch).await, Err(Error::SeqConflict { actual: 0, .. })));
     assert_eq!(store.head(&session("t")).await.unwrap(), None);

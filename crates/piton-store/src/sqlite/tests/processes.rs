@@ -32,7 +32,7 @@ fn two_handles_see_and_respect_each_other() {
         rival.append(take).await.unwrap();
         // The old writer had the session's end in memory; it is told all the same.
         let mut stale = one.clone();
-        assert!(matches!(stale.append(vec![said("x")]).await, Err(Error::SeqConflict { .. })));
+        assert!(matches!(stale.append(vec![said("x")]).await, Err(Error::EpochStale { .. })));
         one.state.last_seq = rival.state.last_seq;
         assert!(matches!(one.append(vec![said("x")]).await, Err(Error::EpochStale { .. })));
         assert_eq!(mine.verify(&one.session).await.unwrap().problem, None);
