@@ -41,6 +41,7 @@ codes! {
     MessageUnknown = "message_unknown", "A streamed message is completed once, after its last piece.";
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";
     ExecutorMissing = "executor_missing", "The session has no executor that could be meant.";
+    ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or abandon it first.";
     LimitReached = "limit_reached", "End or answer some of what is open before adding more.";
 
     TokenUnknown = "token_unknown", "Check that the token is complete and meant for this server.";

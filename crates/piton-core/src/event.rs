@@ -36,6 +36,9 @@ pub enum WaitKind {
     Permission,
     ToolResult,
     Human,
+    /// Written by a newer program; its spelling stays in the record.
+    #[serde(other)]
+    Other,
 }
 
 /// What became of a tool call.
@@ -46,6 +49,7 @@ pub enum ToolStatus {
     Failed,
     Cancelled,
     /// The outcome is not known: it may have happened, wholly or in part.
+    #[serde(other)]
     Unknown,
 }
 
@@ -204,7 +208,7 @@ events! {
         boot_id: BootId,
         #[serde(default, skip_serializing_if = "Option::is_none")] message_id: Option<MessageId>,
     } content [];
-    /// The run needs something from outside. With a known `wait_id`: it is blocked on it again.
+    /// The run needs something from outside. With an open `wait_id`: it is blocked on it again.
     RunWaiting = "run.waiting" {
         run_id: RunId,
         #[serde(default, skip_serializing_if = "Option::is_none")] wait_id: Option<WaitId>,

@@ -2,6 +2,8 @@
 //! outcome, an end of a run that is not the current one) changes nothing; it is never an error and
 //! never a panic.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use crate::event::{self, Event, Outcome, Seq, TokenPurpose};
 use crate::id::{ExecutionId, RunId, TokenId, WaitId};
 use crate::reason::Reason;
@@ -164,7 +166,8 @@ impl State {
                     started_seq: seq,
                     phase: Phase::Open,
                     blocked: false,
-                    waits: std::collections::BTreeMap::new(),
+                    waits: BTreeMap::new(),
+                    settled_waits: VecDeque::new(),
                 });
                 let (run_id, message_id) = (e.run_id.clone(), e.message_id.clone());
                 self.pending.insert(seq, Effect::Begin { run_id, message_id });
@@ -200,7 +203,7 @@ impl State {
                 let run_id = e.run_id.clone();
                 let effect = match &e.wait_id {
                     Some(wait_id) => {
-                        run.waits.remove(wait_id);
+                        run.settle_wait(wait_id);
                         Effect::Answer { run_id, wait_id: wait_id.clone() }
                     }
                     None => Effect::Continue { run_id },
@@ -225,7 +228,7 @@ impl State {
             }
             Event::WaitCancelled(e) => {
                 let Some(run) = self.run_named(&e.run_id) else { return };
-                if run.waits.remove(&e.wait_id).is_some() {
+                if run.settle_wait(&e.wait_id) {
                     run.blocked = false;
                     let (run_id, wait_id) = (e.run_id.clone(), e.wait_id.clone());
                     self.pending.insert(seq, Effect::CancelWait { run_id, wait_id });

@@ -6,6 +6,8 @@ use crate::event::WaitKind;
 
 /// Waits that one run can have open.
 pub const WAITS_OPEN_MAX: usize = 64;
+/// Waits of one run that are remembered after their end, so that asking again is recognised.
+pub const WAITS_SETTLED_KEPT: usize = 64;
 /// Tool calls without an outcome in one run.
 pub const CALLS_OPEN_MAX: usize = 1_024;
 /// Effects that were not reported as carried out, beyond which nothing that causes more begins.
@@ -28,6 +30,8 @@ pub const REATTACH_GRACE: Duration = Duration::from_mins(5);
 pub fn wait_default(kind: WaitKind) -> Duration {
     match kind {
         WaitKind::ToolResult => Duration::from_mins(10),
-        WaitKind::Input | WaitKind::Permission | WaitKind::Human => Duration::from_hours(7 * 24),
+        WaitKind::Input | WaitKind::Permission | WaitKind::Human | WaitKind::Other => {
+            Duration::from_hours(7 * 24)
+        }
     }
 }

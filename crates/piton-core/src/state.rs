@@ -1,7 +1,7 @@
 //! The state that a session's records fold into. Bounded: what is only of historical interest
 //! stays in the log and is not kept here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,6 +10,7 @@ use crate::event::{Outcome, Seq, TokenPurpose, WaitKind};
 use crate::id::{
     BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
+use crate::limits::WAITS_SETTLED_KEPT;
 use crate::reason::Reason;
 use crate::time::Timestamp;
 
@@ -80,6 +81,8 @@ pub struct Run {
     /// Nothing runs: the run is stuck on its waits.
     pub blocked: bool,
     pub waits: BTreeMap<WaitId, Wait>,
+    /// The waits that ended last, oldest first.
+    pub settled_waits: VecDeque<WaitId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,6 +205,18 @@ impl Run {
     /// The run has work left that nobody has given up: it is open or paused.
     pub fn is_unfinished(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Paused)
+    }
+
+    /// Ends a wait; false if it was not open.
+    pub(crate) fn settle_wait(&mut self, wait_id: &WaitId) -> bool {
+        let was_open = self.waits.remove(wait_id).is_some();
+        if was_open {
+            self.settled_waits.push_back(wait_id.clone());
+            if self.settled_waits.len() > WAITS_SETTLED_KEPT {
+                self.settled_waits.pop_front();
+            }
+        }
+        was_open
     }
 
     pub fn is_waiting(&self) -> bool {

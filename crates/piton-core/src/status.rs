@@ -233,6 +233,7 @@ fn open_run(run: &Run, executor_live: bool, now: Timestamp) -> (Name, Reason) {
         WaitKind::Permission => Reason::Permission,
         WaitKind::ToolResult => Reason::ToolResult,
         WaitKind::Human => Reason::Human,
+        WaitKind::Other => Reason::Unrecognised,
     };
     (Name::Waiting, reason)
 }

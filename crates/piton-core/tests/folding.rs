@@ -47,6 +47,7 @@ fn an_agents_session_id_is_kept_until_the_agent_disowns_it() {
     world.observe(ready("exec_1", Some("theirs")));
     world.observe(event::AgentError { execution_id: id("exec_1") });
     assert_eq!(world.state.facts.agent, agent(AgentStatus::Error, Some("theirs")));
+    world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
     let runtime = "docker".to_owned();
     world.observe(event::ExecutorStarting { execution_id: id("exec_2"), runtime });
     assert_eq!(world.state.facts.agent, agent(AgentStatus::Exited, Some("theirs")));

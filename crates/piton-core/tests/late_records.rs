@@ -85,6 +85,7 @@ fn an_old_executions_agent_is_not_the_new_ones() {
     let mut world = World::executed();
     let agent_session_id = Some("first".to_owned());
     world.observe(event::AgentReady { execution_id: id("exec_1"), agent_session_id });
+    world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
     let runtime = "docker".to_owned();
     world.observe(event::ExecutorStarting { execution_id: id("exec_2"), runtime });
     world.observe(event::ExecutorReady { execution_id: id("exec_2") });

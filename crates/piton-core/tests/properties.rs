@@ -126,8 +126,10 @@ proptest! {
                     prop_assert_eq!(world.log.len(), before.log.len());
                 }
                 Some(Ok(decision)) => {
-                    let changes =
-                        matches!(decision.outcome, Verdict::Done | Verdict::Resumed { .. });
+                    let changes = matches!(
+                        decision.outcome,
+                        Verdict::Done | Verdict::Asked | Verdict::Resumed { .. }
+                    );
                     prop_assert_eq!(changes, !decision.records.is_empty(), "{:?}", &step);
                     if let Verdict::Resumed { result_seq } | Verdict::Replayed { result_seq } =
                         decision.outcome
@@ -216,7 +218,7 @@ proptest! {
             close(Outcome::Failed),
             Command::Sweep { live: true },
             Command::Sweep { live: false },
-            Command::Recover { probe: None },
+            history.world.recovery(None),
             Command::Resume { run_id: id("run_1") },
             history.world.answer("rt_1", true),
         ] {

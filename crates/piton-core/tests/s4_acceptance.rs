@@ -58,7 +58,7 @@ fn a_run_with_a_terminal_event_is_not_interrupted_at_startup() {
         let mut world = World::running();
         world.done(end);
         world.restart("boot_2");
-        let recovered = world.decide(Command::Recover { probe: None });
+        let recovered = world.decide(world.recovery(None));
         assert!(recovered.is_err() || recovered.is_ok_and(|d| d.outcome == Verdict::Already));
         assert_eq!(world.count("run.interrupted"), 0);
     }
@@ -352,7 +352,7 @@ fn one_of_several_waits_is_answered_and_the_run_blocks_again() {
     let answer = world.answer("rt_1", "yes");
     world.done(answer);
     assert_eq!(world.named(), (Name::Running, Reason::RunOpen));
-    assert_eq!(world.ask("wait_2", "rt_3"), ["run.waiting"], "nothing new is asked or minted");
+    assert_eq!(world.block("wait_2"), ["run.waiting"], "nothing new is asked or minted");
     assert_eq!(world.named(), (Name::Waiting, Reason::Permission));
     assert_eq!(world.ask("wait_2", "rt_3"), [""; 0]);
     let answer = world.answer("rt_2", "yes");
@@ -405,7 +405,7 @@ fn behind_an_unknown_critical_kind_nothing_is_written() {
     for command in [
         world.answer("rt_1", true),
         Command::Sweep { live: false },
-        Command::Recover { probe: None },
+        world.recovery(None),
         close(Outcome::Completed),
         Command::Done { of_seq: 3 },
         Command::RotateToken { wait_id: id("wait_1"), fresh: fresh("rt_2") },

@@ -152,6 +152,7 @@ const RULES: &[Rule] = &[
             WaitKind::Permission => Reason::Permission,
             WaitKind::ToolResult => Reason::ToolResult,
             WaitKind::Human => Reason::Human,
+            WaitKind::Other => Reason::Unrecognised,
         };
         Some((Name::Waiting, reason))
     }),
@@ -232,6 +233,7 @@ fn facts(row: &Row) -> Facts {
         phase,
         blocked: row.blocked,
         waits: waits.collect(),
+        settled_waits: std::collections::VecDeque::new(),
     });
     let executor = row.executor.map(|status| Executor {
         execution_id: "exec_1".parse().unwrap(),

@@ -1,6 +1,7 @@
 //! What a new boot does about the old ones: every session with an open run, or an executor that
 //! may live, whose writer is dead, is looked at once. Cost follows the number of those sessions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -90,7 +91,8 @@ impl RecoveryManager {
         let mut tries = 0;
         loop {
             tries += 1;
-            let command = Command::Recover { probe: None };
+            // The session fills in what it finds out about boots and executors.
+            let command = Command::Recover { dead: BTreeSet::new(), probe: None };
             match self.coordinator.execute(session, command, Durability::Synced).await {
                 Ok(ack) if ack.verdict == Verdict::Already => return Outcome::Unchanged,
                 Ok(_) => return Outcome::Settled,

@@ -155,7 +155,7 @@ pub struct NewSession {
 #[derive(Clone, Debug)]
 pub struct Question {
     pub run_id: RunId,
-    /// Ask again under the same id to say that the run is stuck on it again.
+    /// The caller's own id, if asking again must change nothing.
     pub wait_id: Option<WaitId>,
     pub kind: WaitKind,
     /// `None`: the kind's default.

@@ -193,7 +193,9 @@ impl Session {
             Some(execution) => Some(self.env.executors.probe(&self.id, &execution).await),
             None => None,
         };
-        let decision = match self.decide(Command::Recover { probe }) {
+        let boot = self.state.facts.run.iter().map(|run| run.boot_id.clone());
+        let dead = boot.filter(|boot| !self.env.is_alive(boot)).collect();
+        let decision = match self.decide(Command::Recover { dead, probe }) {
             Ok(decision) => decision,
             Err(error) => return refuse(reply, error),
         };

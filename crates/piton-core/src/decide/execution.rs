@@ -27,8 +27,15 @@ pub(super) fn observe(
         Event::AgentSessionCleared(e) => Some(&e.execution_id),
         _ => return Err(Refusal::ExecutorMissing),
     };
-    let executor = state.facts.executor.as_ref().map(|executor| &executor.execution_id);
-    if about.is_some() && about != executor {
+    let executor = state.facts.executor.as_ref();
+    if let (Event::ExecutorStarting(e), Some(old)) = (&event, executor)
+        && old.execution_id != e.execution_id
+        && old.may_live()
+    {
+        // Two live agents on one session lose each other's turns.
+        return Err(Refusal::ExecutorAlive { execution: old.execution_id.clone() });
+    }
+    if about.is_some() && about != executor.map(|executor| &executor.execution_id) {
         return Err(Refusal::ExecutorMissing);
     }
     let mut after = facts_only(state);

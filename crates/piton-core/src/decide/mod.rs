@@ -10,6 +10,8 @@ mod stream;
 mod token;
 mod wait;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
@@ -43,7 +45,13 @@ pub enum Command {
         run_id: RunId,
         message: Option<Message>,
     },
+    /// Opens a wait. Asking again under the same id changes nothing.
     Wait(Wait),
+    /// The run is stuck on an open wait again, after something else was answered.
+    Block {
+        run_id: RunId,
+        wait_id: WaitId,
+    },
     /// Answers a wait, or resumes an interruption, with a token.
     AnswerByToken(AnswerByToken),
     /// Answers a wait by its id; `fresh` is minted and consumed for the record.
@@ -120,8 +128,9 @@ pub enum Command {
     Abandon {
         execution_id: ExecutionId,
     },
-    /// The run's boot is dead: what became of its executor decides what becomes of the run.
+    /// Boots have died: what became of the executor decides what becomes of a run of theirs.
     Recover {
+        dead: BTreeSet<BootId>,
         probe: Option<Probe>,
     },
     /// Deadlines that have passed. `live`: the agent is there and can be told.
@@ -231,6 +240,8 @@ pub enum Refusal {
     OffsetMismatch { message: MessageId, expected: u64, offset: u64 },
     #[error("The session has no such executor")]
     ExecutorMissing,
+    #[error("Execution {execution} may still be alive")]
+    ExecutorAlive { execution: ExecutionId },
     #[error("No more than {max} {what} can be open")]
     LimitReached { what: &'static str, max: usize },
     #[error("There is no such token")]
@@ -262,6 +273,7 @@ impl Refusal {
             Self::MessageUnknown { .. } => Code::MessageUnknown,
             Self::OffsetMismatch { .. } => Code::OffsetMismatch,
             Self::ExecutorMissing => Code::ExecutorMissing,
+            Self::ExecutorAlive { .. } => Code::ExecutorAlive,
             Self::LimitReached { .. } => Code::LimitReached,
             Self::TokenUnknown => Code::TokenUnknown,
             Self::TokenMismatch => Code::TokenMismatch,
@@ -307,6 +319,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
     match command {
         Command::Start { run_id, message } => run::start(state, cx, run_id, message),
         Command::Wait(wait) => wait::wait(state, cx, wait),
+        Command::Block { run_id, wait_id } => wait::block(state, cx, run_id, wait_id),
         Command::AnswerByToken(answer) => token::answer(state, cx, answer),
         Command::AnswerByWait { wait_id, fresh, answer } => {
             wait::answer(state, cx, wait_id, fresh, answer)
@@ -332,7 +345,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::Conclude { run_id, call_id, status, result } => {
             stream::conclude(state, cx, run_id, call_id, status, result)
         }
-        Command::Recover { probe } => Ok(recovery::recover(state, cx, probe)),
+        Command::Recover { dead, probe } => Ok(recovery::recover(state, cx, &dead, probe)),
         Command::Sweep { live } => Ok(recovery::sweep(state, cx, live)),
         Command::Create(_)
         | Command::Close { .. }
@@ -392,7 +405,7 @@ fn with_status(state: &State, cx: &Context, mut records: Vec<NewRecord>) -> Vec<
     for record in &records {
         after.apply(after.last_seq + 1, record.ts, &record.event);
     }
-    let status = status::derive(&after.facts, &std::collections::BTreeSet::new(), cx.now);
+    let status = status::derive(&after.facts, &BTreeSet::new(), cx.now);
     let event = crate::event::StatusDerived {
         status: status.name.as_str().to_owned(),
         reason: Some(status.reason),

@@ -1,11 +1,13 @@
 //! What nobody asked for: interruptions, dead boots, deadlines that passed.
 
+use std::collections::BTreeSet;
+
 use super::{Context, Decision, Probe, Refusal, revoke_all, run_named, with_status};
 use crate::event::{
     ExecutorReady, ExecutorStopped, ExecutorUnreachable, RunInterrupted, RunReattached,
     TokenExpired, WaitCancelled, WaitDeadline,
 };
-use crate::id::RunId;
+use crate::id::{BootId, RunId};
 use crate::limits::REATTACH_GRACE;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -42,13 +44,18 @@ pub(super) fn interrupted(
     records
 }
 
-/// The session's last writer is dead. What its executor answers decides: alive, the run is taken
+/// A run of a dead boot is settled. What its executor answers decides: alive, the run is taken
 /// over with its waits; gone, it is interrupted; unreachable, nothing is decided.
-pub(super) fn recover(state: &State, cx: &Context, probe: Option<Probe>) -> Decision {
+pub(super) fn recover(
+    state: &State,
+    cx: &Context,
+    dead: &BTreeSet<BootId>,
+    probe: Option<Probe>,
+) -> Decision {
     let run = state.facts.run.as_ref().filter(|run| {
         let twice =
             planted::is(Bug::InterruptedTwice) && matches!(run.phase, Phase::Interrupted { .. });
-        (run.is_open() || twice) && run.boot_id != cx.boot
+        (run.is_open() || twice) && dead.contains(&run.boot_id)
     });
     let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
     let mut records = Vec::new();

@@ -3,7 +3,7 @@
 use super::{Context, Decision, Message, Refusal, revoke_all, room_for_effects, run_named};
 use crate::event::{
     MessageUser, Outcome, RunCancelled, RunCompleted, RunDismissed, RunFailed, RunPaused,
-    RunResumed, RunStarted,
+    RunResumed, RunStarted, WaitCancelled,
 };
 use crate::id::RunId;
 use crate::reason::Reason;
@@ -66,10 +66,8 @@ pub(super) fn resume(state: &State, cx: &Context, run_id: RunId) -> Result<Decis
     }
     room_for_effects(state)?;
     let mut records = Vec::new();
-    // Tokens of a paused run's waits stay good; one for the interruption has lost its purpose.
-    if matches!(run.phase, Phase::Interrupted { .. }) {
-        revoke_all(state, cx, Reason::UserRequest, &mut records);
-    }
+    // A token for the interruption has lost its purpose; a paused run has none.
+    revoke_all(state, cx, Reason::UserRequest, &mut records);
     let boot_id = cx.boot.clone();
     let event = RunResumed { run_id, boot_id, wait_id: None, resume_token_id: None };
     records.push(NewRecord::new(cx.now, event));
@@ -80,7 +78,18 @@ pub(super) fn pause(state: &State, cx: &Context, run_id: RunId) -> Result<Decisi
     let run = run_named(state, &run_id)?;
     match run.phase {
         Phase::Paused => Ok(Decision::already()),
-        Phase::Open => Ok(Decision::done(vec![NewRecord::new(cx.now, RunPaused { run_id })])),
+        Phase::Open => {
+            // The turn ends, and with it what was asked in it; resumed, the agent asks again.
+            let mut records = Vec::new();
+            revoke_all(state, cx, Reason::Paused, &mut records);
+            for wait_id in run.waits.keys() {
+                let (run_id, wait_id) = (run_id.clone(), wait_id.clone());
+                let event = WaitCancelled { run_id, wait_id, reason: Reason::Paused };
+                records.push(NewRecord::new(cx.now, event));
+            }
+            records.push(NewRecord::new(cx.now, RunPaused { run_id }));
+            Ok(Decision::done(records))
+        }
         Phase::Interrupted { .. } | Phase::Dismissed | Phase::Ended(_) => {
             Err(Refusal::RunNotOpen { run: run_id })
         }

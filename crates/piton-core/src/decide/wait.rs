@@ -18,19 +18,9 @@ use crate::{canonical, limits};
 pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, Refusal> {
     let run = open_run(state, &wait.run_id)?;
     let (wait_id, wait_kind) = (wait.wait_id, wait.kind);
-    if let Some(known) = run.waits.get(&wait_id) {
-        if run.blocked {
-            return Ok(Decision::already());
-        }
-        // Blocked on it again, after something else was answered; nothing new is asked.
-        let event = RunWaiting {
-            run_id: wait.run_id,
-            wait_id: Some(wait_id),
-            wait_kind: known.kind,
-            resume_token_id: known.token_id.clone(),
-            deadline_at: known.deadline_at,
-        };
-        return Ok(Decision::done(vec![NewRecord::new(cx.now, event)]));
+    if run.waits.contains_key(&wait_id) || run.settled_waits.contains(&wait_id) {
+        // The asker did not hear the first answer.
+        return Ok(Decision::already());
     }
     if run.waits.len() >= WAITS_OPEN_MAX {
         return Err(Refusal::LimitReached { what: "waits", max: limits::WAITS_OPEN_MAX });
@@ -57,6 +47,30 @@ pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, 
         NewRecord::with_content(cx.now, waiting, "question", wait.question),
     ];
     Ok(Decision { records, outcome: Verdict::Asked })
+}
+
+/// Blocked again; nothing new is asked.
+pub(super) fn block(
+    state: &State,
+    cx: &Context,
+    run_id: RunId,
+    wait_id: WaitId,
+) -> Result<Decision, Refusal> {
+    let run = open_run(state, &run_id)?;
+    let Some(wait) = run.waits.get(&wait_id) else {
+        return Err(Refusal::WaitUnknown { wait: wait_id });
+    };
+    if run.blocked {
+        return Ok(Decision::already());
+    }
+    let event = RunWaiting {
+        run_id,
+        wait_id: Some(wait_id),
+        wait_kind: wait.kind,
+        resume_token_id: wait.token_id.clone(),
+        deadline_at: wait.deadline_at,
+    };
+    Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))
 }
 
 /// An open wait that can still be answered, with its run.

@@ -256,7 +256,7 @@ impl History {
                 Command::Observe { event: observed(event, execution), message: None }
             }
             Step::Abandon(n) => Command::Abandon { execution_id: id(&format!("exec_{n}")) },
-            Step::Recover(probe) => Command::Recover { probe },
+            Step::Recover(probe) => self.world.recovery(probe),
             Step::Sweep(live) => Command::Sweep { live },
             Step::Done(index) => {
                 Command::Done { of_seq: index.index(self.world.log.len() + 1) as u64 }

@@ -139,6 +139,11 @@ impl World {
         self.done(command)
     }
 
+    /// The run is stuck on a wait again.
+    pub(crate) fn block(&mut self, wait: &str) -> Vec<String> {
+        self.done(Command::Block { run_id: id("run_1"), wait_id: id(wait) })
+    }
+
     pub(crate) fn wait(&self, wait: &str, token: &str) -> Command {
         Command::Wait(decide::Wait {
             run_id: id("run_1"),
@@ -197,7 +202,12 @@ impl World {
     }
 
     pub(crate) fn recover(&mut self, probe: Option<Probe>) -> Vec<String> {
-        self.done(Command::Recover { probe })
+        self.done(self.recovery(probe))
+    }
+
+    /// Asks for recovery with the boots that have died so far.
+    pub(crate) fn recovery(&self, probe: Option<Probe>) -> Command {
+        Command::Recover { dead: self.dead.clone(), probe }
     }
 
     pub(crate) fn count(&self, kind: &str) -> usize {

@@ -2,6 +2,8 @@
 //! what fails, what is lost, and when the process dies.
 
 mod disk;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -142,7 +142,8 @@ impl SqliteStore {
             Access::ReadOnly => {
                 store.queue.close();
                 let (watch, hub) = (store.watch.clone(), store.hub.clone());
-                let thread = spawn("piton-watch", move || watch.run(&conn, &hub));
+                let seen = watch::version(&conn);
+                let thread = spawn("piton-watch", move || watch.run(&conn, &hub, seen));
                 store.threads().watch = Some(thread.map_err(no_thread)?);
             }
         }
@@ -155,7 +156,7 @@ impl SqliteStore {
         appender: Appender,
         state: writer::State,
     ) -> std::io::Result<()> {
-        let writer = Writer {
+        let mut writer = Writer {
             conn,
             appender,
             queue: self.queue.clone(),
@@ -164,6 +165,8 @@ impl SqliteStore {
             counters: self.counters.clone(),
             state,
         };
+        // If it cannot look now, the first transaction will say why.
+        let _ = writer.look();
         let mut threads = self.threads();
         threads.writer = Some(spawn("piton-write", move || writer.run())?);
         let anchors = self.anchors.clone();

@@ -149,7 +149,14 @@ async fn ask(
     run_id: RunId,
 ) -> Result<(), Error> {
     let known: Vec<_> = state.facts.run.iter().flat_map(|run| run.waits.keys().cloned()).collect();
-    let wait_id = if world.chance(25) { world.pick(&known) } else { None };
+    if let Some(wait_id) = world.pick(&known)
+        && world.chance(25)
+    {
+        let ack = handle.execute(session, Command::Block { run_id, wait_id }).await?;
+        settled(world, session, &ack);
+        return Ok(());
+    }
+    let wait_id = if world.chance(10) { world.pick(&known) } else { None };
     let kind = if world.chance(50) { WaitKind::Permission } else { WaitKind::ToolResult };
     let timeout = world.chance(40).then(|| Duration::from_secs(world.range(1, 30)));
     let question = json!({ "may I": world.range(0, 9) });
