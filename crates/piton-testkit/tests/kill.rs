@@ -1,6 +1,6 @@
 //! Real processes, killed at random moments with SIGKILL. The seed is printed; `PITON_KILL_SEED`
 //! gives it again. A seed repeats what the test decides, not what the kernel does with it.
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ fn two_thousand_seeds() {
             }
             let report = sim::simulate_twice(seed);
             let stats = report.stats;
-            let seen = [
+            let found = [
                 stats.acknowledged,
                 stats.delivered,
                 stats.deeds,
@@ -39,7 +39,7 @@ fn two_thousand_seeds() {
                 stats.answers,
                 stats.replays,
             ];
-            sums.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += seen);
+            sums.iter_mut().zip(found).for_each(|(sum, one)| *sum += one);
             if !report.violations.is_empty() {
                 failed.push(report);
             }
