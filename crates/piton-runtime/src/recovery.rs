@@ -20,6 +20,8 @@ use crate::error::Result;
 /// long before the last.
 const AT_ONCE: usize = 64;
 const PAGE: usize = 256;
+/// How often a session is looked at again after somebody else wrote to it in between.
+const TRIES_MAX: usize = 8;
 
 /// What became of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,18 +88,24 @@ impl RecoveryManager {
     }
 
     async fn settle(&self, session: &SessionId) -> Outcome {
-        // The session fills in what it finds out about boots and executors.
-        let command = Command::Recover { dead: BTreeSet::new(), probe: None };
-        match self.coordinator.execute(session, command, Durability::Synced).await {
-            Ok(ack) if ack.verdict == Verdict::Already => Outcome::Unchanged,
-            Ok(_) => Outcome::Settled,
-            // It was taken over between the list and now.
-            Err(error) if matches!(error.code(), Code::SessionOwned | Code::EpochStale) => {
-                Outcome::Owned
-            }
-            Err(error) => {
-                tracing::error!(%session, code = %error.code(), "session not recovered");
-                Outcome::Failed(error.code())
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            // The session fills in what it finds out about boots and executors.
+            let command = Command::Recover { dead: BTreeSet::new(), probe: None };
+            match self.coordinator.execute(session, command, Durability::Synced).await {
+                Ok(ack) if ack.verdict == Verdict::Already => return Outcome::Unchanged,
+                Ok(_) => return Outcome::Settled,
+                // Another boot was quicker. It may have died since: what it left decides.
+                Err(error) if error.code() == Code::SeqConflict && tries < TRIES_MAX => {}
+                // It was taken over between the list and now.
+                Err(error) if matches!(error.code(), Code::SessionOwned | Code::EpochStale) => {
+                    return Outcome::Owned;
+                }
+                Err(error) => {
+                    tracing::error!(%session, code = %error.code(), "session not recovered");
+                    return Outcome::Failed(error.code());
+                }
             }
         }
     }

@@ -75,10 +75,14 @@ impl Sweeper {
         let command = Command::Sweep { live };
         match self.coordinator.execute(&row.session, command, Durability::Synced).await {
             Ok(ack) => Ok(ack.verdict != Verdict::Already),
+            // Somebody else writes to it, or nobody may; the next sweep looks again.
             Err(error)
                 if matches!(
                     error.code(),
-                    Code::SessionOwned | Code::EpochStale | Code::SessionReadOnly
+                    Code::SessionOwned
+                        | Code::EpochStale
+                        | Code::SeqConflict
+                        | Code::SessionReadOnly
                 ) =>
             {
                 Ok(false)

@@ -71,7 +71,10 @@ fn network_name(found: &rustix::fs::StatFs) -> Option<&'static str> {
 
 /// The name of a network file system by its `statfs` magic (`linux/magic.h` and the sources of
 /// those that are not listed there); `None` for a local one.
-#[cfg_attr(target_os = "macos", allow(dead_code))]
+#[cfg_attr(
+    all(target_os = "macos", not(test)),
+    expect(dead_code, reason = "asked differently there")
+)]
 pub(crate) fn network_filesystem(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x0000_6969 => "nfs",

@@ -1,7 +1,7 @@
 //! What every store must do, as cases that run against any of them. [`conformance!`] makes one
 //! test of each case for a given [`Harness`].
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "these are tests")]
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "these are tests")]
 
 pub mod appends;
 pub mod caches;

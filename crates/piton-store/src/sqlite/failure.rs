@@ -39,6 +39,12 @@ pub(crate) fn to_error(path: &Path, e: rusqlite::Error) -> Error {
     }
 }
 
+/// Whether it was a flush that failed, of whatever file.
+pub(crate) fn is_flush(e: &rusqlite::Error) -> bool {
+    let extended = e.sqlite_error().map(|e| e.extended_code);
+    matches!(extended, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+}
+
 /// An error before the commit: nothing was flushed and nothing is in doubt.
 pub(crate) fn before_commit(path: &Path, e: rusqlite::Error) -> Failure {
     match to_error(path, e) {

@@ -340,6 +340,10 @@ impl Writer {
             Ok((log, copied)) => {
                 self.state.wal_pages = usize::try_from(log - copied).unwrap_or(0);
             }
+            // What waits to be flushed here may be gone for good; a later flush would not tell.
+            Err(e) if failure::is_flush(&e) => {
+                self.settle(Failure::Flush(Arc::new(e)));
+            }
             // Nothing is lost: what was committed lies in the write-ahead log.
             Err(e) => {
                 tracing::warn!(error = %e, "The write-ahead log could not be copied");

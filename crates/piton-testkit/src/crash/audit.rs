@@ -1,0 +1,258 @@
+//! The books: what was acknowledged to writers, and what their logs say. The checks are cheap
+//! enough for after every kill, since they go on where they stopped; a new audit of everything
+//! that was acknowledged looks at all of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use piton_core::event::Event;
+use piton_core::id::{BootId, SessionId};
+use piton_core::{Content, Record, Seq, chain, fold};
+use piton_store::{Detail, Query, Select, SqliteStore, Store, sqlite};
+
+use super::lines::{Ack, mark_of};
+use super::parent::Life;
+
+const READ_MAX: usize = 1_000;
+const PAGE: usize = 100;
+
+/// What is known about the logs of one data folder.
+#[derive(Debug, Default)]
+pub struct Audit {
+    logs: BTreeMap<SessionId, Log>,
+    /// Where each marked record lies.
+    marks: HashMap<String, (SessionId, Seq, usize)>,
+    /// Acknowledged and not yet looked for.
+    acks: Vec<Ack>,
+    pub found: Found,
+}
+
+/// How much was looked at: a check of nothing passes, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub records: u64,
+    pub acks: u64,
+    pub interruptions: u64,
+    /// Contents too large to lie beside their record.
+    pub large: u64,
+}
+
+#[derive(Debug)]
+struct Log {
+    last_seq: Seq,
+    chain: chain::Hash,
+    /// The highest acknowledged position so far.
+    acked: Seq,
+    stretch: Option<Stretch>,
+    /// A run that the new writer found open and has to interrupt before anything else.
+    owed: Option<String>,
+}
+
+/// A run since its last start, resume or reattach.
+#[derive(Debug)]
+struct Stretch {
+    run: String,
+    boot: String,
+    interrupted: bool,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        let chain = chain::GENESIS;
+        Self { last_seq: 0, chain, acked: 0, stretch: None, owed: None }
+    }
+}
+
+impl Audit {
+    pub fn expect(&mut self, life: &Life) {
+        self.acks.extend(life.acks.iter().cloned());
+    }
+
+    /// Looks at what is new since the last look.
+    ///
+    /// # Panics
+    /// If anything is not as it should be.
+    pub async fn look(&mut self, store: &dyn Store) {
+        for session in sessions(store).await {
+            self.read_on(store, &session).await;
+        }
+        self.find_acknowledged();
+    }
+
+    async fn read_on(&mut self, store: &dyn Store, session: &SessionId) {
+        let log = self.logs.entry(session.clone()).or_default();
+        let here = store.chain_at(session, log.last_seq).await;
+        assert_eq!(here.ok().flatten(), Some(log.chain), "{session}: what was read has changed");
+        loop {
+            let records = store.read(session, log.last_seq, READ_MAX, Detail::Full).await;
+            let records = records.unwrap_or_else(|e| panic!("{session}: {e}"));
+            if records.is_empty() {
+                break;
+            }
+            for record in &records {
+                assert_eq!(record.seq, log.last_seq + 1, "{session}: a gap");
+                log.last_seq = record.seq;
+                self.found.records += 1;
+                let event = record.event().unwrap_or_else(|e| panic!("{session}: {e}"));
+                self.found.interruptions += u64::from(log.follow(session, record.seq, &event));
+                let Some((mark, of)) = mark_of(record, &event) else { continue };
+                let bytes = content(session, record, &of);
+                self.found.large += u64::from(bytes > piton_core::limits::PAYLOAD_INLINE_BYTES_MAX);
+                let place = (session.clone(), record.seq, bytes);
+                let twice = self.marks.insert(mark.clone(), place);
+                assert_eq!(twice, None, "{mark} is there twice, again at {}", record.seq);
+            }
+        }
+        let here = store.chain_at(session, log.last_seq).await;
+        log.chain = here.ok().flatten().unwrap_or_else(|| panic!("{session}: no chain"));
+    }
+
+    fn find_acknowledged(&mut self) {
+        for ack in self.acks.drain(..) {
+            let place = self.marks.get(&ack.mark);
+            let (session, seq, bytes) =
+                place.unwrap_or_else(|| panic!("acknowledged and lost: {ack:?}"));
+            assert_eq!(session.as_str(), ack.session, "{ack:?}");
+            assert_eq!(*bytes, ack.bytes, "{ack:?}");
+            // A prompt's message is followed by its run's start, all else comes last in its batch.
+            let behind = ack.last_seq - seq;
+            let last = u64::from(ack.mark.starts_with("message.user"));
+            let created = ack.mark.starts_with("session.created");
+            assert!(behind == last || created, "{ack:?} lies at {seq}");
+            self.found.acks += 1;
+            if let Some(log) = self.logs.get_mut(session) {
+                assert!(ack.last_seq > log.acked, "out of order: {ack:?}, after {}", log.acked);
+                log.acked = ack.last_seq;
+            }
+        }
+    }
+
+    /// No run is left open by any boot but these: everybody else is dead, and was recovered from.
+    ///
+    /// # Panics
+    /// If one is.
+    pub fn only_open_of(&self, boots: &[String]) {
+        for (session, log) in &self.logs {
+            assert_eq!(log.owed, None, "{session}: not interrupted");
+            if let Some(stretch) = log.stretch.as_ref().filter(|stretch| !stretch.interrupted) {
+                assert!(boots.contains(&stretch.boot), "{session}: an orphan: {stretch:?}");
+            }
+        }
+    }
+
+    /// Every session's chain, anchor and blobs are good, and what would be loaded is what the
+    /// records fold into.
+    ///
+    /// # Panics
+    /// If not.
+    pub async fn verify(&self, store: &dyn Store) {
+        for (session, log) in &self.logs {
+            let verified = store.verify(session).await.unwrap_or_else(|e| panic!("{session}: {e}"));
+            assert_eq!(verified.problem, None, "{session}");
+            assert!(verified.good_to >= log.last_seq, "{session}: {verified:?}");
+            let loaded = piton_store::load(store, session).await;
+            let loaded = loaded.unwrap_or_else(|e| panic!("{session}: {e}")).state;
+            let mut records = Vec::new();
+            while (records.len() as u64) < loaded.last_seq {
+                let after = records.len() as u64;
+                let read = store.read(session, after, READ_MAX, Detail::Headers).await;
+                records.extend(read.unwrap_or_else(|e| panic!("{session}: {e}")));
+            }
+            records.truncate(usize::try_from(loaded.last_seq).unwrap_or(usize::MAX));
+            let replayed = fold::replay(&records).unwrap_or_else(|e| panic!("{session}: {e}"));
+            assert!(loaded == replayed, "{session}: {loaded:?}\nis not\n{replayed:?}");
+        }
+    }
+}
+
+impl Log {
+    /// One interruption per interruption: a boot that takes over an open run interrupts it before
+    /// anything else happens to it, and nobody is interrupted otherwise. Says whether this is one.
+    fn follow(&mut self, session: &SessionId, seq: Seq, event: &Event) -> bool {
+        let at = || format!("{session} at {seq}");
+        let open = self.stretch.as_ref().filter(|stretch| !stretch.interrupted);
+        match event {
+            Event::SessionLeased(e) => {
+                assert_eq!(self.owed, None, "{}", at());
+                let orphan = open.filter(|open| open.boot != e.boot_id.as_str());
+                self.owed = orphan.map(|open| open.run.clone());
+            }
+            Event::RunStarted(e) => {
+                assert_eq!(self.owed, None, "{}", at());
+                assert!(open.is_none(), "{}: two runs at once", at());
+                self.begin(e.run_id.as_str(), e.boot_id.as_str());
+            }
+            Event::RunResumed(e) => {
+                assert_eq!(self.owed, None, "{}", at());
+                self.begin(e.run_id.as_str(), e.boot_id.as_str());
+            }
+            Event::RunReattached(e) => {
+                self.owed = None;
+                self.begin(e.run_id.as_str(), e.boot_id.as_str());
+            }
+            Event::RunInterrupted(e) => {
+                assert_eq!(self.owed.take().as_deref(), Some(e.run_id.as_str()), "{}", at());
+                let Some(stretch) = &mut self.stretch else { panic!("{}: no run", at()) };
+                assert!(!stretch.interrupted, "{}: interrupted twice", at());
+                assert_eq!(
+                    e.boot_id.as_ref().map(BootId::as_str),
+                    Some(&*stretch.boot),
+                    "{}",
+                    at()
+                );
+                stretch.interrupted = true;
+                return true;
+            }
+            Event::RunCompleted(_) | Event::RunCancelled(_) | Event::RunFailed(_) => {
+                assert_eq!(self.owed, None, "{}", at());
+                self.stretch = None;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn begin(&mut self, run: &str, boot: &str) {
+        let (run, boot) = (run.to_owned(), boot.to_owned());
+        self.stretch = Some(Stretch { run, boot, interrupted: false });
+    }
+}
+
+/// The length of a marked record's content, which must be the one that its id stands for.
+fn content(session: &SessionId, record: &Record, of: &str) -> usize {
+    let Content::Json(json) = &record.content else { return 0 };
+    let fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(json).unwrap_or_else(|e| panic!("{session} {}: {e}", record.seq));
+    let Some(text) = fields.values().next().and_then(serde_json::Value::as_str) else { return 0 };
+    // A serving writer answers what it is told to; all else is made from ids.
+    let made = text == super::filler(of, text.len()) || !text.starts_with(of);
+    assert!(made, "{session}: the content of {} has changed", record.seq);
+    text.len()
+}
+
+async fn sessions(store: &dyn Store) -> Vec<SessionId> {
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
+        let page = store.list(query).await.unwrap_or_else(|e| panic!("list: {e}"));
+        found.extend(page.rows.into_iter().map(|row| row.session));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+/// The store of a data folder, to be read beside whoever writes; `None` if none was made yet.
+///
+/// # Panics
+/// If there is one and it cannot be opened.
+pub fn open_to_read(data: &Path) -> Option<SqliteStore> {
+    let access = sqlite::Access::ReadOnly;
+    match SqliteStore::open(sqlite::Options { access, ..sqlite::Options::new(data) }) {
+        Ok(store) => Some(store),
+        Err(piton_store::Error::Unreadable { .. }) if !data.join("store.sqlite3").exists() => None,
+        Err(e) => panic!("{}: {e}", e.code()),
+    }
+}
