@@ -47,8 +47,8 @@ impl Bare {
 }
 
 pub(crate) fn one_writer(rig: &Rig, table: &mut Table) -> Result<()> {
-    const ROUNDS: usize = 60;
-    const BLOCK: usize = 50;
+    const ROUNDS: usize = 300;
+    const BLOCK: usize = 10;
     type Make = fn(&mut Session, &str) -> Result<NewRecord>;
     let kinds: [(&str, Make); 2] = [
         ("a. One writer, synced append of 1 KB, p50", Session::piece),

@@ -123,7 +123,7 @@ pub(crate) fn recover(folder: &Path, expected: usize) -> Result<Times> {
 fn scan(folder: &Path) -> Result<Duration> {
     let begin = Instant::now();
     let conn = Connection::open(folder.join("store.sqlite3"))?;
-    let mut select = conn.prepare("SELECT rid, ts, kind, header FROM records ORDER BY rid")?;
+    let mut select = conn.prepare("SELECT rid, ts, kind, header FROM records")?;
     let mut rows = select.query([])?;
     let mut parsed = 0;
     while let Some(row) = rows.next()? {
