@@ -19,6 +19,7 @@ mod rebuild;
 mod rotate;
 mod schema;
 mod verify;
+mod wal;
 mod watch;
 mod writer;
 
@@ -47,6 +48,7 @@ use self::append::Appender;
 use self::queue::{Queue, Reply, Work};
 use self::read::Reader;
 use self::readers::Readers;
+use self::wal::Ahead;
 use self::watch::Watch;
 use self::writer::{Counters, Writer};
 
@@ -162,6 +164,7 @@ impl SqliteStore {
             hub: self.hub.clone(),
             anchors: self.anchors.clone(),
             counters: self.counters.clone(),
+            ahead: Ahead::open(&self.path),
             state,
         };
         // If it cannot look now, the first transaction will say why.

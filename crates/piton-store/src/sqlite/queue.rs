@@ -80,6 +80,8 @@ struct Inner {
     bytes: usize,
     urgent: usize,
     closed: bool,
+    /// The writer waits for [`Queue::changed`]; otherwise nobody needs to be woken.
+    sleeps: bool,
 }
 
 #[derive(Debug)]
@@ -122,7 +124,11 @@ impl Queue {
         inner.urgent += usize::from(urgent);
         inner.waiting.push_back(Waiting { work, bytes, since: Instant::now() });
         // A buffered batch wakes the writer only if it is the first: its time starts to run.
-        if urgent || inner.waiting.len() == 1 || inner.waiting.len() >= GROUP_BATCHES_MAX {
+        let due = urgent || inner.waiting.len() == 1 || inner.waiting.len() >= GROUP_BATCHES_MAX;
+        let wakes = due && std::mem::take(&mut inner.sleeps);
+        // Let go first, or the writer would wake up only to wait for the lock.
+        drop(inner);
+        if wakes {
             self.changed.notify_one();
         }
     }
@@ -146,14 +152,10 @@ impl Queue {
                 if inner.closed {
                     return Next::Closed;
                 }
-                if !watched() {
-                    inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-                    continue;
-                }
-                let waited = self.changed.wait_timeout(inner, LOOK_EVERY);
-                let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                inner = guard;
-                if timeout.timed_out() && inner.waiting.is_empty() && !inner.closed {
+                let looking = watched();
+                let timed_out;
+                (inner, timed_out) = self.sleep(inner, looking.then_some(LOOK_EVERY));
+                if looking && timed_out && inner.waiting.is_empty() && !inner.closed {
                     return Next::Look;
                 }
                 continue;
@@ -163,13 +165,41 @@ impl Queue {
             if inner.urgent > 0 || full || inner.closed || age >= BUFFERED_WAIT {
                 return Next::Group(inner.take_group());
             }
-            let waited = self.changed.wait_timeout(inner, BUFFERED_WAIT.saturating_sub(age));
-            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+            inner = self.sleep(inner, Some(BUFFERED_WAIT.saturating_sub(age))).0;
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().waiting.is_empty()
+    /// Waits for a change; says whether the time ran out.
+    fn sleep<'a>(
+        &self,
+        mut inner: MutexGuard<'a, Inner>,
+        span: Option<Duration>,
+    ) -> (MutexGuard<'a, Inner>, bool) {
+        inner.sleeps = true;
+        let (mut inner, timed_out) = match span {
+            None => (self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner), false),
+            Some(span) => {
+                let waited = self.changed.wait_timeout(inner, span);
+                let (inner, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                (inner, timeout.timed_out())
+            }
+        };
+        inner.sleeps = false;
+        (inner, timed_out)
+    }
+
+    /// Whether nothing comes for a while; returns at once when something does.
+    pub(crate) fn rests_for(&self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        let mut inner = self.lock();
+        while inner.waiting.is_empty() && !inner.closed {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            inner = self.sleep(inner, Some(left)).0;
+        }
+        inner.waiting.is_empty()
     }
 }
 

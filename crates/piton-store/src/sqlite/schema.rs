@@ -1,12 +1,15 @@
 //! The database's form. Truth: `logs`, `records`, `blobs`, `meta`. Caches: `heads`, `sessions`,
 //! `tokens`, `snapshots`.
 //!
-//! An ordinary append dirties one page: a record's key packs the log's number and the seq, so a
-//! log's end is one leaf, and neither the last seq nor the chain's head is written a second time:
-//! both are read off the last record. Lease and index rows are written only when they change.
+//! An ordinary append dirties two pages: the end of `records`, which is in the order of arrival,
+//! and one leaf of its index by log and seq. (With the records themselves in that order, the logs
+//! that grow at the same time would push each other's records from page to page.) Neither the last
+//! seq nor the chain's head is written a second time: both are read off the last record. Lease and
+//! index rows are written only when they change.
 
 use piton_core::limits::SEQ_MAX;
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 /// Marks a database as ours: “Pitn”.
 pub(crate) const APPLICATION_ID: i32 = 0x5069_746e;
@@ -31,7 +34,8 @@ CREATE TABLE logs(
   key_id TEXT NOT NULL
 );
 CREATE TABLE records(
-  rid INTEGER PRIMARY KEY,
+  pos INTEGER PRIMARY KEY,
+  rid INTEGER NOT NULL UNIQUE,
   ts INTEGER NOT NULL,
   batch_left INTEGER NOT NULL,
   kind TEXT NOT NULL,
@@ -128,6 +132,8 @@ pub(crate) fn seq_of(rid: i64) -> u64 {
 pub(crate) fn configure(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     conn.busy_timeout(std::time::Duration::from_millis(u64::from(BUSY_MS)))?;
+    // Otherwise a statement with a range is planned anew for every value that is bound to it.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use piton_core::id::SessionId;
 use rusqlite::Connection;
@@ -11,14 +12,17 @@ use super::anchor::{Anchor, Anchors};
 use super::append::{Appender, Trouble};
 use super::failure::{self, Failure};
 use super::queue::{Next, Queue, Work};
+use super::wal::Ahead;
 use super::{rebuild, rotate};
 use crate::admit::batch_bytes;
 use crate::contract::{Appended, Stats};
 use crate::error::{Cause, Error};
 use crate::hub::Hub;
 
-/// Pages of the write-ahead log after which it is copied into the database when nobody waits.
+/// Pages of the write-ahead log after which it is copied into the database when nobody writes.
 const CHECKPOINT_PAGES: usize = 2_000;
+/// How long nobody has written then: somebody who was just answered may be about to go on.
+const CHECKPOINT_REST: Duration = Duration::from_millis(5);
 /// Pages after which it is copied even if somebody waits.
 const CHECKPOINT_PAGES_MAX: usize = 8 * CHECKPOINT_PAGES;
 /// Bytes of a page, and how many pages a record dirties at most times, for estimating.
@@ -50,6 +54,7 @@ pub(crate) struct Writer {
     pub(crate) hub: Arc<Hub>,
     pub(crate) anchors: Arc<Anchors>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) ahead: Ahead,
     pub(crate) state: State,
 }
 
@@ -213,6 +218,7 @@ impl Writer {
         let begun = self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.execute([]));
         begun.map_err(|e| failure::before_commit(&self.appender.path, e))?;
         self.appender.begun();
+        self.ahead.make();
         let looked = self.look();
         if looked.is_err() {
             self.roll_back();
@@ -329,8 +335,10 @@ impl Writer {
     /// Copies the write-ahead log into the database, after everybody was answered.
     fn checkpoint(&mut self) {
         let pages = self.state.wal_pages;
-        let due = pages > CHECKPOINT_PAGES && self.queue.is_empty();
-        if !due && pages < CHECKPOINT_PAGES_MAX {
+        if pages < CHECKPOINT_PAGES {
+            return;
+        }
+        if pages < CHECKPOINT_PAGES_MAX && !self.queue.rests_for(CHECKPOINT_REST) {
             return;
         }
         let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {

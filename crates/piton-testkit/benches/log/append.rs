@@ -1,0 +1,232 @@
+//! What an append costs: one writer against the bare disk, 64 against bare SQLite.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use piton_core::NewRecord;
+use piton_core::id::BootId;
+use piton_store::{Durability, SqliteStore, Store};
+use rusqlite::Connection;
+
+use crate::rig::{Result, Rig, Session, many_threads, one_thread, open, text};
+use crate::table::{Seen, Table, Target, short};
+
+const PAGE: usize = 4_096;
+const CONTENT: usize = 1_024;
+
+/// A file whose space is written already: overwriting it changes no metadata.
+struct Bare {
+    file: File,
+    page: u64,
+}
+
+impl Bare {
+    const PAGES: u64 = 8_192;
+
+    fn new(folder: &Path) -> Result<Self> {
+        let file = File::create_new(folder.join("bare"))?;
+        for page in 0..Self::PAGES {
+            file.write_all_at(&[1; PAGE], page * PAGE as u64)?;
+        }
+        file.sync_all()?;
+        Ok(Self { file, page: 0 })
+    }
+
+    fn write(&mut self) -> Result<Duration> {
+        let bytes = [u8::try_from(self.page % 251)?; PAGE];
+        let begin = Instant::now();
+        self.file.write_all_at(&bytes, self.page * PAGE as u64)?;
+        self.file.sync_data()?;
+        let took = begin.elapsed();
+        self.page = (self.page + 1) % Self::PAGES;
+        Ok(took)
+    }
+}
+
+pub(crate) fn one_writer(rig: &Rig, table: &mut Table) -> Result<()> {
+    const ROUNDS: usize = 300;
+    const BLOCK: usize = 10;
+    type Make = fn(&mut Session, &str) -> Result<NewRecord>;
+    let kinds: [(&str, Make); 2] = [
+        ("a. One writer, synced append of 1 KB, p50", Session::piece),
+        ("a. The same, moving its index row too, p50", |_, text| Session::message(text)),
+    ];
+    for (what, make) in kinds {
+        let folder = rig.folder()?;
+        let mut bare = Bare::new(folder.path())?;
+        let store = open(folder.path())?;
+        let runtime = one_thread()?;
+        let mut session = Session::new(1, &boot()?)?;
+        let batch = session.batch(session.created(), Durability::Synced);
+        runtime.block_on(store.append(batch))?;
+        let mut one = || -> Result<Duration> {
+            let record = make(&mut session, &text(CONTENT))?;
+            let batch = session.batch(vec![record], Durability::Synced);
+            let begin = Instant::now();
+            runtime.block_on(store.append(batch))?;
+            Ok(begin.elapsed())
+        };
+        let before = store.stats();
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut all, mut all_bare) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            // In turns, and who begins alternates.
+            for turn in 0..2 {
+                let mine = (turn + round) % 2 == 0;
+                let times: Vec<Duration> = (0..BLOCK)
+                    .map(|_| if mine { one() } else { bare.write() })
+                    .collect::<Result<_>>()?;
+                let medians = if mine { &mut ours } else { &mut theirs };
+                medians.push(Seen::micros(&times).median());
+                if mine { all.extend(times) } else { all_bare.extend(times) }
+            }
+        }
+        let cells = (
+            format!("{} µs", short(Seen::micros(&all).median())),
+            format!("{} µs", short(Seen::micros(&all_bare).median())),
+        );
+        let (all, all_bare) = (Seen::micros(&all), Seen::micros(&all_bare));
+        table.ratio(
+            what,
+            cells,
+            Seen::ratios(&ours, &theirs),
+            Target::AtMost(2.0),
+            format!(
+                "{ROUNDS} rounds of {BLOCK} appends and {BLOCK} bare writes in turns; awaited on a \
+                 current-thread runtime, from the call to the answer; against pwrite of 4 KiB + \
+                 fdatasync over written space in the same folder. Single appends: {} µs; single \
+                 bare writes: {} µs.",
+                all.spread(),
+                all_bare.spread()
+            ),
+        );
+        let after = store.stats();
+        let flushes = per(after.flushes - before.flushes, after.batches - before.batches);
+        table.value("a. Flushes per append", flushes, "", Target::AtMost(1.0), "");
+    }
+    Ok(())
+}
+
+fn boot() -> Result<BootId> {
+    Ok("boot_bench".parse()?)
+}
+
+fn per(some: u64, all: u64) -> f64 {
+    Duration::from_micros(some).as_secs_f64() / Duration::from_micros(all).as_secs_f64()
+}
+
+const SESSIONS: usize = 64;
+const APPENDS: usize = 100;
+
+pub(crate) fn many_writers(rig: &Rig, table: &mut Table) -> Result<()> {
+    const ROUNDS: usize = 16;
+    let folder = rig.folder()?;
+    let store = open(folder.path())?;
+    let raw = Raw::new(folder.path())?;
+    let runtime = many_threads()?;
+    let boot = boot()?;
+    let mut sessions = Vec::new();
+    for number in 0..SESSIONS {
+        let mut session = Session::new(number, &boot)?;
+        let batch = session.batch(session.created(), Durability::Synced);
+        runtime.block_on(store.append(batch))?;
+        sessions.push(session);
+    }
+    let before = store.stats();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let rate = |took: Duration| {
+        let appends = Duration::from_millis((SESSIONS * APPENDS) as u64).as_secs_f64() * 1e3;
+        appends / took.as_secs_f64()
+    };
+    for round in 0..ROUNDS {
+        for turn in 0..2 {
+            if (turn + round) % 2 == 0 {
+                let (took, back) = runtime.block_on(all_append(&store, sessions))?;
+                sessions = back;
+                ours.push(rate(took));
+            } else {
+                theirs.push(rate(raw.write()?));
+            }
+        }
+    }
+    let after = store.stats();
+    let cells = (
+        format!("{} /s", short(Seen::new(ours.clone()).median())),
+        format!("{} /s", short(Seen::new(theirs.clone()).median())),
+    );
+    table.ratio(
+        "b. 64 concurrent sessions, synced appends of 1 KB",
+        cells,
+        Seen::ratios(&ours, &theirs),
+        Target::AtLeast(0.5),
+        format!(
+            "{ROUNDS} rounds in turns; 64 tasks on a runtime with as many threads as cores, each \
+             awaiting {APPENDS} appends one after the other; against SQLite with the same pragmas, \
+             one thread, 64 rows of 1 KB with growing keys per commit, neither encrypted nor \
+             chained."
+        ),
+    );
+    let flushes = per(after.flushes - before.flushes, after.batches - before.batches);
+    table.value("b. Flushes per append", flushes, "", Target::AtMost(0.1), "");
+    Ok(())
+}
+
+async fn all_append(
+    store: &Arc<SqliteStore>,
+    sessions: Vec<Session>,
+) -> Result<(Duration, Vec<Session>)> {
+    let contents: Arc<Vec<String>> = Arc::new((0..APPENDS).map(|_| text(CONTENT)).collect());
+    let begin = Instant::now();
+    let tasks: Vec<_> = sessions
+        .into_iter()
+        .map(|mut session| {
+            let (store, contents) = (store.clone(), contents.clone());
+            tokio::spawn(async move {
+                for content in contents.iter() {
+                    let records = vec![session.piece(content)?];
+                    store.append(session.batch(records, Durability::Synced)).await?;
+                }
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(session)
+            })
+        })
+        .collect();
+    let mut back = Vec::new();
+    for task in tasks {
+        back.push(task.await??);
+    }
+    Ok((begin.elapsed(), back))
+}
+
+/// Bare SQLite, as somebody would write it who wants nothing but rows.
+struct Raw {
+    conn: Connection,
+}
+
+impl Raw {
+    fn new(folder: &Path) -> Result<Self> {
+        let conn = Connection::open(folder.join("raw.sqlite3"))?;
+        conn.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+             PRAGMA journal_size_limit = -1; PRAGMA wal_autocheckpoint = 2000;
+             CREATE TABLE rows(no INTEGER PRIMARY KEY, content BLOB NOT NULL);",
+        )?;
+        Ok(Self { conn })
+    }
+
+    fn write(&self) -> Result<Duration> {
+        let content = text(CONTENT);
+        let begin = Instant::now();
+        for _ in 0..APPENDS {
+            self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            let mut insert = self.conn.prepare_cached("INSERT INTO rows(content) VALUES (?1)")?;
+            for _ in 0..SESSIONS {
+                insert.execute([content.as_bytes()])?;
+            }
+            self.conn.prepare_cached("COMMIT")?.execute([])?;
+        }
+        Ok(begin.elapsed())
+    }
+}
