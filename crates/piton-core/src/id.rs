@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Code;
+
 /// Longest id that is accepted, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
@@ -21,6 +23,12 @@ pub enum Error {
     Character { what: &'static str, found: char },
     #[error("The id {name:?} is reserved")]
     Reserved { name: &'static str },
+}
+
+impl Error {
+    pub fn code(&self) -> Code {
+        Code::IdMalformed
+    }
 }
 
 fn check(what: &'static str, text: &str) -> Result<(), Error> {

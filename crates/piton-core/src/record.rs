@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::Code;
 use crate::event::{self, Event, Seq};
 use crate::time::Timestamp;
 
@@ -54,6 +55,21 @@ pub enum Error {
     NotAnObject(#[source] serde_json::Error),
     #[error("The record's field {0:?} is missing or of the wrong type")]
     Field(&'static str),
+    #[error("The record's {what} is not UTF-8")]
+    NotUtf8 {
+        what: &'static str,
+        #[source]
+        source: std::str::Utf8Error,
+    },
+}
+
+impl Error {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Header(_) | Self::NotAnObject(_) | Self::Field(_) => Code::RecordDamaged,
+            Self::NotUtf8 { .. } => Code::Utf8Invalid,
+        }
+    }
 }
 
 impl NewRecord {
@@ -76,13 +92,19 @@ impl NewRecord {
         Self { ts, kind: event.kind().into(), header: header.into(), payload, event }
     }
 
-    /// A record whose bytes come from elsewhere (import, conversion): they are kept as they are.
+    /// A record whose bytes come from elsewhere (import, conversion): they are kept as they are,
+    /// but must be text, as everything in a log is.
     pub fn from_bytes(
         ts: Timestamp,
         kind: &str,
-        header: &str,
-        payload: Option<&str>,
+        header: &[u8],
+        payload: Option<&[u8]>,
     ) -> Result<Self, Error> {
+        let text = |what, bytes| {
+            std::str::from_utf8(bytes).map_err(|source| Error::NotUtf8 { what, source })
+        };
+        let header = text("header", header)?;
+        let payload = payload.map(|payload| text("content", payload)).transpose()?;
         let event = Event::parse(kind, header)?;
         Ok(Self {
             ts,
@@ -248,6 +270,17 @@ mod tests {
         flat.insert("number".into(), 2.527_938_822_056_597_7e121.into());
         let record = Record::from_flat(flat.clone()).unwrap();
         assert_eq!(record.to_flat().unwrap(), flat);
+    }
+
+    #[test]
+    fn what_is_not_text_is_refused() {
+        let ts = Timestamp::from_millis(0);
+        let refused = NewRecord::from_bytes(ts, "x", b"{\"a\":\"\xff\"}", None).unwrap_err();
+        assert_eq!(refused.code(), Code::Utf8Invalid);
+        let refused = NewRecord::from_bytes(ts, "x", b"{}", Some(b"\xc3\x28")).unwrap_err();
+        assert_eq!(refused.code(), Code::Utf8Invalid);
+        let refused = NewRecord::from_bytes(ts, "x", b"{", None).unwrap_err();
+        assert_eq!(refused.code(), Code::RecordDamaged);
     }
 
     #[test]

@@ -198,7 +198,7 @@ proptest! {
         let now = common::at(now);
         let unknown = |critical: bool| {
             let header = format!("{{\"critical\":{critical},\"x\":[1]}}");
-            NewRecord::from_bytes(now, "of.tomorrow", &header, None).expect("parsable").at(1)
+            NewRecord::from_bytes(now, "of.tomorrow", header.as_bytes(), None).expect("parsable").at(1)
         };
         log.push(unknown(false));
         let mut state = State::default();

@@ -110,6 +110,8 @@ impl Session {
             self.act_next();
             let accepting = self.inflight.len() < INFLIGHT_MAX;
             let quiet = self.inflight.is_empty() && self.acting.is_empty();
+            // Asking for sessions that do not exist must not fill the memory.
+            let idle = if self.state.last_seq == 0 { Duration::ZERO } else { IDLE };
             tokio::select! {
                 biased;
                 Some(done) = self.inflight.next(), if !self.inflight.is_empty() => {
@@ -126,7 +128,7 @@ impl Session {
                     }
                     None => break,
                 },
-                () = self.env.clock.sleep(IDLE), if quiet => return,
+                () = self.env.clock.sleep(idle), if quiet => return,
             }
         }
         self.drain().await;

@@ -77,7 +77,15 @@ pub async fn limits_are_named(harness: &dyn Harness) {
     let store = harness.open().await;
     let mut one = Driver::create(&store, "s").await;
     let with = |header: &str, payload: Option<&str>| {
-        vec![NewRecord::from_bytes(at(0), "test.large", header, payload).unwrap()]
+        vec![
+            NewRecord::from_bytes(
+                at(0),
+                "test.large",
+                header.as_bytes(),
+                payload.map(str::as_bytes),
+            )
+            .unwrap(),
+        ]
     };
     let header = |bytes: usize| format!("{{\"x\":\"{}\"}}", "h".repeat(bytes - 8));
     for records in [

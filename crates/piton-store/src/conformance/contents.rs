@@ -67,7 +67,7 @@ pub async fn unknown_kinds_and_fields_are_kept_to_the_byte(harness: &dyn Harness
         ("message.user", r#"{"message_id":"m","n":0}"#, Some(r#"{ "content":"x","more":[ ] }"#)),
     ];
     let record = |(kind, header, payload): (&str, &str, Option<&str>)| {
-        NewRecord::from_bytes(at(7), kind, header, payload).unwrap()
+        NewRecord::from_bytes(at(7), kind, header.as_bytes(), payload.map(str::as_bytes)).unwrap()
     };
     one.append(odd.map(record).to_vec()).await.unwrap();
     let store = harness.reopen(one.let_go(store)).await;
@@ -102,7 +102,7 @@ pub async fn contents_round_trip(harness: &dyn Harness) {
     }
     // As a stream's pieces, many in one batch; and the emptiest of all.
     one.append((0..50).map(|i| piece(i, &"p".repeat(1_000))).collect()).await.unwrap();
-    one.append(vec![NewRecord::from_bytes(at(0), "test.empty", "{}", Some("")).unwrap()])
+    one.append(vec![NewRecord::from_bytes(at(0), "test.empty", b"{}", Some(b"")).unwrap()])
         .await
         .unwrap();
     let store = harness.reopen(one.let_go(store)).await;
