@@ -45,6 +45,8 @@ struct World {
     acks: Vec<Ack>,
     /// Kills before the recovery was over.
     early: usize,
+    /// Those among them that found some sessions recovered and some not.
+    amid: usize,
 }
 
 impl World {
@@ -56,6 +58,7 @@ impl World {
             audit: Audit::default(),
             acks: Vec::new(),
             early: 0,
+            amid: 0,
         }
     }
 
@@ -108,6 +111,7 @@ impl World {
             assert!(lock.exists(), "its lock file went with it: nothing was shown");
         }
         self.early += usize::from(!life.ready);
+        self.amid += usize::from(!life.ready && !life.recovered.is_empty());
         self.audit.expect(life);
         self.acks.extend(life.acks.iter().cloned());
     }
@@ -178,9 +182,9 @@ fn kill_again_and_again(cycles: usize, verify_every: usize) {
             println!("{cycle} kills, {:?}, {:.0?}", world.audit.found, started.elapsed());
         }
     }
-    let early = world.early;
+    let (early, amid) = (world.early, world.amid);
     let found = world.close().found;
-    println!("{cycles} kills, {early} of them before the work began, {found:?}");
+    println!("{cycles} kills, {early} before the work began, {amid} amid recovery, {found:?}");
     println!("{:.1?}", started.elapsed());
     // That all of it holds means something only if there was something.
     let kills = cycles as u64;
