@@ -65,6 +65,8 @@ pub(crate) struct Session {
     deeds: VecDeque<Deed>,
     /// The deed that is being carried out: at most one.
     acting: FuturesOrdered<BoxFuture<(Seq, bool)>>,
+    /// The snapshot that is being saved: at most one.
+    saving: FuturesOrdered<BoxFuture<()>>,
     since_snapshot: u64,
     /// The first failed append; nothing can follow it.
     broken: Option<piton_store::Error>,
@@ -91,6 +93,7 @@ impl Session {
             inflight: FuturesOrdered::new(),
             deeds: VecDeque::new(),
             acting: FuturesOrdered::new(),
+            saving: FuturesOrdered::new(),
             since_snapshot: 0,
             broken: None,
         };
@@ -106,23 +109,28 @@ impl Session {
     }
 
     async fn serve(&mut self) {
+        let mut served = false;
         while self.broken.is_none() {
             self.act_next();
             let accepting = self.inflight.len() < INFLIGHT_MAX;
-            let quiet = self.inflight.is_empty() && self.acting.is_empty();
-            // Asking for sessions that do not exist must not fill the memory.
-            let idle = if self.state.last_seq == 0 { Duration::ZERO } else { IDLE };
+            let quiet =
+                self.inflight.is_empty() && self.acting.is_empty() && self.saving.is_empty();
+            // Without the lease others may write: what is known here would go stale. (Nor may
+            // questions about sessions that do not exist fill the memory.)
+            let idle = if served && !self.holds_lease() { Duration::ZERO } else { IDLE };
             tokio::select! {
                 biased;
                 Some(done) = self.inflight.next(), if !self.inflight.is_empty() => {
                     self.settle(done);
-                    self.snapshot_if_due().await;
+                    self.snapshot_if_due();
                 }
                 Some((of_seq, true)) = self.acting.next(), if !self.acting.is_empty() => {
                     self.execute(Command::Done { of_seq }, Durability::Buffered, None).await;
                 }
+                Some(()) = self.saving.next(), if !self.saving.is_empty() => {}
                 request = self.inbox.recv(), if accepting => match request {
                     Some(request) => {
+                        served = true;
                         let Request { command, durability, reply } = request;
                         self.execute(command, durability, Some(reply)).await;
                     }
@@ -329,24 +337,33 @@ impl Session {
         }
     }
 
-    /// Saves replaying. Only of what is durable, so that it fits the log it is saved beside.
-    async fn snapshot_if_due(&mut self) {
+    /// Saves replaying. Only of what is durable, so that it fits the log it is saved beside; and
+    /// in the background, since nobody waits for it.
+    fn snapshot_if_due(&mut self) {
         let durable = self.inflight.is_empty() && self.broken.is_none();
-        if self.since_snapshot < self.env.snapshot_every || !durable {
+        let due = self.since_snapshot >= self.env.snapshot_every && self.saving.is_empty();
+        if !due || !durable {
             return;
         }
         self.since_snapshot = 0;
-        if let Err(error) = save_snapshot(&self.env, &self.id, &self.state).await {
-            // A cache: its absence costs time, nothing else.
-            tracing::warn!(session = %self.id, code = %error.code(), "snapshot not saved");
-        }
+        let Ok(body) = serde_json::to_string(&self.state) else { return };
+        let (env, id, seq) = (Arc::clone(&self.env), self.id.clone(), self.state.last_seq);
+        self.saving.push_back(Box::pin(async move {
+            if let Err(error) = save_snapshot(&env, &id, seq, body).await {
+                // A cache: its absence costs time, nothing else.
+                tracing::warn!(session = %id, code = %error.code(), "snapshot not saved");
+            }
+        }));
     }
 }
 
-async fn save_snapshot(env: &Env, id: &SessionId, state: &State) -> piton_store::Result<()> {
-    let seq = state.last_seq;
+async fn save_snapshot(
+    env: &Env,
+    id: &SessionId,
+    seq: Seq,
+    body: String,
+) -> piton_store::Result<()> {
     let Some(chain) = env.store.chain_at(id, seq).await? else { return Ok(()) };
-    let Ok(body) = serde_json::to_string(state) else { return Ok(()) };
     let snapshot = Snapshot { seq, projector: PROJECTOR_VERSION, chain, body };
     env.store.save_snapshot(id, snapshot).await
 }
