@@ -14,9 +14,8 @@ use super::ledger::Property;
 use super::parts;
 use super::world::World;
 
-/// Checks promises, then each log, then the state that would be loaded from it.
+/// Checks each log, and the state that would be loaded from it.
 pub(super) async fn all(world: &Arc<World>) {
-    world.check_promises();
     let logs: Vec<(SessionId, Vec<Record>, State)> = {
         let disk = world.disk();
         let flushed = |log: &piton_store::memory::Log| {

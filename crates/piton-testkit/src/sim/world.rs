@@ -240,6 +240,9 @@ impl World {
         inner.locked.remove(&boot.id);
         let rng = &mut inner.rng;
         self.disk().process_killed(&boot.id, &mut |unflushed| rng.usize(0..=unflushed));
+        drop(inner);
+        // Before anybody writes over what was lost.
+        self.check_promises();
     }
 
     /// The power fails: every lock is free, unflushed lines are lost, torn or kept.
@@ -250,6 +253,8 @@ impl World {
         inner.executions.clear();
         let rng = &mut inner.rng;
         self.disk().power_loss(&mut |unflushed| rng.usize(0..=unflushed));
+        drop(inner);
+        self.check_promises();
     }
 
     /// What the world does while nobody runs: agents live or die, snapshots are spoiled.
