@@ -144,7 +144,8 @@ impl SqliteStore {
             Access::ReadOnly => {
                 store.queue.close();
                 let (watch, hub) = (store.watch.clone(), store.hub.clone());
-                let thread = spawn("piton-watch", move || watch.run(&conn, &hub));
+                let seen = watch::version(&conn);
+                let thread = spawn("piton-watch", move || watch.run(&conn, &hub, seen));
                 store.threads().watch = Some(thread.map_err(no_thread)?);
             }
         }
@@ -157,7 +158,7 @@ impl SqliteStore {
         appender: Appender,
         state: writer::State,
     ) -> std::io::Result<()> {
-        let writer = Writer {
+        let mut writer = Writer {
             conn,
             appender,
             queue: self.queue.clone(),
@@ -167,6 +168,8 @@ impl SqliteStore {
             ahead: Ahead::open(&self.path),
             state,
         };
+        // If it cannot look now, the first transaction will say why.
+        let _ = writer.look();
         let mut threads = self.threads();
         threads.writer = Some(spawn("piton-write", move || writer.run())?);
         let anchors = self.anchors.clone();

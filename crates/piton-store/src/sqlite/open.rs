@@ -71,9 +71,43 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
 
 /// A connection that cannot write.
 pub(crate) fn connect_reader(path: &Path) -> Result<Connection> {
-    let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let conn = if is_frozen(path) {
+        // SQLite would want to make the shared memory of the write-ahead log.
+        let uri = format!("file:{}?immutable=1", percent_encoded(path));
+        connect(Path::new(&uri), read_only | OpenFlags::SQLITE_OPEN_URI)?
+    } else {
+        connect(path, read_only)?
+    };
     conn.pragma_update(None, "query_only", true).map_err(|e| failure::to_error(path, e))?;
     Ok(conn)
+}
+
+/// Whether nobody can write to the database: the file system is read-only and the database whole
+/// in one file.
+fn is_frozen(path: &Path) -> bool {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    let whole = fs::metadata(wal).map_or(true, |wal| wal.len() == 0);
+    whole
+        && rustix::fs::statvfs(path)
+            .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+/// A path as SQLite's `file:` names want it.
+fn percent_encoded(path: &Path) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                out.push(char::from(*byte));
+            }
+            // Writing to a string does not fail.
+            _ => drop(write!(out, "%{byte:02x}")),
+        }
+    }
+    out
 }
 
 fn unreadable(path: &Path, e: io::Error) -> Error {

@@ -27,8 +27,8 @@ impl Watch {
         self.changed.notify_all();
     }
 
-    pub(crate) fn run(&self, conn: &Connection, hub: &Hub) {
-        let mut seen = version(conn);
+    /// Until [`Watch::close`]. `seen` is the [`version`] as of the opening.
+    pub(crate) fn run(&self, conn: &Connection, hub: &Hub, mut seen: Option<i64>) {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         while !*closed {
             if hub.is_watched() {
@@ -47,6 +47,6 @@ impl Watch {
 }
 
 /// SQLite's number for what others wrote; `None` if it cannot be had just now.
-fn version(conn: &Connection) -> Option<i64> {
+pub(crate) fn version(conn: &Connection) -> Option<i64> {
     conn.prepare_cached("PRAGMA data_version").ok()?.query_row([], |row| row.get(0)).ok()
 }

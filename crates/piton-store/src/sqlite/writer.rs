@@ -225,8 +225,9 @@ impl Writer {
         looked
     }
 
-    /// Looks whether other processes wrote since the last look.
-    fn look(&mut self) -> Result<(), Failure> {
+    /// Looks whether other processes wrote since the last look. The first look, before the thread
+    /// starts, is what later ones are compared with.
+    pub(crate) fn look(&mut self) -> Result<(), Failure> {
         let version = self
             .conn
             .prepare_cached("PRAGMA data_version")
