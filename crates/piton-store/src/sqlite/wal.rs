@@ -2,6 +2,7 @@
 //! than growing it, which is a change of the file system's own records.
 
 use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -24,7 +25,7 @@ impl Ahead {
         path.push("-wal");
         // Without it everything works, and flushes cost a little more.
         let file = OpenOptions::new().write(true).open(path).ok();
-        let made = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |m| m.len());
+        let made = file.as_ref().and_then(|file| length(file).ok()).unwrap_or(0);
         Self { file, made }
     }
 
@@ -33,7 +34,7 @@ impl Ahead {
     /// part of the log: zeros have no valid checksum.
     pub(crate) fn make(&mut self) {
         let Some(file) = &self.file else { return };
-        let Ok(length) = file.metadata().map(|metadata| metadata.len()) else { return };
+        let Ok(length) = length(file) else { return };
         if (length > 0 && length <= self.made) || length >= AHEAD_MAX {
             return;
         }
@@ -43,4 +44,10 @@ impl Ahead {
             Err(_) => u64::MAX,
         };
     }
+}
+
+/// Asked without `stat`: after a look at a file's times Linux takes care that the next write
+/// changes them, and the flush then has to write them, too.
+fn length(mut file: &File) -> io::Result<u64> {
+    file.seek(SeekFrom::End(0))
 }
