@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::event::{self, Event, Outcome, Seq, TokenPurpose};
 use crate::id::{ExecutionId, RunId, TokenId, WaitId};
+use crate::limits::RUNS_KEPT;
 use crate::reason::Reason;
 use crate::record::Record;
 use crate::state::{
@@ -156,6 +157,10 @@ impl State {
             Event::RunStarted(e) => {
                 self.calls.clear();
                 self.messages.clear();
+                self.recent_runs.push_back(e.run_id.clone());
+                if self.recent_runs.len() > RUNS_KEPT {
+                    self.recent_runs.pop_front();
+                }
                 self.facts.run = Some(Run {
                     run_id: e.run_id.clone(),
                     boot_id: e.boot_id.clone(),

@@ -32,6 +32,8 @@ pub struct State {
     pub messages: BTreeMap<MessageId, u64>,
     /// Effects that follow from a record and were not reported as carried out, by its seq.
     pub pending: BTreeMap<Seq, Effect>,
+    /// The runs that were started last, oldest first, so that a late repetition is recognised.
+    pub recent_runs: VecDeque<RunId>,
     pub updated_at: Option<Timestamp>,
 }
 
@@ -257,9 +259,8 @@ impl Executor {
 impl Facts {
     /// Recovery has to look at this session: something of it may belong to a boot that died.
     pub fn needs_recovery(&self) -> bool {
-        self.closed.is_none()
-            && (self.run.as_ref().is_some_and(Run::is_open)
-                || self.executor.as_ref().is_some_and(Executor::may_live))
+        let run_open = self.run.as_ref().is_some_and(Run::is_open) && self.closed.is_none();
+        run_open || self.executor.as_ref().is_some_and(Executor::may_live)
     }
 
     /// The next moment at which a sweep has something to do.

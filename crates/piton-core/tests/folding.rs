@@ -111,7 +111,8 @@ fn recovery_looks_where_something_may_live() {
         (false, after(World::running(), complete("run_1"))),
         (true, after(World::executed(), complete("run_1"))),
         (false, after(after(World::executed(), complete("run_1")), stopped())),
-        (false, after(World::executed(), close(Outcome::Completed))),
+        (true, after(World::executed(), close(Outcome::Completed))),
+        (false, after(World::running(), close(Outcome::Completed))),
     ] {
         assert_eq!(world.state.facts.needs_recovery(), needs, "{:?}", world.state.facts);
     }

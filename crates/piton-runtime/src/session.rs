@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Verdict};
+use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Probe, Verdict};
 use piton_core::event::SessionLeased;
 use piton_core::fold::Change;
-use piton_core::id::SessionId;
+use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::state::{Effect, PROJECTOR_VERSION};
-use piton_core::{Event, NewRecord, Seq, State};
+use piton_core::{NewRecord, Seq, State};
 use piton_store::{Appended, Batch, BoxFuture, Detail, Durability, Guard, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 
@@ -26,6 +26,8 @@ use crate::world::Deed;
 const INFLIGHT_MAX: usize = 256;
 /// How long a session stays in memory with nothing to do.
 const IDLE: Duration = Duration::from_mins(1);
+/// How long an executor may take to say that it lives.
+const PROBE_MAX: Duration = Duration::from_secs(10);
 
 /// What an asker learns once it is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +52,7 @@ pub(crate) enum Answer {
 /// A batch on its way to the disk.
 struct Inflight {
     appended: Option<piton_store::Result<Appended>>,
-    ack: Ack,
+    answer: Result<Ack>,
     reply: Option<oneshot::Sender<Answer>>,
     deeds: Vec<Deed>,
 }
@@ -124,8 +126,11 @@ impl Session {
                     self.settle(done);
                     self.snapshot_if_due();
                 }
-                Some((of_seq, true)) = self.acting.next(), if !self.acting.is_empty() => {
-                    self.execute(Command::Done { of_seq }, Durability::Buffered, None).await;
+                Some((of_seq, done)) = self.acting.next(), if !self.acting.is_empty() => {
+                    if done {
+                        let command = Command::Done { of_seq };
+                        self.execute(command, Durability::Buffered, None).await;
+                    }
                 }
                 Some(()) = self.saving.next(), if !self.saving.is_empty() => {}
                 request = self.inbox.recv(), if accepting => match request {
@@ -174,8 +179,14 @@ impl Session {
         };
         match decided {
             Ok(decision) => self.append(decision, durability, reply),
-            Err(error) => refuse(reply, error),
+            Err(error) => self.refuse(reply, error),
         }
+    }
+
+    /// A refusal rests on what may still be on its way to the disk: it waits its turn.
+    fn refuse(&mut self, reply: Option<oneshot::Sender<Answer>>, error: Error) {
+        let refused = Inflight { appended: None, answer: Err(error), reply, deeds: Vec::new() };
+        self.inflight.push_back(Box::pin(std::future::ready(refused)));
     }
 
     /// Decides, and takes the lease in the same batch if this boot does not hold it.
@@ -185,8 +196,7 @@ impl Session {
         if decision.records.is_empty() || self.holds_lease() {
             return Ok(decision);
         }
-        let claim = SessionLeased { boot_id: cx.boot.clone(), epoch: self.state.lease.epoch + 1 };
-        let claim = NewRecord::new(cx.now, claim);
+        let claim = self.claim();
         // Decided anew behind the claim, since a decision may name the seqs of its records.
         let mut behind = self.state.clone();
         behind.apply(self.state.last_seq + 1, claim.ts, &claim.event);
@@ -195,26 +205,34 @@ impl Session {
         Ok(decision)
     }
 
-    /// Settles what a dead boot left. A run whose agent is alive is taken over: once that is
-    /// durable, what the old boot had not carried out is carried out.
+    fn claim(&self) -> NewRecord {
+        let (boot_id, epoch) = (self.env.boot.clone(), self.state.lease.epoch + 1);
+        NewRecord::new(self.env.clock.now(), SessionLeased { boot_id, epoch })
+    }
+
+    /// Settles what a dead boot left. If the agent is alive it is taken over: once that is durable,
+    /// what the old boot owed it is carried out, under the old keys.
     async fn recover(&mut self, reply: Option<oneshot::Sender<Answer>>) {
         let executor = self.state.facts.executor.as_ref().filter(|executor| executor.may_live());
         let probe = match executor.map(|executor| executor.execution_id.clone()) {
-            Some(execution) => Some(self.env.executors.probe(&self.id, &execution).await),
+            Some(execution) => Some(probe(&self.env, &self.id, &execution).await),
             None => None,
         };
         let boot = self.state.facts.run.iter().map(|run| run.boot_id.clone());
         let dead = boot.filter(|boot| !self.env.is_alive(boot)).collect();
-        let decision = match self.decide(Command::Recover { dead, probe }) {
+        let takes_over = probe == Some(Probe::Alive) && !self.holds_lease();
+        let mut decision = match self.decide(Command::Recover { dead, probe }) {
             Ok(decision) => decision,
-            Err(error) => return refuse(reply, error),
+            Err(error) => return self.refuse(reply, error),
         };
-        let taken_over =
-            decision.records.iter().any(|record| matches!(record.event, Event::RunReattached(_)));
+        if takes_over && decision.records.is_empty() && !self.state.pending.is_empty() {
+            let records = vec![self.claim()];
+            decision = Decision { records, outcome: Verdict::Done };
+        }
         self.append(decision, Durability::Synced, reply);
-        if taken_over {
+        if takes_over {
             self.drain().await;
-            if self.broken.is_none() {
+            if self.broken.is_none() && self.holds_lease() {
                 self.queue_pending().await;
             }
         }
@@ -232,10 +250,26 @@ impl Session {
     async fn answer(&mut self, mut answer: AnswerByToken) -> Result<Decision> {
         if !self.state.tokens.contains_key(&answer.token.id) {
             self.drain().await;
+            if let Some(error) = &self.broken {
+                return Err(error.clone().into());
+            }
             let found = self.env.store.token(&answer.token.id).await?;
             answer.entry = found.filter(|(session, _)| *session == self.id).map(|(_, entry)| entry);
+            if let Some(entry) = &answer.entry
+                && entry.minted_seq > self.state.last_seq
+            {
+                // Minted by another writer: what is known here is no longer the session.
+                return Err(self.outdated(entry.minted_seq));
+            }
         }
         self.decide(Command::AnswerByToken(answer))
+    }
+
+    /// Another writer has gone on: this one ends, and the next begins with what is there now.
+    fn outdated(&mut self, actual: Seq) -> Error {
+        let (session, expected) = (self.id.clone(), self.state.last_seq);
+        let error = piton_store::Error::SeqConflict { session, expected, actual };
+        self.broken.get_or_insert(error).clone().into()
     }
 
     /// Applies and enqueues. What follows sees the new state at once; nobody is told before the
@@ -264,7 +298,7 @@ impl Session {
         let ack = Ack { verdict, last_seq: self.state.last_seq };
         if records.is_empty() {
             // What it is told rests on what is still being flushed: it waits its turn.
-            let settled = Inflight { appended: None, ack, reply, deeds };
+            let settled = Inflight { appended: None, answer: Ok(ack), reply, deeds };
             return self.inflight.push_back(Box::pin(std::future::ready(settled)));
         }
         if planted::is(Bug::ActBeforeCommit) {
@@ -281,7 +315,7 @@ impl Session {
         });
         self.inflight.push_back(Box::pin(async move {
             let appended = Some(appending.await);
-            Inflight { appended, ack, reply, deeds }
+            Inflight { appended, answer: Ok(ack), reply, deeds }
         }));
     }
 
@@ -299,7 +333,7 @@ impl Session {
             Err(error.clone().into())
         } else {
             self.deeds.extend(done.deeds);
-            Ok(done.ack)
+            done.answer
         };
         if let Some(reply) = done.reply {
             // The asker may have gone; what was decided stays decided.
@@ -357,6 +391,15 @@ impl Session {
     }
 }
 
+/// Asks an executor; one that does not answer is unreachable.
+async fn probe(env: &Env, id: &SessionId, execution: &ExecutionId) -> Probe {
+    tokio::select! {
+        biased;
+        probe = env.executors.probe(id, execution) => probe,
+        () = env.clock.sleep(PROBE_MAX) => Probe::Unreachable,
+    }
+}
+
 async fn save_snapshot(
     env: &Env,
     id: &SessionId,
@@ -371,11 +414,5 @@ async fn save_snapshot(
 impl Request {
     fn answer(self, result: Result<Ack>) {
         let _ = self.reply.send(Answer::Settled(result));
-    }
-}
-
-fn refuse(reply: Option<oneshot::Sender<Answer>>, error: Error) {
-    if let Some(reply) = reply {
-        let _ = reply.send(Answer::Settled(Err(error)));
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::Code;
 use piton_core::decide::{Command, Verdict};
 use piton_store::{Durability, Query, Row, Select};
 
@@ -56,7 +55,7 @@ impl Sweeper {
             let query = Query { task_id: None, select, after, limit: PAGE };
             let page = self.env.store.list(query).await?;
             for row in page.rows {
-                swept += usize::from(self.sweep_one(row).await?);
+                swept += usize::from(self.sweep_one(row).await);
             }
             match page.next {
                 Some(next) => after = Some(next),
@@ -65,29 +64,21 @@ impl Sweeper {
         }
     }
 
-    async fn sweep_one(&self, row: Row) -> Result<bool> {
+    /// True if something changed. What keeps one session from being swept holds up no other.
+    async fn sweep_one(&self, row: Row) -> bool {
         // Another living boot sweeps its own sessions.
         if row.lease.owner.is_some_and(|owner| owner != self.env.boot && self.env.is_alive(&owner))
         {
-            return Ok(false);
+            return false;
         }
         let live = self.env.driver.is_live(&row.session);
         let command = Command::Sweep { live };
         match self.coordinator.execute(&row.session, command, Durability::Synced).await {
-            Ok(ack) => Ok(ack.verdict != Verdict::Already),
-            // Somebody else writes to it, or nobody may; the next sweep looks again.
-            Err(error)
-                if matches!(
-                    error.code(),
-                    Code::SessionOwned
-                        | Code::EpochStale
-                        | Code::SeqConflict
-                        | Code::SessionReadOnly
-                ) =>
-            {
-                Ok(false)
+            Ok(ack) => ack.verdict != Verdict::Already,
+            Err(error) => {
+                tracing::warn!(session = %row.session, code = %error.code(), "not swept");
+                false
             }
-            Err(error) => Err(error),
         }
     }
 }

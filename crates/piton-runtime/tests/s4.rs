@@ -168,6 +168,74 @@ fn a_living_agent_is_reattached_and_told_what_it_was_not_told() {
     });
 }
 
+/// The run was cancelled, and the server died before the agent was told: the next one tells it.
+#[test]
+fn what_is_owed_to_a_living_agent_is_paid_by_the_next_boot() {
+    on_both(|place: Place| async move {
+        let first = place.start("boot_1").await;
+        let id = session(&first.handle).await;
+        let run_id = first.handle.prompt(&id, "work").await.unwrap();
+        executor(&first.handle, &id).await;
+        *place.outside.listens.lock().unwrap() = false;
+        let cancel = Command::Cancel { run_id, reason: Reason::UserRequest };
+        first.handle.execute(&id, cancel).await.unwrap();
+        place.kill(first);
+        place.outside.told.lock().unwrap().clear();
+        *place.outside.listens.lock().unwrap() = true;
+        *place.outside.probe.lock().unwrap() = Probe::Alive;
+        let second = place.start("boot_2").await;
+        second.service.shut_down().await;
+        let told = place.outside.told.lock().unwrap();
+        assert!(told.iter().any(|(_, effect)| effect.starts_with("Stop")), "{told:?}");
+    });
+}
+
+/// An agent that does not take one thing is told the next.
+#[test]
+fn an_agent_that_does_not_listen_once_is_told_the_next() {
+    on_both(|place: Place| async move {
+        let process = place.start("boot_1").await;
+        let id = session(&process.handle).await;
+        *place.outside.listens.lock().unwrap() = false;
+        let run_id = process.handle.prompt(&id, "work").await.unwrap();
+        let pause = Command::Pause { run_id: run_id.clone() };
+        process.handle.execute(&id, pause).await.unwrap();
+        *place.outside.listens.lock().unwrap() = true;
+        process.handle.execute(&id, Command::Resume { run_id }).await.unwrap();
+        process.service.shut_down().await;
+        let told = place.outside.told.lock().unwrap();
+        assert!(told.iter().any(|(_, effect)| effect.starts_with("Continue")), "{told:?}");
+    });
+}
+
+/// One session that cannot be read holds up no other's deadline.
+#[test]
+fn a_damaged_session_does_not_stop_the_sweep() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let place = Place::new(common::Kind::Memory);
+        let first = place.start("boot_1").await;
+        let mut sessions = Vec::new();
+        for seconds in [1, 2] {
+            let id = session(&first.handle).await;
+            let run = first.handle.prompt(&id, "work").await.unwrap();
+            executor(&first.handle, &id).await;
+            let wait = question(&run, Duration::from_secs(seconds));
+            first.handle.ask(&id, wait).await.unwrap();
+            sessions.push(id);
+        }
+        place.kill(first);
+        *place.outside.probe.lock().unwrap() = Probe::Unreachable;
+        place.damage(&sessions[0]);
+        place.pass(Duration::from_mins(1));
+        let second = place.start("boot_2").await;
+        assert_eq!(second.handle.sweep().await.unwrap(), 1);
+        let swept = second.handle.state(&sessions[1]).await.unwrap();
+        assert!(swept.facts.run.unwrap().waits.is_empty());
+        assert!(second.handle.state(&sessions[0]).await.is_err());
+    });
+}
+
 /// An executor that does not answer is an error, not an interruption; found again, the run goes on.
 #[test]
 fn an_unreachable_executor_decides_nothing() {

@@ -313,6 +313,10 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::Abandon { execution_id } => {
             return execution::abandon(state, cx, &execution_id);
         }
+        // What a closed session's agent is still owed must reach it.
+        Command::Recover { dead, probe } => {
+            return Ok(recovery::recover(state, cx, &dead, probe));
+        }
         _ if state.facts.closed.is_some() => return Err(Refusal::SessionClosed),
         _ => {}
     }
@@ -345,13 +349,13 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::Conclude { run_id, call_id, status, result } => {
             stream::conclude(state, cx, run_id, call_id, status, result)
         }
-        Command::Recover { dead, probe } => Ok(recovery::recover(state, cx, &dead, probe)),
         Command::Sweep { live } => Ok(recovery::sweep(state, cx, live)),
         Command::Create(_)
         | Command::Close { .. }
         | Command::Done { .. }
         | Command::Observe { .. }
-        | Command::Abandon { .. } => Err(Refusal::SessionClosed),
+        | Command::Abandon { .. }
+        | Command::Recover { .. } => Err(Refusal::SessionClosed),
     }
 }
 

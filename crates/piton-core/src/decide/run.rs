@@ -24,12 +24,12 @@ pub(super) fn start(
     run_id: RunId,
     message: Option<Message>,
 ) -> Result<Decision, Refusal> {
+    if state.recent_runs.contains(&run_id) {
+        // The asker did not hear the first answer.
+        return Ok(Decision::already());
+    }
     let mut records = Vec::new();
     if let Some(run) = &state.facts.run {
-        if run.run_id == run_id {
-            // The asker did not hear the first answer.
-            return Ok(Decision::already());
-        }
         match run.phase {
             Phase::Open if !run.is_waiting() => {
                 return Err(Refusal::RunInProgress { run: run.run_id.clone() });

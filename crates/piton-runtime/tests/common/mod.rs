@@ -112,6 +112,14 @@ impl Place {
         self.disk.lock().unwrap().process_killed(&boot, &mut |_| 0);
     }
 
+    /// Makes a record of a session on the modelled disk unreadable.
+    pub(crate) fn damage(&self, session: &SessionId) {
+        let mut disk = self.disk.lock().unwrap();
+        let log = disk.logs.get_mut(session).unwrap();
+        log.lines[1].record.header = "{".into();
+        log.snapshot = None;
+    }
+
     pub(crate) fn pass(&self, span: Duration) {
         *self.outside.now_ms.lock().unwrap() += i64::try_from(span.as_millis()).unwrap();
     }

@@ -77,15 +77,11 @@ fn honest(world: &World, session: &SessionId, error: &Error) {
     let expected = match error {
         // The rules' own refusals are what clients deserve for nonsense.
         Error::Refused(_) | Error::ShuttingDown => true,
-        Error::Store(error) => matches!(
-            error.code(),
-            Code::StorePoisoned
-                | Code::DiskFull
-                | Code::SessionOwned
-                | Code::EpochStale
-                | Code::SeqConflict
-                | Code::SessionUnknown
-        ),
+        Error::Store(error) => match error.code() {
+            code @ (Code::StorePoisoned | Code::DiskFull) => world.inner().injected.contains(&code),
+            Code::SessionOwned | Code::EpochStale | Code::SeqConflict => world.inner().boots() > 1,
+            _ => false,
+        },
     };
     if !expected {
         world.violated(Property::ErrorsAreHonest, format!("{session}: {error:?}"));
@@ -196,8 +192,12 @@ async fn answer_with_token(
                 }
             }
             Err(error) => {
-                if error.code() == Code::TokenConsumed {
-                    world.answer_refused(&token.id, &answer);
+                match error.code() {
+                    Code::TokenConsumed => world.answer_refused(&token.id, &answer),
+                    Code::TokenRevoked | Code::TokenUnknown => {
+                        world.token_refused(&owner, &token.id);
+                    }
+                    _ => {}
                 }
                 return Err(error);
             }

@@ -36,6 +36,8 @@ pub enum Property {
     RetryGetsFirstResult,
     /// Nothing is done before the record that says so is durable.
     CommitThenAct,
+    /// What the log owes a living agent is carried out by the next boot that can.
+    OwedIsDone,
     /// A deed's key stands for one deed; each run begins, and each answer arrives, once.
     NothingTwice,
     /// The state from snapshot and rest is the state from all records.
@@ -63,6 +65,7 @@ impl Property {
         Self::TokensSingleUse,
         Self::RetryGetsFirstResult,
         Self::CommitThenAct,
+        Self::OwedIsDone,
         Self::NothingTwice,
         Self::SnapshotIsReplay,
         Self::IndexIsFold,
@@ -269,6 +272,18 @@ impl World {
         if let Some(detail) = detail {
             let detail = format!("{}: {detail}", answered.token);
             self.violated(Property::RetryGetsFirstResult, detail);
+        }
+    }
+
+    /// A token was refused as no longer good, or unknown: the log must say so, durably.
+    pub(super) fn token_refused(&self, session: &SessionId, token: &TokenId) {
+        let disk = self.disk();
+        let entry = disk.logs.get(session).and_then(|log| log.tokens.get(token));
+        let good = entry.is_none_or(|entry| entry.state == piton_core::token::State::Active);
+        drop(disk);
+        if good {
+            let detail = format!("{session}: {token} is good, and was refused");
+            self.violated(Property::ErrorsAreHonest, detail);
         }
     }
 

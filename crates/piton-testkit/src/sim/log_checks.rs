@@ -141,3 +141,30 @@ pub(super) fn recovered(world: &World, boot: &BootId, recovered: &[Recovered]) {
         }
     }
 }
+
+/// With its agent alive and a boot that recovered, a session owes nothing any more.
+pub(super) fn owed(world: &World, boot: &BootId) {
+    for (session, state) in durable_states(world) {
+        let lives = state.facts.executor.as_ref().is_some_and(Executor::may_live);
+        if lives && !state.pending.is_empty() {
+            let detail = format!("{session} under {boot}: {:?} is pending", state.pending);
+            world.violated(Property::OwedIsDone, detail);
+        }
+    }
+}
+
+/// With every agent dead and a boot that recovered, no run of another boot is open.
+pub(super) fn no_orphans(world: &World, boot: &BootId) {
+    for (session, state) in durable_states(world) {
+        let open = state.facts.run.as_ref().is_some_and(|r| r.is_open() && r.boot_id != *boot);
+        if open && state.facts.closed.is_none() {
+            let detail = format!("{session}: a dead boot's run is open after all");
+            world.violated(Property::StatusExplained, detail);
+        }
+    }
+}
+
+fn durable_states(world: &World) -> Vec<(SessionId, State)> {
+    let disk = world.disk();
+    disk.logs.iter().map(|(id, log)| (id.clone(), log.state.clone())).collect()
+}

@@ -101,8 +101,16 @@ async fn live(seed: u64, tracing: bool) -> Report {
     for life in boots.drain(..) {
         life.end(&world).await;
     }
+    world.agents_return();
+    if let Some(life) = Life::begin(&world).await {
+        // Long enough for everything that is owed to be done and noted.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        log_checks::owed(&world, &life.boot.id);
+        life.end(&world).await;
+    }
     world.power_loss();
     if let Some(last) = Life::begin(&world).await {
+        log_checks::no_orphans(&world, &last.boot.id);
         last.end(&world).await;
     }
     world.check_logs().await;

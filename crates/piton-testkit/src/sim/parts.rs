@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::Timestamp;
 use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
+use piton_core::{Code, Timestamp};
 use piton_runtime::{Clock, Deed, Driver, Executors};
 use piton_store::memory::{Hooks, Point};
 use piton_store::{Batch, BoxFuture, Entropy, Liveness, Result};
@@ -83,13 +83,18 @@ impl Hooks for Part {
         if fails {
             // A poisoned process is of no more use; somebody restarts it.
             self.world.note(format_args!("a flush of {} fails", self.boot.id));
+            self.world.inner().injected.insert(Code::StorePoisoned);
             self.world.died.notify_one();
         }
         fails
     }
 
     fn disk_full(&self) -> bool {
-        self.world.disk_full()
+        let full = self.world.disk_full();
+        if full {
+            self.world.inner().injected.insert(Code::DiskFull);
+        }
+        full
     }
 
     fn hint_lost(&self) -> bool {
@@ -116,6 +121,9 @@ impl Driver for Part {
         let (world, boot) = (Arc::clone(&self.world), Arc::clone(&self.boot));
         Box::pin(async move {
             step(&world, &boot).await;
+            if world.agent_refuses() {
+                return false;
+            }
             world.performed(&deed);
             // It was done; whether anybody hears of it is another matter.
             step(&world, &boot).await;

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use piton_core::Timestamp;
 use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
+use piton_core::{Code, Timestamp};
 use piton_store::memory::{Disk, MemoryStore};
 use tokio::sync::Notify;
 
@@ -60,6 +60,8 @@ pub(super) struct Inner {
     pub executions: BTreeMap<ExecutionId, Probe>,
     pub sessions: Vec<SessionId>,
     pub ledger: Ledger,
+    /// Failures that the world has caused; others have no excuse.
+    pub injected: BTreeSet<Code>,
     pub stats: Stats,
     boots: u64,
     /// Steps until some process dies.
@@ -78,6 +80,14 @@ struct Faults {
     hint_lost: u32,
     clock_jumps: u32,
     lock_lost: u32,
+    agent_refuses: u32,
+}
+
+impl Inner {
+    /// How many boots there have been.
+    pub(super) fn boots(&self) -> u64 {
+        self.boots
+    }
 }
 
 impl World {
@@ -90,6 +100,7 @@ impl World {
             hint_lost: some(500),
             clock_jumps: some(30),
             lock_lost: some(20),
+            agent_refuses: some(100),
         };
         let inner = Inner {
             rng,
@@ -99,6 +110,7 @@ impl World {
             executions: BTreeMap::new(),
             sessions: Vec::new(),
             ledger: Ledger::default(),
+            injected: BTreeSet::new(),
             stats: Stats::default(),
             boots: 0,
             fuse: None,
@@ -285,6 +297,20 @@ impl World {
         }
         drop(disk);
         inner.faults.disk_full = 0;
+    }
+
+    pub(super) fn agent_refuses(&self) -> bool {
+        let mut inner = self.inner();
+        inner.rng.u32(0..1000) < inner.faults.agent_refuses
+    }
+
+    /// Every agent that was not given up can be reached again.
+    pub(super) fn agents_return(&self) {
+        for probe in self.inner().executions.values_mut() {
+            if *probe == Probe::Unreachable {
+                *probe = Probe::Alive;
+            }
+        }
     }
 
     pub(super) fn flush_fails(&self) -> bool {
