@@ -34,7 +34,7 @@ impl Rig {
         let cores = std::thread::available_parallelism()?;
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let kind = rustix::fs::statfs(self.folder.path())?.f_type;
-        let file_system = match i64::try_from(kind)? {
+        let file_system = match kind {
             0xef53 => "ext4",
             0x5846_5342 => "xfs",
             0x9123_683e => "btrfs",
