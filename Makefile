@@ -23,7 +23,7 @@ fmt: setup ## Format all code
 
 soak: setup ## The long loops: 100,000 seeds, 1,000 kills of a real process
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
-	PITON_SOAK=1 cargo test --release -p piton-testkit --test kill -- --ignored --nocapture
+	cargo test --release -p piton-testkit --test kill -- --ignored --nocapture
 
 bench: setup ## Measure the log; prints a table with method and spread
 	cargo bench -p piton-testkit --bench log
