@@ -67,6 +67,8 @@ pub(crate) struct State {
     seen: Option<i64>,
     /// Others wrote, and our listeners were not told yet.
     others_wrote: bool,
+    /// Our current key is the one that the store names.
+    key_known: bool,
     wal_pages: usize,
     #[cfg(test)]
     pub(crate) fault: Fault,
@@ -123,24 +125,26 @@ impl Writer {
 
     fn rotate(&mut self) -> Result<(), Error> {
         self.appender.forget();
-        let next = self.appender.keys.stage_next(&*self.appender.entropy)?;
-        self.alone(|conn, appender| rotate::rewrap(conn, appender, &next))?;
+        let next = self.alone(rotate::rotate)?;
         self.appender.keys.make_current(next);
         Ok(())
     }
 
     /// A transaction of its own for something else than batches.
-    fn alone(
+    fn alone<T>(
         &mut self,
-        work: impl FnOnce(&Connection, &Appender) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        work: impl FnOnce(&Connection, &Appender) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.begin().map_err(|failure| self.settle(failure))?;
-        let done = work(&self.conn, &self.appender);
-        if let Err(e) = done {
-            self.roll_back();
-            return Err(e);
-        }
-        self.commit().map_err(|failure| self.settle(failure))
+        let done = match work(&self.conn, &self.appender) {
+            Ok(done) => done,
+            Err(e) => {
+                self.roll_back();
+                return Err(e);
+            }
+        };
+        self.commit().map_err(|failure| self.settle(failure))?;
+        Ok(done)
     }
 
     /// Commits a group; if it cannot be committed as one, each by itself, so that nobody suffers
@@ -237,6 +241,15 @@ impl Writer {
         if self.state.seen.replace(version).is_some_and(|seen| seen != version) {
             self.appender.forget();
             self.state.others_wrote = true;
+            self.state.key_known = false;
+        }
+        if !self.state.key_known {
+            // Perhaps it was a rotation. Tried again until it succeeds: nothing may be written
+            // under a key that the store does not name any more.
+            rotate::current(&self.conn, &self.appender.path)
+                .and_then(|key_id| self.appender.keys.follow(&key_id))
+                .map_err(Failure::Other)?;
+            self.state.key_known = true;
         }
         Ok(())
     }
