@@ -192,6 +192,7 @@ fn caches_that_were_deleted_are_made_again() {
     for sql in [
         "DELETE FROM heads; DELETE FROM sessions; DELETE FROM tokens; DELETE FROM snapshots",
         "DROP TABLE heads; DROP TABLE sessions; DROP TABLE tokens; DROP TABLE snapshots",
+        "DELETE FROM sessions",
     ] {
         let folder = InFolder::new();
         let mut one = write_one(&folder);
