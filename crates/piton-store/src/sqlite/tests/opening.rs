@@ -190,6 +190,23 @@ fn anchors_that_cannot_be_read_do_not_stop_anything() {
     });
 }
 
+/// A database of somebody else in the anchors' place is put aside as it is.
+#[test]
+fn foreign_anchors_are_put_aside_and_not_written() {
+    let folder = InFolder::new();
+    write_one(&folder);
+    let anchors = folder.folder.path().join(schema::ANCHORS_FILE);
+    fs::remove_file(&anchors).unwrap();
+    sql_in(&anchors, "PRAGMA application_id = 7; CREATE TABLE theirs(x)");
+    let content = fs::read(&anchors).unwrap();
+    run(async {
+        let store: Arc<dyn Store> = Arc::new(folder.store());
+        drop(Driver::create(&store, "t").await.let_go(store));
+    });
+    assert_eq!(fs::read(anchors.with_extension("damaged")).unwrap(), content);
+    assert!(anchors.exists());
+}
+
 /// Law 1: delete every cache row, or the tables themselves.
 #[test]
 fn caches_that_were_deleted_are_made_again() {
