@@ -94,7 +94,7 @@ impl Error {
             Self::SessionOwned { .. } => Code::SessionOwned,
             Self::BatchInvalid { .. } => Code::BatchInvalid,
             Self::PayloadTooLarge { .. } => Code::PayloadTooLarge,
-            Self::Overloaded { .. } => Code::LimitReached,
+            Self::Overloaded { .. } => Code::StoreOverloaded,
             Self::Poisoned(_) => Code::StorePoisoned,
             Self::Closed => Code::StoreClosed,
             Self::DiskFull(_) => Code::DiskFull,

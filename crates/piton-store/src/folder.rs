@@ -8,13 +8,26 @@ use std::sync::Arc;
 
 use crate::error::{Cause, Error, Result};
 
-/// Makes the folder if it is not there, readable by its owner only.
+/// Makes the folder and those above it if they are not there, readable by their owner only. A
+/// folder that was made is there after a power cut, too.
 pub(crate) fn create(path: &Path) -> Result<()> {
+    let is_missing = |path: &&Path| {
+        let found = fs::symlink_metadata(path);
+        !path.as_os_str().is_empty() && found.is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    };
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
-        Ok(()) => Ok(()),
-        Err(e) if path.is_dir() && e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(write_failed(path, e)),
+        Ok(()) => {}
+        Err(e) if path.is_dir() && e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(write_failed(path, e)),
     }
+    for made in missing {
+        match made.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync(parent)?,
+            _ => sync(Path::new("."))?,
+        }
+    }
+    Ok(())
 }
 
 /// Flushes the folder's names.

@@ -2,6 +2,7 @@
 //! receiver loses them, and that is all right: a [`crate::Tail`] reads the log.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use piton_core::id::SessionId;
@@ -10,6 +11,9 @@ use tokio::sync::broadcast;
 
 /// How many commits a receiver may fall behind before it has to read the log.
 const HINTS_MAX: usize = 64;
+
+/// Fewer sessions than twice this are not worth looking through for listeners that left.
+const PRUNE_MIN: usize = 64;
 
 /// A committed batch.
 #[derive(Debug, PartialEq)]
@@ -21,6 +25,8 @@ pub struct Commit {
 #[derive(Debug, Default)]
 pub struct Hub {
     sessions: Mutex<HashMap<SessionId, broadcast::Sender<Arc<Commit>>>>,
+    /// How many sessions were left when those without listeners were last removed.
+    pruned: AtomicUsize,
 }
 
 /// The receiving end.
@@ -40,6 +46,11 @@ pub enum Hint {
 impl Hub {
     pub fn subscribe(&self, session: &SessionId) -> Hints {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nobody commits, nobody else notices that the listeners left.
+        if sessions.len() >= 2 * self.pruned.load(Ordering::Relaxed).max(PRUNE_MIN) {
+            sessions.retain(|_, sender| sender.receiver_count() > 0);
+            self.pruned.store(sessions.len(), Ordering::Relaxed);
+        }
         let sender =
             sessions.entry(session.clone()).or_insert_with(|| broadcast::channel(HINTS_MAX).0);
         Hints { receiver: sender.subscribe() }
@@ -88,5 +99,23 @@ impl Hints {
                 Hint::Look
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_without_listeners_are_dropped() {
+        let hub = Hub::default();
+        let of = |i: usize| format!("s{i}").parse::<SessionId>().unwrap();
+        let kept: Vec<_> = (0..100).map(|i| hub.subscribe(&of(i))).collect();
+        for i in 100..10_000 {
+            drop(hub.subscribe(&of(i)));
+        }
+        let sessions = hub.sessions.lock().unwrap().len();
+        assert!(sessions <= 2 * kept.len(), "{sessions} channels for {} listeners", kept.len());
+        assert!((0..100).all(|i| hub.sessions.lock().unwrap().contains_key(&of(i))));
     }
 }

@@ -194,8 +194,19 @@ impl Keys {
         Ok(found)
     }
 
+    /// Makes the key that the store names the current one, if another process changed it.
+    pub(crate) fn follow(&self, key_id: &str) -> Result<()> {
+        if &**self.current().id() != key_id {
+            self.make_current(self.get(key_id)?);
+        }
+        Ok(())
+    }
+
     /// The key to rotate to, durably in its source. If the source's first key is not the current
     /// one, a rotation was begun (by an operator, or before a crash): that key is taken.
+    ///
+    /// Reads the source, and writes it with one key more: only for a caller that keeps every other
+    /// process from doing the same meanwhile, or one's key would be lost.
     pub(crate) fn stage_next(&self, entropy: &dyn Entropy) -> Result<Arc<Subkeys>> {
         let place = place(self.source, &self.folder);
         let text =

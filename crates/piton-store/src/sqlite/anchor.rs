@@ -139,10 +139,13 @@ fn open(path: &Path) -> Option<Connection> {
     );
     let moved = fs::rename(path, &aside);
     for suffix in ["-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        // Belongs to the file that was put aside.
-        let _ = fs::remove_file(name);
+        let [from, to] = [path, &aside].map(|path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            name
+        });
+        // Belongs to the file that was put aside; mostly it is not there.
+        let _ = fs::rename(from, to);
     }
     let again =
         moved.map_err(|e| e.to_string()).and_then(|()| try_open(path).map_err(|e| e.to_string()));
@@ -158,14 +161,30 @@ fn open(path: &Path) -> Option<Connection> {
 fn try_open(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open(path)?;
     schema::configure(&conn)?;
+    refuse_foreign(&conn)?;
     conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
     create(&conn)?;
     Ok(conn)
 }
 
+/// Before anything is written: a file that is neither ours nor empty belongs to somebody.
+fn refuse_foreign(conn: &Connection) -> rusqlite::Result<()> {
+    // In this order: whoever makes the file just now marks it first.
+    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
+    let id = application_id(conn)?;
+    if id == APPLICATION_ID || (id == 0 && tables == 0) {
+        return Ok(());
+    }
+    let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
+    Err(rusqlite::Error::SqliteFailure(error, Some("Made by something else".to_owned())))
+}
+
+fn application_id(conn: &Connection) -> rusqlite::Result<i32> {
+    conn.query_row("PRAGMA application_id", [], |row| row.get(0))
+}
+
 fn create(conn: &Connection) -> rusqlite::Result<()> {
-    let id: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if id != APPLICATION_ID {
+    if application_id(conn)? != APPLICATION_ID {
         conn.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID};"))?;
     }
     conn.execute_batch(

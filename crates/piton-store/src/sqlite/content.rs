@@ -10,9 +10,7 @@ use crate::crypto::{Place, Subkeys};
 use crate::error::Error;
 use crate::keys::Keys;
 
-/// Blobs smaller than this are not worth compressing.
-const COMPRESS_BYTES_MIN: usize = 1024;
-/// Fast; contents are text, which shrinks well at any level.
+/// For what is too large to lie in its record; smaller contents are not compressed. Fast; contents are text, which shrinks well at any level.
 const COMPRESSION_LEVEL: i32 = 3;
 
 const PLAIN: i64 = 0;
@@ -81,9 +79,8 @@ fn keep_blob(
     if known.exists([address.as_slice()])? {
         return Ok(());
     }
-    let shrunk = (plaintext.len() >= COMPRESS_BYTES_MIN)
-        .then(|| zstd::bulk::compress(plaintext, COMPRESSION_LEVEL).ok())
-        .flatten()
+    let shrunk = zstd::bulk::compress(plaintext, COMPRESSION_LEVEL)
+        .ok()
         .filter(|shrunk| shrunk.len() < plaintext.len());
     let (compression, bytes) = match &shrunk {
         Some(shrunk) => (ZSTD, shrunk.as_slice()),

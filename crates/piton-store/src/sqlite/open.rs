@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use piton_core::id::SessionId;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::{Access, Options, anchor, failure, rebuild, schema};
@@ -168,7 +169,7 @@ fn has_tables(conn: &Connection, tables: &[&str]) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// Caches that somebody dropped or emptied are made again. Costs two look-ups otherwise.
+/// Caches that somebody dropped or emptied are made again. Costs a few look-ups otherwise.
 fn restore_caches(conn: &Connection, path: &Path) -> Result<()> {
     let failed = |e| failure::to_error(path, e);
     let emptied = || {
@@ -177,7 +178,8 @@ fn restore_caches(conn: &Connection, path: &Path) -> Result<()> {
                 "SELECT EXISTS (SELECT 1 FROM logs) AND NOT EXISTS (SELECT 1 FROM heads)",
                 [],
                 |row| row.get(0),
-            )?)
+            )?
+            || is_unlisted(conn)?)
     };
     if !emptied().map_err(failed)? {
         return Ok(());
@@ -188,6 +190,23 @@ fn restore_caches(conn: &Connection, path: &Path) -> Result<()> {
     tx.execute_batch(schema::CREATE_CACHES).map_err(failed)?;
     rebuild::all(&tx, path)?;
     tx.commit().map_err(failed)
+}
+
+/// Whether there are logs that belong into the list of sessions, and nothing is in it.
+fn is_unlisted(conn: &Connection) -> rusqlite::Result<bool> {
+    if conn.prepare("SELECT 1 FROM sessions")?.exists([])? {
+        return Ok(false);
+    }
+    // Ends at the first log that is not one of the few reserved ones.
+    let mut select = conn.prepare("SELECT id FROM logs")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = row.get_ref(0)?.as_str().ok().and_then(|id| id.parse::<SessionId>().ok());
+        if id.is_some_and(|id| !id.is_reserved()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn find_keys(conn: &Connection, options: &Options, path: &Path) -> Result<Keys> {

@@ -139,8 +139,22 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// The writer is gone: what waits is refused, and nothing new is taken.
+    pub(crate) fn abandon(&self) {
+        let mut inner = self.lock();
+        inner.closed = true;
+        let waiting = std::mem::take(&mut inner.waiting);
+        (inner.bytes, inner.urgent) = (0, 0);
+        drop(inner);
+        for waiting in waiting {
+            waiting.work.refuse(Error::Closed);
+        }
+    }
+
     /// Somebody began to listen.
     pub(crate) fn wake(&self) {
+        // With the lock: the writer either asks who listens after this, or sleeps already.
+        let _inner = self.lock();
         self.changed.notify_all();
     }
 

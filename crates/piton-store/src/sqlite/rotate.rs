@@ -1,6 +1,7 @@
 //! A new current key. Contents stay under the key they were written with; what has to be readable
 //! with the current key alone, the chain keys, is wrapped again.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::id::SessionId;
@@ -11,8 +12,24 @@ use super::{failure, logs};
 use crate::crypto::Subkeys;
 use crate::error::{Error, Result};
 
-/// Wraps every chain key under `next` and makes it the store's key; the caller commits.
-pub(crate) fn rewrap(conn: &Connection, appender: &Appender, next: &Arc<Subkeys>) -> Result<()> {
+/// The key that the store names.
+pub(crate) fn current(conn: &Connection, path: &Path) -> Result<String> {
+    conn.prepare_cached("SELECT value FROM meta WHERE name = 'key_id'")
+        .and_then(|mut select| select.query_row([], |row| row.get(0)))
+        .map_err(|e| failure::to_error(path, e))
+}
+
+/// Stages a new key and makes it the store's, inside a write transaction that the caller commits:
+/// of several processes that rotate at once, each adds its key to what the one before left.
+pub(crate) fn rotate(conn: &Connection, appender: &Appender) -> Result<Arc<Subkeys>> {
+    appender.keys.follow(&current(conn, &appender.path)?)?;
+    let next = appender.keys.stage_next(&*appender.entropy)?;
+    rewrap(conn, appender, &next)?;
+    Ok(next)
+}
+
+/// Wraps every chain key under `next` and makes it the store's key.
+fn rewrap(conn: &Connection, appender: &Appender, next: &Arc<Subkeys>) -> Result<()> {
     let failed = |e| failure::to_error(&appender.path, e);
     let mut after = 0;
     loop {

@@ -23,7 +23,10 @@ impl Watch {
         self.changed.notify_all();
     }
 
+    /// Somebody began to listen.
     pub(crate) fn wake(&self) {
+        // With the lock: the thread either asks who listens after this, or sleeps already.
+        let _closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         self.changed.notify_all();
     }
 

@@ -67,16 +67,58 @@ pub(crate) struct State {
     seen: Option<i64>,
     /// Others wrote, and our listeners were not told yet.
     others_wrote: bool,
+    /// Our current key is the one that the store names.
+    key_known: bool,
     wal_pages: usize,
+    /// `synchronous` is, or may be, less than FULL.
+    relaxed: bool,
     #[cfg(test)]
     pub(crate) fault: Fault,
 }
 
-/// A failure planted by a test at a place where no real disk can be made to fail: SQLite's code
-/// for the next commit, or 0.
+/// Failures planted by a test at places where no real disk can be made to fail.
 #[cfg(test)]
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fault(pub(crate) Arc<std::sync::atomic::AtomicI32>);
+pub(crate) struct Fault(pub(crate) Arc<Planted>);
+
+/// SQLite's codes, or 0.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Planted {
+    /// Of the next commit.
+    pub(crate) commit: std::sync::atomic::AtomicI32,
+    /// Of every transaction's beginning; -1 panics.
+    pub(crate) begin: std::sync::atomic::AtomicI32,
+    /// How many transactions were to begin.
+    pub(crate) begins: AtomicU64,
+    /// Of the next change of `synchronous` to FULL.
+    pub(crate) full: std::sync::atomic::AtomicI32,
+}
+
+#[cfg(test)]
+fn planted(code: i32) -> rusqlite::Result<()> {
+    assert_ne!(code, -1, "a planted panic");
+    match code {
+        0 => Ok(()),
+        code => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)),
+    }
+}
+
+/// Why a group was not committed.
+struct Uncommitted {
+    /// Whether its transaction began. If not, it is nobody's fault in the group.
+    begun: bool,
+    failure: Failure,
+}
+
+/// However the writer's thread ends, nobody waits for it afterwards.
+struct Ending(Arc<Queue>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
 
 /// What one piece of work of a group came to.
 enum Done {
@@ -87,6 +129,7 @@ enum Done {
 impl Writer {
     /// Until the queue is closed and empty.
     pub(crate) fn run(mut self) {
+        let _ending = Ending(self.queue.clone());
         loop {
             match self.queue.next(|| self.hub.is_watched()) {
                 Next::Group(group) => self.work(group),
@@ -123,65 +166,77 @@ impl Writer {
 
     fn rotate(&mut self) -> Result<(), Error> {
         self.appender.forget();
-        let next = self.appender.keys.stage_next(&*self.appender.entropy)?;
-        self.alone(|conn, appender| rotate::rewrap(conn, appender, &next))?;
+        let next = self.alone(rotate::rotate)?;
         self.appender.keys.make_current(next);
         Ok(())
     }
 
     /// A transaction of its own for something else than batches.
-    fn alone(
+    fn alone<T>(
         &mut self,
-        work: impl FnOnce(&Connection, &Appender) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.begin().map_err(|failure| self.settle(failure))?;
-        let done = work(&self.conn, &self.appender);
-        if let Err(e) = done {
-            self.roll_back();
-            return Err(e);
-        }
-        self.commit().map_err(|failure| self.settle(failure))
+        work: impl FnOnce(&Connection, &Appender) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let begun = self.set_flushing(true).and_then(|()| self.begin());
+        begun.map_err(|failure| self.settle(failure))?;
+        let done = match work(&self.conn, &self.appender) {
+            Ok(done) => done,
+            Err(e) => {
+                self.roll_back();
+                return Err(e);
+            }
+        };
+        self.commit().map_err(|failure| self.settle(failure))?;
+        Ok(done)
     }
 
     /// Commits a group; if it cannot be committed as one, each by itself, so that nobody suffers
     /// from a neighbour.
     fn commit_group(&mut self, group: Vec<Work>) {
-        match self.try_group(&group) {
-            Ok(done) => self.answer(group, done),
-            Err(failure) if group.len() == 1 || matches!(failure, Failure::Flush(_)) => {
-                let error = self.settle(failure);
-                for work in group {
-                    work.refuse(error.clone());
+        let failed = match self.try_group(&group) {
+            Ok(done) => return self.answer(group, done),
+            Err(failed) => failed,
+        };
+        if group.len() == 1 || !failed.begun || matches!(failed.failure, Failure::Flush(_)) {
+            let error = self.settle(failed.failure);
+            return refuse(group, &error);
+        }
+        let mut left = group.into_iter();
+        while let Some(work) = left.next() {
+            let one = vec![work];
+            let failed = match self.try_group(&one) {
+                Ok(done) => {
+                    self.answer(one, done);
+                    continue;
                 }
-            }
-            Err(_) => {
-                for work in group {
-                    self.work(vec![work]);
-                }
+                Err(failed) => failed,
+            };
+            let begun = failed.begun;
+            let error = self.settle(failed.failure);
+            refuse(one, &error);
+            if !begun || self.state.poisoned.is_some() {
+                // Each of the others would wait as long, for the same answer.
+                return refuse(left, &error);
             }
         }
     }
 
-    fn try_group(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+    fn try_group(&mut self, group: &[Work]) -> Result<Vec<Done>, Uncommitted> {
         // Snapshots are caches: a group of nothing else is not worth a flush. The next append's
         // flush covers it, because it flushes the same file.
         let flushed = group.iter().any(|work| matches!(work, Work::Append { .. }));
-        if !flushed {
-            self.set_synchronous("NORMAL")?;
-        }
+        self.set_flushing(flushed)
+            .and_then(|()| self.begin())
+            .map_err(|failure| Uncommitted { begun: false, failure })?;
         let done = self.try_transaction(group);
-        if !flushed {
-            self.set_synchronous("FULL")?;
-        }
-        let done = done?;
+        let done = done.map_err(|failure| Uncommitted { begun: true, failure })?;
         if flushed {
             self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         }
         Ok(done)
     }
 
+    /// From the beginning of the transaction to its end.
     fn try_transaction(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
-        self.begin()?;
         let mut done = Vec::with_capacity(group.len());
         for work in group {
             let one = match work {
@@ -215,8 +270,7 @@ impl Writer {
 
     /// Opens the transaction. Inside it nobody else writes: what is remembered is checked here.
     fn begin(&mut self) -> Result<(), Failure> {
-        let begun = self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.execute([]));
-        begun.map_err(|e| failure::before_commit(&self.appender.path, e))?;
+        self.try_begin().map_err(|e| failure::before_commit(&self.appender.path, e))?;
         self.appender.begun();
         self.ahead.make();
         let looked = self.look();
@@ -224,6 +278,16 @@ impl Writer {
             self.roll_back();
         }
         looked
+    }
+
+    fn try_begin(&self) -> rusqlite::Result<()> {
+        #[cfg(test)]
+        {
+            self.state.fault.0.begins.fetch_add(1, Ordering::SeqCst);
+            planted(self.state.fault.0.begin.load(Ordering::SeqCst))?;
+        }
+        self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(())
     }
 
     /// Looks whether other processes wrote since the last look. The first look, before the thread
@@ -237,6 +301,15 @@ impl Writer {
         if self.state.seen.replace(version).is_some_and(|seen| seen != version) {
             self.appender.forget();
             self.state.others_wrote = true;
+            self.state.key_known = false;
+        }
+        if !self.state.key_known {
+            // Perhaps it was a rotation. Tried again until it succeeds: nothing may be written
+            // under a key that the store does not name any more.
+            rotate::current(&self.conn, &self.appender.path)
+                .and_then(|key_id| self.appender.keys.follow(&key_id))
+                .map_err(Failure::Other)?;
+            self.state.key_known = true;
         }
         Ok(())
     }
@@ -259,12 +332,7 @@ impl Writer {
 
     fn try_commit(&mut self) -> rusqlite::Result<()> {
         #[cfg(test)]
-        match self.state.fault.0.swap(0, Ordering::SeqCst) {
-            0 => {}
-            code => {
-                return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
-            }
-        }
+        planted(self.state.fault.0.commit.swap(0, Ordering::SeqCst))?;
         self.conn.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
@@ -292,10 +360,26 @@ impl Writer {
         }
     }
 
-    fn set_synchronous(&self, level: &str) -> Result<(), Failure> {
-        self.conn
-            .pragma_update(None, "synchronous", level)
-            .map_err(|e| failure::before_commit(&self.appender.path, e))
+    /// Whether the next commit is flushed. It is, unless this says with success that it is not:
+    /// nothing that needs the flush goes on after a failure to set it.
+    fn set_flushing(&mut self, flushing: bool) -> Result<(), Failure> {
+        if flushing != self.state.relaxed {
+            return Ok(());
+        }
+        self.state.relaxed = true;
+        self.try_set_flushing(flushing)
+            .map_err(|e| failure::before_commit(&self.appender.path, e))?;
+        self.state.relaxed = !flushing;
+        Ok(())
+    }
+
+    fn try_set_flushing(&self, flushing: bool) -> rusqlite::Result<()> {
+        #[cfg(test)]
+        if flushing {
+            planted(self.state.fault.0.full.swap(0, Ordering::SeqCst))?;
+        }
+        let level = if flushing { "FULL" } else { "NORMAL" };
+        self.conn.pragma_update(None, "synchronous", level)
     }
 
     /// Tells everybody what is durable now.
@@ -358,5 +442,11 @@ impl Writer {
                 self.state.wal_pages = 0;
             }
         }
+    }
+}
+
+fn refuse(works: impl IntoIterator<Item = Work>, error: &Error) {
+    for work in works {
+        work.refuse(error.clone());
     }
 }

@@ -24,7 +24,7 @@ fn a_failed_flush_ends_all_writing() {
         let (store, fault) = with_fault(&folder);
         let mut one = Driver::create(&store, "s").await;
         let mut other = Driver::create(&store, "t").await;
-        fault.0.store(ffi::SQLITE_IOERR_FSYNC, Ordering::SeqCst);
+        fault.0.commit.store(ffi::SQLITE_IOERR_FSYNC, Ordering::SeqCst);
         let doomed = one.clone().batch(vec![said("doomed")]);
         assert!(matches!(store.append(doomed).await, Err(Error::Poisoned(Some(_)))));
         // The disk is well again; the store does not believe it.
@@ -43,14 +43,14 @@ fn a_full_disk_refuses_and_goes_on() {
     run(async {
         let (store, fault) = with_fault(&folder);
         let mut one = Driver::create(&store, "s").await;
-        fault.0.store(ffi::SQLITE_FULL, Ordering::SeqCst);
+        fault.0.commit.store(ffi::SQLITE_FULL, Ordering::SeqCst);
         let refused = store.append(one.clone().batch(vec![said("no space")])).await;
         assert!(matches!(refused, Err(Error::DiskFull(_))), "{refused:?}");
         assert_eq!(store.head(&one.session).await.unwrap().unwrap().last_seq, 2);
         one.append(vec![said("space again")]).await.unwrap();
         assert_eq!(texts(&*store, &one).await, ["space again"]);
         // A group that does not fit as a whole is tried one by one.
-        fault.0.store(ffi::SQLITE_FULL, Ordering::SeqCst);
+        fault.0.commit.store(ffi::SQLITE_FULL, Ordering::SeqCst);
         let calls: Vec<_> = (0..10)
             .map(|_| {
                 let mut batch = one.batch(vec![said("x")]);
@@ -59,6 +59,66 @@ fn a_full_disk_refuses_and_goes_on() {
             })
             .collect();
         assert!(join_all(calls).await.iter().all(Result::is_ok));
+    });
+}
+
+fn buffered(driver: &mut Driver) -> Batch {
+    let mut batch = driver.batch(vec![said("x")]);
+    batch.durability = crate::Durability::Buffered;
+    batch
+}
+
+/// Somebody else holds the database: the wait for it is not repeated for each of a group.
+#[test]
+fn a_busy_store_refuses_a_group_at_once() {
+    let folder = InFolder::new();
+    run(async {
+        let (store, fault) = with_fault(&folder);
+        let one = Driver::create(&store, "s").await;
+        fault.0.begin.store(ffi::SQLITE_BUSY, Ordering::SeqCst);
+        let before = fault.0.begins.load(Ordering::SeqCst);
+        let mut doomed = one.clone();
+        let calls: Vec<_> = (0..100).map(|_| store.append(buffered(&mut doomed))).collect();
+        let refused = join_all(calls).await;
+        assert!(refused.iter().all(|r| matches!(r, Err(Error::Busy(_)))), "{refused:?}");
+        let begins = fault.0.begins.load(Ordering::SeqCst) - before;
+        assert!(begins <= 10, "it was waited for {begins} times");
+        fault.0.begin.store(0, Ordering::SeqCst);
+        one.clone().append(vec![said("released")]).await.unwrap();
+    });
+}
+
+/// After a group that was not flushed, nothing is acknowledged before flushing works again.
+#[test]
+fn no_append_is_acknowledged_without_a_flush() {
+    let folder = InFolder::new();
+    run(async {
+        let (store, fault) = with_fault(&folder);
+        let mut one = Driver::create(&store, "s").await;
+        fault.0.full.store(ffi::SQLITE_NOMEM, Ordering::SeqCst);
+        let snapshot = Snapshot { seq: 1, projector: 1, chain: [0; 32], body: "{}".into() };
+        store.save_snapshot(&one.session, snapshot).await.unwrap();
+        let refused = store.append(one.clone().batch(vec![said("not flushed")])).await;
+        assert!(matches!(refused, Err(Error::Unreadable { .. })), "{refused:?}");
+        let flushes = store.stats().flushes;
+        one.append(vec![said("flushed")]).await.unwrap();
+        assert_eq!(store.stats().flushes, flushes + 1);
+        assert_eq!(texts(&*store, &one).await, ["flushed"]);
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_writer_that_panicked() {
+    let folder = InFolder::new();
+    run(async {
+        let (store, fault) = with_fault(&folder);
+        let mut one = Driver::create(&store, "s").await;
+        fault.0.begin.store(-1, Ordering::SeqCst);
+        let calls: Vec<_> = (0..2_000).map(|_| store.append(buffered(&mut one))).collect();
+        let refused = join_all(calls).await;
+        assert!(refused.iter().all(|r| matches!(r, Err(Error::Closed))));
+        assert!(matches!(one.append(vec![said("late")]).await, Err(Error::Closed)));
+        assert_eq!(store.head(&one.session).await.unwrap().unwrap().last_seq, 2);
     });
 }
 

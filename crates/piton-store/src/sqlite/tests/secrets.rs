@@ -148,5 +148,45 @@ fn a_rotation_by_another_process_is_followed() {
         assert_eq!(texts(&*mine, &other).await, ["theirs"]);
         one.append(vec![said("mine")]).await.unwrap();
         assert_eq!(texts(&*theirs, &one).await, ["mine"]);
+        let conn = rusqlite::Connection::open(folder.database()).unwrap();
+        let others: i64 = conn
+            .query_row(
+                "SELECT count(*) FROM records WHERE key_id IS NOT NULL AND rid > (SELECT no << 32
+                   FROM logs WHERE id = 's') + 2 AND key_id IS NOT
+                   (SELECT value FROM meta WHERE name = 'key_id')",
+                [],
+                |row| row.get(0),
+            )
+            .unwrap();
+        assert_eq!(others, 0, "a record was written under a key that was replaced before");
+    });
+}
+
+/// However many rotate at once, no key gets lost.
+#[test]
+fn rotations_at_once_lose_no_key() {
+    let folder = InFolder::new();
+    run(async {
+        let stores = [Arc::new(folder.store()), Arc::new(folder.store())];
+        let shared: Vec<Arc<dyn Store>> = stores.iter().map(|s| s.clone() as _).collect();
+        let mut one = Driver::create(&shared[0], "s").await;
+        let mut other = Driver::create(&shared[1], "t").await;
+        for _ in 0..10 {
+            let (a, b) = tokio::join!(stores[0].rotate_key(), stores[1].rotate_key());
+            a.unwrap();
+            b.unwrap();
+            one.append(vec![said("x")]).await.unwrap();
+            other.append(vec![said("x")]).await.unwrap();
+        }
+        one.store = None;
+        other.store = None;
+        drop((stores, shared));
+        let key = fs::read_to_string(folder.folder.path().join(KEY_FILE)).unwrap();
+        assert_eq!(key.lines().count(), 21);
+        let store = folder.store();
+        for driver in [&one, &other] {
+            assert_eq!(texts(&store, driver).await.len(), 10);
+            assert_eq!(store.verify(&driver.session).await.unwrap().problem, None);
+        }
     });
 }
