@@ -178,7 +178,7 @@ fn a_failed_flush_of_a_checkpoint_ends_all_writing() {
     }
     // Only checkpoints flush the database itself.
     let inject = "inject=fsync,fdatasync:error=EIO:when=1";
-    let writer = ["--serial", "--steps", "60", "--seed", "4", "--bytes", "300000"];
+    let writer = ["--serial", "--steps", "500", "--seed", "4", "--bytes", "300000"];
     let traced = Traced::run_on(Some(DATABASE), &["-e", inject], &writer);
     assert_eq!(traced.trace.matches("(INJECTED)").count(), 1, "no checkpoint");
     assert_eq!(traced.status.code(), Some(EXIT_POISONED.into()), "{}", traced.life.errors);
