@@ -279,8 +279,6 @@ fn one_writer_across_processes() {
     std::fs::remove_file(world.data().join(format!("boots/{}.lock", boot(&b)))).unwrap();
     let mut c = serving(world.data());
     assert!(matches!(c.ask("say s"), Line::Ack(_)), "a boot without a lock is dead");
-    let refused = b.ask("say s");
-    assert!(["epoch_stale", "seq_conflict"].contains(&code(&refused)), "{refused:?}");
     assert_eq!(code(&b.ask("say s")), "session_owned");
     assert_eq!(code(&b.ask(&format!("append s {} 2", boot(&b)))), "epoch_stale");
     assert!(matches!(c.ask("say s"), Line::Ack(_)), "the owner was disturbed");
