@@ -293,8 +293,8 @@ impl Raw {
                     let insert = "INSERT INTO rows(session, seq, content) VALUES (?1, ?2, ?3)";
                     let mut insert = self.conn.prepare_cached(insert)?;
                     for session in 0..SESSIONS {
-                        let seq = round * APPENDS + append;
-                        insert.execute((session, seq, content.as_bytes()))?;
+                        let seq = i64::try_from(round * APPENDS + append)?;
+                        insert.execute((i64::try_from(session)?, seq, content.as_bytes()))?;
                     }
                 }
             }
