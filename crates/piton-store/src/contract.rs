@@ -11,11 +11,15 @@ use piton_core::{NewRecord, Record, Seq, Timestamp, token};
 
 use crate::error::Result;
 use crate::hub::Hints;
+use crate::load::LoadedState;
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Contents beyond which a read stops early.
 pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Records read at a time while replaying.
+pub(crate) const REPLAY_RECORDS: usize = 1_000;
 
 /// A store of logs.
 ///
@@ -76,6 +80,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Saves a snapshot, without waiting for a flush of its own.
     fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>>;
+
+    /// The state that the durable records fold into; `None` if there is no such session. A
+    /// snapshot saves replaying if it fits; one that does not is passed over.
+    fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>>;
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>>;
 

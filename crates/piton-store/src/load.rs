@@ -1,16 +1,14 @@
-//! A session's state from its snapshot and the rest of its log.
+//! A session's state from its snapshot and the rest of its log. A store does this in one go, where
+//! its records are, and hands over the result.
 
-use piton_core::State;
 use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
 use piton_core::state::PROJECTOR_VERSION;
+use piton_core::{Record, Seq, State, chain};
 use std::sync::Arc;
 
-use crate::contract::{Detail, Head, Store};
+use crate::contract::{Head, Snapshot, Store};
 use crate::error::{Error, Result};
-
-/// Records read at a time while replaying.
-const READ_MAX: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct LoadedState {
@@ -20,26 +18,31 @@ pub struct LoadedState {
     pub replayed: u64,
 }
 
-/// Loads a session. A snapshot of another projector, or whose chain is not the log's, is passed
-/// over: the log is the truth.
+/// Loads a session that must be there.
 pub async fn load(store: &dyn Store, session: &SessionId) -> Result<LoadedState> {
-    let head = store
-        .head(session)
-        .await?
-        .ok_or_else(|| Error::SessionUnknown { session: session.clone() })?;
-    let mut state = usable_snapshot(store, session).await?.unwrap_or_default();
+    let unknown = || Error::SessionUnknown { session: session.clone() };
+    store.load(session).await?.ok_or_else(unknown)
+}
+
+/// Folds up to a head. A snapshot of another projector, or whose chain is not the log's, is passed
+/// over: the log is the truth. `chain_now` is the log's chain at the snapshot; `read` gives the
+/// next headers after a position.
+pub(crate) fn fold(
+    session: &SessionId,
+    head: Head,
+    snapshot: Option<(Snapshot, Option<chain::Hash>)>,
+    mut read: impl FnMut(Seq) -> Result<Vec<Record>>,
+) -> Result<LoadedState> {
+    let mut state = snapshot.and_then(|(saved, now)| usable(&saved, now)).unwrap_or_default();
     let mut replayed = 0;
     while state.last_seq < head.last_seq {
-        let records = store.read(session, state.last_seq, READ_MAX, Detail::Headers).await?;
+        let records = read(state.last_seq)?;
         if records.is_empty() {
             return Err(damaged(session, state.last_seq + 1, None));
         }
-        for record in &records {
+        for record in records.iter().take_while(|record| record.seq <= head.last_seq) {
             if record.seq != state.last_seq + 1 {
                 return Err(damaged(session, state.last_seq + 1, None));
-            }
-            if record.seq > head.last_seq {
-                break;
             }
             state.apply_record(record).map_err(|e| damaged(session, record.seq, Some(e)))?;
             replayed += 1;
@@ -48,7 +51,7 @@ pub async fn load(store: &dyn Store, session: &SessionId) -> Result<LoadedState>
     Ok(LoadedState { state, head, replayed })
 }
 
-fn damaged(session: &SessionId, seq: u64, source: Option<piton_core::event::ParseError>) -> Error {
+fn damaged(session: &SessionId, seq: Seq, source: Option<piton_core::event::ParseError>) -> Error {
     Error::RecordDamaged {
         session: session.clone(),
         seq,
@@ -56,16 +59,11 @@ fn damaged(session: &SessionId, seq: u64, source: Option<piton_core::event::Pars
     }
 }
 
-async fn usable_snapshot(store: &dyn Store, session: &SessionId) -> Result<Option<State>> {
-    let Some(snapshot) = store.snapshot(session).await? else { return Ok(None) };
-    if snapshot.projector != PROJECTOR_VERSION {
-        return Ok(None);
+fn usable(snapshot: &Snapshot, chain_now: Option<chain::Hash>) -> Option<State> {
+    let fits = chain_now == Some(snapshot.chain) || planted::is(Bug::SnapshotStale);
+    if snapshot.projector != PROJECTOR_VERSION || !fits {
+        return None;
     }
-    let fits = store.chain_at(session, snapshot.seq).await? == Some(snapshot.chain);
-    if !fits && !planted::is(Bug::SnapshotStale) {
-        return Ok(None);
-    }
-    Ok(serde_json::from_str::<State>(&snapshot.body)
-        .ok()
-        .filter(|state| state.last_seq == snapshot.seq))
+    let state = serde_json::from_str::<State>(&snapshot.body).ok()?;
+    (state.last_seq == snapshot.seq).then_some(state)
 }

@@ -17,13 +17,14 @@ use piton_core::{Content, Record, Seq, chain, token};
 pub use disk::{Disk, Line, Log};
 
 use crate::admit;
-use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
     Appended, Batch, BoxFuture, Cursor, Detail, Durability, Entropy, Head, Liveness, Page, Problem,
     Query, Row, Select, Snapshot, Stats, Store, Verification,
 };
+use crate::contract::{READ_BYTES_MAX, REPLAY_RECORDS};
 use crate::error::{Error, Result};
 use crate::hub::{Hints, Hub};
+use crate::load::{self, LoadedState};
 
 /// How long a buffered batch may wait for company.
 const BUFFERED_WAIT: Duration = Duration::from_millis(50);
@@ -254,6 +255,31 @@ impl Store for MemoryStore {
             let unknown = || Error::SessionUnknown { session: session.clone() };
             disk.logs.get_mut(&session).ok_or_else(unknown)?.snapshot = Some(snapshot);
             Ok(())
+        })
+    }
+
+    fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let log = disk.logs.get(&session).filter(|log| log.flushed > 0);
+            let Some(log) = log else { return Ok(None) };
+            let flushed = &log.lines[..log.flushed];
+            let head = Head {
+                last_seq: log.flushed as Seq,
+                chain: log.last_chain(log.flushed),
+                lease: log.state.lease.clone(),
+            };
+            let snapshot = log.snapshot.clone().map(|saved| {
+                let count = usize::try_from(saved.seq).unwrap_or(usize::MAX);
+                let now = (count <= log.flushed).then(|| log.last_chain(count));
+                (saved, now)
+            });
+            let read = |after| {
+                let after = usize::try_from(after).unwrap_or(usize::MAX).min(flushed.len());
+                let lines = flushed[after..].iter().take(REPLAY_RECORDS);
+                Ok(lines.map(|line| line.record.clone()).collect())
+            };
+            load::fold(&session, head, snapshot, read).map(Some)
         })
     }
 

@@ -35,6 +35,7 @@ use piton_core::{Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
 use crate::boots::BootLocks;
+use crate::contract::REPLAY_RECORDS;
 use crate::contract::{
     Appended, Batch, BoxFuture, Detail, Entropy, Head, Liveness, OsEntropy, Page, Query, Snapshot,
     Stats, Store, Verification,
@@ -42,6 +43,7 @@ use crate::contract::{
 use crate::error::{Cause, Error, Result};
 use crate::hub::{Hints, Hub};
 use crate::keys::KeySettings;
+use crate::load::{self, LoadedState};
 
 use self::anchor::Anchors;
 use self::append::Appender;
@@ -273,6 +275,22 @@ impl Store for SqliteStore {
     fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>> {
         let session = session.clone();
         self.ask_writer(|reply| Work::Snapshot { session, snapshot, reply })
+    }
+
+    fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| {
+            let Some(head) = reader.head(&session)? else { return Ok(None) };
+            let snapshot = match reader.snapshot(&session)? {
+                Some(saved) => {
+                    let now = reader.chain_at(&session, saved.seq)?;
+                    Some((saved, now))
+                }
+                None => None,
+            };
+            let read = |after| reader.records(&session, after, REPLAY_RECORDS, Detail::Headers);
+            load::fold(&session, head, snapshot, read).map(Some)
+        })
     }
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
