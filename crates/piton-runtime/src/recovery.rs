@@ -18,7 +18,7 @@ use crate::error::Result;
 
 /// Sessions recovered at the same time: enough to share flushes, few enough to finish the first
 /// long before the last.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 const PAGE: usize = 256;
 /// How often a session is looked at again after somebody else wrote to it in between.
 const TRIES_MAX: usize = 8;
