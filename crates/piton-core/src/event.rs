@@ -70,6 +70,14 @@ pub struct WaitDeadline {
     pub deadline_at: Timestamp,
 }
 
+/// A run that was open before the first record that was adopted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdoptedRun {
+    pub run_id: RunId,
+    pub boot_id: BootId,
+    pub started_at: Timestamp,
+}
+
 /// A header that could not be read as its kind demands.
 #[derive(Debug, thiserror::Error)]
 #[error("The header of a {kind} record is not readable")]
@@ -167,6 +175,17 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] working_dir: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] provider: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_profile_id: Option<String>,
+    } content [];
+    /// The first record of a log that began elsewhere, in S4's first form: stands for the records
+    /// before it, as the snapshot beside that log vouched for them. `run_*` is the run that they
+    /// left open.
+    SessionAdopted = "session.adopted" {
+        session_id: SessionId,
+        created_at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] working_dir: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] provider: Option<Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] run: Option<AdoptedRun>,
     } content [];
     /// The only end of a session.
     SessionClosed = "session.closed" {
@@ -315,6 +334,25 @@ events! {
     SessionDeleted = "session.deleted" {
         session_id: SessionId,
         last_seq: Seq,
+        /// The log's last link, in hex: which log it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")] chain: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
+    } content [];
+    /// In the reserved log: a closed session's log was moved into a bundle.
+    SessionArchived = "session.archived" {
+        session_id: SessionId,
+        last_seq: Seq,
+        chain: String,
+        /// The bundle's name in the archive folder.
+        bundle: String,
+        /// BLAKE3 of the bundle, in hex.
+        digest: String,
+    } content [];
+    /// In the reserved log: a log was made from a bundle.
+    SessionImported = "session.imported" {
+        session_id: SessionId,
+        last_seq: Seq,
+        chain: String,
     } content [];
 }
 

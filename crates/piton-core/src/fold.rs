@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::event::{self, Event, Outcome, Seq, TokenPurpose};
+use crate::event::{self, Event, Outcome, Seq, SessionAdopted, TokenPurpose};
 use crate::id::{ExecutionId, RunId, TokenId, WaitId};
 use crate::limits::RUNS_KEPT;
 use crate::reason::Reason;
@@ -57,7 +57,9 @@ impl State {
             Event::StatusDerived(_)
             | Event::RecordRedacted(_)
             | Event::TaskCreated(_)
-            | Event::SessionDeleted(_) => return Change::Inner,
+            | Event::SessionDeleted(_)
+            | Event::SessionArchived(_)
+            | Event::SessionImported(_) => return Change::Inner,
             Event::SessionLeased(e) => {
                 // An agent that lived inside a dead boot can be told nothing any more.
                 let agent_lives = self.facts.executor.as_ref().is_some_and(Executor::may_live);
@@ -89,6 +91,9 @@ impl State {
                     active_at: ts,
                 });
             }
+            Event::SessionAdopted(e) if self.info.is_none() => self.adopt(seq, ts, e),
+            // Only the first record stands for what came before it.
+            Event::SessionAdopted(_) => return Change::Inner,
             Event::SessionClosed(e) => self.facts.closed = Some(e.outcome),
             Event::MessageUser(_) => {}
             Event::RunStarted(_)
@@ -126,6 +131,31 @@ impl State {
             info.active_at = ts;
         }
         Change::Summary
+    }
+
+    /// What the records before the first one came to.
+    fn adopt(&mut self, seq: Seq, ts: Timestamp, e: &SessionAdopted) {
+        self.info = Some(Info {
+            session_id: e.session_id.clone(),
+            title: e.title.clone(),
+            task_id: None,
+            working_dir: e.working_dir.clone(),
+            provider: e.provider.clone(),
+            agent_profile_id: None,
+            created_at: e.created_at,
+            active_at: ts,
+        });
+        self.facts.run = e.run.as_ref().map(|run| Run {
+            run_id: run.run_id.clone(),
+            boot_id: run.boot_id.clone(),
+            started_at: run.started_at,
+            started_seq: seq,
+            phase: Phase::Open,
+            blocked: false,
+            waits: BTreeMap::new(),
+            settled_waits: VecDeque::new(),
+        });
+        self.recent_runs.extend(e.run.iter().map(|run| run.run_id.clone()));
     }
 
     fn apply_stream(&mut self, seq: Seq, event: &Event) {

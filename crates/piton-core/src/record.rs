@@ -12,6 +12,8 @@ use crate::time::Timestamp;
 /// In the flat form: stands in place of the content that was taken out.
 const REDACTED: &str = "redacted";
 
+const ADOPTED: &str = "session.adopted";
+
 /// The content of a record as the reader got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -119,6 +121,12 @@ impl NewRecord {
         let content = self.payload.clone().map_or(Content::None, Content::Json);
         Record { seq, ts: self.ts, kind: self.kind.clone(), header: self.header.clone(), content }
     }
+}
+
+/// Whether a record may follow the one with seq `last` (0: none). Seqs have no gaps; only a log that
+/// began elsewhere starts later than with 1.
+pub fn may_follow(last: Seq, seq: Seq, kind: &str) -> bool {
+    seq == last + 1 || (last == 0 && seq > 0 && kind == ADOPTED)
 }
 
 impl Record {

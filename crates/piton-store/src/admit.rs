@@ -1,14 +1,15 @@
 //! Whether a batch may be appended: its form, its place and its writer. Pure, so that every rule
 //! of the contract is tested without a disk.
 
-use piton_core::id::BootId;
+use piton_core::id::{BootId, SessionId};
 use piton_core::limits::{
     BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX, SEQ_MAX,
 };
+use piton_core::record::may_follow;
 use piton_core::state::Lease;
-use piton_core::{Event, Seq};
+use piton_core::{Content, Event, NewRecord, Seq, chain};
 
-use crate::contract::{Batch, Guard, Liveness};
+use crate::contract::{Batch, CopiedRecord, CopyHead, Durability, Guard, Liveness};
 use crate::error::{Error, Result};
 
 /// What can be said of a batch without its log.
@@ -31,7 +32,12 @@ pub(crate) fn check_form(batch: &Batch) -> Result<()> {
     let limit = |what, bytes, max| {
         if bytes > max { Err(Error::PayloadTooLarge { what, bytes, max }) } else { Ok(()) }
     };
-    for record in &batch.records {
+    for (seq, record) in (batch.expected + 1..).zip(&batch.records) {
+        if let Event::RecordRedacted(e) = &record.event
+            && !(1..seq).contains(&e.target_seq)
+        {
+            return invalid("only an earlier record can be redacted");
+        }
         if record.kind.is_empty() {
             return invalid("a record has no kind");
         }
@@ -53,6 +59,114 @@ pub(crate) fn batch_bytes(batch: &Batch) -> usize {
 
 fn is_lease(event: &Event) -> bool {
     matches!(event, Event::SessionLeased(_) | Event::SessionReleased(_))
+}
+
+/// A log that is to be removed.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    pub(crate) session: SessionId,
+    pub(crate) expected: Seq,
+    pub(crate) guard: Guard,
+    pub(crate) note: NewRecord,
+}
+
+/// Whether a log may be removed, by the rules of an append.
+pub(crate) fn check_removal(
+    removal: &Removal,
+    last_seq: Seq,
+    lease: &Lease,
+    liveness: &dyn Liveness,
+) -> Result<()> {
+    let batch = Batch {
+        session: removal.session.clone(),
+        expected: removal.expected,
+        guard: removal.guard.clone(),
+        records: vec![removal.note.clone()],
+        durability: Durability::Synced,
+        summary: None,
+    };
+    if removal.session.is_reserved() {
+        return Err(Error::BatchInvalid { why: "the reserved log cannot be removed" });
+    }
+    check_form(&batch)?;
+    check(&batch, last_seq, lease, liveness).map(drop)
+}
+
+/// Checks a copy of a log, record by record: its links, its batches and its end.
+#[derive(Debug)]
+pub(crate) struct CopyCheck {
+    head: CopyHead,
+    last: Seq,
+    chain: chain::Hash,
+    left: u32,
+    at_anchor: Option<chain::Hash>,
+}
+
+impl CopyCheck {
+    pub(crate) fn new(head: CopyHead) -> Self {
+        Self { head, last: 0, chain: chain::GENESIS, left: 0, at_anchor: None }
+    }
+
+    pub(crate) fn head(&self) -> &CopyHead {
+        &self.head
+    }
+
+    fn damaged(&self, seq: Seq) -> Error {
+        Error::RecordDamaged { session: self.head.session.clone(), seq, source: None }
+    }
+
+    pub(crate) fn next(&mut self, copied: &CopiedRecord) -> Result<()> {
+        let CopiedRecord { record, batch_left, payload_hash, chain } = copied;
+        let seq = record.seq;
+        if !may_follow(self.last, seq, &record.kind) || seq > SEQ_MAX {
+            return Err(self.damaged(self.last + 1));
+        }
+        // A batch counts down to its last record.
+        if self.left > 0 && *batch_left != self.left - 1 {
+            return Err(self.damaged(seq));
+        }
+        let fits = match &record.content {
+            Content::None => payload_hash.is_none(),
+            Content::Redacted => payload_hash.is_some(),
+            Content::Omitted => false,
+            Content::Json(json) => {
+                *payload_hash == Some(self.head.chain_key.payload_hash(json.as_bytes()))
+            }
+        };
+        let sizes = record.header.len() <= HEADER_BYTES_MAX;
+        if !fits || !sizes || record.event().is_err() {
+            return Err(self.damaged(seq));
+        }
+        let link = chain::Link {
+            seq,
+            ts: record.ts,
+            kind: &record.kind,
+            header: &record.header,
+            payload_hash: *payload_hash,
+            batch_left: *batch_left,
+        };
+        if self.head.chain_key.link(&self.chain, link) != *chain {
+            return Err(Error::ChainBroken { session: self.head.session.clone(), seq });
+        }
+        (self.last, self.chain, self.left) = (seq, *chain, *batch_left);
+        if self.head.anchor.is_some_and(|(anchored, _)| anchored == seq) {
+            self.at_anchor = Some(*chain);
+        }
+        Ok(())
+    }
+
+    /// The copy is whole, and reaches what was anchored.
+    pub(crate) fn end(&self) -> Result<()> {
+        let head = &self.head;
+        if self.left > 0 || self.last == 0 || self.last != head.last_seq {
+            return Err(self.damaged(self.last + 1));
+        }
+        let anchored = head.anchor.is_none_or(|(_, chain)| self.at_anchor == Some(chain));
+        if self.chain != head.chain || !anchored {
+            return Err(Error::ChainBroken { session: head.session.clone(), seq: self.last });
+        }
+        Ok(())
+    }
 }
 
 /// Checks a batch against its log's end and lease. Answers the lease after it, if it changes.

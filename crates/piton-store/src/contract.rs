@@ -45,6 +45,16 @@ pub(crate) const REPLAY_RECORDS: usize = 1_000;
 /// current owner must be nobody, the same boot, or dead by [`Liveness`]. Any other batch must
 /// present the current owner and epoch. The reserved log has no lease: [`Guard::Shared`].
 ///
+/// # Taking out
+/// A `record.redacted` takes out its target's content together with the append that writes it:
+/// afterwards the content is nowhere in the store's files, and a tombstone is in its place. The
+/// target must be an earlier record of the same log (`BatchInvalid`); one without content, or whose
+/// content is gone already, stays as it is.
+///
+/// # Adopted logs
+/// A log that began elsewhere starts with `session.adopted`, whose seq may be more than 1 and which
+/// stands for what came before. Every other log starts with seq 1.
+///
 /// # Reading
 /// - Reads see what was acknowledged, and may see what is durable but not yet acknowledged; never
 ///   anything that is not durable.
@@ -95,6 +105,34 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     fn rebuild_caches(&self) -> BoxFuture<Result<()>>;
 
+    /// Removes a log with everything that belongs to it alone (contents, caches, anchor, blobs that
+    /// no other log refers to) and appends `note` to the reserved log, both or neither. The guard is
+    /// checked as for an append, and so is that nothing was appended after `expected`. The reserved
+    /// log cannot be removed.
+    fn delete(
+        &self,
+        session: &SessionId,
+        expected: Seq,
+        guard: Guard,
+        note: NewRecord,
+    ) -> BoxFuture<Result<()>>;
+
+    /// What a copy of a log needs beside its records; `None` if there is no such session.
+    fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>>;
+
+    /// Like [`Store::read`] with full detail, with everything that the chain covers.
+    fn copy_records(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<Result<Vec<CopiedRecord>>>;
+
+    /// Makes a log from a copy, all of it or nothing, durable when this resolves. Each link is
+    /// checked as it comes, and the copy's last record must be its head's (`ChainBroken`,
+    /// `RecordDamaged`). A log of that name must not exist (`SessionExists`).
+    fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>>;
+
     fn stats(&self) -> Stats;
 }
 
@@ -137,6 +175,40 @@ pub struct Head {
     pub last_seq: Seq,
     pub chain: chain::Hash,
     pub lease: Lease,
+}
+
+/// Where a log that is copied stands, and the key that proves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyHead {
+    pub session: SessionId,
+    pub chain_key: chain::Key,
+    pub last_seq: Seq,
+    pub chain: chain::Hash,
+    /// The last position that was anchored outside the log, with its hash.
+    pub anchor: Option<(Seq, chain::Hash)>,
+}
+
+/// A record with everything that its link covers, as first written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedRecord {
+    /// Its content is `None`, `Json` or `Redacted`, never `Omitted`.
+    pub record: Record,
+    pub batch_left: u32,
+    pub payload_hash: Option<chain::Hash>,
+    pub chain: chain::Hash,
+}
+
+/// A whole log on its way into a store.
+pub struct LogCopy {
+    pub head: CopyHead,
+    /// In order; an error ends the copy and leaves nothing behind.
+    pub records: Box<dyn Iterator<Item = Result<CopiedRecord>> + Send>,
+}
+
+impl fmt::Debug for LogCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogCopy").field("head", &self.head).finish_non_exhaustive()
+    }
 }
 
 /// How much of each record to read.
@@ -246,6 +318,22 @@ pub enum Problem {
     TombstoneUnjustified {
         seq: Seq,
     },
+    /// The saved snapshot claims to fit the log and does not say what the log says.
+    SnapshotDisagrees {
+        seq: Seq,
+    },
+    /// The entry of a token, or the session's index row, is not what the log says.
+    IndexDisagrees {
+        what: IndexEntry,
+    },
+}
+
+/// A part of a store's indexes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexEntry {
+    Session,
+    Lease,
+    Token(TokenId),
 }
 
 /// Counters since the store was opened.

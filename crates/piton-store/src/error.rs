@@ -16,6 +16,8 @@ pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     #[error("There is no session {session}")]
     SessionUnknown { session: SessionId },
+    #[error("There is a session {session} already")]
+    SessionExists { session: SessionId },
     #[error("Session {session} is at record {actual}, not {expected}")]
     SeqConflict { session: SessionId, expected: Seq, actual: Seq },
     #[error(
@@ -60,6 +62,8 @@ pub enum Error {
     Newer { found: u32, supported: u32 },
     #[error("The store is held by another process")]
     Busy(#[source] Option<Cause>),
+    #[error("The store at {} is in use by {holder}", path.display())]
+    InUse { path: PathBuf, holder: String },
     #[error("The data folder {} is on a network file system ({filesystem})", path.display())]
     NetworkFilesystem { path: PathBuf, filesystem: &'static str },
     #[error("The store's key {key_id} was not found in its {place}")]
@@ -89,6 +93,7 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::SessionUnknown { .. } => Code::SessionUnknown,
+            Self::SessionExists { .. } => Code::SessionExists,
             Self::SeqConflict { .. } => Code::SeqConflict,
             Self::EpochStale { .. } => Code::EpochStale,
             Self::SessionOwned { .. } => Code::SessionOwned,
@@ -104,6 +109,7 @@ impl Error {
             Self::Damaged { .. } => Code::StoreDamaged,
             Self::Newer { .. } => Code::StoreNewer,
             Self::Busy(_) => Code::StoreBusy,
+            Self::InUse { .. } => Code::StoreInUse,
             Self::NetworkFilesystem { .. } => Code::NetworkFilesystem,
             Self::KeyMissing { .. } => Code::KeyMissing,
             Self::KeyWrong { .. } => Code::KeyWrong,

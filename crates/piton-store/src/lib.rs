@@ -24,8 +24,9 @@ mod tail;
 pub use boots::{BootGuard, BootLocks};
 
 pub use contract::{
-    Appended, Batch, BoxFuture, Cursor, Detail, Durability, Entropy, Guard, Head, Liveness,
-    OsEntropy, Page, Problem, Query, Row, Select, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,
+    Head, IndexEntry, Liveness, LogCopy, OsEntropy, Page, Problem, Query, Row, Select, Snapshot,
+    Stats, Store, Verification,
 };
 pub use error::{Cause, Error, Result};
 pub use hub::{Commit, Hint, Hints, Hub};

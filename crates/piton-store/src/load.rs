@@ -3,6 +3,7 @@
 
 use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
+use piton_core::record::may_follow;
 use piton_core::state::PROJECTOR_VERSION;
 use piton_core::{Record, Seq, State, chain};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub(crate) fn fold(
             return Err(damaged(session, state.last_seq + 1, None));
         }
         for record in records.iter().take_while(|record| record.seq <= head.last_seq) {
-            if record.seq != state.last_seq + 1 {
+            if !may_follow(state.last_seq, record.seq, &record.kind) {
                 return Err(damaged(session, state.last_seq + 1, None));
             }
             state.apply_record(record).map_err(|e| damaged(session, record.seq, Some(e)))?;

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use piton_core::id::{BootId, SessionId, TokenId};
 use piton_core::planted::{self, Bug};
 use piton_core::state::Lease;
-use piton_core::{NewRecord, Record, Seq, State, chain, token};
+use piton_core::{Content, Event, NewRecord, Record, Seq, State, chain, token};
 
-use crate::admit;
-use crate::contract::{Batch, Guard, Liveness, Snapshot};
+use crate::admit::{self, Removal};
+use crate::contract::{Batch, Guard, Liveness, LogCopy, Snapshot};
 use crate::error::{Error, Result};
 
 /// One line of a log.
@@ -28,6 +28,8 @@ pub struct Line {
 #[derive(Debug)]
 pub struct Log {
     pub key: chain::Key,
+    /// The seq before the first line's: 0 unless the log was adopted.
+    pub base: Seq,
     pub lines: Vec<Line>,
     /// Lines that survive everything.
     pub flushed: usize,
@@ -51,6 +53,7 @@ impl Log {
     fn new(key: chain::Key) -> Self {
         Self {
             key,
+            base: 0,
             lines: Vec::new(),
             flushed: 0,
             lease: Lease::default(),
@@ -60,6 +63,16 @@ impl Log {
         }
     }
 
+    /// The seq of the last line, flushed or not.
+    pub(super) fn last_seq(&self) -> Seq {
+        self.base + self.lines.len() as Seq
+    }
+
+    /// How many lines there are up to a seq.
+    pub(super) fn lines_to(&self, seq: Seq) -> usize {
+        usize::try_from(seq.saturating_sub(self.base)).unwrap_or(usize::MAX)
+    }
+
     pub fn last_chain(&self, count: usize) -> chain::Hash {
         count.checked_sub(1).and_then(|i| self.lines.get(i)).map_or(chain::GENESIS, |l| l.chain)
     }
@@ -67,7 +80,7 @@ impl Log {
     fn write(&mut self, records: &[NewRecord], writer: Option<&BootId>) {
         let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
         for (left, record) in (0..count).rev().zip(records) {
-            let seq = self.lines.len() as Seq + 1;
+            let seq = self.last_seq() + 1;
             let payload_hash =
                 record.payload.as_ref().map(|payload| self.key.payload_hash(payload.as_bytes()));
             let batch_left = if planted::is(Bug::BatchSplit) { 0 } else { left };
@@ -94,8 +107,12 @@ impl Log {
 
     /// Everything written so far becomes durable.
     fn flush(&mut self) {
+        let mut taken_out = Vec::new();
         for line in &self.lines[self.flushed..] {
             let Ok(event) = line.record.event() else { continue };
+            if let Event::RecordRedacted(e) = &event {
+                taken_out.push(e.target_seq);
+            }
             self.state.apply(line.record.seq, line.record.ts, &event);
             if let Some(id) = token::subject(&event) {
                 let entry = self.tokens.remove(id);
@@ -105,6 +122,13 @@ impl Log {
             }
         }
         self.flushed = self.lines.len();
+        for seq in taken_out {
+            let at = self.lines_to(seq).checked_sub(1);
+            let target = at.and_then(|at| self.lines.get_mut(at));
+            if let Some(target) = target.filter(|line| line.payload_hash.is_some()) {
+                target.record.content = Content::Redacted;
+            }
+        }
     }
 
     /// Cuts the log to its flushed lines and `kept` more, then back to the last whole batch.
@@ -147,7 +171,7 @@ impl Disk {
         fresh_key: impl FnOnce() -> Result<chain::Key>,
     ) -> Result<()> {
         let log = self.logs.get(&batch.session);
-        let last_seq = log.map_or(0, |log| log.lines.len() as Seq);
+        let last_seq = log.map_or(0, Log::last_seq);
         let lease = log.map(|log| log.lease.clone()).unwrap_or_default();
         match admit::check(batch, last_seq, &lease, liveness) {
             Err(Error::EpochStale { .. } | Error::SessionOwned { .. })
@@ -170,6 +194,60 @@ impl Disk {
 
     pub fn flush(&mut self) {
         self.logs.values_mut().for_each(Log::flush);
+    }
+
+    /// Removes a log and notes it in the reserved one, durably.
+    pub(super) fn delete(
+        &mut self,
+        removal: &Removal,
+        liveness: &dyn Liveness,
+        fresh_key: impl FnOnce() -> Result<chain::Key>,
+    ) -> Result<()> {
+        let unknown = || Error::SessionUnknown { session: removal.session.clone() };
+        let log = self.logs.get(&removal.session).ok_or_else(unknown)?;
+        admit::check_removal(removal, log.last_seq(), &log.lease, liveness)?;
+        let reserved = SessionId::reserved();
+        if !self.logs.contains_key(&reserved) {
+            self.logs.insert(reserved.clone(), Log::new(fresh_key()?));
+        }
+        self.flush();
+        self.logs.remove(&removal.session);
+        if let Some(log) = self.logs.get_mut(&reserved) {
+            log.write(std::slice::from_ref(&removal.note), None);
+            log.flush();
+        }
+        Ok(())
+    }
+
+    /// Makes a log from a copy, durably.
+    pub(super) fn copy_in(&mut self, copy: LogCopy) -> Result<()> {
+        let session = copy.head.session.clone();
+        if self.logs.contains_key(&session) {
+            return Err(Error::SessionExists { session });
+        }
+        let mut check = admit::CopyCheck::new(copy.head);
+        let mut log = Log::new(check.head().chain_key.clone());
+        for copied in copy.records {
+            let copied = copied?;
+            check.next(&copied)?;
+            if log.lines.is_empty() {
+                log.base = copied.record.seq - 1;
+            }
+            if let Ok(event) = copied.record.event() {
+                log.lease.apply(&event);
+            }
+            log.lines.push(Line {
+                record: copied.record,
+                payload_hash: copied.payload_hash,
+                chain: copied.chain,
+                batch_left: copied.batch_left,
+                writer: None,
+            });
+        }
+        check.end()?;
+        log.flush();
+        self.logs.insert(session, log);
+        Ok(())
     }
 
     /// The power fails: of the lines that were not flushed, as many survive as `survivors` says,

@@ -5,6 +5,7 @@ mod disk;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,14 +13,15 @@ use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::planted::{self, Bug};
-use piton_core::{Content, Record, Seq, chain, token};
+use piton_core::{Content, Event, NewRecord, Record, Seq, chain, token};
 
 pub use disk::{Disk, Line, Log};
 
-use crate::admit;
+use crate::admit::{self, Removal};
 use crate::contract::{
-    Appended, Batch, BoxFuture, Cursor, Detail, Durability, Entropy, Head, Liveness, Page, Problem,
-    Query, Row, Select, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,
+    Head, Liveness, LogCopy, Page, Problem, Query, Row, Select, Snapshot, Stats, Store,
+    Verification,
 };
 use crate::contract::{READ_BYTES_MAX, REPLAY_RECORDS};
 use crate::error::{Error, Result};
@@ -135,18 +137,19 @@ impl Shared {
         if self.hooks.disk_full() {
             return Err(Error::DiskFull(None));
         }
-        let fresh_key = || {
-            let mut key = [0; 32];
-            self.entropy.fill(&mut key)?;
-            Ok(chain::Key::new(key))
-        };
-        self.disk().write(batch, &*self.liveness, fresh_key)?;
+        self.disk().write(batch, &*self.liveness, || self.fresh_key())?;
         self.hooks.wrote(batch);
         Ok(())
     }
 
+    fn fresh_key(&self) -> Result<chain::Key> {
+        let mut key = [0; 32];
+        self.entropy.fill(&mut key)?;
+        Ok(chain::Key::new(key))
+    }
+
     fn is_flushed(&self, session: &SessionId, seq: Seq) -> bool {
-        self.disk().logs.get(session).is_some_and(|log| log.flushed as Seq >= seq)
+        self.disk().logs.get(session).is_some_and(|log| log.base + log.flushed as Seq >= seq)
     }
 
     async fn flush(&self, batch: &Batch, appended: Appended) -> Result<()> {
@@ -214,7 +217,7 @@ impl Store for MemoryStore {
         let session = session.clone();
         self.query(move |disk| {
             let Some(log) = disk.logs.get(&session) else { return Ok(Vec::new()) };
-            let after = usize::try_from(after).unwrap_or(usize::MAX).min(log.flushed);
+            let after = log.lines_to(after).min(log.flushed);
             let mut bytes = 0;
             let mut records = Vec::new();
             for line in log.lines[after..log.flushed].iter().take(limit) {
@@ -234,9 +237,10 @@ impl Store for MemoryStore {
     fn chain_at(&self, session: &SessionId, seq: Seq) -> BoxFuture<Result<Option<chain::Hash>>> {
         let session = session.clone();
         self.query(move |disk| {
-            let count = usize::try_from(seq).unwrap_or(usize::MAX);
-            let log = disk.logs.get(&session).filter(|log| count <= log.flushed);
-            Ok(log.map(|log| log.last_chain(count)))
+            let there =
+                |log: &&Log| seq == 0 || (seq > log.base && log.lines_to(seq) <= log.flushed);
+            let log = disk.logs.get(&session).filter(there);
+            Ok(log.map(|log| log.last_chain(log.lines_to(seq))))
         })
     }
 
@@ -265,17 +269,17 @@ impl Store for MemoryStore {
             let Some(log) = log else { return Ok(None) };
             let flushed = &log.lines[..log.flushed];
             let head = Head {
-                last_seq: log.flushed as Seq,
+                last_seq: log.base + log.flushed as Seq,
                 chain: log.last_chain(log.flushed),
                 lease: log.state.lease.clone(),
             };
             let snapshot = log.snapshot.clone().map(|saved| {
-                let count = usize::try_from(saved.seq).unwrap_or(usize::MAX);
+                let count = log.lines_to(saved.seq);
                 let now = (count <= log.flushed).then(|| log.last_chain(count));
                 (saved, now)
             });
             let read = |after| {
-                let after = usize::try_from(after).unwrap_or(usize::MAX).min(flushed.len());
+                let after = log.lines_to(after).min(flushed.len());
                 let lines = flushed[after..].iter().take(REPLAY_RECORDS);
                 Ok(lines.map(|line| line.record.clone()).collect())
             };
@@ -312,6 +316,69 @@ impl Store for MemoryStore {
         })
     }
 
+    fn delete(
+        &self,
+        session: &SessionId,
+        expected: Seq,
+        guard: Guard,
+        note: NewRecord,
+    ) -> BoxFuture<Result<()>> {
+        let removal = Removal { session: session.clone(), expected, guard, note };
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            shared.hooks.step(Point::Written).await;
+            if shared.poisoned.load(Ordering::SeqCst) {
+                return Err(Error::Poisoned(None));
+            }
+            if shared.hooks.flush_fails() {
+                shared.poisoned.store(true, Ordering::SeqCst);
+                return Err(Error::Poisoned(None));
+            }
+            shared.disk().delete(&removal, &*shared.liveness, || shared.fresh_key())?;
+            shared.hooks.step(Point::Flushed).await;
+            Ok(())
+        })
+    }
+
+    fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let log = disk.logs.get(&session).filter(|log| log.flushed > 0);
+            Ok(log.map(|log| CopyHead {
+                session: session.clone(),
+                chain_key: log.key.clone(),
+                last_seq: log.base + log.flushed as Seq,
+                chain: log.last_chain(log.flushed),
+                anchor: None,
+            }))
+        })
+    }
+
+    fn copy_records(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<Result<Vec<CopiedRecord>>> {
+        let session = session.clone();
+        self.query(move |disk| {
+            let Some(log) = disk.logs.get(&session) else { return Ok(Vec::new()) };
+            let after = log.lines_to(after).min(log.flushed);
+            let lines = log.lines[after..log.flushed].iter().take(limit);
+            let copied = lines.map(|line| CopiedRecord {
+                record: line.record.clone(),
+                batch_left: line.batch_left,
+                payload_hash: line.payload_hash,
+                chain: line.chain,
+            });
+            Ok(copied.collect())
+        })
+    }
+
+    fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>> {
+        self.query(move |disk| disk.copy_in(copy))
+    }
+
     fn stats(&self) -> Stats {
         Stats {
             batches: self.shared.batches.load(Ordering::Relaxed),
@@ -323,7 +390,7 @@ impl Store for MemoryStore {
 
 fn with_detail(record: &Record, detail: Detail) -> Record {
     let mut record = record.clone();
-    if detail == Detail::Headers && record.content != Content::None {
+    if detail == Detail::Headers && matches!(record.content, Content::Json(_)) {
         record.content = Content::Omitted;
     }
     record
@@ -374,6 +441,7 @@ fn verify(log: &Log) -> Verification {
     let mut previous = chain::GENESIS;
     let mut good_to = 0;
     let mut problem = None;
+    let mut tombstones = BTreeSet::new();
     for line in &log.lines[..log.flushed] {
         let record = &line.record;
         let link = chain::Link {
@@ -390,14 +458,25 @@ fn verify(log: &Log) -> Verification {
         }
         let plaintext = match &record.content {
             Content::Json(json) => Some(log.key.payload_hash(json.as_bytes())),
-            _ => None,
+            Content::Redacted => {
+                tombstones.insert(record.seq);
+                line.payload_hash
+            }
+            Content::None | Content::Omitted => None,
         };
         if plaintext != line.payload_hash {
             problem = Some(Problem::PayloadDamaged { seq: record.seq });
             break;
         }
+        if let Ok(Event::RecordRedacted(e)) = record.event() {
+            tombstones.remove(&e.target_seq);
+        }
         previous = line.chain;
         good_to = record.seq;
+    }
+    if let (None, Some(seq)) = (&problem, tombstones.first()) {
+        problem = Some(Problem::TombstoneUnjustified { seq: *seq });
+        good_to = seq - 1;
     }
     Verification { good_to, problem, anchored_to: None }
 }

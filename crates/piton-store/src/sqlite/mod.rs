@@ -31,14 +31,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use piton_core::id::{SessionId, TokenId};
-use piton_core::{Record, Seq, chain, token};
+use piton_core::{NewRecord, Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
 use crate::boots::BootLocks;
 use crate::contract::REPLAY_RECORDS;
 use crate::contract::{
-    Appended, Batch, BoxFuture, Detail, Entropy, Head, Liveness, OsEntropy, Page, Query, Snapshot,
-    Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
+    LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
 use crate::hub::{Hints, Hub};
@@ -309,6 +309,33 @@ impl Store for SqliteStore {
 
     fn rebuild_caches(&self) -> BoxFuture<Result<()>> {
         self.ask_writer(|reply| Work::Rebuild { reply })
+    }
+
+    fn delete(
+        &self,
+        _session: &SessionId,
+        _expected: Seq,
+        _guard: Guard,
+        _note: NewRecord,
+    ) -> BoxFuture<Result<()>> {
+        Box::pin(std::future::ready(Err(Error::Closed)))
+    }
+
+    fn copy_head(&self, _session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
+        Box::pin(std::future::ready(Err(Error::Closed)))
+    }
+
+    fn copy_records(
+        &self,
+        _session: &SessionId,
+        _after: Seq,
+        _limit: usize,
+    ) -> BoxFuture<Result<Vec<CopiedRecord>>> {
+        Box::pin(std::future::ready(Err(Error::Closed)))
+    }
+
+    fn copy_in(&self, _copy: LogCopy) -> BoxFuture<Result<()>> {
+        Box::pin(std::future::ready(Err(Error::Closed)))
     }
 
     fn stats(&self) -> Stats {
