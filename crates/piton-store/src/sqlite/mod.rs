@@ -12,6 +12,7 @@ mod failure;
 mod list;
 mod logs;
 mod open;
+mod prepare;
 mod queue;
 mod read;
 mod readers;
@@ -42,11 +43,12 @@ use crate::contract::{
 };
 use crate::error::{Cause, Error, Result};
 use crate::hub::{Hints, Hub};
-use crate::keys::KeySettings;
+use crate::keys::{KeySettings, Keys};
 use crate::load::{self, LoadedState};
 
 use self::anchor::Anchors;
 use self::append::Appender;
+use self::prepare::{ChainKeys, Prepared};
 use self::queue::{Queue, Reply, Work};
 use self::read::Reader;
 use self::readers::Readers;
@@ -91,6 +93,9 @@ impl Options {
 pub struct SqliteStore {
     path: PathBuf,
     access: Access,
+    keys: Arc<Keys>,
+    entropy: Arc<dyn Entropy>,
+    chain_keys: Arc<ChainKeys>,
     queue: Arc<Queue>,
     hub: Arc<Hub>,
     counters: Arc<Counters>,
@@ -129,6 +134,9 @@ impl SqliteStore {
         let store = Self {
             path: path.clone(),
             access: options.access,
+            keys: keys.clone(),
+            entropy: options.entropy.clone(),
+            chain_keys: Arc::default(),
             queue: Arc::default(),
             hub: Arc::default(),
             counters: Arc::default(),
@@ -139,7 +147,9 @@ impl SqliteStore {
         };
         match options.access {
             Access::ReadWrite => {
-                let appender = Appender::new(path.clone(), keys, options.liveness, options.entropy);
+                let (liveness, chain_keys) = (options.liveness, store.chain_keys.clone());
+                let appender =
+                    Appender::new(path.clone(), keys, liveness, options.entropy, chain_keys);
                 store.start_writing(conn, appender, state).map_err(no_thread)?;
             }
             Access::ReadOnly => {
@@ -234,8 +244,10 @@ impl Drop for SqliteStore {
 
 impl Store for SqliteStore {
     fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
+        let (key, entropy) = (self.keys.current(), &*self.entropy);
+        let prepared = Prepared::new(&batch, &self.chain_keys, key, entropy);
         let batch = Box::new(batch);
-        self.ask_writer(|reply| Work::Append { batch, reply })
+        self.ask_writer(|reply| Work::Append { batch, prepared, reply })
     }
 
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {

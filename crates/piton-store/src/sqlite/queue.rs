@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use piton_core::id::SessionId;
 use tokio::sync::oneshot;
 
+use super::prepare::Prepared;
 use crate::admit::batch_bytes;
 use crate::contract::{Appended, Batch, Durability, Snapshot};
 use crate::error::{Error, Result};
@@ -29,7 +30,7 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
 #[derive(Debug)]
 pub(crate) enum Work {
-    Append { batch: Box<Batch>, reply: Reply<Appended> },
+    Append { batch: Box<Batch>, prepared: Option<Prepared>, reply: Reply<Appended> },
     Snapshot { session: SessionId, snapshot: Snapshot, reply: Reply<()> },
     Rebuild { reply: Reply<()> },
     Rotate { reply: Reply<()> },

@@ -1,17 +1,18 @@
 //! Reading: everything that is asked of a store but its writes. Runs on the readers' threads.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::limits::SEQ_MAX;
+use piton_core::record::may_follow;
 use piton_core::{Content, Record, Seq, Timestamp, chain, token};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::anchor::Anchors;
 use super::content::{self, Stored};
-use super::schema::{Form, rid, seq_of};
+use super::schema::{Form, PLACE, records_of_log, rid, seq_of};
 use super::{failure, logs};
 use crate::contract::{Detail, Head, READ_BYTES_MAX, Snapshot};
 use crate::crypto::Place;
@@ -42,8 +43,13 @@ pub(crate) struct Raw<'a> {
     pub(crate) content: Stored<'a>,
 }
 
-pub(crate) const RAW_COLUMNS: &str =
-    "rid, ts, batch_left, kind, header, form, key_id, payload_hash, chain, payload";
+pub(crate) const RAW_COLUMNS: &str = "r.rid, r.ts, r.batch_left, r.kind, r.header, r.form, r.key_id, r.payload_hash, r.chain, r.payload";
+
+static RECORDS: LazyLock<String> =
+    LazyLock::new(|| format!("{} LIMIT ?3", records_of_log(RAW_COLUMNS, "TRUE")));
+
+static CHAIN_AT: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT chain FROM records WHERE pos = ({PLACE})"));
 
 impl<'a> Raw<'a> {
     /// `None` if a column is not what we write there: somebody edited it.
@@ -125,10 +131,7 @@ impl Reader {
         let Some((no, key)) = self.log(session)? else { return Ok(Vec::new()) };
         let limit = limit.min(READ_RECORDS_MAX);
         // The predecessor is read along: the first link is checked against it.
-        let sql = format!(
-            "SELECT {RAW_COLUMNS} FROM records WHERE rid >= ?1 AND rid < ?2 ORDER BY rid LIMIT ?3"
-        );
-        let mut select = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
+        let mut select = self.conn.prepare_cached(&RECORDS).map_err(|e| self.failed(e))?;
         let rows_max = i64::try_from(limit).unwrap_or(i64::MAX - 1) + i64::from(after > 0);
         let range = (rid(no, after), rid(no, SEQ_MAX + 1), rows_max);
         let mut rows = select.query(range).map_err(|e| self.failed(e))?;
@@ -145,7 +148,7 @@ impl Reader {
                 previous = Some((raw.seq, raw.chain));
                 continue;
             };
-            if raw.seq != last + 1 {
+            if !may_follow(last, raw.seq, raw.kind) {
                 return Err(logs::damaged(session, last + 1));
             }
             if !raw.follows(&key, &link) {
@@ -209,11 +212,11 @@ impl Reader {
             return Ok(None);
         }
         let find = || {
-            let mut find = self.conn.prepare_cached(
-                "SELECT r.chain FROM logs l JOIN records r ON r.rid = (l.no << 32) | ?2
-                 WHERE l.id = ?1",
-            )?;
-            find.query_row((session.as_str(), seq.cast_signed()), |row| {
+            let mut find = self.conn.prepare_cached("SELECT no FROM logs WHERE id = ?1")?;
+            let no = find.query_row([session.as_str()], |row| row.get(0)).optional()?;
+            let Some(no) = no else { return Ok(None) };
+            let mut find = self.conn.prepare_cached(&CHAIN_AT)?;
+            find.query_row([rid(no, seq)], |row| {
                 Ok(row.get_ref(0)?.as_blob().ok().and_then(|bytes| bytes.try_into().ok()))
             })
             .optional()

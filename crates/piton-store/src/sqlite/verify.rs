@@ -1,17 +1,21 @@
 //! Walks one log from its first record to its end and beyond it, to the anchor.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use piton_core::id::SessionId;
 use piton_core::limits::SEQ_MAX;
+use piton_core::record::may_follow;
 use piton_core::{Content, Event, Seq, chain};
 
 use super::anchor::Anchor;
 use super::content;
 use super::read::{RAW_COLUMNS, Raw, Reader};
-use super::schema::{rid, seq_of};
+use super::schema::{records_of_log, rid, seq_of};
 use crate::contract::{Problem, Verification};
 use crate::error::{Error, Result};
+
+static WALK: LazyLock<String> = LazyLock::new(|| records_of_log(RAW_COLUMNS, "TRUE"));
 
 /// What the walk has seen so far.
 struct Walk {
@@ -51,14 +55,13 @@ impl Reader {
             at_anchor: None,
             tombstones: BTreeSet::new(),
         };
-        let sql =
-            format!("SELECT {RAW_COLUMNS} FROM records WHERE rid > ?1 AND rid < ?2 ORDER BY rid");
-        let mut select = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
+        let mut select = self.conn.prepare_cached(&WALK).map_err(|e| self.failed(e))?;
         let range = (rid(no, 0), rid(no, SEQ_MAX + 1));
         let mut rows = select.query(range).map_err(|e| self.failed(e))?;
         while let Some(row) = rows.next().map_err(|e| self.failed(e))? {
             let found = row.get(0).map(seq_of).map_err(|e| self.failed(e))?;
-            if found != walk.last + 1 {
+            let kind = row.get_ref(3).ok().and_then(|kind| kind.as_str().ok()).unwrap_or_default();
+            if !may_follow(walk.last, found, kind) {
                 let expected = walk.last + 1;
                 return answer(walk.last, Some(Problem::Gap { expected, found }));
             }

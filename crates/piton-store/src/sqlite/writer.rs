@@ -9,7 +9,7 @@ use piton_core::id::SessionId;
 use rusqlite::Connection;
 
 use super::anchor::{Anchor, Anchors};
-use super::append::{Appender, Trouble};
+use super::append::{Appender, Inserts, Trouble};
 use super::failure::{self, Failure};
 use super::queue::{Next, Queue, Work};
 use super::wal::Ahead;
@@ -237,12 +237,25 @@ impl Writer {
 
     /// From the beginning of the transaction to its end.
     fn try_transaction(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+        let inserted = self.insert_all(group);
+        if inserted.is_err() {
+            self.roll_back();
+        }
+        let done = inserted?;
+        self.commit()?;
+        Ok(done)
+    }
+
+    fn insert_all(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+        let mut inserts =
+            Inserts::new(&self.conn).map_err(|e| failure::before_commit(&self.appender.path, e))?;
         let mut done = Vec::with_capacity(group.len());
         for work in group {
             let one = match work {
-                Work::Append { batch, .. } => {
+                Work::Append { batch, prepared, .. } => {
                     self.state.wal_pages += PAGES_PER_BATCH + batch_bytes(batch) / PAGE_BYTES;
-                    self.appender.append(&self.conn, batch).map(Ok).map(Done::Appended)
+                    let appended = self.appender.append(&mut inserts, batch, prepared.as_ref());
+                    appended.map(Ok).map(Done::Appended)
                 }
                 Work::Snapshot { session, snapshot, .. } => {
                     self.state.wal_pages += PAGES_PER_BATCH + snapshot.body.len() / PAGE_BYTES;
@@ -258,13 +271,9 @@ impl Writer {
                     Work::Append { .. } => Done::Appended(Err(e)),
                     _ => Done::Saved(Err(e)),
                 },
-                Err(Trouble::Failed(failure)) => {
-                    self.roll_back();
-                    return Err(failure);
-                }
+                Err(Trouble::Failed(failure)) => return Err(failure),
             });
         }
-        self.commit()?;
         Ok(done)
     }
 
@@ -387,7 +396,7 @@ impl Writer {
         let mut committed = Vec::with_capacity(group.len());
         for (work, done) in group.into_iter().zip(done) {
             match (work, done) {
-                (Work::Append { batch, reply }, Done::Appended(result)) => {
+                (Work::Append { batch, reply, .. }, Done::Appended(result)) => {
                     if let Ok(appended) = &result {
                         let records = batch.records.len() as u64;
                         self.counters.batches.fetch_add(1, Ordering::Relaxed);
