@@ -36,7 +36,6 @@ use piton_core::{NewRecord, Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
 use crate::boots::BootLocks;
-use crate::contract::REPLAY_RECORDS;
 use crate::contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
     LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
@@ -44,7 +43,7 @@ use crate::contract::{
 use crate::error::{Cause, Error, Result};
 use crate::hub::{Hints, Hub};
 use crate::keys::{KeySettings, Keys};
-use crate::load::{self, LoadedState};
+use crate::load::{Folding, LoadedState};
 
 use self::anchor::Anchors;
 use self::append::Appender;
@@ -300,8 +299,11 @@ impl Store for SqliteStore {
                 }
                 None => None,
             };
-            let read = |after| reader.records(&session, after, REPLAY_RECORDS, Detail::Headers);
-            load::fold(&session, head, snapshot, read).map(Some)
+            let mut folding = Folding::new(&session, head, snapshot);
+            reader.walk(&session, folding.at(), usize::MAX, Detail::Headers, |_, raw| {
+                folding.apply(raw.seq, raw.ts, raw.kind, raw.header)
+            })?;
+            folding.finish().map(Some)
         })
     }
 

@@ -43,10 +43,20 @@ pub(crate) struct Raw<'a> {
     pub(crate) content: Stored<'a>,
 }
 
-pub(crate) const RAW_COLUMNS: &str = "r.rid, r.ts, r.batch_left, r.kind, r.header, r.form, r.key_id, r.payload_hash, r.chain, r.payload";
+/// The columns of a [`Raw`], but for its content.
+const RAW_COLUMNS: &str =
+    "r.rid, r.ts, r.batch_left, r.kind, r.header, r.form, r.key_id, r.payload_hash, r.chain";
 
-static RECORDS: LazyLock<String> =
-    LazyLock::new(|| format!("{} LIMIT ?3", records_of_log(RAW_COLUMNS, "TRUE")));
+/// Selects whole records of a log; see [`records_of_log`].
+pub(crate) static WALK: LazyLock<String> =
+    LazyLock::new(|| records_of_log(&format!("{RAW_COLUMNS}, r.payload"), "TRUE"));
+
+static RECORDS: LazyLock<String> = LazyLock::new(|| format!("{} LIMIT ?3", *WALK));
+
+/// Without the contents, which may lie on pages of their own.
+static HEADERS: LazyLock<String> = LazyLock::new(|| {
+    format!("{} LIMIT ?3", records_of_log(&format!("{RAW_COLUMNS}, NULL"), "TRUE"))
+});
 
 static CHAIN_AT: LazyLock<String> =
     LazyLock::new(|| format!("SELECT chain FROM records WHERE pos = ({PLACE})"));
@@ -125,19 +135,41 @@ impl Reader {
         limit: usize,
         detail: Detail,
     ) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        self.walk(session, after, limit.min(READ_RECORDS_MAX), detail, |key, raw| {
+            let record = self.record(session, key, raw, detail)?;
+            bytes += record.header.len() + content_bytes(&record.content);
+            records.push(record);
+            Ok(bytes < READ_BYTES_MAX)
+        })?;
+        Ok(records)
+    }
+
+    /// Visits up to `limit` records after a position, in order, each with its link checked, until
+    /// there are no more or the visitor has enough.
+    pub(crate) fn walk(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+        detail: Detail,
+        mut visit: impl FnMut(&chain::Key, &Raw<'_>) -> Result<bool>,
+    ) -> Result<()> {
         if limit == 0 || after > SEQ_MAX {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let Some((no, key)) = self.log(session)? else { return Ok(Vec::new()) };
-        let limit = limit.min(READ_RECORDS_MAX);
+        let Some((no, key)) = self.log(session)? else { return Ok(()) };
+        let sql = match detail {
+            Detail::Headers => &*HEADERS,
+            Detail::Full => &*RECORDS,
+        };
+        let mut select = self.conn.prepare_cached(sql).map_err(|e| self.failed(e))?;
         // The predecessor is read along: the first link is checked against it.
-        let mut select = self.conn.prepare_cached(&RECORDS).map_err(|e| self.failed(e))?;
         let rows_max = i64::try_from(limit).unwrap_or(i64::MAX - 1) + i64::from(after > 0);
         let range = (rid(no, after), rid(no, SEQ_MAX + 1), rows_max);
         let mut rows = select.query(range).map_err(|e| self.failed(e))?;
         let mut previous = (after == 0).then_some((0, chain::GENESIS));
-        let mut records = Vec::new();
-        let mut bytes = 0;
         while let Some(row) = rows.next().map_err(|e| self.failed(e))? {
             let found = row.get(0).map(seq_of).map_err(|e| self.failed(e))?;
             let raw = Raw::from_row(row).ok_or_else(|| logs::damaged(session, found))?;
@@ -155,14 +187,11 @@ impl Reader {
                 return Err(Error::ChainBroken { session: session.clone(), seq: raw.seq });
             }
             previous = Some((raw.seq, raw.chain));
-            let record = self.record(session, &key, &raw, detail)?;
-            bytes += record.header.len() + content_bytes(&record.content);
-            records.push(record);
-            if bytes >= READ_BYTES_MAX {
+            if !visit(&key, &raw)? {
                 break;
             }
         }
-        Ok(records)
+        Ok(())
     }
 
     fn record(

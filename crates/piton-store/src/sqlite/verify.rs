@@ -1,7 +1,6 @@
 //! Walks one log from its first record to its end and beyond it, to the anchor.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 use piton_core::id::SessionId;
 use piton_core::limits::SEQ_MAX;
@@ -10,12 +9,10 @@ use piton_core::{Content, Event, Seq, chain};
 
 use super::anchor::Anchor;
 use super::content;
-use super::read::{RAW_COLUMNS, Raw, Reader};
-use super::schema::{records_of_log, rid, seq_of};
+use super::read::{Raw, Reader, WALK};
+use super::schema::{rid, seq_of};
 use crate::contract::{Problem, Verification};
 use crate::error::{Error, Result};
-
-static WALK: LazyLock<String> = LazyLock::new(|| records_of_log(RAW_COLUMNS, "TRUE"));
 
 /// What the walk has seen so far.
 struct Walk {
