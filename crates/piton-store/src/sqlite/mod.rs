@@ -43,7 +43,7 @@ use crate::contract::{
 use crate::error::{Cause, Error, Result};
 use crate::hub::{Hints, Hub};
 use crate::keys::{KeySettings, Keys};
-use crate::load::{Folding, LoadedState};
+use crate::load::LoadedState;
 
 use self::anchor::Anchors;
 use self::append::Appender;
@@ -290,21 +290,7 @@ impl Store for SqliteStore {
 
     fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>> {
         let session = session.clone();
-        self.readers.ask(move |reader| {
-            let Some(head) = reader.head(&session)? else { return Ok(None) };
-            let snapshot = match reader.snapshot(&session)? {
-                Some(saved) => {
-                    let now = reader.chain_at(&session, saved.seq)?;
-                    Some((saved, now))
-                }
-                None => None,
-            };
-            let mut folding = Folding::new(&session, head, snapshot);
-            reader.walk(&session, folding.at(), usize::MAX, Detail::Headers, |_, raw| {
-                folding.apply(raw.seq, raw.ts, raw.kind, raw.header)
-            })?;
-            folding.finish().map(Some)
-        })
+        self.readers.ask(move |reader| reader.load(&session))
     }
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {

@@ -18,6 +18,7 @@ use crate::contract::{Detail, Head, READ_BYTES_MAX, Snapshot};
 use crate::crypto::Place;
 use crate::error::{Cause, Error, Result};
 use crate::keys::Keys;
+use crate::load::{Folding, LoadedState};
 
 /// Most records in one answer.
 const READ_RECORDS_MAX: usize = 10_000;
@@ -98,6 +99,15 @@ impl<'a> Raw<'a> {
     }
 }
 
+/// Up to `limit` records of a log after a position.
+struct Walk<'a> {
+    session: &'a SessionId,
+    no: i64,
+    key: &'a chain::Key,
+    after: Seq,
+    limit: usize,
+}
+
 impl Reader {
     pub(crate) fn failed(&self, e: rusqlite::Error) -> Error {
         failure::to_error(&self.path, e)
@@ -105,11 +115,46 @@ impl Reader {
 
     pub(crate) fn head(&self, session: &SessionId) -> Result<Option<Head>> {
         let Some(log) = logs::find(&self.conn, &self.path, session)? else { return Ok(None) };
+        self.head_of(session, log).map(Some)
+    }
+
+    /// Reads several things as of one moment.
+    fn together<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        let run = |sql| self.conn.prepare_cached(sql).and_then(|mut s| s.execute([]));
+        run("BEGIN").map_err(|e| self.failed(e))?;
+        let done = read();
+        run("COMMIT").map_err(|e| self.failed(e))?;
+        done
+    }
+
+    pub(crate) fn load(&self, session: &SessionId) -> Result<Option<LoadedState>> {
+        self.together(|| {
+            let Some(log) = logs::find(&self.conn, &self.path, session)? else { return Ok(None) };
+            let key = logs::chain_key(&self.keys, session, &log.chain_key, &log.key_id)?;
+            let no = log.no;
+            let head = self.head_of(session, log)?;
+            let snapshot = match self.snapshot_of(no)? {
+                Some(saved) => {
+                    let now = self.chain_of(session, no, saved.seq)?;
+                    Some((saved, now))
+                }
+                None => None,
+            };
+            let mut folding = Folding::new(session, head, snapshot);
+            let walk = Walk { session, no, key: &key, after: folding.at(), limit: usize::MAX };
+            self.walk(walk, Detail::Headers, |raw| {
+                folding.apply(raw.seq, raw.ts, raw.kind, raw.header)
+            })?;
+            folding.finish().map(Some)
+        })
+    }
+
+    fn head_of(&self, session: &SessionId, log: logs::Log) -> Result<Head> {
         let lease = match log.lease {
             Some(lease) => lease,
             None => logs::lease_from_records(&self.conn, &self.path, session, log.no)?,
         };
-        Ok(Some(Head { last_seq: log.last_seq, chain: log.chain, lease }))
+        Ok(Head { last_seq: log.last_seq, chain: log.chain, lease })
     }
 
     /// A log's number and chain key.
@@ -137,8 +182,10 @@ impl Reader {
     ) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         let mut bytes = 0;
-        self.walk(session, after, limit.min(READ_RECORDS_MAX), detail, |key, raw| {
-            let record = self.record(session, key, raw, detail)?;
+        let Some((no, key)) = self.log(session)? else { return Ok(records) };
+        let walk = Walk { session, no, key: &key, after, limit: limit.min(READ_RECORDS_MAX) };
+        self.walk(walk, detail, |raw| {
+            let record = self.record(session, &key, raw, detail)?;
             bytes += record.header.len() + content_bytes(&record.content);
             records.push(record);
             Ok(bytes < READ_BYTES_MAX)
@@ -146,20 +193,18 @@ impl Reader {
         Ok(records)
     }
 
-    /// Visits up to `limit` records after a position, in order, each with its link checked, until
-    /// there are no more or the visitor has enough.
-    pub(crate) fn walk(
+    /// Visits records in order, each with its link checked, until there are no more or the visitor
+    /// has enough.
+    fn walk(
         &self,
-        session: &SessionId,
-        after: Seq,
-        limit: usize,
+        walk: Walk<'_>,
         detail: Detail,
-        mut visit: impl FnMut(&chain::Key, &Raw<'_>) -> Result<bool>,
+        mut visit: impl FnMut(&Raw<'_>) -> Result<bool>,
     ) -> Result<()> {
+        let Walk { session, no, key, after, limit } = walk;
         if limit == 0 || after > SEQ_MAX {
             return Ok(());
         }
-        let Some((no, key)) = self.log(session)? else { return Ok(()) };
         let sql = match detail {
             Detail::Headers => &*HEADERS,
             Detail::Full => &*RECORDS,
@@ -183,11 +228,11 @@ impl Reader {
             if !may_follow(last, raw.seq, raw.kind) {
                 return Err(logs::damaged(session, last + 1));
             }
-            if !raw.follows(&key, &link) {
+            if !raw.follows(key, &link) {
                 return Err(Error::ChainBroken { session: session.clone(), seq: raw.seq });
             }
             previous = Some((raw.seq, raw.chain));
-            if !visit(&key, &raw)? {
+            if !visit(&raw)? {
                 break;
             }
         }
@@ -237,13 +282,25 @@ impl Reader {
         if seq == 0 {
             return Ok(Some(chain::GENESIS));
         }
-        if seq > SEQ_MAX {
-            return Ok(None);
+        match self.no_of(session)? {
+            Some(no) => self.chain_of(session, no, seq),
+            None => Ok(None),
         }
+    }
+
+    fn no_of(&self, session: &SessionId) -> Result<Option<i64>> {
         let find = || {
             let mut find = self.conn.prepare_cached("SELECT no FROM logs WHERE id = ?1")?;
-            let no = find.query_row([session.as_str()], |row| row.get(0)).optional()?;
-            let Some(no) = no else { return Ok(None) };
+            find.query_row([session.as_str()], |row| row.get(0)).optional()
+        };
+        find().map_err(|e| self.failed(e))
+    }
+
+    fn chain_of(&self, session: &SessionId, no: i64, seq: Seq) -> Result<Option<chain::Hash>> {
+        if seq == 0 || seq > SEQ_MAX {
+            return Ok((seq == 0).then_some(chain::GENESIS));
+        }
+        let find = || {
             let mut find = self.conn.prepare_cached(&CHAIN_AT)?;
             find.query_row([rid(no, seq)], |row| {
                 Ok(row.get_ref(0)?.as_blob().ok().and_then(|bytes| bytes.try_into().ok()))
@@ -257,14 +314,20 @@ impl Reader {
         }
     }
 
-    /// A snapshot whose row makes no sense is none: a cache.
     pub(crate) fn snapshot(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        match self.no_of(session)? {
+            Some(no) => self.snapshot_of(no),
+            None => Ok(None),
+        }
+    }
+
+    /// A snapshot whose row makes no sense is none: a cache.
+    fn snapshot_of(&self, no: i64) -> Result<Option<Snapshot>> {
         let find = || {
             let mut find = self.conn.prepare_cached(
-                "SELECT s.seq, s.projector, s.chain, s.body FROM logs l
-                 JOIN snapshots s ON s.no = l.no WHERE l.id = ?1",
+                "SELECT seq, projector, chain, body FROM snapshots WHERE no = ?1",
             )?;
-            find.query_row([session.as_str()], |row| {
+            find.query_row([no], |row| {
                 let snapshot = || {
                     Some(Snapshot {
                         seq: row.get::<_, i64>(0).ok()?.cast_unsigned(),
