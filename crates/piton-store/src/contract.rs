@@ -331,6 +331,8 @@ pub enum IndexEntry {
     Session,
     Lease,
     Token(TokenId),
+    /// A record is there, and the index does not lead to it.
+    Record(Seq),
 }
 
 /// Counters since the store was opened.

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use piton_core::id::{BootId, SessionId, TaskId};
 use piton_core::state::{Lease, Summary};
-use piton_core::{Event, NewRecord, Seq, Timestamp, chain, token};
+use piton_core::{Content, Event, NewRecord, Seq, Timestamp, chain, token};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use zeroize::Zeroizing;
 
 use super::content::Kept;
 use super::failure::{self, Failure};
 use super::prepare::{ChainKeys, Prepared};
-use super::schema::rid;
-use super::{content, logs, rebuild, schema};
+use super::schema::{Form, rid};
+use super::{content, logs, rebuild, removal, schema};
 use crate::admit;
-use crate::contract::{Appended, Batch, Entropy, Liveness, Snapshot};
+use crate::contract::{Appended, Batch, CopiedRecord, Entropy, Liveness, Snapshot};
 use crate::crypto::{Place, Subkeys};
 use crate::error::{Cause, Error};
 use crate::keys::Keys;
@@ -27,13 +27,13 @@ const SESSIONS_CACHED_MAX: usize = 4_096;
 
 /// Where a log ends. Right for as long as nobody else writes to the database.
 #[derive(Debug)]
-struct End {
-    no: i64,
-    last_seq: Seq,
+pub(super) struct End {
+    pub(super) no: i64,
+    pub(super) last_seq: Seq,
     /// The generation that the log's last record lies in.
     generation: Option<i64>,
     chain: chain::Hash,
-    lease: Lease,
+    pub(super) lease: Lease,
     chain_key: chain::Key,
 }
 
@@ -46,6 +46,16 @@ pub(crate) enum Trouble {
     Failed(Failure),
 }
 
+impl Trouble {
+    /// For a transaction that is rolled back in any case.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Refused(e) | Self::Failed(Failure::Full(e) | Failure::Other(e)) => e,
+            Self::Failed(Failure::Flush(cause)) => Error::Poisoned(Some(cause)),
+        }
+    }
+}
+
 /// Appends batches to a database whose transaction somebody else opens and ends.
 #[derive(Debug)]
 pub(crate) struct Appender {
@@ -55,9 +65,11 @@ pub(crate) struct Appender {
     pub(crate) entropy: Arc<dyn Entropy>,
     /// Of the sessions in `ends`, for those who seal contents before they queue them.
     chain_keys: Arc<ChainKeys>,
-    ends: HashMap<SessionId, End>,
+    pub(super) ends: HashMap<SessionId, End>,
     /// Sessions whose end was moved by the open transaction.
-    moved: Vec<SessionId>,
+    pub(super) moved: Vec<SessionId>,
+    /// The open transaction took something out.
+    pub(super) took_out: bool,
 }
 
 impl Appender {
@@ -68,7 +80,16 @@ impl Appender {
         entropy: Arc<dyn Entropy>,
         chain_keys: Arc<ChainKeys>,
     ) -> Self {
-        Self { path, keys, liveness, entropy, chain_keys, ends: HashMap::new(), moved: Vec::new() }
+        Self {
+            path,
+            keys,
+            liveness,
+            entropy,
+            chain_keys,
+            ends: HashMap::new(),
+            moved: Vec::new(),
+            took_out: false,
+        }
     }
 
     /// Somebody else wrote: nothing remembered is certain.
@@ -85,11 +106,14 @@ impl Appender {
         }
     }
 
-    pub(crate) fn committed(&mut self) {
+    /// Says whether something was taken out.
+    pub(crate) fn committed(&mut self) -> bool {
         self.moved.clear();
+        std::mem::take(&mut self.took_out)
     }
 
     pub(crate) fn rolled_back(&mut self) {
+        self.took_out = false;
         for session in self.moved.drain(..) {
             self.ends.remove(&session);
         }
@@ -100,7 +124,7 @@ impl Appender {
         self.ends.get(session).map(|end| (end.last_seq, end.chain))
     }
 
-    fn failed(&self, e: rusqlite::Error) -> Trouble {
+    pub(super) fn failed(&self, e: rusqlite::Error) -> Trouble {
         Trouble::Failed(failure::before_commit(&self.path, e))
     }
 
@@ -123,13 +147,18 @@ impl Appender {
         let current = self.keys.current();
         self.moved.push(batch.session.clone());
         if !known {
-            self.create_log(conn, &batch.session, &current)?;
+            let chain_key = self.fresh_chain_key()?;
+            self.create_log(conn, &batch.session, chain_key, &current)?;
         }
         self.insert(inserts, batch, prepared, new_lease, &current)
     }
 
     /// Whether the log is there; if so its end is remembered.
-    fn find_end(&mut self, conn: &Connection, session: &SessionId) -> Result<bool, Trouble> {
+    pub(super) fn find_end(
+        &mut self,
+        conn: &Connection,
+        session: &SessionId,
+    ) -> Result<bool, Trouble> {
         if self.ends.contains_key(session) {
             return Ok(true);
         }
@@ -159,15 +188,20 @@ impl Appender {
         Ok(true)
     }
 
-    fn create_log(
+    fn fresh_chain_key(&self) -> Result<chain::Key, Trouble> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        self.entropy.fill(bytes.as_mut_slice()).map_err(Trouble::Refused)?;
+        Ok(chain::Key::new(*bytes))
+    }
+
+    /// Makes an empty log; answers its number.
+    pub(super) fn create_log(
         &mut self,
         conn: &Connection,
         session: &SessionId,
+        chain_key: chain::Key,
         current: &Subkeys,
-    ) -> Result<(), Trouble> {
-        let mut bytes = Zeroizing::new([0; 32]);
-        self.entropy.fill(bytes.as_mut_slice()).map_err(Trouble::Refused)?;
-        let chain_key = chain::Key::new(*bytes);
+    ) -> Result<i64, Trouble> {
         let wrapped = current
             .wrap_chain_key(session.as_str(), &chain_key, &*self.entropy)
             .map_err(Trouble::Refused)?;
@@ -183,7 +217,7 @@ impl Appender {
         let end = End { no, last_seq: 0, generation, chain, lease, chain_key };
         self.chain_keys.know(session, &end.chain_key);
         self.ends.insert(session.clone(), end);
-        Ok(())
+        Ok(no)
     }
 
     fn insert(
@@ -213,6 +247,12 @@ impl Appender {
                     Trouble::Failed(Failure::Other(logs::damaged(&batch.session, first)))
                 }
             })?;
+            if let Event::RecordRedacted(e) = &record.event {
+                self.took_out = true;
+                removal::overwrite(conn, true)
+                    .and_then(|()| removal::content(conn, end.no, e.target_seq))
+                    .map_err(failed)?;
+            }
             if token::subject(&record.event).is_some() {
                 advance_token(conn, end.no, end.last_seq, &record.event).map_err(failed)?;
             }
@@ -225,6 +265,48 @@ impl Appender {
             save_summary(conn, end.no, &batch.session, summary).map_err(failed)?;
         }
         Ok(Appended { first, last: end.last_seq })
+    }
+
+    pub(super) fn insert_copied(
+        &mut self,
+        inserts: &mut Inserts<'_>,
+        session: &SessionId,
+        copied: &CopiedRecord,
+        current: &Subkeys,
+    ) -> Result<(), Trouble> {
+        let Some(end) = self.ends.get_mut(session) else {
+            // Unreachable: the caller made it.
+            return Err(Trouble::Refused(Error::SessionUnknown { session: session.clone() }));
+        };
+        let record = &copied.record;
+        let damaged = || Trouble::Failed(Failure::Other(logs::damaged(session, record.seq)));
+        let payload = match &record.content {
+            Content::Json(json) => Some(json.as_bytes()),
+            Content::None | Content::Omitted | Content::Redacted => None,
+        };
+        let new = NewRecord::from_bytes(record.ts, &record.kind, record.header.as_bytes(), payload)
+            .map_err(|_| damaged())?;
+        let tombstone;
+        let kept = if record.content == Content::Redacted {
+            tombstone = Kept { form: Form::Tombstone, hash: copied.payload_hash, bytes: None };
+            Some(&tombstone)
+        } else {
+            None
+        };
+        // The first record of an adopted log has a seq of its own.
+        end.last_seq = record.seq - 1;
+        let left = copied.batch_left;
+        let row = Row { session, seq: record.seq, left, record: &new, kept };
+        let path = &self.path;
+        row.insert(inserts, end, current, &*self.entropy).map_err(|e| match e {
+            content::Trouble::Sql(e) => Trouble::Failed(failure::before_commit(path, e)),
+            content::Trouble::Store(e) => Trouble::Failed(Failure::Other(e)),
+            content::Trouble::Damaged | content::Trouble::BlobMissing => damaged(),
+        })?;
+        if end.chain != copied.chain {
+            return Err(damaged());
+        }
+        Ok(())
     }
 
     pub(crate) fn save_snapshot(

@@ -7,7 +7,9 @@
 
 mod anchor;
 mod append;
+mod caches;
 mod content;
+mod copy;
 mod failure;
 mod list;
 mod logs;
@@ -17,6 +19,7 @@ mod queue;
 mod read;
 mod readers;
 mod rebuild;
+mod removal;
 mod rotate;
 mod schema;
 mod verify;
@@ -35,6 +38,7 @@ use piton_core::id::{SessionId, TokenId};
 use piton_core::{NewRecord, Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
+use crate::admit::Removal;
 use crate::boots::BootLocks;
 use crate::contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
@@ -313,29 +317,33 @@ impl Store for SqliteStore {
 
     fn delete(
         &self,
-        _session: &SessionId,
-        _expected: Seq,
-        _guard: Guard,
-        _note: NewRecord,
+        session: &SessionId,
+        expected: Seq,
+        guard: Guard,
+        note: NewRecord,
     ) -> BoxFuture<Result<()>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+        let removal = Box::new(Removal { session: session.clone(), expected, guard, note });
+        self.ask_writer(|reply| Work::Delete { removal, reply })
     }
 
-    fn copy_head(&self, _session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+    fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.copy_head(&session))
     }
 
     fn copy_records(
         &self,
-        _session: &SessionId,
-        _after: Seq,
-        _limit: usize,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
     ) -> BoxFuture<Result<Vec<CopiedRecord>>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.copy_records(&session, after, limit))
     }
 
-    fn copy_in(&self, _copy: LogCopy) -> BoxFuture<Result<()>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+    fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>> {
+        let copy = Box::new(copy);
+        self.ask_writer(|reply| Work::CopyIn { copy, reply })
     }
 
     fn stats(&self) -> Stats {

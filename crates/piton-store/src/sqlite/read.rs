@@ -100,12 +100,12 @@ impl<'a> Raw<'a> {
 }
 
 /// Up to `limit` records of a log after a position.
-struct Walk<'a> {
-    session: &'a SessionId,
-    no: i64,
-    key: &'a chain::Key,
-    after: Seq,
-    limit: usize,
+pub(super) struct Walk<'a> {
+    pub(super) session: &'a SessionId,
+    pub(super) no: i64,
+    pub(super) key: &'a chain::Key,
+    pub(super) after: Seq,
+    pub(super) limit: usize,
 }
 
 impl Reader {
@@ -142,7 +142,7 @@ impl Reader {
             };
             let mut folding = Folding::new(session, head, snapshot);
             let walk = Walk { session, no, key: &key, after: folding.at(), limit: usize::MAX };
-            self.walk(walk, Detail::Headers, |raw| {
+            self.walk(&walk, Detail::Headers, |raw| {
                 folding.apply(raw.seq, raw.ts, raw.kind, raw.header)
             })?;
             folding.finish().map(Some)
@@ -184,7 +184,7 @@ impl Reader {
         let mut bytes = 0;
         let Some((no, key)) = self.log(session)? else { return Ok(records) };
         let walk = Walk { session, no, key: &key, after, limit: limit.min(READ_RECORDS_MAX) };
-        self.walk(walk, detail, |raw| {
+        self.walk(&walk, detail, |raw| {
             let record = self.record(session, &key, raw, detail)?;
             bytes += record.header.len() + content_bytes(&record.content);
             records.push(record);
@@ -195,13 +195,13 @@ impl Reader {
 
     /// Visits records in order, each with its link checked, until there are no more or the visitor
     /// has enough.
-    fn walk(
+    pub(super) fn walk(
         &self,
-        walk: Walk<'_>,
+        walk: &Walk<'_>,
         detail: Detail,
         mut visit: impl FnMut(&Raw<'_>) -> Result<bool>,
     ) -> Result<()> {
-        let Walk { session, no, key, after, limit } = walk;
+        let Walk { session, no, key, after, limit } = *walk;
         if limit == 0 || after > SEQ_MAX {
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl Reader {
         Ok(())
     }
 
-    fn record(
+    pub(super) fn record(
         &self,
         session: &SessionId,
         key: &chain::Key,
@@ -288,7 +288,7 @@ impl Reader {
         }
     }
 
-    fn no_of(&self, session: &SessionId) -> Result<Option<i64>> {
+    pub(super) fn no_of(&self, session: &SessionId) -> Result<Option<i64>> {
         let find = || {
             let mut find = self.conn.prepare_cached("SELECT no FROM logs WHERE id = ?1")?;
             find.query_row([session.as_str()], |row| row.get(0)).optional()
@@ -322,7 +322,7 @@ impl Reader {
     }
 
     /// A snapshot whose row makes no sense is none: a cache.
-    fn snapshot_of(&self, no: i64) -> Result<Option<Snapshot>> {
+    pub(super) fn snapshot_of(&self, no: i64) -> Result<Option<Snapshot>> {
         let find = || {
             let mut find = self.conn.prepare_cached(
                 "SELECT seq, projector, chain, body FROM snapshots WHERE no = ?1",

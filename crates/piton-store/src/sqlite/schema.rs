@@ -50,6 +50,7 @@ CREATE TABLE records(
   chain BLOB NOT NULL,
   payload BLOB
 );
+CREATE INDEX records_blobs ON records(payload) WHERE form = 2;
 CREATE TABLE blobs(
   no INTEGER PRIMARY KEY,
   address BLOB NOT NULL UNIQUE,

@@ -3,6 +3,7 @@
 mod failures;
 mod opening;
 mod processes;
+mod removal;
 mod secrets;
 mod tampering;
 
