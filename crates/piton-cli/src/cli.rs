@@ -20,6 +20,10 @@ Examples:
 An id may be shortened to its beginning as long as it stays unique.
 Exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 the reader of the output left, 255 a bug.";
 
+const DATA_HELP: &str =
+    "The data folder [default: $PITON_DATA, the config file, ~/.local/share/piton]";
+const CONFIG_HELP: &str = "The config file [default: $PITON_CONFIG, ~/.config/piton/config.toml]";
+
 /// Durable sessions for AI agents: whatever stops, the session goes on from its last piton.
 #[derive(Debug, Parser)]
 #[command(name = "piton", version, after_help = EXAMPLES, max_term_width = 100)]
@@ -33,11 +37,11 @@ pub(crate) struct Cli {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The data folder [default: $PITON_DATA, the config file, ~/.local/share/piton]
-    #[arg(long, global = true, value_name = "DIR")]
+    /// The data folder
+    #[arg(long, global = true, value_name = "DIR", help = DATA_HELP)]
     pub(crate) data: Option<PathBuf>,
-    /// The config file [default: $PITON_CONFIG, ~/.config/piton/config.toml]
-    #[arg(long, global = true, value_name = "FILE")]
+    /// The config file
+    #[arg(long, global = true, value_name = "FILE", help = CONFIG_HELP)]
     pub(crate) config: Option<PathBuf>,
     /// Print JSON: one object, or one per line for lists and logs
     #[arg(long, global = true)]

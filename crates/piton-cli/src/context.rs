@@ -6,7 +6,7 @@ use piton_core::Code;
 use piton_core::id::{BootId, SessionId};
 use piton_runtime::{Clock, Guest, Ids, Options, Service, SystemClock, View};
 use piton_store::sqlite::Access;
-use piton_store::{BootGuard, BootLocks, Holder, OsEntropy};
+use piton_store::{BootGuard, BootLocks, Holder, OsEntropy, Store};
 
 use crate::config::Settings;
 use crate::error::{Error, Result};
@@ -41,14 +41,21 @@ impl Context {
         Ok(store.map(|store| View::new(store, Arc::new(self.locks()), Arc::clone(&self.clock))))
     }
 
-    /// A store that must be there.
+    /// For reading a store that must be there.
     pub(crate) fn existing_view(&self) -> Result<View> {
-        self.view()?.ok_or_else(|| {
-            let message = format!("There is no store at {}", self.settings.data.value.display());
-            Error::new(Code::StoreUnreadable, message).with_hint(
-                "Name the data folder with --data; `piton config show` says which is used.",
-            )
-        })
+        self.view()?.ok_or_else(|| self.missing_store())
+    }
+
+    /// For changes that concern no session.
+    pub(crate) fn writable_store(&self) -> Result<Arc<dyn Store>> {
+        let store = stores::open_store(&self.settings, Access::ReadWrite)?;
+        store.ok_or_else(|| self.missing_store())
+    }
+
+    fn missing_store(&self) -> Error {
+        let message = format!("There is no store at {}", self.settings.data.value.display());
+        Error::new(Code::StoreUnreadable, message)
+            .with_hint("Name the data folder with --data; `piton config show` says which is used.")
     }
 
     /// For reading one session, which may be named by the beginning of its id.

@@ -88,18 +88,30 @@ impl Table {
         Ok(())
     }
 
+    /// The first column, below it the others that are shown whole, below them those that are cut.
     fn print_stacked(&self, ui: &mut Ui, available: usize) -> Result<()> {
+        let indent = " ".repeat(GAP);
         for row in &self.rows {
-            for (i, (tone, text)) in
-                row.iter().enumerate().filter(|(_, (_, text))| !text.is_empty())
-            {
-                let indent = if i == 0 { 0 } else { GAP };
-                let text = match self.columns.get(i) {
-                    Some(Column::Cut(_)) => shortened(text, available - indent),
-                    _ => text.clone(),
+            let mut cells = row.iter().zip(&self.columns);
+            let Some(((tone, text), _)) = cells.next() else { continue };
+            ui.line(ui.paint(*tone, text))?;
+            let (mut line, mut used) = (String::new(), 0);
+            for ((tone, text), column) in cells.filter(|((_, text), _)| !text.is_empty()) {
+                let text = match column {
+                    Column::Whole(_) => text.clone(),
+                    Column::Cut(_) => shortened(text, available - GAP),
                 };
-                let text = ui.paint(*tone, &text);
-                ui.line(format_args!("{}{text}", " ".repeat(indent)))?;
+                let is_full = used + GAP + width(&text) > available;
+                if used > 0 && (is_full || matches!(column, Column::Cut(_))) {
+                    ui.line(std::mem::take(&mut line))?;
+                    used = 0;
+                }
+                line += &indent;
+                line += &ui.paint(*tone, &text);
+                used += GAP + width(&text);
+            }
+            if used > 0 {
+                ui.line(line)?;
             }
         }
         Ok(())

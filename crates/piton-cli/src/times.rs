@@ -20,9 +20,9 @@ pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
     let (count, unit) = match span {
         _ if span >= RELATIVE_MAX => return date(moment),
         0 => return "now".to_owned(),
-        ..MINUTE => (span, "s"),
-        ..HOUR => (span / MINUTE, "min"),
-        ..DAY => (span / HOUR, "h"),
+        1..MINUTE => (span, "s"),
+        MINUTE..HOUR => (span / MINUTE, "min"),
+        HOUR..DAY => (span / HOUR, "h"),
         _ => (span / DAY, "d"),
     };
     if past { format!("{count} {unit} ago") } else { format!("in {count} {unit}") }
@@ -78,14 +78,14 @@ pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
 /// A span in the form that [`parse_span`] reads.
 pub(crate) fn span_text(span: Duration) -> String {
     let mut left = span.as_secs();
-    let mut text = String::new();
+    let mut parts = Vec::new();
     for (unit, name) in [(DAY, 'd'), (HOUR, 'h'), (MINUTE, 'm'), (1, 's')] {
         if left >= unit {
-            text += &format!("{}{name}", left / unit);
+            parts.push(format!("{}{name}", left / unit));
             left %= unit;
         }
     }
-    text
+    parts.concat()
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ impl Ui {
     }
 
     /// How far long work has come; only for people who look on.
-    pub(crate) fn progress(&self, text: &str) {
+    pub(crate) fn progress(text: &str) {
         if io::stderr().is_terminal() {
             told(&format!("\r\x1b[K{text}"));
         }

@@ -9,10 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::decide::{self, Command, Context, Refusal, Verdict};
+use piton_core::decide::{self, Command, Context, Refusal};
 use piton_core::event::{SessionLeased, SessionReleased};
-use piton_core::id::{BootId, RunId, SessionId, WaitId};
-use piton_core::state::{Executor, Run};
+use piton_core::id::{RunId, SessionId, WaitId};
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::{Code, NewRecord, Reason, State};
 use piton_store::{Batch, Durability, Guard};
@@ -131,21 +130,12 @@ impl Guest {
         Ok(Ack { verdict: decision.outcome, last_seq: state.last_seq })
     }
 
-    /// A run that a dead boot left open is an interrupted one, though no record says so yet. Not if
+    /// What became of a run that a dead boot left is told before anything is decided about it. Not if
     /// its executor may live: whether it does only those can find out who run sessions.
     fn interruption(&self, state: &State, cx: &Context) -> Result<Vec<NewRecord>> {
-        if state.facts.executor.as_ref().is_some_and(Executor::may_live) {
-            return Ok(Vec::new());
-        }
-        let run = state.facts.run.as_ref().filter(|run: &&Run| run.is_open());
-        let boots = run.map(|run| run.boot_id.clone()).into_iter();
-        let dead: BTreeSet<BootId> = boots.filter(|boot| !self.env.is_alive(boot)).collect();
-        if dead.is_empty() {
-            return Ok(Vec::new());
-        }
-        let decision = decide::decide(state, cx, Command::Recover { dead, probe: None })?;
-        debug_assert_eq!(decision.outcome, Verdict::Done, "an open run of a dead boot");
-        Ok(decision.records)
+        let Some(run) = self.view.stranded(&state.facts) else { return Ok(Vec::new()) };
+        let dead = BTreeSet::from([run.boot_id.clone()]);
+        Ok(decide::decide(state, cx, Command::Recover { dead, probe: None })?.records)
     }
 }
 

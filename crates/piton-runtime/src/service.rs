@@ -299,7 +299,8 @@ impl Handle {
         after: Option<Cursor>,
         limit: usize,
     ) -> Result<(Vec<Listed>, Option<Cursor>)> {
-        self.view.list(task_id, named, after, limit).await
+        let wanted = |name| named.is_none_or(|named| named == name);
+        self.view.list(task_id, wanted, after, limit).await
     }
 
     pub async fn records(

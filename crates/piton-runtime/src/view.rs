@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use piton_core::id::{BootId, SessionId, TaskId};
-use piton_core::state::{Facts, Run};
+use piton_core::state::{Executor, Facts, Run};
 use piton_core::status::{self, Status};
 use piton_core::transcript::{self, Item};
 use piton_core::{Record, Seq, State, Timestamp};
@@ -80,17 +80,25 @@ impl View {
         status::derive(facts, &dead, self.clock.now())
     }
 
+    /// A run that a dead boot left open, with no executor that may live: nothing of it is at work,
+    /// and nobody can answer its waits any more, though no record says so yet.
+    pub fn stranded<'a>(&self, facts: &'a Facts) -> Option<&'a Run> {
+        let executor_lives = facts.executor.as_ref().is_some_and(Executor::may_live);
+        let run = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none());
+        run.filter(|run| !executor_lives && !self.is_alive(&run.boot_id))
+    }
+
     /// The state that the durable records fold into.
     pub async fn state(&self, session: &SessionId) -> Result<State> {
         Ok(piton_store::load(&*self.store, session).await?.state)
     }
 
-    /// A page of sessions with their statuses, last active first. Without a name its cost follows
-    /// the page, with one how far apart the sessions of that name are.
+    /// A page of sessions with their statuses, last active first. If all are wanted its cost follows
+    /// the page, else how far apart the wanted ones are.
     pub async fn list(
         &self,
         task_id: Option<TaskId>,
-        named: Option<status::Name>,
+        wanted: impl Fn(status::Name) -> bool,
         mut after: Option<Cursor>,
         limit: usize,
     ) -> Result<(Vec<Listed>, Option<Cursor>)> {
@@ -102,7 +110,7 @@ impl View {
             let rows = page.rows.len();
             for (i, row) in page.rows.into_iter().enumerate() {
                 let status = self.status(&row.summary.facts);
-                if named.is_some_and(|named| named != status.name) {
+                if !wanted(status.name) {
                     continue;
                 }
                 let listed = Listed { row, status };

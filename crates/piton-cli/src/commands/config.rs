@@ -64,14 +64,14 @@ pub(crate) fn run(ui: &mut Ui, cx: &Context, command: &Command) -> Result<Exit> 
         }))?;
     } else {
         let mut table =
-            Table::new([Column::Whole("SETTING"), Column::Cut("VALUE"), Column::Cut("FROM")]);
+            Table::new([Column::Whole("SETTING"), Column::Cut("VALUE"), Column::Whole("FROM")]);
         for one in shown {
             let is_default = one.origin == Origin::Default;
             let tone = if is_default { Tone::Quiet } else { Tone::Plain };
             table.row([
                 (Tone::Plain, one.key.to_owned()),
                 (tone, one.text),
-                (Tone::Quiet, one.origin.to_string()),
+                (Tone::Quiet, origin(&one.origin)),
             ]);
         }
         table.print(ui)?;
@@ -82,6 +82,16 @@ pub(crate) fn run(ui: &mut Ui, cx: &Context, command: &Command) -> Result<Exit> 
         ui.warn(&format!("${name} is no setting and does nothing."))?;
     }
     Ok(Exit::Good)
+}
+
+/// The config file's place is told once, below the table.
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::File { path, line } => {
+            format!("{}:{line}", path.file_name().unwrap_or_default().to_string_lossy())
+        }
+        origin => origin.to_string(),
+    }
 }
 
 fn shown(settings: &Settings) -> Vec<Shown> {
@@ -103,7 +113,12 @@ fn shown(settings: &Settings) -> Vec<Shown> {
     let secrets = settings.mask_values.value.len();
     let hidden = if secrets == 0 { String::new() } else { format!("({secrets} hidden)") };
     vec![
-        text("data", &settings.data, settings.data.value.to_string_lossy()),
+        one(
+            "data",
+            &settings.data,
+            config::from_home(&settings.data.value),
+            json!(settings.data.value),
+        ),
         text("store", &settings.store, settings.store.value.as_str()),
         text("color", &settings.color, color.map_or("auto", |(name, _)| *name)),
         text(

@@ -16,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   piton verify                 Every session, and the store's own log
   piton verify sess_0199
+  piton verify --rebuild       Make all caches anew first
   piton verify --json | jq 'select(.good | not)'
 
 Exit code: 0 if everything is good, 1 if anything is not.
@@ -27,12 +28,16 @@ const PAGE: usize = 256;
 /// Check that the logs are what was written
 ///
 /// Walks every record of a session: its hash chain, contents, blobs, batches, the anchor that is kept
-/// outside of it, and the caches that were made of it. Changes nothing, and works beside a writer.
+/// outside of it, and the caches that were made of it. Without --rebuild it changes nothing; it works
+/// beside a writer.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Only this session: its id, or its beginning
     session: Option<String>,
+    /// First delete all caches (index, snapshots, leases, tokens) and make them anew from the logs
+    #[arg(long)]
+    rebuild: bool,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +49,9 @@ struct Tally {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let mut tally = Tally::default();
+    if args.rebuild {
+        cx.writable_store()?.rebuild_caches().await?;
+    }
     if let Some(session) = &args.session {
         let (view, id) = cx.view_of(session).await?;
         check(ui, &view, &id, Say::Everything, &mut tally).await?;
@@ -55,7 +63,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     if view.store().head(&reserved).await?.is_some() {
         check(ui, &view, &reserved, Say::Problems, &mut tally).await?;
     }
-    ui.progress("");
+    Ui::progress("");
     tally.print(ui)?;
     Ok(tally.exit())
 }
@@ -82,7 +90,7 @@ async fn check_all(ui: &mut Ui, view: &View, tally: &mut Tally) -> Result<()> {
                 if seen.insert(row.session.clone()) {
                     page_is_new = true;
                     check(ui, view, &row.session, Say::Problems, tally).await?;
-                    ui.progress(&format!("{} sessions checked", tally.good + tally.bad));
+                    Ui::progress(&format!("{} sessions checked", tally.good + tally.bad));
                 }
             }
             is_new |= page_is_new;
@@ -115,7 +123,7 @@ async fn check(
         return ui.json_line(&to_json(id, &found));
     }
     if !is_good {
-        ui.progress("");
+        Ui::progress("");
     }
     match &found {
         Ok(Verification { problem: None, .. }) if say == Say::Problems => Ok(()),
@@ -160,7 +168,8 @@ struct Told {
 }
 
 const RESTORE: &str = "Restore the session from a backup; what is good can still be read.";
-const REBUILD: &str = "Only a cache is wrong: it is made anew from the log, which is good.";
+const REBUILD: &str =
+    "The log is good and a cache of it is not: `piton verify --rebuild` makes it anew.";
 
 fn told(problem: &Problem) -> Told {
     let told = |kind, seq, what, to_do| Told { kind, seq, what, to_do };

@@ -96,9 +96,9 @@ impl Settings {
             store: pick.one_of("store", Kind::NAMES, Kind::Sqlite)?,
             key_source: pick.one_of("key.source", KEY_SOURCES, KeyChoice::Auto)?,
             color: pick.one_of("color", ColorChoice::NAMES, ColorChoice::Auto)?,
-            mask_values: pick.list("mask.values", &[], |value| value.into()),
+            mask_values: pick.list("mask.values", &[], Into::into),
             mask_env: pick.list("mask.env", &[], |name| name),
-            mask_files: pick.list("mask.files", &[], |path| path.into()),
+            mask_files: pick.list("mask.files", &[], Into::into),
             mask_keys: pick.list("mask.keys", MASK_KEYS, |pattern| pattern),
             archive_after: pick.span("retention.archive_after")?,
             delete_after: pick.span("retention.delete_after")?,
@@ -235,6 +235,12 @@ fn config_file(global: &Global) -> Result<(PathBuf, bool)> {
         Some(file) => Ok((file, true)),
         None => Ok((user_folder("XDG_CONFIG_HOME", ".config")?.join("piton/config.toml"), false)),
     }
+}
+
+/// A path as people write it: what is in the home folder begins with `~`.
+pub(crate) fn from_home(path: &Path) -> String {
+    let home = variable("HOME").and_then(|home| path.strip_prefix(home).ok());
+    home.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
 }
 
 /// The user's folder of a kind, after the XDG base directory specification.

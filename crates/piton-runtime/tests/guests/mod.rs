@@ -55,7 +55,7 @@ fn a_session_that_somebody_runs_is_left_alone() {
         let owner = place.start("boot_1").await;
         let id = session(&owner.handle).await;
         let run = owner.handle.prompt(&id, "work").await.unwrap();
-        let wait = owner.handle.ask(&id, question(&run, Duration::from_secs(60))).await.unwrap();
+        let wait = owner.handle.ask(&id, question(&run, Duration::from_mins(1))).await.unwrap();
         let guest = guest(&place, "boot_guest");
         let before = kinds(&*owner.store, &id).await;
         let refusals = [
@@ -146,7 +146,7 @@ fn what_is_refused_leaves_no_trace() {
         let id = session(&process.handle).await;
         let empty = session(&process.handle).await;
         let run = process.handle.prompt(&id, "work").await.unwrap();
-        let asked = process.handle.ask(&id, question(&run, Duration::from_secs(60))).await.unwrap();
+        let asked = process.handle.ask(&id, question(&run, Duration::from_mins(1))).await.unwrap();
         place.kill(process);
         let guest = guest(&place, "boot_guest");
         let before = last_seq(&guest, &id).await;

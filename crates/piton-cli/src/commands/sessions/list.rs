@@ -17,7 +17,7 @@ use crate::ui::{Tone, Ui};
 const EXAMPLES: &str = "\
 Examples:
   piton sessions list
-  piton sessions list --status waiting
+  piton sessions list --status interrupted
   piton sessions list --limit 200 --json | jq -r 'select(.status.state == \"ERROR\").session'
 
 JSON: one object per session and line: session, title, task_id, working_dir, created_at, active_at,
@@ -29,7 +29,7 @@ last_seq, status {name, reason, sentence, state, last_outcome, read_only}, owner
 pub(crate) struct Args {
     /// Only sessions with this status
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
-    status: Option<Name>,
+    status: Option<Wanted>,
     /// Only sessions of this task
     #[arg(long, value_name = "TASK", value_parser = str::parse::<TaskId>)]
     task: Option<TaskId>,
@@ -42,10 +42,24 @@ pub(crate) struct Args {
     after: Option<Cursor>,
 }
 
-fn parse_status(text: &str) -> Result<Name, String> {
-    let names = || Name::ALL.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let found = Name::ALL.iter().find(|name| name.as_str() == text);
-    found.copied().ok_or_else(|| format!("it is none of {}", names()))
+/// A status, or the word that lists show for it.
+#[derive(Clone, Debug)]
+struct Wanted(String);
+
+impl Wanted {
+    fn fits(&self, name: Name) -> bool {
+        self.0 == name.as_str() || self.0 == show::status_word(name)
+    }
+}
+
+fn parse_status(text: &str) -> Result<Wanted, String> {
+    let wanted = Wanted(text.to_owned());
+    if Name::ALL.iter().any(|name| wanted.fits(*name)) {
+        return Ok(wanted);
+    }
+    let mut names: Vec<_> = Name::ALL.iter().map(|name| show::status_word(*name)).collect();
+    names.dedup();
+    Err(format!("it is none of {}", names.join(", ")))
 }
 
 /// A cursor in the form `MILLIS.SESSION`.
@@ -68,7 +82,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         return Ok(Exit::Good);
     };
     let limit = usize::from(args.limit);
-    let (listed, next) = view.list(args.task, args.status, args.after, limit).await?;
+    let wanted = |name| args.status.as_ref().is_none_or(|wanted| wanted.fits(name));
+    let (listed, next) = view.list(args.task, wanted, args.after, limit).await?;
     if ui.json {
         for one in &listed {
             ui.json_line(&to_json(one))?;

@@ -150,12 +150,15 @@ fn tone(kind: &str) -> Tone {
     }
 }
 
-/// What was said, then the header's fields. Chain-like values that nobody reads are left out.
+/// Fields that say the most, shown first and without their names.
+const FIRST: &[&str] = &["name", "status", "outcome", "reason", "wait_kind", "title"];
+/// Fields that nobody reads.
+const LEFT_OUT: &[&str] = &["seq", "ts", "kind", "hash", "answer_digest", "session_id"];
+
+/// What happened, then what was said, then the ids.
 fn details(record: &Record, mut flat: Map<String, Value>) -> String {
-    for known in ["seq", "ts", "kind", "hash", "answer_digest"] {
-        flat.remove(known);
-    }
-    let mut parts = Vec::new();
+    let mut parts: Vec<String> =
+        FIRST.iter().filter_map(|field| flat.remove(*field)).map(|value| words(&value)).collect();
     if record.content == Content::Redacted {
         flat.remove("redacted");
         parts.push("(redacted)".to_owned());
@@ -163,6 +166,7 @@ fn details(record: &Record, mut flat: Map<String, Value>) -> String {
     for field in piton_core::event::content_fields(&record.kind) {
         parts.extend(flat.remove(*field).map(|value| words(&value)));
     }
-    parts.extend(flat.iter().map(|(name, value)| format!("{name}={}", words(value))));
+    let rest = flat.iter().filter(|(name, _)| !LEFT_OUT.contains(&name.as_str()));
+    parts.extend(rest.map(|(name, value)| format!("{name}={}", words(value))));
     one_line(&parts.join(" "))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::show::{self, OpenWait};
-use crate::text::{one_line, padded, shortened};
+use crate::text::{one_line, padded, shortened, width};
 use crate::times;
 use crate::ui::{Tone, Ui};
 
@@ -24,7 +24,7 @@ Examples:
 
 JSON: one object: session, title, task_id, working_dir, agent_profile_id, created_at, active_at,
 last_seq, status, run {run_id, boot_id, boot_alive, phase, started_at, started_seq}, lease {owner,
-alive, pid, program, epoch}, waits, calls {call_id, name, seq, outcome}, messages, advice.";
+alive, pid, program, epoch}, waits, calls {call_id, name, seq, outcome}, messages, advice {what, command}.";
 
 /// Records that are looked through for the last messages.
 const WINDOW: Seq = 1_000;
@@ -38,6 +38,12 @@ pub(crate) struct Args {
     /// How many of the last messages and tool calls to show
     #[arg(long, short = 'm', default_value_t = 5, value_name = "COUNT")]
     messages: usize,
+}
+
+/// Something to do, and the command that does it, if there is one.
+struct Advice {
+    what: &'static str,
+    command: Option<String>,
 }
 
 /// What is shown.
@@ -69,11 +75,17 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     items.drain(..items.len().saturating_sub(args.messages));
     let session = Session { cx, view: &view, id, info, state, status, waits, items };
     if ui.json {
-        ui.json_line(&session.to_json())?
+        ui.json_line(&session.to_json())?;
     } else {
-        session.print(ui)?
+        session.print(ui)?;
     }
     Ok(Exit::Good)
+}
+
+impl Advice {
+    fn to_json(&self) -> Value {
+        json!({"what": self.what, "command": self.command})
+    }
 }
 
 impl Session<'_> {
@@ -87,29 +99,32 @@ impl Session<'_> {
     }
 
     /// What somebody who looks at this may want to do next.
-    fn advice(&self) -> Vec<String> {
+    fn advice(&self) -> Vec<Advice> {
         let id = &self.id;
+        let do_it = |what, command: &str| {
+            let command = Some(format!("piton sessions {command}"));
+            Advice { what, command }
+        };
+        let know = |what| Advice { what, command: None };
         let owned = self.is_owned();
         match self.status.name {
             Name::Starting | Name::Running => {
-                vec![format!("Watch it: piton sessions log {id} --follow")]
+                vec![do_it("Watch it", &format!("log {id} --follow"))]
             }
-            Name::Waiting if owned => {
-                vec!["Answer it through the process that owns it.".to_owned()]
-            }
+            Name::Waiting if owned => vec![know("Answer it through the process that owns it.")],
             Name::Waiting => vec![
-                format!("A new token to answer with: piton sessions token {id}"),
-                format!("Give it up: piton sessions cancel {id}"),
+                do_it("Make a token to answer with", &format!("token {id}")),
+                do_it("Give it up", &format!("cancel {id}")),
             ],
             Name::InterruptedStartup | Name::InterruptedWaiting if owned => {
-                vec!["Resume or dismiss it through the process that owns it.".to_owned()]
+                vec![know("Resume or dismiss it through the process that owns it.")]
             }
             Name::InterruptedStartup | Name::InterruptedWaiting => vec![
-                format!("A token to resume it with: piton sessions token {id}"),
-                format!("Do not go on with it: piton sessions dismiss {id}"),
+                do_it("Make a token to resume with", &format!("token {id}")),
+                do_it("Do not go on with it", &format!("dismiss {id}")),
             ],
-            Name::Paused => vec!["It goes on when it is resumed.".to_owned()],
-            Name::Error => vec![format!("What happened: piton sessions log {id}")],
+            Name::Paused => vec![know("It goes on when it is resumed.")],
+            Name::Error => vec![do_it("See what happened", &format!("log {id}"))],
             Name::Idle | Name::Completed | Name::Failed | Name::Cancelled => Vec::new(),
         }
     }
@@ -121,7 +136,8 @@ impl Session<'_> {
         ui.line(if title.is_empty() { id } else { format!("{id}  {title}") })?;
 
         let status = ui.paint(show::status_tone(self.status.name), self.status.name.as_str());
-        fact(ui, "Status", &format!("{status}: {}", self.status.sentence()))?;
+        fact(ui, "Status", &status)?;
+        fact(ui, "", self.status.sentence())?;
         if self.status.read_only {
             fact(ui, "", "A newer version of Piton wrote to it: it can only be read.")?;
         }
@@ -146,8 +162,16 @@ impl Session<'_> {
         if !advice.is_empty() {
             heading(ui, "What to do")?;
         }
-        for advice in advice {
-            ui.line(format_args!("  {advice}"))?;
+        for Advice { what, command } in advice {
+            match command {
+                Some(command) if 2 + width(what) + 2 + width(&command) > Ui::width() => {
+                    // A command in one piece can be copied.
+                    ui.line(format_args!("  {what}:"))?;
+                    ui.line(format_args!("    {command}"))?;
+                }
+                Some(command) => ui.line(format_args!("  {what}: {command}"))?,
+                None => ui.line(format_args!("  {what}"))?,
+            }
         }
         Ok(())
     }
@@ -167,10 +191,12 @@ impl Session<'_> {
         if self.waits.is_empty() {
             return Ok(());
         }
-        heading(ui, "Waits")?;
+        let is_stranded = self.view.stranded(&self.state.facts).is_some();
+        heading(ui, if is_stranded { "Questions that were cut off" } else { "Waits" })?;
         let now = self.view.now();
         for wait in &self.waits {
             let deadline = match wait.wait.deadline_at {
+                _ if is_stranded => String::new(),
                 Some(deadline) if wait.is_overdue(now) => {
                     format!(", the deadline passed {}", times::relative(deadline, now))
                 }
@@ -245,7 +271,7 @@ impl Session<'_> {
             "waits": self.waits.iter().map(|wait| wait.to_json(&self.id)).collect::<Vec<_>>(),
             "calls": self.state.calls.iter().map(call).collect::<Vec<_>>(),
             "messages": self.items.iter().map(item_json).collect::<Vec<_>>(),
-            "advice": self.advice(),
+            "advice": self.advice().iter().map(Advice::to_json).collect::<Vec<_>>(),
         })
     }
 }
@@ -258,7 +284,7 @@ fn heading(ui: &mut Ui, text: &str) -> Result<()> {
 
 fn fact(ui: &mut Ui, name: &str, value: &str) -> Result<()> {
     let name = ui.paint(Tone::Quiet, &padded(name, 8));
-    ui.line(format_args!("  {name} {value}"))
+    ui.line(format!("  {name} {value}").trim_end())
 }
 
 fn item_text(item: &Item) -> (&'static str, String) {

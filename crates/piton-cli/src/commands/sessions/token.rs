@@ -44,8 +44,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let state = view.state(&id).await?;
     let wait = match args.wait {
         Some(wait) => Some(wait),
-        // The waits of an interrupted run died with it, though nobody may have written that down.
-        None if view.status(&state.facts).name.is_interrupted() => None,
+        // Its waits died with it, though nobody has written that down yet.
+        None if view.stranded(&state.facts).is_some() => None,
         None => {
             let waits: Vec<&WaitId> = state
                 .facts

@@ -1,8 +1,8 @@
 //! `piton sessions waits`: what is asked and not answered.
 
 use piton_core::Timestamp;
-use piton_core::id::{SessionId, WaitId};
-use piton_core::state::{Facts, Wait};
+use piton_core::id::SessionId;
+use piton_core::state::Facts;
 use piton_runtime::View;
 use piton_store::{Query, Select};
 
@@ -38,7 +38,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (view, waits) = if let Some(session) = &args.session {
         let (view, id) = cx.view_of(session).await?;
         let state = view.state(&id).await?;
-        let waits = read(&view, &id, &state.facts).await?;
+        let mut waits = Waits::default();
+        waits.read(&view, &id, &state.facts).await?;
         (view, waits)
     } else {
         let Some(view) = cx.view()? else {
@@ -50,40 +51,60 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         let select = Select::DueBy(Timestamp::from_millis(i64::MAX));
         let query = Query { task_id: None, select, after: None, limit: SESSIONS_MAX };
         let page = view.store().list(query).await?;
-        let mut waits = Vec::new();
+        let mut waits = Waits::default();
         for row in page.rows {
-            waits.extend(read(&view, &row.session, &row.summary.facts).await?);
+            waits.read(&view, &row.session, &row.summary.facts).await?;
         }
         if page.next.is_some() {
             ui.note(&format!("Only the {SESSIONS_MAX} sessions with the earliest deadlines."))?;
         }
         (view, waits)
     };
-    print(ui, &view, &waits)?;
+    print(ui, &view, waits)?;
     Ok(Exit::Good)
 }
 
-async fn read(view: &View, id: &SessionId, facts: &Facts) -> Result<Vec<(SessionId, OpenWait)>> {
-    let run = facts.run.as_ref().filter(|run| run.is_unfinished() && facts.closed.is_none());
-    let mut open: Vec<(&WaitId, &Wait)> = run.iter().flat_map(|run| &run.waits).collect();
-    open.sort_by_key(|(_, wait)| (wait.deadline_at, wait.since_seq));
-    let mut waits = Vec::new();
-    for (wait_id, wait) in open {
-        waits.push((id.clone(), OpenWait::read(&**view.store(), id, wait_id, wait).await?));
-    }
-    Ok(waits)
+#[derive(Debug, Default)]
+struct Waits {
+    open: Vec<(SessionId, OpenWait)>,
+    /// Sessions whose waits died with the process that ran them.
+    stranded: Vec<SessionId>,
 }
 
-fn print(ui: &mut Ui, view: &View, waits: &[(SessionId, OpenWait)]) -> Result<()> {
+impl Waits {
+    async fn read(&mut self, view: &View, id: &SessionId, facts: &Facts) -> Result<()> {
+        let run = facts.run.as_ref().filter(|run| run.is_unfinished() && facts.closed.is_none());
+        if view.stranded(facts).is_some_and(|run| !run.waits.is_empty()) {
+            self.stranded.push(id.clone());
+            return Ok(());
+        }
+        for (wait_id, wait) in run.iter().flat_map(|run| &run.waits) {
+            let open = OpenWait::read(&**view.store(), id, wait_id, wait).await?;
+            self.open.push((id.clone(), open));
+        }
+        Ok(())
+    }
+}
+
+fn print(ui: &mut Ui, view: &View, waits: Waits) -> Result<()> {
+    let Waits { open: mut waits, stranded } = waits;
+    waits.sort_by_key(|(_, wait)| (wait.wait.deadline_at, wait.wait.since_seq));
     if ui.json {
-        for (session, wait) in waits {
+        for (session, wait) in &waits {
             ui.json_line(&wait.to_json(session))?;
         }
-        return Ok(());
+    } else if waits.is_empty() {
+        ui.note("No open waits.")?;
+    } else {
+        print_table(ui, view, &waits)?;
     }
-    if waits.is_empty() {
-        return ui.note("No open waits.");
+    for session in stranded {
+        ui.note(&format!("{session} was interrupted while it asked: nobody can answer it now."))?;
     }
+    Ok(())
+}
+
+fn print_table(ui: &mut Ui, view: &View, waits: &[(SessionId, OpenWait)]) -> Result<()> {
     let mut table = Table::new([
         Column::Whole("SESSION"),
         Column::Whole("WAIT"),
