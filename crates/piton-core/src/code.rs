@@ -27,6 +27,7 @@ codes! {
     // What was asked for cannot be.
     IdMalformed = "id_malformed", "Use 1 to 128 of the characters A-Z, a-z, 0-9, _ and -.";
     SessionUnknown = "session_unknown", "Check the id, or list the sessions to find the one you mean.";
+    SessionAmbiguous = "session_ambiguous", "Give more of the session's id.";
     SessionExists = "session_exists", "Choose another id, or go on with the session that has this one.";
     SessionClosed = "session_closed", "Start a new session; a closed one can be read but not continued.";
     SessionReadOnly = "session_read_only", "Upgrade Piton: a newer version wrote to this session.";
@@ -50,6 +51,8 @@ codes! {
     TokenRevoked = "token_revoked", "Ask for a new token; this one was replaced or its run ended.";
     TokenExpired = "token_expired", "Ask for a new token; this one's time has passed.";
 
+    ConfigInvalid = "config_invalid", "Correct the setting; `piton config show` says where each one comes from.";
+
     // The store cannot.
     SeqConflict = "seq_conflict", "Read what was appended in between, then decide again.";
     EpochStale = "epoch_stale", "Another process owns the session now; this one must stop writing to it.";
@@ -61,6 +64,8 @@ codes! {
     DiskFull = "disk_full", "Free some space; nothing was lost, and writing goes on by itself.";
     StoreReadOnly = "store_read_only", "Make the data folder writable, or use another one.";
     StoreUnreadable = "store_unreadable", "Check that the folder exists and belongs to you.";
+    StoreAmbiguous = "store_ambiguous", "Write `sqlite` or `files` into the file `store` in the data folder, or move one of the two stores away.";
+    StoreUnsupported = "store_unsupported", "Use a version of Piton that knows this kind of store.";
     StoreForeign = "store_foreign", "Point Piton at its own data folder; this file was made by something else.";
     StoreDamaged = "store_damaged", "Make a copy of the data folder, then restore a backup or verify what is left.";
     StoreNewer = "store_newer", "Upgrade Piton: this store was made by a newer version.";

@@ -1,13 +1,11 @@
 //! What every part of the service works with.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use piton_core::id::BootId;
-use piton_core::state::{Facts, Run};
-use piton_core::status::{self, Status};
 use piton_store::{Liveness, Store};
 
+use crate::service::Options;
 use crate::world::{Clock, Driver, Executors, Ids};
 
 #[derive(Debug)]
@@ -23,12 +21,17 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    /// Asks the one function that derives statuses; only the run's own boot matters to it.
-    pub(crate) fn status(&self, facts: &Facts) -> Status {
-        let boot = facts.run.as_ref().map(|run: &Run| &run.boot_id);
-        let dead: BTreeSet<BootId> =
-            boot.filter(|boot| !self.is_alive(boot)).cloned().into_iter().collect();
-        status::derive(facts, &dead, self.clock.now())
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            ids: Ids::new(Arc::clone(&options.clock), options.entropy),
+            boot: options.boot,
+            store: options.store,
+            clock: options.clock,
+            liveness: options.liveness,
+            driver: options.driver,
+            executors: options.executors,
+            snapshot_every: options.snapshot_every,
+        }
     }
 
     pub(crate) fn is_alive(&self, boot: &BootId) -> bool {

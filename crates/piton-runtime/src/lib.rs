@@ -1,20 +1,26 @@
 //! The session service. The coordinator brings commands to sessions, a session decides, makes
 //! durable and then acts, the recovery manager settles what dead boots left, the sweeper what
 //! deadlines left, the token service lets strangers answer. [`Handle`] is what callers hold.
+//!
+//! Who runs no sessions reads with a [`View`], and changes what nobody runs as a [`Guest`].
 
 mod coordinator;
 mod env;
 mod error;
+mod guest;
 mod recovery;
 mod service;
 mod session;
 mod sweeper;
 mod tokens;
+mod view;
 mod world;
 
 pub use error::{Error, Result};
+pub use guest::Guest;
 pub use recovery::{Outcome, Recovered};
-pub use service::{Asked, Handle, Listed, NewSession, Options, Question, Service};
+pub use service::{Asked, Handle, NewSession, Options, Question, Service};
 pub use session::Ack;
 pub use tokens::Answered;
+pub use view::{Listed, View};
 pub use world::{Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};

@@ -8,26 +8,26 @@ use piton_core::event::WaitKind;
 use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
 use piton_core::status::{self, Status};
 use piton_core::token::{NewToken, ResumeToken};
-use piton_core::transcript::{self, Item};
+use piton_core::transcript::Item;
 use piton_core::{Record, Seq, State, limits};
-use piton_store::{Cursor, Detail, Durability, Entropy, Liveness, Query, Row, Select, Store, Tail};
+use piton_store::{Cursor, Durability, Entropy, Liveness, Store, Tail};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::coordinator::Coordinator;
 use crate::env::Env;
 use crate::error::Result;
+use crate::guest::Guest;
 use crate::recovery::{Recovered, RecoveryManager};
 use crate::session::Ack;
 use crate::sweeper::Sweeper;
 use crate::tokens::{Answered, TokenService};
+use crate::view::{Listed, View};
 use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
 
 /// How often deadlines are looked at.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SNAPSHOT_EVERY: u64 = 200;
-/// Records read at a time for views over a whole session.
-const READ_MAX: usize = 1_000;
 
 /// What a service is made of. The defaults are the real world, with nobody to drive.
 #[derive(Clone, Debug)]
@@ -78,6 +78,7 @@ pub struct Service {
 #[derive(Clone, Debug)]
 pub struct Handle {
     env: Arc<Env>,
+    view: View,
     coordinator: Arc<Coordinator>,
     tokens: Arc<TokenService>,
     recovery: Arc<RecoveryManager>,
@@ -88,17 +89,8 @@ impl Service {
     /// Recovers what earlier boots left, then runs. `each` is told of every recovered session as
     /// soon as it is settled.
     pub async fn start(options: Options, each: impl FnMut(Recovered)) -> Result<Self> {
-        let ids = Ids::new(Arc::clone(&options.clock), options.entropy);
-        let env = Arc::new(Env {
-            boot: options.boot,
-            store: options.store,
-            clock: options.clock,
-            liveness: options.liveness,
-            driver: options.driver,
-            executors: options.executors,
-            snapshot_every: options.snapshot_every,
-            ids,
-        });
+        let sweep_every = options.sweep_every;
+        let env = Arc::new(Env::new(options));
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&env)));
         let recovery = Arc::new(RecoveryManager::new(Arc::clone(&env), Arc::clone(&coordinator)));
         let handle = Handle {
@@ -108,13 +100,19 @@ impl Service {
                 Arc::clone(&coordinator),
                 Arc::clone(&recovery),
             )),
+            view: View::of(&env),
             env,
             coordinator,
             recovery,
         };
         handle.recovery.recover(each).await?;
-        let sweeping = tokio::spawn(Arc::clone(&handle.sweeper).run(options.sweep_every));
+        let sweeping = tokio::spawn(Arc::clone(&handle.sweeper).run(sweep_every));
         Ok(Self { handle, sweeping })
+    }
+
+    /// For a process that runs no sessions and wants to change one that nobody runs.
+    pub fn guest(options: Options) -> Guest {
+        Guest::new(Env::new(options))
     }
 
     pub fn handle(&self) -> Handle {
@@ -169,13 +167,6 @@ pub struct Asked {
     pub wait_id: WaitId,
     /// `None` if the wait was open already: its token was shown then.
     pub token: Option<ResumeToken>,
-}
-
-/// A session in a list.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    pub row: Row,
-    pub status: Status,
 }
 
 impl Handle {
@@ -286,13 +277,18 @@ impl Handle {
         Ok(token)
     }
 
+    /// What can be read: states, statuses, lists, records.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
     /// The state that the durable records fold into.
     pub async fn state(&self, session: &SessionId) -> Result<State> {
-        Ok(piton_store::load(&*self.env.store, session).await?.state)
+        self.view.state(session).await
     }
 
     pub async fn status(&self, session: &SessionId) -> Result<Status> {
-        Ok(self.env.status(&self.state(session).await?.facts))
+        Ok(self.view.status(&self.state(session).await?.facts))
     }
 
     /// A page of sessions with their statuses, last active first.
@@ -300,33 +296,11 @@ impl Handle {
         &self,
         task_id: Option<TaskId>,
         named: Option<status::Name>,
-        mut after: Option<Cursor>,
+        after: Option<Cursor>,
         limit: usize,
     ) -> Result<(Vec<Listed>, Option<Cursor>)> {
-        let mut found = Vec::new();
-        loop {
-            let query =
-                Query { task_id: task_id.clone(), select: Select::All, after, limit: limit.max(1) };
-            let page = self.env.store.list(query).await?;
-            for row in page.rows {
-                let cursor = Cursor {
-                    millis: row.summary.info.active_at.as_millis(),
-                    session: row.session.clone(),
-                };
-                let status = self.env.status(&row.summary.facts);
-                if named.is_some_and(|named| named != status.name) {
-                    continue;
-                }
-                found.push(Listed { row, status });
-                if found.len() >= limit {
-                    return Ok((found, Some(cursor)));
-                }
-            }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok((found, None)),
-            }
-        }
+        let wanted = |name| named.is_none_or(|named| named == name);
+        self.view.list(task_id, wanted, after, limit).await
     }
 
     pub async fn records(
@@ -335,41 +309,17 @@ impl Handle {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Record>> {
-        Ok(self.env.store.read(session, after, limit, Detail::Full).await?)
+        self.view.records(session, after, limit).await
     }
 
     /// The conversation, with every tool call paired.
     pub async fn transcript(&self, session: &SessionId) -> Result<Vec<Item>> {
-        let state = self.state(session).await?;
-        let mut records = Vec::new();
-        let mut after = 0;
-        loop {
-            let read = self.records(session, after, READ_MAX).await?;
-            let Some(last) = read.last() else { break };
-            after = last.seq;
-            records.extend(read);
-        }
-        let status = self.env.status(&state.facts);
-        let live = state
-            .facts
-            .run
-            .as_ref()
-            .filter(|_| matches!(status.name, status::Name::Running | status::Name::Waiting));
-        let damaged = |error| {
-            let source: piton_store::Cause = Arc::new(error);
-            piton_store::Error::RecordDamaged {
-                session: session.clone(),
-                seq: after,
-                source: Some(source),
-            }
-        };
-        let live = live.map(|run| &run.run_id);
-        Ok(transcript::build(&records, live).map_err(damaged)?)
+        self.view.transcript(session).await
     }
 
     /// Follows a session's log from after a position.
     pub fn tail(&self, session: &SessionId, after: Seq) -> Tail {
-        Tail::new(Arc::clone(&self.env.store), session.clone(), after)
+        self.view.tail(session, after)
     }
 
     /// Recovers again: what another boot left when it died while this one lived.

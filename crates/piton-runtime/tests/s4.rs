@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod common;
+mod guests;
 
 use std::time::Duration;
 

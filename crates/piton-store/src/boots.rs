@@ -4,13 +4,14 @@
 //! The lock belongs to the open file, which is closed on exec: no child inherits it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::id::BootId;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::Liveness;
 use crate::error::{Cause, Error, Result};
@@ -22,6 +23,25 @@ const SUFFIX: &str = "lock";
 const SUFFIX_NEW: &str = "new";
 /// A file that is still being made after so long was left behind.
 const NEW_MAX: Duration = Duration::from_mins(1);
+/// A lock file longer than this does not say who holds it.
+const HOLDER_BYTES_MAX: u64 = 4 * 1024;
+
+/// Which process a lock file was made by. For messages only: pids prove nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub pid: u32,
+    /// The program's file name.
+    pub program: String,
+}
+
+impl Holder {
+    fn this_process() -> Self {
+        let program = std::env::current_exe().ok();
+        let name = program.as_ref().and_then(|path| path.file_name());
+        let program = name.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Self { pid: std::process::id(), program }
+    }
+}
 
 /// The lock files of one data folder.
 #[derive(Clone, Debug)]
@@ -66,7 +86,7 @@ impl BootLocks {
         let failed = |e| folder::write_failed(&self.folder, e);
         let path = self.path(&boot);
         let new = path.with_extension(SUFFIX_NEW);
-        let file = OpenOptions::new()
+        let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
@@ -76,6 +96,8 @@ impl BootLocks {
             TryLockError::WouldBlock => Error::Busy(None),
             TryLockError::Error(e) => failed(e),
         })?;
+        let holder = serde_json::to_vec(&Holder::this_process()).map_err(|e| failed(e.into()))?;
+        file.write_all(&holder).map_err(failed)?;
         // Locked first, named second: nobody ever sees a living boot's file unlocked. A link does
         // not replace, so an id that is taken stays with whoever has it.
         let linked = fs::hard_link(&new, &path);
@@ -106,6 +128,14 @@ impl BootLocks {
             }
         }
         Ok(removed)
+    }
+
+    /// Who made a boot's lock file; `None` if it does not say so.
+    pub fn holder(&self, boot: &BootId) -> Option<Holder> {
+        let mut text = String::new();
+        let file = File::open(self.path(boot)).ok()?;
+        file.take(HOLDER_BYTES_MAX).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
     }
 
     fn path(&self, boot: &BootId) -> PathBuf {
@@ -151,8 +181,12 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let locks = BootLocks::new(temp.path());
         assert!(!locks.is_alive(&boot("boot_1")));
+        assert_eq!(locks.holder(&boot("boot_1")), None);
         let guard = locks.hold(boot("boot_1")).unwrap();
         assert!(locks.is_alive(&boot("boot_1")));
+        let holder = locks.holder(&boot("boot_1")).unwrap();
+        assert_eq!(holder.pid, std::process::id());
+        assert!(holder.program.starts_with("piton_store"), "{holder:?}");
         assert!(matches!(locks.hold(boot("boot_1")), Err(Error::Busy(_))));
         assert_eq!(locks.sweep().unwrap(), 0);
         assert!(locks.is_alive(&boot("boot_1")), "the refused hold took the lock away");
@@ -172,6 +206,7 @@ mod tests {
         old.set_modified(std::time::SystemTime::now() - 2 * NEW_MAX).unwrap();
         fs::write(temp.path().join("boots/README"), "").unwrap();
         assert!(!locks.is_alive(&boot("boot_1")));
+        assert_eq!(locks.holder(&boot("boot_1")), None);
         assert_eq!(locks.sweep().unwrap(), 2);
         assert!(temp.path().join("boots/README").exists());
         assert!(locks.is_alive(&boot("boot_2")));

@@ -21,7 +21,7 @@ pub mod memory;
 pub mod sqlite;
 mod tail;
 
-pub use boots::{BootGuard, BootLocks};
+pub use boots::{BootGuard, BootLocks, Holder};
 
 pub use contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,

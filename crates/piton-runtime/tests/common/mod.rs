@@ -83,7 +83,7 @@ impl Place {
     /// Starts a process; it recovers what dead ones left.
     pub(crate) async fn start(&self, boot: &str) -> Process {
         let boot: BootId = boot.parse().unwrap();
-        self.outside.alive.lock().unwrap().insert(boot.clone());
+        self.live(&boot);
         let store = self.store();
         let options = Options {
             clock: self.outside.clone(),
@@ -108,8 +108,16 @@ impl Place {
     pub(crate) fn kill(&self, process: Process) {
         let Process { service, boot, .. } = process;
         drop(service);
-        self.outside.alive.lock().unwrap().remove(&boot);
-        self.disk.lock().unwrap().process_killed(&boot, &mut |_| 0);
+        self.killed(&boot);
+    }
+
+    pub(crate) fn live(&self, boot: &BootId) {
+        self.outside.alive.lock().unwrap().insert(boot.clone());
+    }
+
+    pub(crate) fn killed(&self, boot: &BootId) {
+        self.outside.alive.lock().unwrap().remove(boot);
+        self.disk.lock().unwrap().process_killed(boot, &mut |_| 0);
     }
 
     /// Makes a record of a session on the modelled disk unreadable.

@@ -190,6 +190,11 @@ impl World {
             if claims {
                 inner.ledger.owners.insert(session.clone(), writer.clone());
             }
+            let releases =
+                batch.records.iter().any(|r| matches!(r.event, Event::SessionReleased(_)));
+            if releases {
+                inner.ledger.owners.remove(session);
+            }
             let last = batch.expected + batch.records.len() as Seq;
             let batches = inner.ledger.batches.entry(session.clone()).or_default();
             batches.push((batch.expected + 1, last));

@@ -4,7 +4,7 @@
 //! What can happen: a process dies between any two steps; the power fails and unflushed writes are
 //! lost, torn or kept; a flush fails; the disk fills; the clock jumps; two boots want one session;
 //! a boot loses its lock and does not know it; wake-ups are lost; snapshots are swapped for wrong
-//! ones; an agent outlives its boot, or not, or cannot be reached.
+//! ones; an agent outlives its boot, or not, or cannot be reached; a guest changes what nobody runs.
 
 mod client;
 mod ledger;
@@ -184,6 +184,19 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
             (Arc::clone(world), Arc::clone(&life.boot), life.service.handle());
         tasks.spawn(client::read(world, boot, handle, reader));
     }
+    let visitor = world.chance(30).then(|| world.new_boot());
+    if let Some(boot) = &visitor {
+        let options = Options {
+            clock: parts::clock(world, boot),
+            ..Options::new(
+                boot.id.clone(),
+                Arc::new(boot.store(world)),
+                parts::liveness(world),
+                parts::entropy(world),
+            )
+        };
+        tasks.spawn(client::visit(Arc::clone(world), Arc::clone(boot), Service::guest(options)));
+    }
     let working = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {
         biased;
@@ -192,6 +205,9 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
     }
     tasks.abort_all();
     while tasks.join_next().await.is_some() {}
+    if let Some(boot) = &visitor {
+        world.kill(boot);
+    }
 }
 
 /// What ends a stretch: one process dies, or the power fails, or nothing.

@@ -1,0 +1,78 @@
+//! From arguments to a command and its exit code.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::commands::{self, Command};
+use crate::error::{Error, Exit};
+use crate::ui::{self, ColorChoice, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions list              What there is, last active first
+  piton sessions show SESSION      What it does, and what to do about it
+  piton sessions log SESSION -f    Watch it
+  piton verify                     Check that nothing was lost or changed
+  piton config show                Which settings count, and where they come from
+
+An id may be shortened to its beginning as long as it stays unique.
+Exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 the reader of the output left, 255 a bug.";
+
+const DATA_HELP: &str =
+    "The data folder [default: $PITON_DATA, the config file, ~/.local/share/piton]";
+const CONFIG_HELP: &str = "The config file [default: $PITON_CONFIG, ~/.config/piton/config.toml]";
+
+/// Durable sessions for AI agents: whatever stops, the session goes on from its last piton.
+#[derive(Debug, Parser)]
+#[command(name = "piton", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The data folder
+    #[arg(long, global = true, value_name = "DIR", help = DATA_HELP)]
+    pub(crate) data: Option<PathBuf>,
+    /// The config file
+    #[arg(long, global = true, value_name = "FILE", help = CONFIG_HELP)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON: one object, or one per line for lists and logs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colours [default: auto]
+    #[arg(long, global = true, value_name = "WHEN")]
+    pub(crate) color: Option<ColorChoice>,
+}
+
+/// Runs the command that the arguments name and reports what went wrong.
+pub(crate) fn run() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let mut ui = Ui::new(cli.global.json, cli.global.color);
+    let done = commands::run(&mut ui, cli).and_then(|exit| ui.flush().map(|()| exit));
+    done.unwrap_or_else(|error| ui.report(&error))
+}
+
+/// Help and versions are data; all else that clap says is about wrong usage.
+fn usage(error: &clap::Error) -> Exit {
+    let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if json && !asked_for {
+        let mut ui = Ui::new(json, None);
+        return ui.report(&Error::usage(&ui::plain(&error.render().to_string())));
+    }
+    match error.print() {
+        Err(error) => Ui::new(false, None).report(&Error::from(error)),
+        Ok(()) if asked_for => Exit::Good,
+        Ok(()) => Exit::Usage,
+    }
+}

@@ -1,0 +1,157 @@
+//! `piton config …`
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::config::{self, Origin, Settings, Sourced};
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::stores;
+use crate::table::{Column, Table};
+use crate::times;
+use crate::ui::{ColorChoice, Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton config show
+  PITON_DATA=/srv/piton piton config show --json | jq .settings
+
+JSON: one object: config_file, config_file_exists, settings: a list of {key, value, origin, path, line,
+variable, option}. Secret values are counted, never shown.
+
+A config file with everything that can be set:
+  data = \"/srv/piton\"        # the data folder
+  store = \"sqlite\"           # or \"files\"; for a new data folder
+  color = \"auto\"             # or \"always\", \"never\"
+  [key]
+  source = \"auto\"            # for a new store: keychain, environment ($PITON_KEY), file
+  [mask]
+  values = [\"hunter2\"]       # secrets that must never be stored
+  env = [\"GITHUB_TOKEN\"]     # variables that hold such secrets
+  files = [\"/etc/token\"]     # files that hold such secrets
+  keys = [\"*api_key*\"]       # keys whose values are secrets
+  [retention]
+  archive_after = \"30d\"      # closed sessions; or \"never\"
+  delete_after = \"never\"";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show every setting and where its value comes from
+    ///
+    /// Later ones count more: default, config file, environment, option.
+    #[command(after_help = EXAMPLES)]
+    Show,
+}
+
+/// A setting as it is shown.
+struct Shown {
+    key: &'static str,
+    text: String,
+    value: Value,
+    origin: Origin,
+}
+
+pub(crate) fn run(ui: &mut Ui, cx: &Context, command: &Command) -> Result<Exit> {
+    let Command::Show = command;
+    let settings = &cx.settings;
+    let shown = shown(settings);
+    if ui.json {
+        let list: Vec<Value> = shown.iter().map(to_json).collect();
+        ui.json_line(&json!({
+            "config_file": settings.file,
+            "config_file_exists": settings.file_exists,
+            "settings": list,
+        }))?;
+    } else {
+        let mut table =
+            Table::new([Column::Whole("SETTING"), Column::Cut("VALUE"), Column::Whole("FROM")]);
+        for one in shown {
+            let is_default = one.origin == Origin::Default;
+            let tone = if is_default { Tone::Quiet } else { Tone::Plain };
+            table.row([
+                (Tone::Plain, one.key.to_owned()),
+                (tone, one.text),
+                (Tone::Quiet, origin(&one.origin)),
+            ]);
+        }
+        table.print(ui)?;
+        let there = if settings.file_exists { "" } else { " (there is none)" };
+        ui.note(&format!("Config file: {}{there}", settings.file.display()))?;
+    }
+    for name in config::unknown_variables() {
+        ui.warn(&format!("${name} is no setting and does nothing."))?;
+    }
+    Ok(Exit::Good)
+}
+
+/// The config file's place is told once, below the table.
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::File { path, line } => {
+            format!("{}:{line}", path.file_name().unwrap_or_default().to_string_lossy())
+        }
+        origin => origin.to_string(),
+    }
+}
+
+fn shown(settings: &Settings) -> Vec<Shown> {
+    fn one<T>(key: &'static str, from: &Sourced<T>, text: String, value: Value) -> Shown {
+        Shown { key, text, value, origin: from.origin.clone() }
+    }
+    fn text<T>(key: &'static str, from: &Sourced<T>, text: impl Into<String>) -> Shown {
+        let text = text.into();
+        one(key, from, text.clone(), text.into())
+    }
+    fn list<T>(key: &'static str, from: &Sourced<Vec<T>>, name: fn(&T) -> String) -> Shown {
+        let names: Vec<String> = from.value.iter().map(name).collect();
+        one(key, from, names.join(", "), names.into())
+    }
+    let span = |key, from: &Sourced<Option<std::time::Duration>>| {
+        text(key, from, from.value.map_or_else(|| "never".to_owned(), times::span_text))
+    };
+    let color = ColorChoice::NAMES.iter().find(|(_, choice)| *choice == settings.color.value);
+    let secrets = settings.mask_values.value.len();
+    let hidden = if secrets == 0 { String::new() } else { format!("({secrets} hidden)") };
+    vec![
+        one(
+            "data",
+            &settings.data,
+            config::from_home(&settings.data.value),
+            json!(settings.data.value),
+        ),
+        text("store", &settings.store, settings.store.value.as_str()),
+        text("color", &settings.color, color.map_or("auto", |(name, _)| *name)),
+        text(
+            "key.source",
+            &settings.key_source,
+            stores::key_source_name(&settings.key_source.value),
+        ),
+        one("mask.values", &settings.mask_values, hidden, json!({"hidden": secrets})),
+        list("mask.env", &settings.mask_env, String::clone),
+        list("mask.files", &settings.mask_files, |path| path.to_string_lossy().into_owned()),
+        list("mask.keys", &settings.mask_keys, String::clone),
+        span("retention.archive_after", &settings.archive_after),
+        span("retention.delete_after", &settings.delete_after),
+    ]
+}
+
+fn to_json(shown: &Shown) -> Value {
+    let mut json = json!({"key": shown.key, "value": shown.value});
+    match &shown.origin {
+        Origin::Default => json["origin"] = "default".into(),
+        Origin::File { path, line } => {
+            json["origin"] = "file".into();
+            json["path"] = path.to_string_lossy().into();
+            json["line"] = (*line).into();
+        }
+        Origin::Environment { variable } => {
+            json["origin"] = "environment".into();
+            json["variable"] = (*variable).into();
+        }
+        Origin::Option { name } => {
+            json["origin"] = "option".into();
+            json["option"] = (*name).into();
+        }
+    }
+    json
+}

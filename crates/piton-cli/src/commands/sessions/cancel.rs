@@ -1,0 +1,34 @@
+//! `piton sessions cancel`: gives up a run that no process runs.
+
+use piton_core::id::RunId;
+
+use super::settled;
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions cancel sess_0199
+  piton sessions cancel sess_0199 --run run_0199   Only if this is still its run
+
+JSON: one object: session, run_id, changed (false if it was so already), last_seq.";
+
+/// Cancel a session's run that nobody runs any more
+///
+/// A run that is at work belongs to a living process: ask that one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+    /// The run [default: the latest]
+    #[arg(long, value_name = "RUN", value_parser = str::parse::<RunId>)]
+    run: Option<RunId>,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (held, id) = cx.guest_for(&args.session).await?;
+    let ack = held.guest.cancel(&id, args.run).await.map_err(|error| cx.name_owner(error))?;
+    settled(ui, held.guest.view(), &id, &ack, "is cancelled", "was cancelled already").await
+}

@@ -1,0 +1,132 @@
+//! `piton sessions list`: one page of the index, whatever the number of sessions.
+
+use piton_core::id::{SessionId, TaskId};
+use piton_core::status::Name;
+use piton_runtime::Listed;
+use piton_store::Cursor;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::show;
+use crate::table::{Column, Table};
+use crate::text::one_line;
+use crate::times;
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions list
+  piton sessions list --status interrupted
+  piton sessions list --limit 200 --json | jq -r 'select(.status.state == \"ERROR\").session'
+
+JSON: one object per session and line: session, title, task_id, working_dir, created_at, active_at,
+last_seq, status {name, reason, sentence, state, last_outcome, read_only}, owner, cursor.";
+
+/// List sessions, last active first
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only sessions with this status
+    #[arg(long, value_name = "STATUS", value_parser = parse_status)]
+    status: Option<Wanted>,
+    /// Only sessions of this task
+    #[arg(long, value_name = "TASK", value_parser = str::parse::<TaskId>)]
+    task: Option<TaskId>,
+    /// How many at most
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "COUNT",
+          value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    limit: u16,
+    /// Go on behind a session of an earlier list: its cursor
+    #[arg(long, value_name = "CURSOR", value_parser = parse_cursor)]
+    after: Option<Cursor>,
+}
+
+/// A status, or the word that lists show for it.
+#[derive(Clone, Debug)]
+struct Wanted(String);
+
+impl Wanted {
+    fn fits(&self, name: Name) -> bool {
+        self.0 == name.as_str() || self.0 == show::status_word(name)
+    }
+}
+
+fn parse_status(text: &str) -> Result<Wanted, String> {
+    let wanted = Wanted(text.to_owned());
+    if Name::ALL.iter().any(|name| wanted.fits(*name)) {
+        return Ok(wanted);
+    }
+    let mut names: Vec<_> = Name::ALL.iter().map(|name| show::status_word(*name)).collect();
+    names.dedup();
+    Err(format!("it is none of {}", names.join(", ")))
+}
+
+/// A cursor in the form `MILLIS.SESSION`.
+fn parse_cursor(text: &str) -> Result<Cursor, String> {
+    let parse = || {
+        let (millis, session) = text.split_once('.')?;
+        Some(Cursor { millis: millis.parse().ok()?, session: session.parse::<SessionId>().ok()? })
+    };
+    parse().ok_or_else(|| "it is not the cursor of an earlier list".to_owned())
+}
+
+fn cursor_text(cursor: &Cursor) -> String {
+    format!("{}.{}", cursor.millis, cursor.session)
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let Some(view) = cx.view()? else {
+        let data = cx.settings.data.value.display();
+        ui.note(&format!("No sessions yet: there is no store at {data}."))?;
+        return Ok(Exit::Good);
+    };
+    let limit = usize::from(args.limit);
+    let wanted = |name| args.status.as_ref().is_none_or(|wanted| wanted.fits(name));
+    let (listed, next) = view.list(args.task, wanted, args.after, limit).await?;
+    if ui.json {
+        for one in &listed {
+            ui.json_line(&to_json(one))?;
+        }
+    } else if listed.is_empty() {
+        ui.note("No sessions.")?;
+    } else {
+        let mut table = Table::new([
+            Column::Whole("SESSION"),
+            Column::Whole("STATUS"),
+            Column::Whole("ACTIVE"),
+            Column::Cut("TITLE"),
+        ]);
+        for Listed { row, status } in &listed {
+            let info = &row.summary.info;
+            table.row([
+                (Tone::Plain, row.session.to_string()),
+                (show::status_tone(status.name), show::status_word(status.name).to_owned()),
+                (Tone::Quiet, times::relative(info.active_at, view.now())),
+                (Tone::Plain, info.title.as_deref().map(one_line).unwrap_or_default()),
+            ]);
+        }
+        table.print(ui)?;
+    }
+    if let Some(next) = next {
+        ui.note(&format!("There may be more: go on with --after {}", cursor_text(&next)))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn to_json(listed: &Listed) -> Value {
+    let Listed { row, status } = listed;
+    let info = &row.summary.info;
+    json!({
+        "session": row.session,
+        "title": info.title,
+        "task_id": info.task_id,
+        "working_dir": info.working_dir,
+        "created_at": info.created_at,
+        "active_at": info.active_at,
+        "last_seq": row.last_seq,
+        "status": show::status_json(status),
+        "owner": row.lease.owner,
+        "cursor": cursor_text(&listed.cursor()),
+    })
+}

@@ -1,0 +1,341 @@
+//! `piton sessions show`: all that matters about one session on one screen.
+
+use piton_core::event::{Seq, ToolStatus};
+use piton_core::id::{CallId, SessionId};
+use piton_core::state::{Info, OpenCall};
+use piton_core::status::{Name, Status};
+use piton_core::transcript::{Item, Outcome, Text};
+use piton_core::{Code, State};
+use piton_runtime::View;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::{Error, Exit, Result};
+use crate::show::{self, OpenWait};
+use crate::text::{one_line, padded, shortened, width};
+use crate::times;
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions show sess_0199
+  piton sessions show sess_0199 --messages 20
+  piton sessions show sess_0199 --json | jq .status
+
+JSON: one object: session, title, task_id, working_dir, agent_profile_id, created_at, active_at,
+last_seq, status, run {run_id, boot_id, boot_alive, phase, started_at, started_seq}, lease {owner,
+alive, pid, program, epoch}, waits, calls {call_id, name, seq, outcome}, messages, advice {what, command}.";
+
+/// Records that are looked through for the last messages.
+const WINDOW: Seq = 1_000;
+
+/// Show one session: status and why, run, waits, owner, last messages, what to do
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+    /// How many of the last messages and tool calls to show
+    #[arg(long, short = 'm', default_value_t = 5, value_name = "COUNT")]
+    messages: usize,
+}
+
+/// Something to do, and the command that does it, if there is one.
+struct Advice {
+    what: &'static str,
+    command: Option<String>,
+}
+
+/// What is shown.
+struct Session<'a> {
+    cx: &'a Context,
+    view: &'a View,
+    id: SessionId,
+    info: Info,
+    state: State,
+    status: Status,
+    waits: Vec<OpenWait>,
+    items: Vec<Item>,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (view, id) = cx.view_of(&args.session).await?;
+    let state = view.state(&id).await?;
+    let Some(info) = state.info.clone() else {
+        return Err(Error::new(Code::SessionUnknown, format!("{id} is not a session's log"))
+            .with_hint(format!("`piton sessions log {id}` shows its records.")));
+    };
+    let status = view.status(&state.facts);
+    let mut waits = Vec::new();
+    for (wait_id, wait) in state.facts.run.iter().flat_map(|run| &run.waits) {
+        waits.push(OpenWait::read(&**view.store(), &id, wait_id, wait).await?);
+    }
+    let after = state.last_seq.saturating_sub(WINDOW);
+    let mut items = view.transcript_after(&id, &state, after).await?;
+    items.drain(..items.len().saturating_sub(args.messages));
+    let session = Session { cx, view: &view, id, info, state, status, waits, items };
+    if ui.json {
+        ui.json_line(&session.to_json())?;
+    } else {
+        session.print(ui)?;
+    }
+    Ok(Exit::Good)
+}
+
+impl Advice {
+    fn to_json(&self) -> Value {
+        json!({"what": self.what, "command": self.command})
+    }
+}
+
+impl Session<'_> {
+    fn is_live(&self) -> bool {
+        matches!(self.status.name, Name::Running | Name::Waiting)
+    }
+
+    /// Whether a living process owns it.
+    fn is_owned(&self) -> bool {
+        self.state.lease.owner.as_ref().is_some_and(|owner| self.view.is_alive(owner))
+    }
+
+    /// What somebody who looks at this may want to do next.
+    fn advice(&self) -> Vec<Advice> {
+        let id = &self.id;
+        let do_it = |what, command: &str| {
+            let command = Some(format!("piton sessions {command}"));
+            Advice { what, command }
+        };
+        let know = |what| Advice { what, command: None };
+        let owned = self.is_owned();
+        match self.status.name {
+            Name::Starting | Name::Running => {
+                vec![do_it("Watch it", &format!("log {id} --follow"))]
+            }
+            Name::Waiting if owned => vec![know("Answer it through the process that owns it.")],
+            Name::Waiting => vec![
+                do_it("Make a token to answer with", &format!("token {id}")),
+                do_it("Give it up", &format!("cancel {id}")),
+            ],
+            Name::InterruptedStartup | Name::InterruptedWaiting if owned => {
+                vec![know("Resume or dismiss it through the process that owns it.")]
+            }
+            Name::InterruptedStartup | Name::InterruptedWaiting => vec![
+                do_it("Make a token to resume with", &format!("token {id}")),
+                do_it("Do not go on with it", &format!("dismiss {id}")),
+            ],
+            Name::Paused => vec![know("It goes on when it is resumed.")],
+            Name::Error => vec![do_it("See what happened", &format!("log {id}"))],
+            Name::Idle | Name::Completed | Name::Failed | Name::Cancelled => Vec::new(),
+        }
+    }
+
+    fn print(&self, ui: &mut Ui) -> Result<()> {
+        let now = self.view.now();
+        let title = self.info.title.as_deref().map(one_line).unwrap_or_default();
+        let id = ui.paint(Tone::Title, self.id.as_str());
+        ui.line(if title.is_empty() { id } else { format!("{id}  {title}") })?;
+
+        let status = ui.paint(show::status_tone(self.status.name), self.status.name.as_str());
+        fact(ui, "Status", &status)?;
+        fact(ui, "", self.status.sentence())?;
+        if self.status.read_only {
+            fact(ui, "", "A newer version of Piton wrote to it: it can only be read.")?;
+        }
+        if let Some(run) = &self.state.facts.run {
+            let started = times::both(run.started_at, now);
+            fact(ui, "Run", &format!("{}, started {started}", run.run_id))?;
+        }
+        fact(ui, "Owner", &self.owner())?;
+        if let Some(folder) = &self.info.working_dir {
+            fact(ui, "Folder", &one_line(folder))?;
+        }
+        if let Some(task) = &self.info.task_id {
+            fact(ui, "Task", task.as_str())?;
+        }
+        fact(ui, "Created", &times::both(self.info.created_at, now))?;
+        fact(ui, "Active", &times::both(self.info.active_at, now))?;
+        fact(ui, "Records", &self.state.last_seq.to_string())?;
+        self.print_waits(ui)?;
+        self.print_calls(ui)?;
+        self.print_items(ui)?;
+        let advice = self.advice();
+        if !advice.is_empty() {
+            heading(ui, "What to do")?;
+        }
+        for Advice { what, command } in advice {
+            match command {
+                Some(command) if 2 + width(what) + 2 + width(&command) > Ui::width() => {
+                    // A command in one piece can be copied.
+                    ui.line(format_args!("  {what}:"))?;
+                    ui.line(format_args!("    {command}"))?;
+                }
+                Some(command) => ui.line(format_args!("  {what}: {command}"))?,
+                None => ui.line(format_args!("  {what}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn owner(&self) -> String {
+        let Some(owner) = &self.state.lease.owner else { return "nobody".to_owned() };
+        if !self.view.is_alive(owner) {
+            return format!("{owner}, which has ended");
+        }
+        match self.cx.holder(owner) {
+            Some(holder) => format!("{owner}, alive: {} (pid {})", holder.program, holder.pid),
+            None => format!("{owner}, alive"),
+        }
+    }
+
+    fn print_waits(&self, ui: &mut Ui) -> Result<()> {
+        if self.waits.is_empty() {
+            return Ok(());
+        }
+        let is_stranded = self.view.stranded(&self.state.facts).is_some();
+        heading(ui, if is_stranded { "Questions that were cut off" } else { "Waits" })?;
+        let now = self.view.now();
+        for wait in &self.waits {
+            let deadline = match wait.wait.deadline_at {
+                _ if is_stranded => String::new(),
+                Some(deadline) if wait.is_overdue(now) => {
+                    format!(", the deadline passed {}", times::relative(deadline, now))
+                }
+                Some(deadline) => format!(", the deadline is {}", times::relative(deadline, now)),
+                None => String::new(),
+            };
+            let kind = show::wait_kind(wait.wait.kind);
+            ui.line(format_args!("  {}  {kind}{deadline}", wait.id))?;
+            let question = one_line(&wait.question_text());
+            if !question.is_empty() {
+                ui.line(format_args!("    {}", shortened(&question, Ui::width() - 4)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_calls(&self, ui: &mut Ui) -> Result<()> {
+        if self.state.calls.is_empty() {
+            return Ok(());
+        }
+        if self.is_live() {
+            heading(ui, "Running tool calls")?;
+        } else {
+            heading(ui, "Unknown tool calls: each may have happened, wholly or in part")?;
+        }
+        for (id, call) in &self.state.calls {
+            ui.line(format_args!("  {id}  {} (record {})", one_line(&call.name), call.seq))?;
+        }
+        Ok(())
+    }
+
+    fn print_items(&self, ui: &mut Ui) -> Result<()> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        heading(ui, "Last messages")?;
+        for item in &self.items {
+            let (who, text) = item_text(item);
+            let who = ui.paint(Tone::Quiet, &padded(who, 6));
+            ui.line(format_args!("  {who} {}", shortened(&one_line(&text), Ui::width() - 9)))?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self) -> Value {
+        let call = |(id, call): (&CallId, &OpenCall)| {
+            let outcome = if self.is_live() { "pending" } else { "unknown" };
+            json!({"call_id": id, "name": call.name, "seq": call.seq, "outcome": outcome})
+        };
+        let run = self.state.facts.run.as_ref().map(|run| {
+            json!({
+                "run_id": run.run_id,
+                "boot_id": run.boot_id,
+                "boot_alive": self.view.is_alive(&run.boot_id),
+                "phase": run.phase,
+                "started_at": run.started_at,
+                "started_seq": run.started_seq,
+            })
+        });
+        json!({
+            "session": self.id,
+            "title": self.info.title,
+            "task_id": self.info.task_id,
+            "working_dir": self.info.working_dir,
+            "agent_profile_id": self.info.agent_profile_id,
+            "created_at": self.info.created_at,
+            "active_at": self.info.active_at,
+            "last_seq": self.state.last_seq,
+            "status": show::status_json(&self.status),
+            "run": run,
+            "lease": show::lease_json(self.cx, self.view, &self.state.lease),
+            "waits": self.waits.iter().map(|wait| wait.to_json(&self.id)).collect::<Vec<_>>(),
+            "calls": self.state.calls.iter().map(call).collect::<Vec<_>>(),
+            "messages": self.items.iter().map(item_json).collect::<Vec<_>>(),
+            "advice": self.advice().iter().map(Advice::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn heading(ui: &mut Ui, text: &str) -> Result<()> {
+    let text = ui.paint(Tone::Title, text);
+    ui.line("")?;
+    ui.line(text)
+}
+
+fn fact(ui: &mut Ui, name: &str, value: &str) -> Result<()> {
+    let name = ui.paint(Tone::Quiet, &padded(name, 8));
+    ui.line(format!("  {name} {value}").trim_end())
+}
+
+fn item_text(item: &Item) -> (&'static str, String) {
+    let text = |text: &Text| match text {
+        Text::Whole(text) => text.clone(),
+        Text::Redacted => "(redacted)".to_owned(),
+    };
+    match item {
+        Item::User { text: said, .. } => ("user", text(said)),
+        Item::Agent { text: said, complete: true, .. } => ("agent", text(said)),
+        Item::Agent { text: said, complete: false, .. } => {
+            ("agent", format!("(cut off or still writing) {}", text(said)))
+        }
+        Item::Tool { name, arguments, outcome, .. } => {
+            let name = name.as_deref().unwrap_or("?");
+            let outcome = match outcome {
+                Outcome::Known { status: ToolStatus::Succeeded, .. } => "succeeded",
+                Outcome::Known { status: ToolStatus::Failed, .. } => "failed",
+                Outcome::Known { status: ToolStatus::Cancelled, .. } => "cancelled",
+                Outcome::Pending => "running",
+                Outcome::Unknown | Outcome::Known { status: ToolStatus::Unknown, .. } => "unknown",
+            };
+            let arguments = arguments.as_ref().map(show::words).unwrap_or_default();
+            ("tool", format!("{outcome}: {name} {arguments}"))
+        }
+    }
+}
+
+fn item_json(item: &Item) -> Value {
+    let text = |text: &Text| match text {
+        Text::Whole(text) => json!(text),
+        Text::Redacted => Value::Null,
+    };
+    match item {
+        Item::User { seq, message_id, text: said } => {
+            json!({"type": "user", "seq": seq, "message_id": message_id, "text": text(said)})
+        }
+        Item::Agent { seq, message_id, text: said, complete } => json!({
+            "type": "agent", "seq": seq, "message_id": message_id, "text": text(said),
+            "complete": complete,
+        }),
+        Item::Tool { seq, call_id, name, arguments, outcome } => {
+            let (outcome, result) = match outcome {
+                Outcome::Known { status, result } => (json!(status), result.clone()),
+                Outcome::Pending => (json!("pending"), None),
+                Outcome::Unknown => (json!("unknown"), None),
+            };
+            json!({
+                "type": "tool", "seq": seq, "call_id": call_id, "name": name,
+                "arguments": arguments, "outcome": outcome, "result": result,
+            })
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! `piton verify`: whether the logs are what was written.
+
+use std::collections::HashSet;
+
+use piton_core::event::Seq;
+use piton_core::id::SessionId;
+use piton_runtime::View;
+use piton_store::{IndexEntry, Problem, Query, Select, Verification};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::{Error, Exit, Result};
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton verify                 Every session, and the store's own log
+  piton verify sess_0199
+  piton verify --rebuild       Make all caches anew first
+  piton verify --json | jq 'select(.good | not)'
+
+Exit code: 0 if everything is good, 1 if anything is not.
+JSON: one object per log and line: session, good, good_to, anchored_to, problem {kind, seq, what}, code.";
+
+/// Sessions on one page of the index.
+const PAGE: usize = 256;
+
+/// Check that the logs are what was written
+///
+/// Walks every record of a session: its hash chain, contents, blobs, batches, the anchor that is kept
+/// outside of it, and the caches that were made of it. Without --rebuild it changes nothing; it works
+/// beside a writer.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only this session: its id, or its beginning
+    session: Option<String>,
+    /// First delete all caches (index, snapshots, leases, tokens) and make them anew from the logs
+    #[arg(long)]
+    rebuild: bool,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    good: usize,
+    bad: usize,
+    records: Seq,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let mut tally = Tally::default();
+    if args.rebuild {
+        cx.writable_store()?.rebuild_caches().await?;
+    }
+    if let Some(session) = &args.session {
+        let (view, id) = cx.view_of(session).await?;
+        check(ui, &view, &id, Say::Everything, &mut tally).await?;
+        return Ok(tally.exit());
+    }
+    let view = cx.existing_view()?;
+    check_all(ui, &view, &mut tally).await?;
+    let reserved = SessionId::reserved();
+    if view.store().head(&reserved).await?.is_some() {
+        check(ui, &view, &reserved, Say::Problems, &mut tally).await?;
+    }
+    Ui::progress("");
+    tally.print(ui)?;
+    Ok(tally.exit())
+}
+
+/// What a check that finds nothing says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Say {
+    Everything,
+    Problems,
+}
+
+/// Pages through the index, last active first. A session that becomes active meanwhile moves to the
+/// front, so the front is looked at again until it holds nothing new.
+async fn check_all(ui: &mut Ui, view: &View, tally: &mut Tally) -> Result<()> {
+    let mut seen = HashSet::new();
+    loop {
+        let (mut after, mut is_new) = (None, false);
+        let is_first = seen.is_empty();
+        loop {
+            let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
+            let page = view.store().list(query).await?;
+            let mut page_is_new = false;
+            for row in page.rows {
+                if seen.insert(row.session.clone()) {
+                    page_is_new = true;
+                    check(ui, view, &row.session, Say::Problems, tally).await?;
+                    Ui::progress(&format!("{} sessions checked", tally.good + tally.bad));
+                }
+            }
+            is_new |= page_is_new;
+            match page.next {
+                // Behind a page without anything new there is nothing new either.
+                Some(next) if page_is_new || is_first => after = Some(next),
+                _ => break,
+            }
+        }
+        if !is_new {
+            return Ok(());
+        }
+    }
+}
+
+async fn check(
+    ui: &mut Ui,
+    view: &View,
+    id: &SessionId,
+    say: Say,
+    tally: &mut Tally,
+) -> Result<()> {
+    // What keeps one session from being read is a finding; the others are looked at all the same.
+    let found = view.store().verify(id).await.map_err(Error::from);
+    let is_good = matches!(&found, Ok(Verification { problem: None, .. }));
+    tally.good += usize::from(is_good);
+    tally.bad += usize::from(!is_good);
+    tally.records += found.as_ref().map_or(0, |found| found.good_to);
+    if ui.json {
+        return ui.json_line(&to_json(id, &found));
+    }
+    if !is_good {
+        Ui::progress("");
+    }
+    match &found {
+        Ok(Verification { problem: None, .. }) if say == Say::Problems => Ok(()),
+        Ok(Verification { problem: None, good_to, .. }) => {
+            let good = ui.paint(Tone::Good, "good");
+            ui.line(format_args!("{id}: {good}, {good_to} records"))
+        }
+        Ok(Verification { problem: Some(problem), good_to, .. }) => {
+            let told = told(problem);
+            bad(ui, id, &told.what)?;
+            ui.line(format_args!("  {}", good_part(*good_to)))?;
+            ui.line(format_args!("  {}", told.to_do))
+        }
+        Err(error) => {
+            bad(ui, id, error.message())?;
+            for (label, text) in error.lines().into_iter().skip(1) {
+                ui.line(format_args!("  {label}: {text}"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn bad(ui: &mut Ui, id: &SessionId, what: &str) -> Result<()> {
+    let bad = ui.paint(Tone::Bad, "bad");
+    ui.line(format_args!("{id}: {bad}: {what}"))
+}
+
+fn good_part(good_to: Seq) -> String {
+    match good_to {
+        0 => "No record is known to be good.".to_owned(),
+        1 => "Record 1 is good.".to_owned(),
+        last => format!("Records 1 to {last} are good."),
+    }
+}
+
+struct Told {
+    kind: &'static str,
+    seq: Option<Seq>,
+    what: String,
+    to_do: &'static str,
+}
+
+const RESTORE: &str = "Restore the session from a backup; what is good can still be read.";
+const REBUILD: &str =
+    "The log is good and a cache of it is not: `piton verify --rebuild` makes it anew.";
+
+fn told(problem: &Problem) -> Told {
+    let told = |kind, seq, what, to_do| Told { kind, seq, what, to_do };
+    match problem {
+        Problem::ChainBroken { seq } => {
+            let what = format!("record {seq} is not what was written, or not in its place");
+            told("chain_broken", Some(*seq), what, RESTORE)
+        }
+        Problem::Gap { expected, found } => {
+            let what = format!("record {expected} is missing; the next one is {found}");
+            told("gap", Some(*expected), what, RESTORE)
+        }
+        Problem::BatchCut { seq } => {
+            let what = format!("the last batch is not whole: it breaks off after record {seq}");
+            told("batch_cut", Some(*seq), what, RESTORE)
+        }
+        Problem::CutBehindAnchor { anchored, found } => {
+            let what = format!("the log ends at record {found}, but had {anchored} records before");
+            told("cut_behind_anchor", Some(found + 1), what, RESTORE)
+        }
+        Problem::AnchorMismatch { seq } => {
+            let what = format!("record {seq} is not the one that was anchored outside the log");
+            told("anchor_mismatch", Some(*seq), what, RESTORE)
+        }
+        Problem::PayloadDamaged { seq } => {
+            let what = format!("the content of record {seq} is not what was written");
+            told("payload_damaged", Some(*seq), what, RESTORE)
+        }
+        Problem::BlobMissing { seq } => {
+            let what = format!("the content of record {seq} is missing from the blobs");
+            told("blob_missing", Some(*seq), what, RESTORE)
+        }
+        Problem::TombstoneUnjustified { seq } => {
+            let what = format!("the content of record {seq} was taken out, and no record says why");
+            told("tombstone_unjustified", Some(*seq), what, RESTORE)
+        }
+        Problem::SnapshotDisagrees { seq } => {
+            let what = format!("the snapshot at record {seq} does not say what the log says");
+            told("snapshot_disagrees", Some(*seq), what, REBUILD)
+        }
+        Problem::IndexDisagrees { what } => {
+            let entry = match what {
+                IndexEntry::Session => "the session's row in the index".to_owned(),
+                IndexEntry::Lease => "the lease's entry in the index".to_owned(),
+                IndexEntry::Token(token) => format!("the index entry of token {token}"),
+            };
+            told("index_disagrees", None, format!("{entry} is not what the log says"), REBUILD)
+        }
+    }
+}
+
+fn to_json(id: &SessionId, found: &Result<Verification>) -> Value {
+    match found {
+        Ok(Verification { good_to, problem, anchored_to }) => {
+            let told = problem.as_ref().map(told);
+            json!({
+                "session": id,
+                "good": problem.is_none(),
+                "good_to": good_to,
+                "anchored_to": anchored_to,
+                "problem": told.map(|told| {
+                    json!({"kind": told.kind, "seq": told.seq, "what": told.what})
+                }),
+                "code": Value::Null,
+            })
+        }
+        Err(error) => json!({
+            "session": id,
+            "good": false,
+            "good_to": Value::Null,
+            "anchored_to": Value::Null,
+            "problem": {"kind": "unreadable", "seq": Value::Null, "what": error.message()},
+            "code": error.code().map(piton_core::Code::as_str),
+        }),
+    }
+}
+
+impl Tally {
+    fn exit(&self) -> Exit {
+        if self.bad == 0 { Exit::Good } else { Exit::Failed }
+    }
+
+    fn print(&self, ui: &mut Ui) -> Result<()> {
+        let Self { good, bad, records } = self;
+        let logs = good + bad;
+        let text = match bad {
+            0 => format!("{logs} logs with {records} records: all good."),
+            _ => format!("{bad} of {logs} logs are not good; {records} records are."),
+        };
+        // In JSON every line is a log.
+        if ui.json { ui.note(&text) } else { ui.line(text) }
+    }
+}

@@ -1,0 +1,114 @@
+//! The config file: TOML, in which every key is known.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use piton_core::Code;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::KEYS;
+use super::{Layer, Origin, Raw};
+use crate::error::{Error, Result};
+
+/// A file longer than this is something else.
+const BYTES_MAX: u64 = 1024 * 1024;
+
+/// What the file says, and whether there is one. One that nobody named need not be there.
+pub(super) fn read(path: &Path, must_exist: bool) -> Result<(Layer, bool)> {
+    let unreadable = |e: io::Error| {
+        let message = format!("The config file {} cannot be read", path.display());
+        Error::new(Code::ConfigInvalid, message).because(&e)
+    };
+    match fs::metadata(path) {
+        Ok(found) if found.len() > BYTES_MAX => {
+            let message = format!("The config file {} is larger than 1 MiB", path.display());
+            return Err(Error::new(Code::ConfigInvalid, message));
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !must_exist => {
+            return Ok((Layer::new(), false));
+        }
+        Err(e) => return Err(unreadable(e)),
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let reader = Reader { path, text: &text };
+    let table = DeTable::parse(&text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        reader.wrong(at, &format!("this is not TOML: {}", e.message()))
+    })?;
+    let mut layer = Layer::new();
+    reader.table(table.get_ref(), "", &mut layer)?;
+    Ok((layer, true))
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+    }
+
+    fn wrong(&self, at: usize, why: &str) -> Error {
+        let message = format!("{}:{}: {why}", self.path.display(), self.line(at));
+        Error::new(Code::ConfigInvalid, message)
+    }
+
+    fn table(&self, table: &DeTable<'_>, prefix: &str, layer: &mut Layer) -> Result<()> {
+        for (name, value) in table {
+            let full = format!("{prefix}{}", name.get_ref());
+            let at = name.span().start;
+            if let Some(key) = KEYS.iter().find(|key| key.name == full) {
+                let raw = if key.is_list { list(value) } else { text(value) };
+                let expected = if key.is_list { "a list of texts" } else { "a text" };
+                let raw = raw.ok_or_else(|| {
+                    let found = value.get_ref().type_str();
+                    self.wrong(at, &format!("{full} must be {expected}, not {found}"))
+                })?;
+                layer.push((
+                    key,
+                    raw,
+                    Origin::File { path: self.path.into(), line: self.line(at) },
+                ));
+                continue;
+            }
+            let below = format!("{full}.");
+            match value.get_ref() {
+                DeValue::Table(inner) if KEYS.iter().any(|key| key.name.starts_with(&below)) => {
+                    self.table(inner, &below, layer)?;
+                }
+                _ => return Err(self.unknown(at, &full)),
+            }
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, at: usize, name: &str) -> Error {
+        let likeness = |known: &str| {
+            let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+            let by_end = strsim::jaro_winkler(&last(name), &last(known));
+            strsim::jaro_winkler(name, known).max(by_end - 0.05)
+        };
+        let nearest = KEYS.iter().max_by(|a, b| likeness(a.name).total_cmp(&likeness(b.name)));
+        let error = self.wrong(at, &format!("there is no setting {name:?}"));
+        match nearest.filter(|key| likeness(key.name) > 0.8) {
+            Some(key) => error.with_hint(format!("Did you mean {:?}?", key.name)),
+            None => error.with_hint("`piton config show` lists all settings."),
+        }
+    }
+}
+
+fn text(value: &Spanned<DeValue<'_>>) -> Option<Raw> {
+    value.get_ref().as_str().map(|text| Raw::Text(text.to_owned()))
+}
+
+fn list(value: &Spanned<DeValue<'_>>) -> Option<Raw> {
+    let items = value.get_ref().as_array()?.iter();
+    let items: Option<Vec<String>> =
+        items.map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
+    items.map(Raw::List)
+}

@@ -1,0 +1,256 @@
+//! The settings: what each one is, where its value comes from, and which value counts. Later ones
+//! count more: default, config file, environment, option.
+
+mod file;
+mod keys;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use piton_core::Code;
+use piton_store::{KeySource, SecretText};
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::stores::Kind;
+use crate::times;
+use crate::ui::ColorChoice;
+
+pub(crate) use keys::{KEYS, Key};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File { path: PathBuf, line: usize },
+    Environment { variable: &'static str },
+    Option { name: &'static str },
+}
+
+/// A value as somebody wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Raw {
+    Text(String),
+    List(Vec<String>),
+}
+
+/// What somebody set, by key.
+pub(crate) type Layer = Vec<(&'static Key, Raw, Origin)>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sourced<T> {
+    pub(crate) value: T,
+    pub(crate) origin: Origin,
+}
+
+/// The sources that a new store's key may come from, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyChoice {
+    Auto,
+    Only(KeySource),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) file: PathBuf,
+    pub(crate) file_exists: bool,
+    pub(crate) data: Sourced<PathBuf>,
+    pub(crate) store: Sourced<Kind>,
+    pub(crate) key_source: Sourced<KeyChoice>,
+    pub(crate) color: Sourced<ColorChoice>,
+    pub(crate) mask_values: Sourced<Vec<SecretText>>,
+    pub(crate) mask_env: Sourced<Vec<String>>,
+    pub(crate) mask_files: Sourced<Vec<PathBuf>>,
+    pub(crate) mask_keys: Sourced<Vec<String>>,
+    pub(crate) archive_after: Sourced<Option<Duration>>,
+    pub(crate) delete_after: Sourced<Option<Duration>>,
+}
+
+/// The values of these keys are masked wherever they appear.
+const MASK_KEYS: &[&str] =
+    &["*api_key*", "*_token", "token", "*secret*", "*password*", "credentials*"];
+
+impl Settings {
+    pub(crate) fn load(global: &Global) -> Result<Self> {
+        let (file, must_exist) = config_file(global)?;
+        let (mut layer, file_exists) = file::read(&file, must_exist)?;
+        layer.extend(environment()?);
+        if let Some(data) = &global.data {
+            let origin = Origin::Option { name: "--data" };
+            layer.push((key("data"), Raw::Text(utf8("--data", data.as_os_str())?), origin));
+        }
+        if let Some(color) = global.color {
+            let named = ColorChoice::NAMES.iter().find(|(_, choice)| *choice == color);
+            let name = named.map_or("auto", |(name, _)| name).to_owned();
+            layer.push((key("color"), Raw::Text(name), Origin::Option { name: "--color" }));
+        }
+        let pick = Pick { layer };
+        let default_data = || user_folder("XDG_DATA_HOME", ".local/share");
+        Ok(Self {
+            data: match pick.text("data", |text| Ok(PathBuf::from(text)))? {
+                Some(data) => data,
+                None => Sourced { value: default_data()?.join("piton"), origin: Origin::Default },
+            },
+            store: pick.one_of("store", Kind::NAMES, Kind::Sqlite)?,
+            key_source: pick.one_of("key.source", KEY_SOURCES, KeyChoice::Auto)?,
+            color: pick.one_of("color", ColorChoice::NAMES, ColorChoice::Auto)?,
+            mask_values: pick.list("mask.values", &[], Into::into),
+            mask_env: pick.list("mask.env", &[], |name| name),
+            mask_files: pick.list("mask.files", &[], Into::into),
+            mask_keys: pick.list("mask.keys", MASK_KEYS, |pattern| pattern),
+            archive_after: pick.span("retention.archive_after")?,
+            delete_after: pick.span("retention.delete_after")?,
+            file,
+            file_exists,
+        })
+    }
+}
+
+const KEY_SOURCES: &[(&str, KeyChoice)] = &[
+    ("auto", KeyChoice::Auto),
+    ("keychain", KeyChoice::Only(KeySource::Keychain)),
+    ("environment", KeyChoice::Only(KeySource::Environment)),
+    ("file", KeyChoice::Only(KeySource::File)),
+];
+
+/// A key that is in the table.
+fn key(name: &str) -> &'static Key {
+    KEYS.iter().find(|key| key.name == name).unwrap_or(&KEYS[0])
+}
+
+/// What was set; the last one counts.
+struct Pick {
+    layer: Layer,
+}
+
+impl Pick {
+    fn raw(&self, name: &str) -> Option<(&Raw, &Origin)> {
+        let set = self.layer.iter().rev().find(|(key, ..)| key.name == name);
+        set.map(|(_, raw, origin)| (raw, origin))
+    }
+
+    fn text<T>(
+        &self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<Sourced<T>>> {
+        let Some((Raw::Text(text), origin)) = self.raw(name) else { return Ok(None) };
+        let value = parse(text).map_err(|why| invalid(name, origin, &why))?;
+        Ok(Some(Sourced { value, origin: origin.clone() }))
+    }
+
+    fn one_of<T: Clone>(
+        &self,
+        name: &'static str,
+        names: &[(&str, T)],
+        default: T,
+    ) -> Result<Sourced<T>> {
+        let parsed = self.text(name, |text| {
+            let found = names.iter().find(|(known, _)| *known == text);
+            let known: Vec<_> = names.iter().map(|(known, _)| *known).collect();
+            let wrong = || format!("{text:?} is not one of {}", known.join(", "));
+            found.map(|(_, value)| value.clone()).ok_or_else(wrong)
+        })?;
+        Ok(parsed.unwrap_or(Sourced { value: default, origin: Origin::Default }))
+    }
+
+    fn span(&self, name: &'static str) -> Result<Sourced<Option<Duration>>> {
+        let parsed = self.text(name, |text| match text {
+            "never" => Ok(None),
+            text => times::parse_span(text).map(Some),
+        })?;
+        Ok(parsed.unwrap_or(Sourced { value: None, origin: Origin::Default }))
+    }
+
+    fn list<T>(&self, name: &str, default: &[&str], make: impl Fn(String) -> T) -> Sourced<Vec<T>> {
+        let (list, origin) = match self.raw(name) {
+            Some((Raw::List(list), origin)) => (list.clone(), origin.clone()),
+            _ => (default.iter().map(|&text| text.to_owned()).collect(), Origin::Default),
+        };
+        Sourced { value: list.into_iter().map(make).collect(), origin }
+    }
+}
+
+fn invalid(key: &str, origin: &Origin, why: &str) -> Error {
+    Error::new(Code::ConfigInvalid, format!("The setting {key} in {origin} is wrong: {why}"))
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment { variable } => write!(f, "${variable}"),
+            Self::Option { name } => f.write_str(name),
+        }
+    }
+}
+
+fn utf8(what: &str, text: &std::ffi::OsStr) -> Result<String> {
+    let wrong = || Error::new(Code::ConfigInvalid, format!("The value of {what} is not UTF-8"));
+    Ok(text.to_str().ok_or_else(wrong)?.to_owned())
+}
+
+/// A variable that is set to something.
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn environment() -> Result<Layer> {
+    let mut layer = Layer::new();
+    for key in KEYS {
+        let Some(value) = variable(key.variable) else { continue };
+        let text = utf8(key.variable, &value)?;
+        let raw = if key.is_list {
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            Raw::List(parts.map(str::to_owned).collect())
+        } else {
+            Raw::Text(text)
+        };
+        layer.push((key, raw, Origin::Environment { variable: key.variable }));
+    }
+    Ok(layer)
+}
+
+/// Variables that look like settings and are none.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let is_known = |name: &str| {
+        KEYS.iter().any(|key| key.variable == name)
+            || keys::OTHER_VARIABLES.contains(&name)
+            || name.starts_with("PITON_TEST_")
+    };
+    let mut unknown: Vec<_> =
+        names.filter(|name| name.starts_with("PITON_") && !is_known(name)).collect();
+    unknown.sort();
+    unknown
+}
+
+/// The config file, and whether somebody named it.
+fn config_file(global: &Global) -> Result<(PathBuf, bool)> {
+    let named = global.config.clone().or_else(|| variable(keys::CONFIG_VARIABLE).map(Into::into));
+    match named {
+        Some(file) => Ok((file, true)),
+        None => Ok((user_folder("XDG_CONFIG_HOME", ".config")?.join("piton/config.toml"), false)),
+    }
+}
+
+/// A path as people write it: what is in the home folder begins with `~`.
+pub(crate) fn from_home(path: &Path) -> String {
+    let home = variable("HOME").and_then(|home| path.strip_prefix(home).ok());
+    home.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
+}
+
+/// The user's folder of a kind, after the XDG base directory specification.
+fn user_folder(variable_name: &str, below_home: &str) -> Result<PathBuf> {
+    // Relative paths in these variables are to be ignored.
+    let given = variable(variable_name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || variable("HOME").map(|home| Path::new(&home).join(below_home));
+    given.or_else(home).ok_or_else(|| {
+        let message = "There is no home folder: HOME is not set";
+        Error::new(Code::ConfigInvalid, message)
+            .with_hint("Set HOME, or name the places yourself: --data DIR and --config FILE.")
+    })
+}

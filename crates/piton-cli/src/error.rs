@@ -1,0 +1,196 @@
+//! What a person is told when something went wrong: `Error:`, `Caused by:`, `Hint:`, and the code
+//! with its page.
+
+use std::error::Error as StdError;
+use std::io::{self, Write};
+
+use piton_core::{Code, id};
+use serde_json::{Value, json};
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Good,
+    /// It could not be done, or what was checked is not good.
+    Failed,
+    Usage,
+    BrokenPipe,
+    /// Ended by a signal, as the shell would report it.
+    Signal(u8),
+    Bug,
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::BrokenPipe => 3,
+            Self::Signal(number) => 128 + number,
+            Self::Bug => 255,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Error {
+    pub(crate) exit: Exit,
+    code: Option<Code>,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+}
+
+impl Error {
+    /// An error of the command line's own, with its code's hint.
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        let hint = Some(hint_for(code).to_owned());
+        Self {
+            exit: Exit::Failed,
+            code: Some(code),
+            message: message.into(),
+            causes: Vec::new(),
+            hint,
+        }
+    }
+
+    pub(crate) fn usage(message: &str) -> Self {
+        let message = message.strip_prefix("error: ").unwrap_or(message).trim_end().to_owned();
+        Self { exit: Exit::Usage, code: None, message, causes: Vec::new(), hint: None }
+    }
+
+    fn from_error(code: Code, error: &dyn StdError) -> Self {
+        Self { causes: causes(error), ..Self::new(code, error.to_string()) }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn because(mut self, cause: &dyn StdError) -> Self {
+        self.causes.push(cause.to_string());
+        self.causes.extend(causes(cause));
+        self
+    }
+
+    pub(crate) fn code(&self) -> Option<Code> {
+        self.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({"error": {
+            "code": self.code.map(Code::as_str),
+            "message": self.message,
+            "causes": self.causes,
+            "hint": self.hint,
+            "page": self.code.map(page),
+        }})
+    }
+
+    /// The parts of the text: a label and what follows it.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("Error", self.message.clone())];
+        lines.extend(self.causes.iter().map(|cause| ("Caused by", cause.clone())));
+        lines.extend(self.hint.iter().map(|hint| ("Hint", hint.clone())));
+        lines.extend(self.code.map(|code| ("Code", format!("{code} ({})", page(code)))));
+        lines
+    }
+}
+
+fn page(code: Code) -> String {
+    format!("docs/errors/{code}.md")
+}
+
+/// Some hints can name the very command.
+fn hint_for(code: Code) -> &'static str {
+    match code {
+        Code::SessionUnknown => {
+            "Check the id; `piton sessions list` shows which sessions there are."
+        }
+        Code::WaitUnknown => {
+            "`piton sessions waits SESSION` lists the open waits; this one was answered, cancelled, \
+             or never asked."
+        }
+        Code::RecordDamaged | Code::ChainBroken => {
+            "`piton verify SESSION` shows the first bad record and what is still good."
+        }
+        code => code.hint(),
+    }
+}
+
+fn causes(error: &dyn StdError) -> Vec<String> {
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    causes
+}
+
+impl From<piton_runtime::Error> for Error {
+    fn from(error: piton_runtime::Error) -> Self {
+        Self::from_error(error.code(), &error)
+    }
+}
+
+impl From<piton_store::Error> for Error {
+    fn from(error: piton_store::Error) -> Self {
+        Self::from_error(error.code(), &error)
+    }
+}
+
+impl From<id::Error> for Error {
+    fn from(error: id::Error) -> Self {
+        Self::from_error(error.code(), &error)
+    }
+}
+
+impl From<piton_core::record::Error> for Error {
+    fn from(error: piton_core::record::Error) -> Self {
+        Self::from_error(error.code(), &error)
+    }
+}
+
+/// Output is all that the command line itself does to files.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        let exit = match error.kind() {
+            io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
+            _ => Exit::Failed,
+        };
+        let message = "The output could not be written".to_owned();
+        Self { exit, code: None, message, causes: vec![error.to_string()], hint: None }
+    }
+}
+
+/// A panic is a bug: says what to report instead of what Rust thinks of it.
+pub(crate) fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let what = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        let place = panic.location().map_or_else(String::new, ToString::to_string);
+        let version = env!("CARGO_PKG_VERSION");
+        let text = format!(
+            "Error: Piton has a bug: {what}\n\
+             Hint: Nothing that was acknowledged is lost. Please report this text, what you did, \
+             and these lines:\n  piton {version}, {} {}\n  {place}\n",
+            std::env::consts::OS,
+            std::env::consts::ARCH,
+        );
+        // If stderr is gone there is nobody left to tell.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }));
+}

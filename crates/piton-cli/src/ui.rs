@@ -1,0 +1,201 @@
+//! Where output goes, how wide and in which colours. Data is buffered and goes to stdout; what is
+//! said about it goes to stderr.
+
+use std::env;
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+
+use crate::error::{Error, Exit, Result};
+
+/// The width when nobody says another.
+const WIDTH: usize = 80;
+/// Narrower than this is not laid out for.
+const WIDTH_MIN: usize = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorChoice {
+    pub(crate) const NAMES: &[(&str, Self)] =
+        &[("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
+}
+
+/// What a piece of text is, which decides its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Title,
+    Quiet,
+    Good,
+    Active,
+    Attention,
+    Bad,
+}
+
+impl Tone {
+    fn style(self) -> Style {
+        let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
+        match self {
+            Self::Plain => Style::new(),
+            Self::Title => Style::new().bold(),
+            Self::Quiet => Style::new().dimmed(),
+            Self::Good => color(AnsiColor::Green),
+            Self::Active => color(AnsiColor::Cyan),
+            Self::Attention => color(AnsiColor::Yellow),
+            Self::Bad => color(AnsiColor::Red).bold(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ui {
+    pub(crate) json: bool,
+    out: BufWriter<Stdout>,
+    color_out: bool,
+    color_err: bool,
+    asked_color: Option<ColorChoice>,
+}
+
+impl Ui {
+    pub(crate) fn new(json: bool, color: Option<ColorChoice>) -> Self {
+        let mut ui = Self {
+            json,
+            out: BufWriter::new(io::stdout()),
+            color_out: false,
+            color_err: false,
+            asked_color: color,
+        };
+        ui.set_color(ColorChoice::Auto);
+        ui
+    }
+
+    /// What the settings say counts if no option says otherwise.
+    pub(crate) fn set_color(&mut self, setting: ColorChoice) {
+        let choice = self.asked_color.unwrap_or(setting);
+        self.color_out = colored(choice, io::stdout().is_terminal());
+        self.color_err = colored(choice, io::stderr().is_terminal());
+    }
+
+    /// The width that output has to fit.
+    pub(crate) fn width() -> usize {
+        let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let terminal =
+            || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
+        columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(WIDTH).max(WIDTH_MIN)
+    }
+
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        painted(self.color_out, tone, text)
+    }
+
+    /// One line of data.
+    pub(crate) fn line(&mut self, line: impl Display) -> Result<()> {
+        Ok(writeln!(self.out, "{line}")?)
+    }
+
+    /// Data that has its own line ends.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.out.write_all(bytes)?)
+    }
+
+    /// One JSON value on a line of its own.
+    pub(crate) fn json_line(&mut self, value: &Value) -> Result<()> {
+        self.line(value)
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        Ok(self.out.flush()?)
+    }
+
+    /// Something about the data; after what was printed so far.
+    pub(crate) fn note(&mut self, text: &str) -> Result<()> {
+        self.say(Tone::Quiet, "Note", text)
+    }
+
+    pub(crate) fn warn(&mut self, text: &str) -> Result<()> {
+        self.say(Tone::Attention, "Warning", text)
+    }
+
+    fn say(&mut self, tone: Tone, label: &str, text: &str) -> Result<()> {
+        self.flush()?;
+        let label = painted(self.color_err, tone, &format!("{label}:"));
+        told(&format!("{label} {text}\n"));
+        Ok(())
+    }
+
+    /// How far long work has come; only for people who look on.
+    pub(crate) fn progress(text: &str) {
+        if io::stderr().is_terminal() {
+            told(&format!("\r\x1b[K{text}"));
+        }
+    }
+
+    /// Says what went wrong, and how the process ends because of it.
+    pub(crate) fn report(&mut self, error: &Error) -> Exit {
+        if error.exit == Exit::BrokenPipe {
+            // The reader left; it does not want to hear about it.
+            return error.exit;
+        }
+        // What was printed before the error stays before it.
+        if let Err(error) = self.flush()
+            && error.exit == Exit::BrokenPipe
+        {
+            return error.exit;
+        }
+        if self.json {
+            told(&format!("{}\n", error.to_json()));
+            return error.exit;
+        }
+        for (label, text) in error.lines() {
+            let tone = if label == "Error" { Tone::Bad } else { Tone::Quiet };
+            let label = painted(self.color_err, tone, &format!("{label}:"));
+            told(&format!("{label} {text}\n"));
+        }
+        error.exit
+    }
+}
+
+/// If stderr is gone there is nobody left to tell.
+fn told(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn painted(color: bool, tone: Tone, text: &str) -> String {
+    let style = tone.style();
+    if color && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
+/// <https://no-color.org> and <https://bixense.com/clicolors>.
+fn colored(choice: ColorChoice, terminal: bool) -> bool {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_on = |name: &str| is_set(name) && env::var_os(name).is_some_and(|value| value != "0");
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if is_set("NO_COLOR") => false,
+        ColorChoice::Auto if is_on("CLICOLOR_FORCE") => true,
+        ColorChoice::Auto => {
+            terminal
+                && env::var_os("CLICOLOR").is_none_or(|value| value != "0")
+                && env::var_os("TERM").is_some_and(|term| term != "dumb")
+        }
+    }
+}
+
+/// A text without the escapes that colour it.
+pub(crate) fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, after)| after);
+    }
+    plain + rest
+}

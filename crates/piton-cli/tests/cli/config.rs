@@ -1,0 +1,65 @@
+//! `piton config show`, and what is said about wrong settings.
+
+use insta::assert_snapshot;
+
+use crate::home::Home;
+
+const FILE: &str = ".config/piton/config.toml";
+
+#[test]
+fn defaults_are_shown() {
+    let mut home = Home::new();
+    assert_snapshot!("config_default", home.run("config show"));
+    assert_snapshot!("config_default_json", home.run("config show --json"));
+    home.set("COLUMNS", "40");
+    assert_snapshot!("config_narrow", home.run("config show"));
+}
+
+/// Default, file, environment, option: the later counts more, and each value says where it is from.
+/// Secrets are counted, not shown.
+#[test]
+fn every_value_says_where_it_comes_from() {
+    let mut home = Home::new();
+    home.write(
+        FILE,
+        "data = '/srv/from-file'\nstore = 'files'\n\n[mask]\nvalues = ['hunter2', 'swordfish']\n\
+         env = ['GITHUB_TOKEN']\n\n[retention]\narchive_after = '30d'\ndelete_after = '52w'\n",
+    );
+    home.set("PITON_DATA", "/srv/from-environment");
+    home.set("PITON_MASK_ENV", "A_TOKEN, B_TOKEN");
+    home.set("PITON_KEY", "not shown");
+    home.set("PITON_DTAA", "misspelt");
+    assert_snapshot!("config_mixed", home.run("config show --color always"));
+    let json = home.run("config show --data /srv/from-option --json");
+    assert!(!json.contains("hunter2") && !json.contains("not shown"));
+    assert_snapshot!("config_mixed_json", json);
+    home.write("other.toml", "color = 'never'\n");
+    assert_snapshot!("config_other_file", home.run("config show --config other.toml"));
+    home.set("PITON_CONFIG", "other.toml").set("XDG_DATA_HOME", "/srv/xdg");
+    assert_snapshot!("config_other_file_by_variable", home.run("config show"));
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    for (name, text) in [
+        ("misspelt", "data = '/x'\n[retention]\narchive_afer = '30d'\n"),
+        ("misplaced", "archive_after = '30d'\n"),
+        ("unlike_any", "zzz = 1\n"),
+        ("no_list", "mask.keys = 'token'\n"),
+        ("no_text", "data = 5\n"),
+        ("no_unit", "[retention]\ndelete_after = '30'\n"),
+        ("no_kind", "store = 'postgres'\n"),
+        ("no_toml", "data = '/x'\nstore = \n"),
+    ] {
+        let home = Home::new();
+        home.write(FILE, text);
+        assert_snapshot!(format!("config_{name}"), home.run("config show"));
+    }
+    let mut home = Home::new();
+    assert_snapshot!("config_no_file", home.run("config show --config nowhere.toml --json"));
+    home.set("PITON_COLOR", "pink");
+    assert_snapshot!("config_no_color", home.run("sessions list"));
+    let mut homeless = home.command(["sessions", "list"]);
+    let output = homeless.env_remove("HOME").env_remove("PITON_COLOR").output().unwrap();
+    assert_snapshot!("config_homeless", home.transcript("sessions list", &output));
+}

@@ -1,0 +1,12 @@
+//! What people and scripts see: whole outputs of every command, in a world of its own with fixed ids,
+//! times and widths.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
+
+mod config;
+mod errors;
+mod fixture;
+mod help;
+mod home;
+mod reading;
+mod verify;
+mod writing;

@@ -1,0 +1,153 @@
+//! A process that runs no sessions and changes one that nobody runs: the command line. It recovers
+//! nothing, sweeps nothing, and never becomes a run's boot, because it will be gone in a moment: of
+//! all commands it has only those that start and continue nothing.
+//!
+//! Each change is one batch that takes the lease, says what is to be said, and gives the lease back.
+//! Whatever kills a guest, the session belongs to nobody afterwards.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::decide::{self, Command, Context, Refusal};
+use piton_core::event::{SessionLeased, SessionReleased};
+use piton_core::id::{RunId, SessionId, WaitId};
+use piton_core::token::{NewToken, ResumeToken};
+use piton_core::{Code, NewRecord, Reason, State};
+use piton_store::{Batch, Durability, Guard};
+
+use crate::env::Env;
+use crate::error::Result;
+use crate::session::Ack;
+use crate::view::View;
+
+/// How often a change is decided anew after somebody else wrote in between.
+const TRIES_MAX: usize = 8;
+
+/// Made by [`crate::Service::guest`].
+#[derive(Debug)]
+pub struct Guest {
+    env: Arc<Env>,
+    view: View,
+}
+
+impl Guest {
+    pub(crate) fn new(env: Env) -> Self {
+        let view = View::of(&env);
+        Self { env: Arc::new(env), view }
+    }
+
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Cancels a session's run; by default the latest.
+    pub async fn cancel(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack> {
+        let command = |run_id| Command::Cancel { run_id, reason: Reason::UserRequest };
+        self.change(session, |state| Ok(command(run_or_latest(state, run.as_ref())?))).await
+    }
+
+    /// Decides not to go on with an interrupted run; by default the latest.
+    pub async fn dismiss(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack> {
+        let command = |run_id| Command::Dismiss { run_id };
+        self.change(session, |state| Ok(command(run_or_latest(state, run.as_ref())?))).await
+    }
+
+    /// A new token for an open wait; the old one is revoked. Shown here and nowhere else.
+    pub async fn rotate_token(&self, session: &SessionId, wait: &WaitId) -> Result<ResumeToken> {
+        let token = self.env.ids.token()?;
+        let fresh = NewToken::from(&token);
+        let command = Command::RotateToken { wait_id: wait.clone(), fresh };
+        self.change(session, |_| Ok(command.clone())).await?;
+        Ok(token)
+    }
+
+    /// A token with which the interrupted run can be resumed. Shown here and nowhere else.
+    pub async fn interruption_token(
+        &self,
+        session: &SessionId,
+        valid_for: Option<Duration>,
+    ) -> Result<ResumeToken> {
+        let token = self.env.ids.token()?;
+        let expires_at = valid_for.map(|span| self.env.clock.now().after(span));
+        let command = Command::MintInterruption { fresh: NewToken::from(&token), expires_at };
+        self.change(session, |_| Ok(command.clone())).await?;
+        Ok(token)
+    }
+
+    async fn change(
+        &self,
+        session: &SessionId,
+        command: impl Fn(&State) -> Result<Command, Refusal>,
+    ) -> Result<Ack> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.change_once(session, &command).await {
+                Err(error)
+                    if matches!(error.code(), Code::SeqConflict | Code::EpochStale)
+                        && tries < TRIES_MAX => {}
+                settled => return settled,
+            }
+        }
+    }
+
+    async fn change_once(
+        &self,
+        session: &SessionId,
+        command: &impl Fn(&State) -> Result<Command, Refusal>,
+    ) -> Result<Ack> {
+        let mut state = self.view.state(session).await?;
+        if let Some(owner) = state.lease.owner.as_ref().filter(|owner| self.env.is_alive(owner)) {
+            let (session, owner) = (session.clone(), owner.clone());
+            return Err(piton_store::Error::SessionOwned { session, owner }.into());
+        }
+        let expected = state.last_seq;
+        let now = self.env.clock.now();
+        let cx = Context { now, boot: self.env.boot.clone() };
+        let (boot, epoch) = (self.env.boot.clone(), state.lease.epoch + 1);
+        let claim = SessionLeased { boot_id: boot.clone(), epoch };
+        let mut records = Vec::new();
+        take(&mut state, &mut records, vec![NewRecord::new(now, claim)]);
+        let interruption = self.interruption(&state, &cx)?;
+        take(&mut state, &mut records, interruption);
+        let decision = decide::decide(&state, &cx, command(&state)?)?;
+        if decision.records.is_empty() {
+            return Ok(Ack { verdict: decision.outcome, last_seq: expected });
+        }
+        take(&mut state, &mut records, decision.records);
+        let release = SessionReleased { boot_id: boot.clone(), epoch };
+        take(&mut state, &mut records, vec![NewRecord::new(now, release)]);
+        let batch = Batch {
+            session: session.clone(),
+            expected,
+            guard: Guard::Lease { boot, epoch },
+            records,
+            durability: Durability::Synced,
+            summary: state.summary(),
+        };
+        self.env.store.append(batch).await?;
+        Ok(Ack { verdict: decision.outcome, last_seq: state.last_seq })
+    }
+
+    /// What became of a run that a dead boot left is told before anything is decided about it. Not if
+    /// its executor may live: whether it does only those can find out who run sessions.
+    fn interruption(&self, state: &State, cx: &Context) -> Result<Vec<NewRecord>> {
+        let Some(run) = self.view.stranded(&state.facts) else { return Ok(Vec::new()) };
+        let dead = BTreeSet::from([run.boot_id.clone()]);
+        Ok(decide::decide(state, cx, Command::Recover { dead, probe: None })?.records)
+    }
+}
+
+fn run_or_latest(state: &State, run: Option<&RunId>) -> Result<RunId, Refusal> {
+    let latest = || state.facts.run.as_ref().map(|run| run.run_id.clone());
+    run.cloned().or_else(latest).ok_or(Refusal::NeverRun)
+}
+
+/// Applies what is decided, so that what follows is decided behind it.
+fn take(state: &mut State, records: &mut Vec<NewRecord>, new: Vec<NewRecord>) {
+    for record in &new {
+        state.apply(state.last_seq + 1, record.ts, &record.event);
+    }
+    records.extend(new);
+}

@@ -1,0 +1,183 @@
+//! Reading: states, statuses, lists, conversations, tails. Writes nothing and needs no boot, so it
+//! works beside whoever writes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use piton_core::id::{BootId, SessionId, TaskId};
+use piton_core::state::{Executor, Facts, Run};
+use piton_core::status::{self, Status};
+use piton_core::transcript::{self, Item};
+use piton_core::{Record, Seq, State, Timestamp};
+use piton_store::{Cursor, Detail, Liveness, Query, Row, Select, Store, Tail};
+
+use crate::env::Env;
+use crate::error::Result;
+use crate::world::Clock;
+
+/// Records read at a time for views over a whole session.
+const READ_MAX: usize = 1_000;
+
+/// What a reader holds. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct View {
+    store: Arc<dyn Store>,
+    liveness: Arc<dyn Liveness>,
+    clock: Arc<dyn Clock>,
+    /// The reader's own boot, if it has one: alive without asking.
+    boot: Option<BootId>,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub row: Row,
+    pub status: Status,
+}
+
+impl Listed {
+    /// Where the next page begins if this is the last row of one.
+    pub fn cursor(&self) -> Cursor {
+        cursor(&self.row)
+    }
+}
+
+fn cursor(row: &Row) -> Cursor {
+    Cursor { millis: row.summary.info.active_at.as_millis(), session: row.session.clone() }
+}
+
+impl View {
+    pub fn new(store: Arc<dyn Store>, liveness: Arc<dyn Liveness>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, liveness, clock, boot: None }
+    }
+
+    pub(crate) fn of(env: &Env) -> Self {
+        Self {
+            store: Arc::clone(&env.store),
+            liveness: Arc::clone(&env.liveness),
+            clock: Arc::clone(&env.clock),
+            boot: Some(env.boot.clone()),
+        }
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn is_alive(&self, boot: &BootId) -> bool {
+        self.boot.as_ref() == Some(boot) || self.liveness.is_alive(boot)
+    }
+
+    /// Asks the one function that derives statuses; only the run's own boot matters to it.
+    pub fn status(&self, facts: &Facts) -> Status {
+        let boot = facts.run.as_ref().map(|run: &Run| &run.boot_id);
+        let dead: BTreeSet<BootId> =
+            boot.filter(|boot| !self.is_alive(boot)).cloned().into_iter().collect();
+        status::derive(facts, &dead, self.clock.now())
+    }
+
+    /// A run that a dead boot left open, with no executor that may live: nothing of it is at work,
+    /// and nobody can answer its waits any more, though no record says so yet.
+    pub fn stranded<'a>(&self, facts: &'a Facts) -> Option<&'a Run> {
+        let executor_lives = facts.executor.as_ref().is_some_and(Executor::may_live);
+        let run = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none());
+        run.filter(|run| !executor_lives && !self.is_alive(&run.boot_id))
+    }
+
+    /// The state that the durable records fold into.
+    pub async fn state(&self, session: &SessionId) -> Result<State> {
+        Ok(piton_store::load(&*self.store, session).await?.state)
+    }
+
+    /// A page of sessions with their statuses, last active first. If all are wanted its cost follows
+    /// the page, else how far apart the wanted ones are.
+    pub async fn list(
+        &self,
+        task_id: Option<TaskId>,
+        wanted: impl Fn(status::Name) -> bool,
+        mut after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<(Vec<Listed>, Option<Cursor>)> {
+        let mut found = Vec::new();
+        loop {
+            let query =
+                Query { task_id: task_id.clone(), select: Select::All, after, limit: limit.max(1) };
+            let page = self.store.list(query).await?;
+            let rows = page.rows.len();
+            for (i, row) in page.rows.into_iter().enumerate() {
+                let status = self.status(&row.summary.facts);
+                if !wanted(status.name) {
+                    continue;
+                }
+                let listed = Listed { row, status };
+                let cursor = listed.cursor();
+                found.push(listed);
+                if found.len() >= limit {
+                    let is_last = i + 1 == rows && page.next.is_none();
+                    return Ok((found, (!is_last).then_some(cursor)));
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok((found, None)),
+            }
+        }
+    }
+
+    pub async fn records(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Record>> {
+        Ok(self.store.read(session, after, limit, Detail::Full).await?)
+    }
+
+    /// The conversation, with every tool call paired.
+    pub async fn transcript(&self, session: &SessionId) -> Result<Vec<Item>> {
+        let state = self.state(session).await?;
+        self.transcript_after(session, &state, 0).await
+    }
+
+    /// The conversation after a position, as of a state. What began before it shows its rest.
+    pub async fn transcript_after(
+        &self,
+        session: &SessionId,
+        state: &State,
+        after: Seq,
+    ) -> Result<Vec<Item>> {
+        let mut records = Vec::new();
+        let mut last_read = after;
+        loop {
+            let read = self.records(session, last_read, READ_MAX).await?;
+            let Some(last) = read.last() else { break };
+            last_read = last.seq;
+            records.extend(read);
+        }
+        let status = self.status(&state.facts);
+        let live = state
+            .facts
+            .run
+            .as_ref()
+            .filter(|_| matches!(status.name, status::Name::Running | status::Name::Waiting));
+        let damaged = |error| {
+            let source: piton_store::Cause = Arc::new(error);
+            piton_store::Error::RecordDamaged {
+                session: session.clone(),
+                seq: last_read,
+                source: Some(source),
+            }
+        };
+        let live = live.map(|run| &run.run_id);
+        Ok(transcript::build(&records, live).map_err(damaged)?)
+    }
+
+    /// Follows a session's log from after a position.
+    pub fn tail(&self, session: &SessionId, after: Seq) -> Tail {
+        Tail::new(Arc::clone(&self.store), session.clone(), after)
+    }
+}
