@@ -1,16 +1,23 @@
 # What a developer does with Piton. `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fmt soak bench dist
+.PHONY: help setup run simulate demo-svg test lint fmt soak bench dist
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
 
 setup: ## Install what is missing; quick when nothing is
 	@scripts/setup
 
-run: setup ## Let the simulator look for trouble on fresh seeds for twenty seconds
+run: setup ## Build, then watch a worker being killed and going on: no API key, no network
+	cargo run -p piton-cli -- demo
+
+simulate: setup ## Let the simulator look for trouble on fresh seeds for twenty seconds
 	cargo run -p piton-testkit --bin piton-sim -- --fresh
+
+demo-svg: setup ## Record the demo into docs/demo.svg
+	cargo build -p piton-cli
+	node scripts/record-demo.mjs
 
 test: setup ## Everything a change must pass: fmt, clippy, all tests, deny
 	@scripts/check fmt clippy test deny

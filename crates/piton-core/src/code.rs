@@ -80,6 +80,7 @@ codes! {
     RecordDamaged = "record_damaged", "Verify the session to see what is still good, and restore the rest.";
     ChainBroken = "chain_broken", "Verify the session to see the first bad record; restore it from a backup.";
     BlobMissing = "blob_missing", "Restore the blob from a backup; the rest of the session is readable.";
+    DemoFailed = "demo_failed", "Run the demo again; if it fails again, please report what it printed.";
     EntropyUnavailable = "entropy_unavailable", "The system gives no random numbers; start Piton when it does.";
 }
 

@@ -3,13 +3,14 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod demo;
 pub(crate) mod man;
 pub(crate) mod sessions;
 pub(crate) mod verify;
 
 use clap::Subcommand;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Global};
 use crate::config::Settings;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -22,6 +23,10 @@ pub(crate) enum Command {
     Sessions(sessions::Command),
     /// Check that the logs are what was written
     Verify(verify::Args),
+    /// See in a few seconds why Piton exists: no API key, no network
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoWorker(demo::worker::Args),
     /// Look at the settings
     #[command(subcommand)]
     Config(config::Command),
@@ -34,26 +39,36 @@ pub(crate) enum Command {
 pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
     #[cfg(debug_assertions)]
     assert!(std::env::var_os("PITON_TEST_PANIC").is_none(), "a test asked for this");
-    match &cli.command {
+    match cli.command {
         Command::Completions(_) | Command::Man(_) if ui.json => {
-            return Err(Error::usage("This prints a script or a page, not data: leave out --json"));
+            Err(Error::usage("This prints a script or a page, not data: leave out --json"))
         }
-        Command::Completions(args) => return completions::run(ui, args),
-        Command::Man(args) => return man::run(ui, args),
-        Command::Sessions(_) | Command::Verify(_) | Command::Config(_) => {}
+        Command::Completions(args) => completions::run(ui, &args),
+        Command::Man(args) => man::run(ui, &args),
+        // A world of its own: nobody's settings count in it.
+        Command::Demo(args) => block_on(demo::run(ui, args)),
+        Command::DemoWorker(args) => block_on(demo::worker::run(args)),
+        Command::Config(command) => {
+            let cx = context(ui, &cli.global)?;
+            config::run(ui, &cx, &command)
+        }
+        Command::Sessions(command) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(sessions::run(ui, &cx, command))
+        }
+        Command::Verify(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(verify::run(ui, &cx, args))
+        }
     }
-    let settings = Settings::load(&cli.global)?;
+}
+
+fn context(ui: &mut Ui, global: &Global) -> Result<Context> {
+    let settings = Settings::load(global)?;
     ui.set_color(settings.color.value);
-    let cx = Context::new(settings);
-    if let Command::Config(command) = &cli.command {
-        return config::run(ui, &cx, command);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        match cli.command {
-            Command::Sessions(command) => sessions::run(ui, &cx, command).await,
-            Command::Verify(args) => verify::run(ui, &cx, args).await,
-            Command::Config(_) | Command::Completions(_) | Command::Man(_) => Ok(Exit::Good),
-        }
-    })
+    Ok(Context::new(settings))
+}
+
+fn block_on(command: impl Future<Output = Result<Exit>>) -> Result<Exit> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }

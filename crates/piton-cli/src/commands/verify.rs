@@ -213,6 +213,7 @@ fn told(problem: &Problem) -> Told {
         Problem::IndexDisagrees { what } => {
             let entry = match what {
                 IndexEntry::Session => "the session's row in the index".to_owned(),
+                IndexEntry::Record(seq) => format!("the index entry of record {seq}"),
                 IndexEntry::Lease => "the lease's entry in the index".to_owned(),
                 IndexEntry::Token(token) => format!("the index entry of token {token}"),
             };

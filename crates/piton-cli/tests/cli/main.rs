@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod config;
+mod demo;
 mod errors;
 mod fixture;
 mod help;

@@ -200,9 +200,9 @@ impl SqliteStore {
     pub fn close(&self) {
         let threads = std::mem::take(&mut *self.threads());
         self.watch.close();
-        self.queue.close();
+        // The writer last among the connections: only it can leave the database in one file.
         self.readers.close();
-        // The writer last among the connections: it leaves the database in one file.
+        self.queue.close();
         let join = |thread: Option<JoinHandle<()>>| thread.map(JoinHandle::join);
         if let Some(Err(_)) = join(threads.writer) {
             tracing::error!("The writer's thread panicked");

@@ -19,6 +19,22 @@ fn write_one(folder: &InFolder) -> Driver {
     driver.unwrap()
 }
 
+/// Whoever copies a closed store copies one file with everything in it.
+#[test]
+fn a_closed_store_lies_in_one_file() {
+    for _ in 0..20 {
+        let folder = InFolder::new();
+        run(async {
+            let store: Arc<dyn Store> = Arc::new(folder.store());
+            let mut driver = Driver::create(&store, "s").await;
+            store.head(&driver.session).await.unwrap();
+            driver.let_go(store);
+        });
+        let wal = folder.folder.path().join("store.sqlite3-wal");
+        assert!(!wal.exists());
+    }
+}
+
 #[test]
 fn a_foreign_file_is_refused_and_not_touched() {
     let folder = InFolder::new();
