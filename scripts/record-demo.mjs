@@ -11,7 +11,7 @@ const binary = process.argv[2] ?? `${root}/target/debug/piton`;
 const out = process.argv[3] ?? `${root}/docs/demo.svg`;
 
 const ROWS = 26;
-const COLUMNS = 84;
+const COLUMNS = 92;
 const CELL = { width: 8.4, height: 19 };
 const MARGIN = 18;
 

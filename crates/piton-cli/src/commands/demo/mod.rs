@@ -74,16 +74,13 @@ pub(crate) async fn run(ui: &mut Ui, args: Args) -> Result<Exit> {
         Error::new(Code::DemoFailed, "The demo has no folder to work in").because(&e)
     };
     // Removed when it is dropped, unless it was asked for.
-    let (folder, _temporary) = match &args.keep {
-        Some(folder) => {
-            fs::create_dir(folder).map_err(failed)?;
-            (folder.clone(), None)
-        }
-        None => {
-            let temporary = tempfile::Builder::new().prefix("piton-demo-").tempdir();
-            let temporary = temporary.map_err(failed)?;
-            (temporary.path().to_owned(), Some(temporary))
-        }
+    let (folder, _temporary) = if let Some(folder) = &args.keep {
+        fs::create_dir(folder).map_err(failed)?;
+        (folder.clone(), None)
+    } else {
+        let temporary = tempfile::Builder::new().prefix("piton-demo-").tempdir();
+        let temporary = temporary.map_err(failed)?;
+        (temporary.path().to_owned(), Some(temporary))
     };
     let mut stage = Stage::new(ui, pace);
     stage.step("A worker begins: what you see is read back from its log by another process")?;
@@ -127,14 +124,14 @@ impl<'a> Demo<'a> {
         demo.stage.show(Tone::Active, &title)?;
         demo.follow(&view).await?;
         let mut left = PIECES_BEFORE_KILL;
-        let mut asked = false;
+        let mut has_asked = false;
         while left > 0 {
             match worker.hear()? {
                 Said::Acked { seq } => {
                     demo.acked.insert(seq);
-                    left -= usize::from(asked);
+                    left -= usize::from(has_asked);
                 }
-                Said::Asked { .. } => asked = true,
+                Said::Asked { .. } => has_asked = true,
                 other => return Err(heard(&other)),
             }
             demo.follow(&view).await?;
