@@ -91,9 +91,13 @@ impl State {
                     active_at: ts,
                 });
             }
-            Event::SessionAdopted(e) if self.info.is_none() => self.adopt(seq, ts, e),
-            // Only the first record stands for what came before it.
-            Event::SessionAdopted(_) => return Change::Inner,
+            Event::SessionAdopted(e) => {
+                // Only the first record stands for what came before it.
+                if self.info.is_some() {
+                    return Change::Inner;
+                }
+                self.adopt(seq, ts, e);
+            }
             Event::SessionClosed(e) => self.facts.closed = Some(e.outcome),
             Event::MessageUser(_) => {}
             Event::RunStarted(_)

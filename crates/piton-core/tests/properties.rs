@@ -294,6 +294,9 @@ fn histories_reach_every_kind_that_decisions_write() {
         "record.redacted",
         "task.created",
         "session.deleted",
+        "session.archived",
+        "session.imported",
+        "session.adopted",
         // The generator observes no agent errors and no disowned session ids.
         "agent.error",
         "agent.session_cleared",
