@@ -216,6 +216,7 @@ fn told(problem: &Problem) -> Told {
                 IndexEntry::Session => "the session's row in the index".to_owned(),
                 IndexEntry::Lease => "the lease's entry in the index".to_owned(),
                 IndexEntry::Token(token) => format!("the index entry of token {token}"),
+                IndexEntry::Record(seq) => format!("the index entry of record {seq}"),
             };
             told("index_disagrees", None, format!("{entry} is not what the log says"), REBUILD)
         }
@@ -285,6 +286,7 @@ mod tests {
             Problem::IndexDisagrees { what: IndexEntry::Session },
             Problem::IndexDisagrees { what: IndexEntry::Lease },
             Problem::IndexDisagrees { what: IndexEntry::Token("rt_1".parse().unwrap()) },
+            Problem::IndexDisagrees { what: IndexEntry::Record(3) },
         ];
         let lines = problems.iter().map(told).map(|Told { kind, seq, what, to_do }| {
             let seq = seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
@@ -306,6 +308,7 @@ mod tests {
                 "index_disagrees - rebuild: the session's row in the index is not what the log says",
                 "index_disagrees - rebuild: the lease's entry in the index is not what the log says",
                 "index_disagrees - rebuild: the index entry of token rt_1 is not what the log says",
+                "index_disagrees - rebuild: the index entry of record 3 is not what the log says",
             ]
         );
     }
