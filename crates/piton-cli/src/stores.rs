@@ -58,7 +58,7 @@ fn marker(data: &Path) -> Result<Option<Kind>> {
     let path = data.join(MARKER);
     let length = match fs::metadata(&path) {
         Ok(found) => found.len(),
-        Err(e) if is_missing(&e) => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(unreadable(&path, e)),
     };
     let text = if length <= MARKER_BYTES_MAX {
@@ -75,13 +75,9 @@ fn marker(data: &Path) -> Result<Option<Kind>> {
 fn is_there(path: &Path) -> Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
-        Err(e) if is_missing(&e) => Ok(false),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(unreadable(path, e)),
     }
-}
-
-fn is_missing(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn unreadable(path: &Path, e: io::Error) -> Error {
@@ -109,24 +105,18 @@ pub(crate) fn open_store(settings: &Settings, access: Access) -> Result<Option<A
 fn key_settings(settings: &Settings) -> KeySettings {
     let environment = std::env::var("PITON_KEY").ok().filter(|key| !key.is_empty());
     let auto = KeySettings::default();
+    #[cfg(feature = "keychain")]
+    let keychain = Some(Arc::new(piton_store::OsKeychain) as Arc<dyn piton_store::Keychain>);
+    #[cfg(not(feature = "keychain"))]
+    let keychain = None;
     KeySettings {
         order: match &settings.key_source.value {
             KeyChoice::Auto => auto.order,
             KeyChoice::Only(source) => vec![*source],
         },
         environment: environment.map(Into::into),
-        keychain: keychain(),
+        keychain,
     }
-}
-
-#[cfg(feature = "keychain")]
-fn keychain() -> Option<Arc<dyn piton_store::Keychain>> {
-    Some(Arc::new(piton_store::OsKeychain))
-}
-
-#[cfg(not(feature = "keychain"))]
-fn keychain() -> Option<Arc<dyn piton_store::Keychain>> {
-    None
 }
 
 /// How a key's source is called in the settings.

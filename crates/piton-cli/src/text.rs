@@ -37,6 +37,23 @@ pub(crate) fn shortened(text: &str, width_max: usize) -> String {
     format!("{}…", short.trim_end())
 }
 
+/// Broken at blanks into lines of a width; a word that is longer stays whole.
+pub(crate) fn wrapped(text: &str, width_max: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= width_max {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
 /// Filled up to a width.
 pub(crate) fn padded(text: &str, width_min: usize) -> String {
     format!("{text}{}", " ".repeat(width_min.saturating_sub(width(text))))
@@ -57,5 +74,7 @@ mod tests {
         assert_eq!(shortened("abcdefg", 6), "abcde…");
         assert_eq!(shortened("日本語日本語", 6), "日本…");
         assert_eq!(padded("日", 4), "日  ");
+        assert_eq!(wrapped("日本 語 a-long-word b", 6), ["日本", "語", "a-long-word", "b"]);
+        assert_eq!(wrapped("", 6), [""]);
     }
 }

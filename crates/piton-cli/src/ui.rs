@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use anstyle::{AnsiColor, Style};
+use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 use crate::error::{Error, Exit, Result};
@@ -112,6 +113,16 @@ impl Ui {
 
     pub(crate) fn flush(&mut self) -> Result<()> {
         Ok(self.out.flush()?)
+    }
+
+    /// Fails if nobody can read the output any more, though there is nothing to write yet.
+    pub(crate) fn reader_is_there() -> Result<()> {
+        let stdout = io::stdout();
+        let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut asked, Some(&at_once)).map_err(io::Error::from)?;
+        let is_gone = asked[0].revents().contains(PollFlags::ERR);
+        if is_gone { Err(io::Error::from(io::ErrorKind::BrokenPipe).into()) } else { Ok(()) }
     }
 
     /// Something about the data; after what was printed so far.

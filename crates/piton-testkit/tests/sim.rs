@@ -24,7 +24,7 @@ fn two_thousand_seeds() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let worker = || {
         let mut failed: Vec<Report> = Vec::new();
-        let mut sums = [0; 6];
+        let mut sums = [0; 7];
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= SEEDS {
@@ -39,6 +39,7 @@ fn two_thousand_seeds() {
                 stats.interruptions,
                 stats.answers,
                 stats.replays,
+                stats.visits,
             ];
             sums.iter_mut().zip(happened).for_each(|(sum, more)| *sum += more);
             if !report.violations.is_empty() {
@@ -46,7 +47,7 @@ fn two_thousand_seeds() {
             }
         }
     };
-    let (mut failed, mut sums) = (Vec::new(), [0; 6]);
+    let (mut failed, mut sums) = (Vec::new(), [0; 7]);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         for worker in workers {

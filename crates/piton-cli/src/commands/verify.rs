@@ -135,14 +135,15 @@ async fn check(
             let told = told(problem);
             bad(ui, id, &told.what)?;
             ui.line(format_args!("  {}", good_part(*good_to)))?;
-            ui.line(format_args!("  {}", told.to_do))
+            ui.line(format_args!("  {}", told.to_do))?;
+            ui.flush()
         }
         Err(error) => {
             bad(ui, id, error.message())?;
             for (label, text) in error.lines().into_iter().skip(1) {
                 ui.line(format_args!("  {label}: {text}"))?;
             }
-            Ok(())
+            ui.flush()
         }
     }
 }
@@ -213,9 +214,9 @@ fn told(problem: &Problem) -> Told {
         Problem::IndexDisagrees { what } => {
             let entry = match what {
                 IndexEntry::Session => "the session's row in the index".to_owned(),
-                IndexEntry::Record(seq) => format!("the index entry of record {seq}"),
                 IndexEntry::Lease => "the lease's entry in the index".to_owned(),
                 IndexEntry::Token(token) => format!("the index entry of token {token}"),
+                IndexEntry::Record(seq) => format!("the index entry of record {seq}"),
             };
             told("index_disagrees", None, format!("{entry} is not what the log says"), REBUILD)
         }
@@ -262,5 +263,53 @@ impl Tally {
         };
         // In JSON every line is a log.
         if ui.json { ui.note(&text) } else { ui.line(text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every finding says what it is, where, and what to do.
+    #[test]
+    fn every_problem_is_told() {
+        let problems = [
+            Problem::ChainBroken { seq: 3 },
+            Problem::Gap { expected: 3, found: 5 },
+            Problem::BatchCut { seq: 3 },
+            Problem::CutBehindAnchor { anchored: 7, found: 2 },
+            Problem::AnchorMismatch { seq: 3 },
+            Problem::PayloadDamaged { seq: 3 },
+            Problem::BlobMissing { seq: 3 },
+            Problem::TombstoneUnjustified { seq: 3 },
+            Problem::SnapshotDisagrees { seq: 3 },
+            Problem::IndexDisagrees { what: IndexEntry::Session },
+            Problem::IndexDisagrees { what: IndexEntry::Lease },
+            Problem::IndexDisagrees { what: IndexEntry::Token("rt_1".parse().unwrap()) },
+            Problem::IndexDisagrees { what: IndexEntry::Record(3) },
+        ];
+        let lines = problems.iter().map(told).map(|Told { kind, seq, what, to_do }| {
+            let seq = seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+            let rebuilt = if to_do == REBUILD { "rebuild" } else { "restore" };
+            format!("{kind} {seq} {rebuilt}: {what}")
+        });
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            [
+                "chain_broken 3 restore: record 3 is not what was written, or not in its place",
+                "gap 3 restore: record 3 is missing; the next one is 5",
+                "batch_cut 3 restore: the last batch is not whole: it breaks off after record 3",
+                "cut_behind_anchor 3 restore: the log ends at record 2, but had 7 records before",
+                "anchor_mismatch 3 restore: record 3 is not the one that was anchored outside the log",
+                "payload_damaged 3 restore: the content of record 3 is not what was written",
+                "blob_missing 3 restore: the content of record 3 is missing from the blobs",
+                "tombstone_unjustified 3 restore: the content of record 3 was taken out, and no record says why",
+                "snapshot_disagrees 3 rebuild: the snapshot at record 3 does not say what the log says",
+                "index_disagrees - rebuild: the session's row in the index is not what the log says",
+                "index_disagrees - rebuild: the lease's entry in the index is not what the log says",
+                "index_disagrees - rebuild: the index entry of token rt_1 is not what the log says",
+                "index_disagrees - rebuild: the index entry of record 3 is not what the log says",
+            ]
+        );
     }
 }

@@ -89,8 +89,10 @@ impl Settings {
         let pick = Pick { layer };
         let default_data = || user_folder("XDG_DATA_HOME", ".local/share");
         Ok(Self {
-            data: match pick.text("data", |text| Ok(PathBuf::from(text)))? {
-                Some(data) => data,
+            data: match pick.text("data", |text| Ok(text.to_owned()))? {
+                Some(Sourced { value, origin }) => {
+                    Sourced { value: place(&value, &origin)?, origin }
+                }
                 None => Sourced { value: default_data()?.join("piton"), origin: Origin::Default },
             },
             store: pick.one_of("store", Kind::NAMES, Kind::Sqlite)?,
@@ -98,7 +100,11 @@ impl Settings {
             color: pick.one_of("color", ColorChoice::NAMES, ColorChoice::Auto)?,
             mask_values: pick.list("mask.values", &[], Into::into),
             mask_env: pick.list("mask.env", &[], |name| name),
-            mask_files: pick.list("mask.files", &[], Into::into),
+            mask_files: {
+                let Sourced { value, origin } = pick.list("mask.files", &[], |path| path);
+                let places = value.iter().map(|path| place(path, &origin));
+                Sourced { value: places.collect::<Result<_>>()?, origin }
+            },
             mask_keys: pick.list("mask.keys", MASK_KEYS, |pattern| pattern),
             archive_after: pick.span("retention.archive_after")?,
             delete_after: pick.span("retention.delete_after")?,
@@ -237,6 +243,26 @@ fn config_file(global: &Global) -> Result<(PathBuf, bool)> {
     }
 }
 
+/// The place that somebody wrote down: `~/` is the home folder, and what a config file names lies
+/// beside it, wherever the command is given.
+fn place(path: &str, origin: &Origin) -> Result<PathBuf> {
+    if let Some(rest) = path.strip_prefix("~/") {
+        return Ok(home()?.join(rest));
+    }
+    Ok(match origin {
+        Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(path),
+        Origin::Default | Origin::Environment { .. } | Origin::Option { .. } => path.into(),
+    })
+}
+
+fn home() -> Result<PathBuf> {
+    variable("HOME").map(PathBuf::from).ok_or_else(|| {
+        let message = "There is no home folder: HOME is not set";
+        Error::new(Code::ConfigInvalid, message)
+            .with_hint("Set HOME, or name the places yourself: --data DIR and --config FILE.")
+    })
+}
+
 /// A path as people write it: what is in the home folder begins with `~`.
 pub(crate) fn from_home(path: &Path) -> String {
     let home = variable("HOME").and_then(|home| path.strip_prefix(home).ok());
@@ -247,10 +273,5 @@ pub(crate) fn from_home(path: &Path) -> String {
 fn user_folder(variable_name: &str, below_home: &str) -> Result<PathBuf> {
     // Relative paths in these variables are to be ignored.
     let given = variable(variable_name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || variable("HOME").map(|home| Path::new(&home).join(below_home));
-    given.or_else(home).ok_or_else(|| {
-        let message = "There is no home folder: HOME is not set";
-        Error::new(Code::ConfigInvalid, message)
-            .with_hint("Set HOME, or name the places yourself: --data DIR and --config FILE.")
-    })
+    given.map_or_else(|| Ok(home()?.join(below_home)), Ok)
 }

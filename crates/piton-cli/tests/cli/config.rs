@@ -39,6 +39,16 @@ fn every_value_says_where_it_comes_from() {
     assert_snapshot!("config_other_file_by_variable", home.run("config show"));
 }
 
+/// What a config file names lies beside it, or in the home folder, wherever the command is given.
+#[test]
+fn places_in_a_file_do_not_depend_on_where_one_stands() {
+    let home = Home::new();
+    home.write("here/config.toml", "data = 'sessions'\nmask.files = ['~/token', '/etc/token']\n");
+    assert_snapshot!("config_places", home.run("config show --config here/config.toml --json"));
+    home.write("here/config.toml", "data = '~/sessions'\n");
+    assert_snapshot!("config_home", home.run("config show --config here/config.toml"));
+}
+
 #[test]
 fn wrong_settings_are_named() {
     for (name, text) in [

@@ -33,6 +33,8 @@ fn stores_that_cannot_be_opened() {
     home.write(".local/share/piton/store", "tape\n");
     assert_snapshot!("store_unsupported", home.run("sessions list"));
 
+    assert_snapshot!("store_no_folder", home.run("sessions list --data .local/share/piton/store"));
+
     let fixture = Fixture::new();
     std::fs::remove_file(fixture.home.data().join("key")).unwrap();
     assert_snapshot!("key_missing", fixture.run("sessions show sess_done"));

@@ -96,6 +96,26 @@ fn ids_may_be_shortened() {
     assert_snapshot!("ambiguous_json", fixture.run("sessions cancel sess_cut --json"));
 }
 
+/// Beyond the sessions that are looked through, nobody can say that a beginning is unique: whole ids
+/// are asked for, and work. A list is one page of many.
+#[test]
+fn among_too_many_sessions_only_whole_ids_count() {
+    let fixture = Fixture::new();
+    // The index is a cache: rows without logs are enough to look through.
+    fixture.sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+         INSERT INTO sessions
+           SELECT 1000 + i, 'sess_more_' || i, active_at - i, task_id, closed, needs_recovery,
+                  deadline_at, summary
+           FROM sessions, n WHERE id = 'sess_new';
+         INSERT INTO heads SELECT no, 1, NULL FROM sessions WHERE no > 1000;",
+    );
+    assert_snapshot!("too_many", fixture.run("sessions show sess_det"));
+    assert!(fixture.run("sessions show sess_detached").ends_with("--- exit 0\n"));
+    let listed = fixture.run("sessions list --limit 1000 --json");
+    assert_eq!(listed.lines().filter(|line| line.starts_with('{')).count(), 1_000);
+}
+
 #[test]
 fn a_log_is_printed() {
     let mut fixture = Fixture::new();
@@ -159,9 +179,13 @@ fn a_reader_that_leaves_ends_it_quietly() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
     drop(lines);
-    fixture.work(|to| async move {
-        to.say(&"sess_live".parse().unwrap(), "msg_more", "nobody reads this").await;
-    });
+    // Nothing more is written: it notices all the same.
     let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(3), Vec::new()));
+
+    // One that leaves while there is something to write.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = fixture.home.command(["sessions", "list"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), output.stderr), (Some(3), Vec::new()));
 }

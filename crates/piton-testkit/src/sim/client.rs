@@ -40,9 +40,12 @@ pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, guest: Guest) {
             continue;
         };
         world.inner().stats.operations += 1;
-        if let Err(error) = change(&world, &guest, &session).await {
-            world.note(format_args!("guest {} on {session}: {error}", boot.id));
-            honest(&world, &session, &error);
+        match change(&world, &guest, &session).await {
+            Ok(()) => world.inner().stats.visits += 1,
+            Err(error) => {
+                world.note(format_args!("guest {} on {session}: {error}", boot.id));
+                honest(&world, &session, &error);
+            }
         }
     }
 }

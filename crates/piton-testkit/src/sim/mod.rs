@@ -48,6 +48,8 @@ pub struct Stats {
     pub interruptions: u64,
     pub answers: u64,
     pub replays: u64,
+    /// Changes that guests made.
+    pub visits: u64,
 }
 
 /// Runs one seed, with a planted bug or without.

@@ -1,5 +1,7 @@
 //! `piton sessions log`: the records, and the coming ones.
 
+use std::time::Duration;
+
 use piton_core::event::Seq;
 use piton_core::{Content, Record};
 use piton_runtime::View;
@@ -25,6 +27,8 @@ what was taken out.";
 
 /// Records read at a time.
 const PAGE: usize = 500;
+/// How often it is looked whether somebody still reads, while nothing happens.
+const READER_EVERY: Duration = Duration::from_millis(500);
 /// The longest kind's width.
 const KIND_WIDTH: usize = 19;
 /// Below this, times are shown without their date, and details on a line of their own.
@@ -56,14 +60,19 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     };
     let mut tail = view.tail(&id, args.after);
     loop {
-        tokio::select! {
-            biased;
-            exit = signals.next() => return Ok(exit),
-            records = tail.next() => {
-                print(ui, &args, &records?)?;
-                ui.flush()?;
+        // Asked for once and waited for until it comes: the tail counts on that to notice wake-ups
+        // that were lost.
+        let mut next = std::pin::pin!(tail.next());
+        let records = loop {
+            tokio::select! {
+                biased;
+                exit = signals.next() => return Ok(exit),
+                records = &mut next => break records?,
+                () = tokio::time::sleep(READER_EVERY) => Ui::reader_is_there()?,
             }
-        }
+        };
+        print(ui, &args, &records)?;
+        ui.flush()?;
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::show::{self, OpenWait};
-use crate::text::{one_line, padded, shortened, width};
+use crate::text::{one_line, padded, shortened, width, wrapped};
 use crate::times;
 use crate::ui::{Tone, Ui};
 
@@ -133,7 +133,11 @@ impl Session<'_> {
         let now = self.view.now();
         let title = self.info.title.as_deref().map(one_line).unwrap_or_default();
         let id = ui.paint(Tone::Title, self.id.as_str());
-        ui.line(if title.is_empty() { id } else { format!("{id}  {title}") })?;
+        let is_wide = width(self.id.as_str()) + 2 + width(&title) <= Ui::width();
+        ui.line(if is_wide && !title.is_empty() { format!("{id}  {title}") } else { id })?;
+        if !is_wide {
+            ui.line(format_args!("  {}", shortened(&title, Ui::width() - 2)))?;
+        }
 
         let status = ui.paint(show::status_tone(self.status.name), self.status.name.as_str());
         fact(ui, "Status", &status)?;
@@ -283,8 +287,11 @@ fn heading(ui: &mut Ui, text: &str) -> Result<()> {
 }
 
 fn fact(ui: &mut Ui, name: &str, value: &str) -> Result<()> {
-    let name = ui.paint(Tone::Quiet, &padded(name, 8));
-    ui.line(format!("  {name} {value}").trim_end())
+    for (i, line) in wrapped(value, Ui::width() - 11).iter().enumerate() {
+        let name = ui.paint(Tone::Quiet, &padded(if i == 0 { name } else { "" }, 8));
+        ui.line(format!("  {name} {line}").trim_end())?;
+    }
+    Ok(())
 }
 
 fn item_text(item: &Item) -> (&'static str, String) {
