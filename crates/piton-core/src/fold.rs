@@ -162,9 +162,13 @@ impl State {
         match event {
             Event::MessageDelta(e) => {
                 self.messages.insert(e.message_id.clone(), e.offset.saturating_add(e.length));
+                if let Some(sent) = e.sent {
+                    self.messages_sent.insert(e.message_id.clone(), sent);
+                }
             }
             Event::MessageCompleted(e) => {
                 self.messages.remove(&e.message_id);
+                self.messages_sent.remove(&e.message_id);
             }
             Event::ToolIntent(e) => {
                 let call = OpenCall { run_id: e.run_id.clone(), name: e.name.clone(), seq };
@@ -187,6 +191,7 @@ impl State {
             Event::RunStarted(e) => {
                 self.calls.clear();
                 self.messages.clear();
+                self.messages_sent.clear();
                 self.recent_runs.push_back(e.run_id.clone());
                 if self.recent_runs.len() > RUNS_KEPT {
                     self.recent_runs.pop_front();
@@ -295,6 +300,7 @@ impl State {
         run.blocked = false;
         run.waits.clear();
         self.messages.clear();
+        self.messages_sent.clear();
         self.pending.retain(|_, effect| effect.run_id() != run_id);
         if phase == Phase::Ended(Outcome::Cancelled) {
             self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });

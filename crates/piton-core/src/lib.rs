@@ -12,6 +12,7 @@ pub mod event;
 pub mod fold;
 pub mod id;
 pub mod limits;
+pub mod mask;
 pub mod planted;
 pub mod reason;
 pub mod record;

@@ -5,11 +5,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::canonical;
 use crate::event::{Event, Seq, TokenPurpose, WaitKind};
 use crate::id::{RunId, TokenId, WaitId};
 use crate::reason::Reason;
 use crate::time::Timestamp;
+
+const ANSWER_CONTEXT: &str = "piton core 2026 answer digest";
 
 /// 256 random bits.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,6 +27,15 @@ impl Secret {
     /// What the log keeps of it.
     pub fn hash(&self) -> String {
         blake3::hash(&self.0).to_hex().to_string()
+    }
+
+    /// What the log keeps of an answer that this secret was used for, so that a retry is
+    /// recognised. Keyed with the secret, which is not in the log: whoever reads the log cannot try
+    /// out what a short answer was, nor whether a masked one was what they think.
+    pub fn answer_digest(&self, answer: &Value) -> String {
+        let key = blake3::derive_key(ANSWER_CONTEXT, &self.0);
+        let text = canonical::to_string(answer);
+        blake3::keyed_hash(&key, text.as_bytes()).to_hex().to_string()
     }
 
     /// Compares in constant time.
@@ -160,6 +173,10 @@ mod tests {
         assert!(!format!("{token:?}").contains("abab"));
         assert!(token.secret.matches(&token.secret.hash()));
         assert!(!Secret::new([0; 32]).matches(&token.secret.hash()));
+        let answer = serde_json::json!("yes");
+        let digest = token.secret.answer_digest(&answer);
+        assert_ne!(digest, Secret::new([0; 32]).answer_digest(&answer), "it can be guessed");
+        assert_ne!(digest, token.secret.answer_digest(&serde_json::json!("no")));
         for bad in ["", "rt_1", "rt_1.zz", "a b.00", &shown[..shown.len() - 1]] {
             assert_eq!(bad.parse::<ResumeToken>(), Err(ParseError), "{bad}");
         }
