@@ -16,6 +16,7 @@ pub mod mask;
 pub mod planted;
 pub mod reason;
 pub mod record;
+pub mod redact;
 pub mod state;
 pub mod status;
 pub mod task;

@@ -29,6 +29,8 @@ pub const BATCH_RECORDS_MAX: usize = 1_024;
 /// Contents larger than this become blobs.
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Records that are redacted in one batch, beside what takes the lease.
+pub const REDACT_RECORDS_MAX: usize = BATCH_RECORDS_MAX / 2;
 /// Shorter secrets are masked under their key and not looked for elsewhere: they would shred text.
 pub const MASK_VALUE_BYTES_MIN: usize = 6;
 /// Longer secrets are looked for in pieces of this size. Bounds what a stream holds back.

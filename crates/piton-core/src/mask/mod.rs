@@ -39,6 +39,7 @@ use crate::limits::{
 };
 use crate::record::NewRecord;
 use search::Search;
+pub(crate) use spelling::spellings;
 
 /// What stands in place of a secret.
 pub const REPLACEMENT: &str = "[masked]";
@@ -172,7 +173,7 @@ impl Masker {
 
     /// The record as it may be written. Its header parses as it did before.
     pub fn record(&self, mut record: NewRecord) -> Result<NewRecord, event::ParseError> {
-        let free = free_fields(&record.kind);
+        let free = free_fields(&record.event);
         if !free.is_empty() && self.may_hold(&record.header) {
             self.header(&mut record, free)?;
         }
@@ -384,18 +385,18 @@ impl Free {
 }
 
 /// The header fields that hold what people and agents write; all others are the fold's.
-fn free_fields(kind: &str) -> Free {
-    match kind {
-        "session.created" | "session.adopted" => {
+fn free_fields(event: &Event) -> Free {
+    match event {
+        Event::SessionCreated(_) | Event::SessionAdopted(_) => {
             Free::Fields(&["title", "working_dir", "provider", "agent_profile_id"])
         }
-        "tool.intent" => Free::Fields(&["name"]),
-        "run.failed" => Free::Fields(&["code"]),
-        "executor.starting" => Free::Fields(&["runtime"]),
-        "record.redacted" | "session.deleted" => Free::Fields(&["reason"]),
-        "task.created" => Free::Fields(&["title"]),
-        known if event::KINDS.iter().any(|(kind, _)| *kind == known) => Free::None,
-        _ => Free::Unknown,
+        Event::ToolIntent(_) => Free::Fields(&["name"]),
+        Event::RunFailed(_) => Free::Fields(&["code"]),
+        Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
+        Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
+        Event::TaskCreated(_) => Free::Fields(&["title"]),
+        Event::Unknown(_) => Free::Unknown,
+        _ => Free::None,
     }
 }
 

@@ -18,6 +18,7 @@ pub struct StreamMasker {
     given_out: usize,
     /// It was given out masked.
     given_masked: bool,
+    changed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ enum More {
 
 impl StreamMasker {
     pub fn new(masker: Arc<Masker>) -> Self {
-        Self { masker, held: String::new(), given_out: 0, given_masked: false }
+        Self { masker, held: String::new(), given_out: 0, given_masked: false, changed: false }
     }
 
     /// From now on with a masker that knows other values.
@@ -41,6 +42,11 @@ impl StreamMasker {
     /// How many bytes wait.
     pub fn held(&self) -> usize {
         self.held.len() - self.given_out
+    }
+
+    /// Whether anything was masked so far: what came out is not what went in.
+    pub fn has_changed(&self) -> bool {
+        self.changed
     }
 
     /// The next piece; gives what is safe to write.
@@ -68,6 +74,7 @@ impl StreamMasker {
         }
         let masked = if self.given_masked { "" } else { REPLACEMENT };
         self.given_masked = true;
+        self.changed = true;
         masked.to_owned()
     }
 
@@ -90,6 +97,7 @@ impl StreamMasker {
                     if !is_out {
                         out.push_str(REPLACEMENT);
                     }
+                    self.changed = true;
                     position = found.end;
                 }
                 (_, Some(at)) => {
