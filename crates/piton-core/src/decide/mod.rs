@@ -387,6 +387,21 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
     }
 }
 
+/// How a session's log leaves the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Delete,
+    /// Whatever is still at work in it.
+    DeleteForced,
+    /// Into a bundle; for closed sessions.
+    Archive,
+}
+
+/// Whether a session's log may leave the store.
+pub fn may_remove(state: &State, removal: Removal) -> Result<(), Refusal> {
+    session::may_remove(state, removal)
+}
+
 /// What a holder who presents a token that was used before is told; `None` if it was not. A pure
 /// read: it needs neither the session's state nor its lease.
 pub fn replay_token(answer: &AnswerByToken) -> Result<Option<Decision>, Refusal> {
