@@ -25,7 +25,7 @@ pub(super) fn replay(answer: &AnswerByToken) -> Result<Option<Decision>, Refusal
     match &entry(answer)?.state {
         TokenState::Consumed { .. } if planted::is(Bug::TokenCheckSkipped) => Ok(None),
         TokenState::Consumed { answer_digest, result_seq } => {
-            if *answer_digest == answer.token.secret.answer_digest(&answer.answer) {
+            if *answer_digest == answer.token.secret.answer_key().digest(&answer.answer) {
                 let outcome = Verdict::Replayed { result_seq: *result_seq };
                 Ok(Some(Decision { records: Vec::new(), outcome }))
             } else {
@@ -71,7 +71,7 @@ pub(super) fn answer(
     }
     let (run_id, wait_id) = (entry.run_id.clone(), entry.wait_id.clone());
     let used = wait::Used {
-        digest: answer.token.secret.answer_digest(&answer.answer),
+        digest: answer.token.secret.answer_key().digest(&answer.answer),
         token_id: answer.token.id,
         answer: answer.answer,
     };

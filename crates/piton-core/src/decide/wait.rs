@@ -140,8 +140,8 @@ pub(super) fn answer(
     answer: Value,
 ) -> Result<Decision, Refusal> {
     let (run, wait) = answerable(state, cx, &wait_id)?;
-    // Nobody was shown this token's secret, so no retry can present it: there is nothing to keep.
-    let used = Used { token_id: fresh.id.clone(), digest: String::new(), answer };
+    let digest = fresh.answer_key.digest(&answer);
+    let used = Used { token_id: fresh.id.clone(), digest, answer };
     let records = rotated(state, cx, run, &wait_id, wait, fresh);
     let run_id = run.run_id.clone();
     Ok(consume(state, cx, records, run_id, Some(wait_id), used))
