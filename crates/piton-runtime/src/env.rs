@@ -8,6 +8,7 @@ use piton_core::state::{Facts, Run};
 use piton_core::status::{self, Status};
 use piton_store::{Liveness, Store};
 
+use crate::masking::Masking;
 use crate::world::{Clock, Driver, Executors, Ids};
 
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(crate) struct Env {
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
+    pub masking: Masking,
     pub snapshot_every: u64,
     pub ids: Ids,
 }

@@ -5,7 +5,12 @@
 mod coordinator;
 mod env;
 mod error;
+mod masking;
+mod messages;
 mod recovery;
+mod redaction;
+mod removal;
+mod retention;
 mod service;
 mod session;
 mod sweeper;
@@ -14,6 +19,9 @@ mod world;
 
 pub use error::{Error, Result};
 pub use recovery::{Outcome, Recovered};
+pub use redaction::{Pattern, PatternInvalid, Redacted};
+pub use removal::{Archived, Imported};
+pub use retention::{Due, Retention, due};
 pub use service::{Asked, Handle, Listed, NewSession, Options, Question, Service};
 pub use session::Ack;
 pub use tokens::Answered;

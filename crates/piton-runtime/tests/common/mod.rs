@@ -9,6 +9,7 @@ use std::time::Duration;
 use piton_core::Timestamp;
 use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
+use piton_core::mask::Masker;
 use piton_runtime::{Clock, Deed, Driver, Executors, Handle, Options, Recovered, Service};
 use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{BoxFuture, Liveness, OsEntropy, SqliteStore, Store, sqlite};
@@ -26,6 +27,7 @@ pub(crate) struct Place {
     folder: tempfile::TempDir,
     disk: Arc<Mutex<Disk>>,
     pub outside: Arc<Outside>,
+    masker: Arc<Masker>,
 }
 
 /// Clock, liveness, executors and the agent.
@@ -60,7 +62,25 @@ impl Place {
             live: Mutex::new(false),
         };
         let folder = tempfile::tempdir().unwrap();
-        Self { kind, folder, disk: Arc::default(), outside: Arc::new(outside) }
+        Self {
+            kind,
+            folder,
+            disk: Arc::default(),
+            outside: Arc::new(outside),
+            masker: Arc::default(),
+        }
+    }
+
+    pub(crate) fn with_masker(self, masker: Arc<Masker>) -> Self {
+        Self { masker, ..self }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
@@ -89,6 +109,7 @@ impl Place {
             clock: self.outside.clone(),
             driver: self.outside.clone(),
             executors: self.outside.clone(),
+            masker: Arc::clone(&self.masker),
             // Sweeps are asked for: no test waits for one.
             sweep_every: Duration::from_hours(24),
             ..Options::new(
@@ -122,6 +143,13 @@ impl Place {
 
     pub(crate) fn pass(&self, span: Duration) {
         *self.outside.now_ms.lock().unwrap() += i64::try_from(span.as_millis()).unwrap();
+    }
+}
+
+impl Outside {
+    /// A process that ended, in order.
+    pub(crate) fn alive_no_more(&self, boot: &str) {
+        self.alive.lock().unwrap().remove(&boot.parse().unwrap());
     }
 }
 
@@ -163,7 +191,11 @@ impl Executors for Outside {
 
 /// Runs a case on each store.
 pub(crate) fn on_both<F: Future<Output = ()>>(case: impl Fn(Place) -> F) {
-    for kind in [Kind::Memory, Kind::Sqlite] {
+    on(&[Kind::Memory, Kind::Sqlite], case);
+}
+
+pub(crate) fn on<F: Future<Output = ()>>(kinds: &[Kind], case: impl Fn(Place) -> F) {
+    for kind in kinds.iter().copied() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(case(Place::new(kind)));
     }

@@ -1,0 +1,49 @@
+//! What this process knows to be secret, and the one gate that every record passes on its way to
+//! the disk. What is learned in one session is masked in all of them, for as long as the process
+//! lives: it cannot be kept, since it must not be written.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use piton_core::NewRecord;
+use piton_core::event::ParseError;
+use piton_core::mask::Masker;
+
+#[derive(Debug)]
+pub(crate) struct Masking {
+    current: RwLock<Arc<Masker>>,
+}
+
+impl Masking {
+    pub(crate) fn new(masker: Arc<Masker>) -> Self {
+        Self { current: RwLock::new(masker) }
+    }
+
+    pub(crate) fn current(&self) -> Arc<Masker> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The records as they may be written. What stands under an excluded key in one of them is
+    /// masked in all of them, and from now on.
+    pub(crate) fn records(&self, records: &[NewRecord]) -> Result<Vec<NewRecord>, ParseError> {
+        let mut masker = self.current();
+        let values: Vec<String> =
+            records.iter().flat_map(|record| masker.unknown_values(record)).collect();
+        if !values.is_empty() {
+            masker = self.learn(&values);
+        }
+        records.iter().map(|record| masker.record(record.clone())).collect()
+    }
+
+    fn learn(&self, values: &[String]) -> Arc<Masker> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let learned = current.learn(values);
+        if learned.forgotten > 0 {
+            tracing::warn!(
+                forgotten = learned.forgotten,
+                "more values of excluded keys than are remembered: the oldest are no longer masked elsewhere"
+            );
+        }
+        *current = Arc::new(learned.masker);
+        Arc::clone(&current)
+    }
+}
