@@ -37,7 +37,7 @@ impl Default for Cost {
 }
 
 /// A bundle cannot make its reader work more than this.
-const COST_MAX: Cost = Cost { memory_kib: 1024 * 1024, passes: 16, lanes: 16 };
+const COST_MAX: Cost = Cost { memory_kib: 256 * 1024, passes: 10, lanes: 8 };
 
 /// How a bundle is sealed; written in the clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
