@@ -2,6 +2,7 @@
 //! the disk. What is learned in one session is masked in all of them, for as long as the process
 //! lives: it cannot be kept, since it must not be written.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use piton_core::NewRecord;
@@ -22,16 +23,26 @@ impl Masking {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The records as they may be written. What stands under an excluded key in one of them is
-    /// masked in all of them, and from now on.
-    pub(crate) fn records(&self, records: &[NewRecord]) -> Result<Vec<NewRecord>, ParseError> {
+    /// Makes records as they may be written; gives those that changed as they were, by their place.
+    /// What stands under an excluded key in one of them is masked in all of them, and from now on.
+    pub(crate) fn mask(
+        &self,
+        records: &mut [NewRecord],
+    ) -> Result<BTreeMap<usize, NewRecord>, ParseError> {
         let mut masker = self.current();
         let values: Vec<String> =
             records.iter().flat_map(|record| masker.unknown_values(record)).collect();
         if !values.is_empty() {
             masker = self.learn(&values);
         }
-        records.iter().map(|record| masker.record(record.clone())).collect()
+        let mut originals = BTreeMap::new();
+        for (at, record) in records.iter_mut().enumerate() {
+            if masker.may_concern(record) {
+                let masked = masker.record(record.clone())?;
+                originals.insert(at, std::mem::replace(record, masked));
+            }
+        }
+        Ok(originals)
     }
 
     fn learn(&self, values: &[String]) -> Arc<Masker> {

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use piton_core::decide::Removal;
 use piton_core::event::SessionImported;
 use piton_core::id::SessionId;
 use piton_core::{Code, NewRecord, Seq};
@@ -35,14 +36,14 @@ impl Handle {
     /// Deletes a session's log; the reserved log keeps a note. Refused while a run is open or an
     /// executor may live.
     pub async fn delete(&self, session: &SessionId, reason: Option<String>) -> Result<()> {
-        let work = Work::Remove(Remove::Delete { forced: false, reason });
+        let work = Work::Remove(Remove::Delete { how: Removal::Delete, reason });
         self.coordinator().ask(session, work).await.map(drop)
     }
 
     /// Like [`Self::delete`], whatever is at work in the session. Not if another process that lives
     /// owns it.
     pub async fn delete_forced(&self, session: &SessionId, reason: Option<String>) -> Result<()> {
-        let work = Work::Remove(Remove::Delete { forced: true, reason });
+        let work = Work::Remove(Remove::Delete { how: Removal::DeleteForced, reason });
         self.coordinator().ask(session, work).await.map(drop)
     }
 

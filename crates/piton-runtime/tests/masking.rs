@@ -302,3 +302,51 @@ fn text_without_secrets_passes_untouched() {
         }
     });
 }
+
+/// What waits is not kept for ever: when nothing follows, it is written.
+#[test]
+fn what_waits_is_written_when_nothing_follows() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let id = handle.create(NewSession::default()).await.unwrap();
+        handle.prompt(&id, "work").await.unwrap();
+        let message_id = handle.ids().message().unwrap();
+        *place.outside.hurries.lock().unwrap() = true;
+        let ack = handle.execute(&id, say(&message_id, None, "an e")).await.unwrap();
+        assert_eq!(ack.held_bytes, 1);
+        let mut tail = handle.tail(&id, ack.last_seq);
+        while !tail.next().await.unwrap().iter().any(|record| &*record.kind == "message.delta") {}
+        let records = all_records(&*process.store, &id).await;
+        assert_eq!(message(&records, &message_id).0, "an e");
+    });
+}
+
+/// An agent is told what was answered; the log has it masked.
+#[test]
+fn an_answer_reaches_the_agent_as_it_was_given() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let id = handle.create(NewSession::default()).await.unwrap();
+        let run_id = handle.prompt(&id, "work").await.unwrap();
+        let question = Question {
+            run_id,
+            wait_id: None,
+            kind: WaitKind::Input,
+            timeout: None,
+            question: json!("which key?"),
+        };
+        let wait_id = handle.ask(&id, question).await.unwrap().wait_id;
+        handle.answer_wait(&id, wait_id, json!(ENVIRONMENT)).await.unwrap();
+        process.service.shut_down().await;
+        let causes = place.outside.causes.lock().unwrap();
+        let answer = causes.iter().find_map(|cause| cause.content_field("answer"));
+        assert_eq!(answer, Some(json!(ENVIRONMENT)));
+        let records = all_records(&*process.store, &id).await;
+        let answer = records.iter().find_map(|record| record.content_field("answer"));
+        assert_eq!(answer, Some(json!(REPLACEMENT)));
+    });
+}

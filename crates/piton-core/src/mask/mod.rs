@@ -171,6 +171,12 @@ impl Masker {
         }
     }
 
+    /// False: the record passes as it is. True for a few that do, too.
+    pub fn may_concern(&self, record: &NewRecord) -> bool {
+        (!free_fields(&record.event).is_empty() && self.may_hold(&record.header))
+            || record.payload.as_ref().is_some_and(|payload| self.may_hold(payload))
+    }
+
     /// The record as it may be written. Its header parses as it did before.
     pub fn record(&self, mut record: NewRecord) -> Result<NewRecord, event::ParseError> {
         let free = free_fields(&record.event);

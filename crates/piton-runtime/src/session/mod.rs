@@ -331,22 +331,23 @@ impl Session {
         reply: Option<oneshot::Sender<Answer>>,
         held_bytes: u64,
     ) {
-        let Decision { records: decided, outcome: verdict } = decision;
+        let Decision { mut records, outcome: verdict } = decision;
         // The one gate to the disk: what is folded, written and delivered to readers is masked.
-        let records = match self.env.masking.records(&decided) {
-            Ok(records) => records,
+        let originals = match self.env.masking.mask(&mut records) {
+            Ok(originals) => originals,
             Err(error) => return self.refuse(reply, unmaskable(&self.id, &self.state, error)),
         };
         let expected = self.state.last_seq;
         let mut summary_changed = false;
         let mut deeds = Vec::new();
-        for (record, decided) in records.iter().zip(&decided) {
+        for (at, record) in records.iter().enumerate() {
             let seq = self.state.last_seq + 1;
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             if let Some(effect) = self.state.pending.get(&seq) {
                 // The agent is told what was meant; only the disk is not.
-                deeds.push(self.deed(seq, effect.clone(), decided.at(seq)));
+                let cause = originals.get(&at).unwrap_or(record).at(seq);
+                deeds.push(self.deed(seq, effect.clone(), cause));
             }
         }
         // An effect that a later record of the same batch took back is not carried out.

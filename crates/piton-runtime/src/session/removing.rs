@@ -16,7 +16,7 @@ use crate::error::Result;
 /// How a log is to be removed.
 #[derive(Clone, Debug)]
 pub(crate) enum Remove {
-    Delete { forced: bool, reason: Option<String> },
+    Delete { how: Removal, reason: Option<String> },
     Archive(Archive),
 }
 
@@ -29,8 +29,7 @@ pub(crate) struct Archive {
 impl Remove {
     fn removal(&self) -> Removal {
         match self {
-            Self::Delete { forced: true, .. } => Removal::DeleteForced,
-            Self::Delete { forced: false, .. } => Removal::Delete,
+            Self::Delete { how, .. } => *how,
             Self::Archive(_) => Removal::Archive,
         }
     }
@@ -90,9 +89,9 @@ impl Session {
                 .into()
             }
         };
-        let note = NewRecord::new(self.env.clock.now(), event);
-        let masked = self.env.masking.records(std::slice::from_ref(&note));
-        let masked = masked.map_err(|error| unmaskable(&self.id, &self.state, error))?;
-        Ok(masked.into_iter().next().unwrap_or(note))
+        let mut note = NewRecord::new(self.env.clock.now(), event);
+        let masked = self.env.masking.mask(std::slice::from_mut(&mut note));
+        masked.map_err(|error| unmaskable(&self.id, &self.state, error))?;
+        Ok(note)
     }
 }

@@ -48,7 +48,6 @@ impl Session {
         if let Some(piece) = self.messages.finish(&message_id) {
             self.write_piece(&message_id, piece);
         }
-        self.write_held();
         let hash = match self.messages.hash(&self.state, &message_id) {
             Hash::AsSent => hash,
             Hash::Known(known) => known,

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use piton_core::Timestamp;
 use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
 use piton_core::mask::Masker;
+use piton_core::{Record, Timestamp};
 use piton_runtime::{Clock, Deed, Driver, Executors, Handle, Options, Recovered, Service};
 use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{BoxFuture, Liveness, OsEntropy, SqliteStore, Store, sqlite};
@@ -37,9 +37,13 @@ pub(crate) struct Outside {
     alive: Mutex<BTreeSet<BootId>>,
     pub probe: Mutex<Probe>,
     pub told: Mutex<Vec<(String, String)>>,
+    /// The records that it was told because of.
+    pub causes: Mutex<Vec<Record>>,
     /// Whether the agent takes what it is told.
     pub listens: Mutex<bool>,
     pub live: Mutex<bool>,
+    /// Time passes at once for those who wait.
+    pub hurries: Mutex<bool>,
 }
 
 /// One process.
@@ -58,8 +62,10 @@ impl Place {
             alive: Mutex::default(),
             probe: Mutex::new(Probe::Gone),
             told: Mutex::default(),
+            causes: Mutex::default(),
             listens: Mutex::new(true),
             live: Mutex::new(false),
+            hurries: Mutex::new(false),
         };
         let folder = tempfile::tempdir().unwrap();
         Self {
@@ -159,6 +165,8 @@ impl Clock for Outside {
     }
 
     fn sleep(&self, span: Duration) -> BoxFuture<()> {
+        let hurries = *self.hurries.lock().unwrap();
+        let span = if hurries { span.min(Duration::from_millis(5)) } else { span };
         Box::pin(tokio::time::sleep(span))
     }
 }
@@ -173,6 +181,7 @@ impl Driver for Outside {
     fn perform(&self, deed: Deed) -> BoxFuture<bool> {
         let listens = *self.listens.lock().unwrap();
         if listens {
+            self.causes.lock().unwrap().push(deed.cause);
             self.told.lock().unwrap().push((deed.key, format!("{:?}", deed.effect)));
         }
         Box::pin(std::future::ready(listens))
