@@ -91,9 +91,13 @@ impl State {
                     active_at: ts,
                 });
             }
-            Event::SessionAdopted(e) if self.info.is_none() => self.adopt(seq, ts, e),
-            // Only the first record stands for what came before it.
-            Event::SessionAdopted(_) => return Change::Inner,
+            Event::SessionAdopted(e) => {
+                // Only the first record stands for what came before it.
+                if self.info.is_some() {
+                    return Change::Inner;
+                }
+                self.adopt(seq, ts, e);
+            }
             Event::SessionClosed(e) => self.facts.closed = Some(e.outcome),
             Event::MessageUser(_) => {}
             Event::RunStarted(_)
@@ -158,6 +162,12 @@ impl State {
         self.recent_runs.extend(e.run.iter().map(|run| run.run_id.clone()));
     }
 
+    /// What streamed ends with its run.
+    fn forget_messages(&mut self) {
+        self.messages.clear();
+        self.messages_sent.clear();
+    }
+
     fn apply_stream(&mut self, seq: Seq, event: &Event) {
         match event {
             Event::MessageDelta(e) => {
@@ -190,8 +200,7 @@ impl State {
         match event {
             Event::RunStarted(e) => {
                 self.calls.clear();
-                self.messages.clear();
-                self.messages_sent.clear();
+                self.forget_messages();
                 self.recent_runs.push_back(e.run_id.clone());
                 if self.recent_runs.len() > RUNS_KEPT {
                     self.recent_runs.pop_front();
@@ -299,8 +308,7 @@ impl State {
         run.phase = phase;
         run.blocked = false;
         run.waits.clear();
-        self.messages.clear();
-        self.messages_sent.clear();
+        self.forget_messages();
         self.pending.retain(|_, effect| effect.run_id() != run_id);
         if phase == Phase::Ended(Outcome::Cancelled) {
             self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });

@@ -210,7 +210,7 @@ impl Tail {
 }
 
 /// What is found in the strings of a JSON text; in the text itself if it is none.
-fn look_into(matcher: &dyn Matcher, record: &Record, json: &str) -> Option<Target> {
+fn look_into(finder: &dyn Matcher, record: &Record, json: &str) -> Option<Target> {
     let mut texts = Vec::new();
     match serde_json::from_str::<Value>(json) {
         Ok(value) => strings(value, &mut texts),
@@ -219,7 +219,7 @@ fn look_into(matcher: &dyn Matcher, record: &Record, json: &str) -> Option<Targe
     let mut matches = 0;
     let mut first = None;
     for text in &texts {
-        let found = matcher.find(text);
+        let found = finder.find(text);
         matches += found.len();
         if first.is_none() && !found.is_empty() {
             first = Some(excerpt(text, &found, 0));

@@ -18,9 +18,6 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Contents beyond which a read stops early.
 pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Records read at a time while replaying.
-pub(crate) const REPLAY_RECORDS: usize = 1_000;
-
 /// A store of logs.
 ///
 /// # Appending
@@ -334,6 +331,8 @@ pub enum IndexEntry {
     Session,
     Lease,
     Token(TokenId),
+    /// A record is there, and the index does not lead to it.
+    Record(Seq),
 }
 
 /// Counters since the store was opened.

@@ -5,7 +5,7 @@ use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
 use piton_core::record::may_follow;
 use piton_core::state::PROJECTOR_VERSION;
-use piton_core::{Record, Seq, State, chain};
+use piton_core::{Event, Seq, State, Timestamp, chain};
 use std::sync::Arc;
 
 use crate::contract::{Head, Snapshot, Store};
@@ -25,31 +25,58 @@ pub async fn load(store: &dyn Store, session: &SessionId) -> Result<LoadedState>
     store.load(session).await?.ok_or_else(unknown)
 }
 
-/// Folds up to a head. A snapshot of another projector, or whose chain is not the log's, is passed
-/// over: the log is the truth. `chain_now` is the log's chain at the snapshot; `read` gives the
-/// next headers after a position.
-pub(crate) fn fold(
-    session: &SessionId,
+/// A fold on its way to a head.
+#[derive(Debug)]
+pub(crate) struct Folding<'a> {
+    session: &'a SessionId,
     head: Head,
-    snapshot: Option<(Snapshot, Option<chain::Hash>)>,
-    mut read: impl FnMut(Seq) -> Result<Vec<Record>>,
-) -> Result<LoadedState> {
-    let mut state = snapshot.and_then(|(saved, now)| usable(&saved, now)).unwrap_or_default();
-    let mut replayed = 0;
-    while state.last_seq < head.last_seq {
-        let records = read(state.last_seq)?;
-        if records.is_empty() {
-            return Err(damaged(session, state.last_seq + 1, None));
-        }
-        for record in records.iter().take_while(|record| record.seq <= head.last_seq) {
-            if !may_follow(state.last_seq, record.seq, &record.kind) {
-                return Err(damaged(session, state.last_seq + 1, None));
-            }
-            state.apply_record(record).map_err(|e| damaged(session, record.seq, Some(e)))?;
-            replayed += 1;
-        }
+    state: State,
+    replayed: u64,
+}
+
+impl<'a> Folding<'a> {
+    /// A snapshot of another projector, or whose chain is not the log's, is passed over: the log is
+    /// the truth. It comes with the log's chain at its position.
+    pub(crate) fn new(
+        session: &'a SessionId,
+        head: Head,
+        snapshot: Option<(Snapshot, Option<chain::Hash>)>,
+    ) -> Self {
+        let state = snapshot.and_then(|(saved, now)| usable(&saved, now)).unwrap_or_default();
+        Self { session, head, state, replayed: 0 }
     }
-    Ok(LoadedState { state, head, replayed })
+
+    /// The last record that was folded in; the next ones follow it.
+    pub(crate) fn at(&self) -> Seq {
+        self.state.last_seq
+    }
+
+    /// Folds the next record in; false if it came after the head, and no more are needed.
+    pub(crate) fn apply(
+        &mut self,
+        seq: Seq,
+        ts: Timestamp,
+        kind: &str,
+        header: &str,
+    ) -> Result<bool> {
+        if seq > self.head.last_seq {
+            return Ok(false);
+        }
+        if !may_follow(self.state.last_seq, seq, kind) {
+            return Err(damaged(self.session, self.state.last_seq + 1, None));
+        }
+        let event = Event::parse(kind, header).map_err(|e| damaged(self.session, seq, Some(e)))?;
+        self.state.apply(seq, ts, &event);
+        self.replayed += 1;
+        Ok(true)
+    }
+
+    pub(crate) fn finish(self) -> Result<LoadedState> {
+        if self.state.last_seq < self.head.last_seq {
+            return Err(damaged(self.session, self.state.last_seq + 1, None));
+        }
+        Ok(LoadedState { state: self.state, head: self.head, replayed: self.replayed })
+    }
 }
 
 fn damaged(session: &SessionId, seq: Seq, source: Option<piton_core::event::ParseError>) -> Error {

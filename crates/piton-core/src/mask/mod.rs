@@ -146,7 +146,9 @@ impl Masker {
                 }
             }
             Value::Array(items) => {
-                items.iter().for_each(|item| self.collect(item, text_depth, found));
+                for item in items {
+                    self.collect(item, text_depth, found);
+                }
             }
             Value::String(text) if text_depth < TEXT_DEPTH_MAX => {
                 if let Some(inner) = self.object_in(text) {
@@ -366,10 +368,14 @@ fn collect_secret(value: &Value, nested: Nested, found: &mut BTreeSet<String>) {
             }
         }
         Value::Array(items) => {
-            items.iter().for_each(|item| collect_secret(item, Nested::Inside, found));
+            for item in items {
+                collect_secret(item, Nested::Inside, found);
+            }
         }
         Value::Object(object) => {
-            object.values().for_each(|value| collect_secret(value, Nested::Inside, found));
+            for value in object.values() {
+                collect_secret(value, Nested::Inside, found);
+            }
         }
         Value::Bool(_) | Value::Null => {}
     }

@@ -18,15 +18,15 @@ use piton_core::{Content, Event, NewRecord, Record, Seq, chain, token};
 pub use disk::{Disk, Line, Log};
 
 use crate::admit::{self, Removal};
+use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,
     Head, Liveness, LogCopy, Page, Problem, Query, Row, Select, Snapshot, Stats, Store,
     Verification,
 };
-use crate::contract::{READ_BYTES_MAX, REPLAY_RECORDS};
 use crate::error::{Error, Result};
 use crate::hub::{Hints, Hub};
-use crate::load::{self, LoadedState};
+use crate::load::{Folding, LoadedState};
 
 /// How long a buffered batch may wait for company.
 const BUFFERED_WAIT: Duration = Duration::from_millis(50);
@@ -278,12 +278,12 @@ impl Store for MemoryStore {
                 let now = (count <= log.flushed).then(|| log.last_chain(count));
                 (saved, now)
             });
-            let read = |after| {
-                let after = log.lines_to(after).min(flushed.len());
-                let lines = flushed[after..].iter().take(REPLAY_RECORDS);
-                Ok(lines.map(|line| line.record.clone()).collect())
-            };
-            load::fold(&session, head, snapshot, read).map(Some)
+            let mut folding = Folding::new(&session, head, snapshot);
+            let after = log.lines_to(folding.at()).min(flushed.len());
+            for Line { record, .. } in &flushed[after..] {
+                folding.apply(record.seq, record.ts, &record.kind, &record.header)?;
+            }
+            folding.finish().map(Some)
         })
     }
 

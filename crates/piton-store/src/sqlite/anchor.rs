@@ -30,6 +30,8 @@ pub(crate) struct Anchor {
 #[derive(Debug)]
 pub(crate) struct Anchors {
     path: PathBuf,
+    /// Held while the file is written: what is forgotten must not be written a moment later.
+    file: Mutex<()>,
     inner: Mutex<Inner>,
     changed: Condvar,
 }
@@ -44,7 +46,7 @@ struct Inner {
 impl Anchors {
     pub(crate) fn new(folder: &Path) -> Self {
         let path = folder.join(schema::ANCHORS_FILE);
-        Self { path, inner: Mutex::default(), changed: Condvar::new() }
+        Self { path, file: Mutex::default(), inner: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -59,6 +61,21 @@ impl Anchors {
         if was_empty && !inner.pending.is_empty() {
             self.changed.notify_all();
         }
+    }
+
+    /// Forgets where a log stood, because it is about to be removed; answers what was known.
+    pub(crate) fn forget(&self, session: &SessionId) -> Option<Anchor> {
+        let known = self.of(session);
+        let _writing = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lock().pending.remove(session);
+        let forget = || {
+            let conn = try_open(&self.path)?;
+            conn.execute("DELETE FROM anchors WHERE session = ?1", [session.as_str()])
+        };
+        if let Err(e) = forget() {
+            tracing::warn!(path = %self.path.display(), error = %e, "An anchor was not removed");
+        }
+        known
     }
 
     pub(crate) fn close(&self) {
@@ -78,15 +95,19 @@ impl Anchors {
                 let waited = self.changed.wait_timeout_while(inner, EVERY, |i| !i.closed);
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
-            let pending = inner.pending.clone();
-            let closed = inner.closed;
             drop(inner);
+            let writing = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let (pending, closed) = {
+                let inner = self.lock();
+                (inner.pending.clone(), inner.closed)
+            };
             if !pending.is_empty() {
                 conn = conn.or_else(|| try_open(&self.path).ok());
                 if let Some(Err(e)) = conn.as_ref().map(|conn| write(conn, &pending)) {
                     tracing::warn!(path = %self.path.display(), error = %e, "Anchors not written");
                 }
             }
+            drop(writing);
             inner = self.lock();
             // What moved on meanwhile stays for the next time.
             inner.pending.retain(|session, anchor| pending.get(session) != Some(anchor));

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use piton_core::id::{BootId, SessionId, TaskId};
 use piton_core::state::{Lease, Summary};
-use piton_core::{Event, NewRecord, Seq, Timestamp, chain, token};
-use rusqlite::{Connection, OptionalExtension};
+use piton_core::{Content, Event, NewRecord, Seq, Timestamp, chain, token};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use zeroize::Zeroizing;
 
+use super::content::Kept;
 use super::failure::{self, Failure};
-use super::schema::rid;
-use super::{content, logs, rebuild};
+use super::prepare::{ChainKeys, Prepared};
+use super::schema::{Form, rid};
+use super::{content, logs, rebuild, removal, schema};
 use crate::admit;
-use crate::contract::{Appended, Batch, Entropy, Liveness, Snapshot};
+use crate::contract::{Appended, Batch, CopiedRecord, Entropy, Liveness, Snapshot};
 use crate::crypto::{Place, Subkeys};
 use crate::error::{Cause, Error};
 use crate::keys::Keys;
@@ -25,11 +27,13 @@ const SESSIONS_CACHED_MAX: usize = 4_096;
 
 /// Where a log ends. Right for as long as nobody else writes to the database.
 #[derive(Debug)]
-struct End {
-    no: i64,
-    last_seq: Seq,
+pub(super) struct End {
+    pub(super) no: i64,
+    pub(super) last_seq: Seq,
+    /// The generation that the log's last record lies in.
+    generation: Option<i64>,
     chain: chain::Hash,
-    lease: Lease,
+    pub(super) lease: Lease,
     chain_key: chain::Key,
 }
 
@@ -42,6 +46,16 @@ pub(crate) enum Trouble {
     Failed(Failure),
 }
 
+impl Trouble {
+    /// For a transaction that is rolled back in any case.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Refused(e) | Self::Failed(Failure::Full(e) | Failure::Other(e)) => e,
+            Self::Failed(Failure::Flush(cause)) => Error::Poisoned(Some(cause)),
+        }
+    }
+}
+
 /// Appends batches to a database whose transaction somebody else opens and ends.
 #[derive(Debug)]
 pub(crate) struct Appender {
@@ -49,9 +63,13 @@ pub(crate) struct Appender {
     pub(crate) keys: Arc<Keys>,
     pub(crate) liveness: Arc<dyn Liveness>,
     pub(crate) entropy: Arc<dyn Entropy>,
-    ends: HashMap<SessionId, End>,
+    /// Of the sessions in `ends`, for those who seal contents before they queue them.
+    chain_keys: Arc<ChainKeys>,
+    pub(super) ends: HashMap<SessionId, End>,
     /// Sessions whose end was moved by the open transaction.
-    moved: Vec<SessionId>,
+    pub(super) moved: Vec<SessionId>,
+    /// The open transaction took something out.
+    pub(super) took_out: bool,
 }
 
 impl Appender {
@@ -60,14 +78,25 @@ impl Appender {
         keys: Arc<Keys>,
         liveness: Arc<dyn Liveness>,
         entropy: Arc<dyn Entropy>,
+        chain_keys: Arc<ChainKeys>,
     ) -> Self {
-        Self { path, keys, liveness, entropy, ends: HashMap::new(), moved: Vec::new() }
+        Self {
+            path,
+            keys,
+            liveness,
+            entropy,
+            chain_keys,
+            ends: HashMap::new(),
+            moved: Vec::new(),
+            took_out: false,
+        }
     }
 
     /// Somebody else wrote: nothing remembered is certain.
     pub(crate) fn forget(&mut self) {
         self.ends.clear();
         self.moved.clear();
+        self.chain_keys.forget();
     }
 
     /// A transaction begins: what was remembered may be forgotten, if it is too much.
@@ -77,11 +106,14 @@ impl Appender {
         }
     }
 
-    pub(crate) fn committed(&mut self) {
+    /// Says whether something was taken out.
+    pub(crate) fn committed(&mut self) -> bool {
         self.moved.clear();
+        std::mem::take(&mut self.took_out)
     }
 
     pub(crate) fn rolled_back(&mut self) {
+        self.took_out = false;
         for session in self.moved.drain(..) {
             self.ends.remove(&session);
         }
@@ -92,12 +124,18 @@ impl Appender {
         self.ends.get(session).map(|end| (end.last_seq, end.chain))
     }
 
-    fn failed(&self, e: rusqlite::Error) -> Trouble {
+    pub(super) fn failed(&self, e: rusqlite::Error) -> Trouble {
         Trouble::Failed(failure::before_commit(&self.path, e))
     }
 
     /// Appends a batch; the caller commits.
-    pub(crate) fn append(&mut self, conn: &Connection, batch: &Batch) -> Result<Appended, Trouble> {
+    pub(crate) fn append(
+        &mut self,
+        inserts: &mut Inserts<'_>,
+        batch: &Batch,
+        prepared: Option<&Prepared>,
+    ) -> Result<Appended, Trouble> {
+        let conn = inserts.conn;
         admit::check_form(batch).map_err(Trouble::Refused)?;
         let known = self.find_end(conn, &batch.session)?;
         let (last_seq, lease) = match self.ends.get(&batch.session).filter(|_| known) {
@@ -109,13 +147,18 @@ impl Appender {
         let current = self.keys.current();
         self.moved.push(batch.session.clone());
         if !known {
-            self.create_log(conn, &batch.session, &current)?;
+            let chain_key = self.fresh_chain_key()?;
+            self.create_log(conn, &batch.session, chain_key, &current)?;
         }
-        self.insert(conn, batch, new_lease, &current)
+        self.insert(inserts, batch, prepared, new_lease, &current)
     }
 
     /// Whether the log is there; if so its end is remembered.
-    fn find_end(&mut self, conn: &Connection, session: &SessionId) -> Result<bool, Trouble> {
+    pub(super) fn find_end(
+        &mut self,
+        conn: &Connection,
+        session: &SessionId,
+    ) -> Result<bool, Trouble> {
         if self.ends.contains_key(session) {
             return Ok(true);
         }
@@ -132,20 +175,33 @@ impl Appender {
             rebuild::session(conn, &self.path, session, log.no)
                 .map_err(|e| Trouble::Failed(Failure::Other(e)))?
         };
-        let end = End { no: log.no, last_seq: log.last_seq, chain: log.chain, lease, chain_key };
+        let end = End {
+            no: log.no,
+            last_seq: log.last_seq,
+            generation: Some(schema::generation(log.last_pos)),
+            chain: log.chain,
+            lease,
+            chain_key,
+        };
+        self.chain_keys.know(session, &end.chain_key);
         self.ends.insert(session.clone(), end);
         Ok(true)
     }
 
-    fn create_log(
+    fn fresh_chain_key(&self) -> Result<chain::Key, Trouble> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        self.entropy.fill(bytes.as_mut_slice()).map_err(Trouble::Refused)?;
+        Ok(chain::Key::new(*bytes))
+    }
+
+    /// Makes an empty log; answers its number.
+    pub(super) fn create_log(
         &mut self,
         conn: &Connection,
         session: &SessionId,
+        chain_key: chain::Key,
         current: &Subkeys,
-    ) -> Result<(), Trouble> {
-        let mut bytes = Zeroizing::new([0; 32]);
-        self.entropy.fill(bytes.as_mut_slice()).map_err(Trouble::Refused)?;
-        let chain_key = chain::Key::new(*bytes);
+    ) -> Result<i64, Trouble> {
         let wrapped = current
             .wrap_chain_key(session.as_str(), &chain_key, &*self.entropy)
             .map_err(Trouble::Refused)?;
@@ -157,34 +213,46 @@ impl Appender {
         let no = insert().map_err(|e| self.failed(e))?;
         let lease = Lease::default();
         save_lease(conn, no, &lease).map_err(|e| self.failed(e))?;
-        let end = End { no, last_seq: 0, chain: chain::GENESIS, lease, chain_key };
+        let (chain, generation) = (chain::GENESIS, None);
+        let end = End { no, last_seq: 0, generation, chain, lease, chain_key };
+        self.chain_keys.know(session, &end.chain_key);
         self.ends.insert(session.clone(), end);
-        Ok(())
+        Ok(no)
     }
 
     fn insert(
         &mut self,
-        conn: &Connection,
+        inserts: &mut Inserts<'_>,
         batch: &Batch,
+        prepared: Option<&Prepared>,
         new_lease: Option<Lease>,
         current: &Subkeys,
     ) -> Result<Appended, Trouble> {
+        let conn = inserts.conn;
         let failed = |e| Trouble::Failed(failure::before_commit(&self.path, e));
         let Some(end) = self.ends.get_mut(&batch.session) else {
             // Unreachable: the caller found or made it.
             return Err(Trouble::Refused(Error::SessionUnknown { session: batch.session.clone() }));
         };
         let first = end.last_seq + 1;
+        let prepared = prepared.filter(|prepared| prepared.fits(current, &end.chain_key));
         for (index, record) in batch.records.iter().enumerate() {
             let left = u32::try_from(batch.records.len() - 1 - index).unwrap_or(u32::MAX);
-            let row = Row { session: &batch.session, seq: end.last_seq + 1, left, record };
-            row.insert(conn, end, current, &*self.entropy).map_err(|e| match e {
+            let kept = prepared.and_then(|prepared| prepared.get(index));
+            let row = Row { session: &batch.session, seq: end.last_seq + 1, left, record, kept };
+            row.insert(inserts, end, current, &*self.entropy).map_err(|e| match e {
                 content::Trouble::Sql(e) => failed(e),
                 content::Trouble::Store(e) => Trouble::Failed(Failure::Other(e)),
                 content::Trouble::Damaged | content::Trouble::BlobMissing => {
                     Trouble::Failed(Failure::Other(logs::damaged(&batch.session, first)))
                 }
             })?;
+            if let Event::RecordRedacted(e) = &record.event {
+                self.took_out = true;
+                removal::overwrite(conn, true)
+                    .and_then(|()| removal::content(conn, end.no, e.target_seq))
+                    .map_err(failed)?;
+            }
             if token::subject(&record.event).is_some() {
                 advance_token(conn, end.no, end.last_seq, &record.event).map_err(failed)?;
             }
@@ -197,6 +265,48 @@ impl Appender {
             save_summary(conn, end.no, &batch.session, summary).map_err(failed)?;
         }
         Ok(Appended { first, last: end.last_seq })
+    }
+
+    pub(super) fn insert_copied(
+        &mut self,
+        inserts: &mut Inserts<'_>,
+        session: &SessionId,
+        copied: &CopiedRecord,
+        current: &Subkeys,
+    ) -> Result<(), Trouble> {
+        let Some(end) = self.ends.get_mut(session) else {
+            // Unreachable: the caller made it.
+            return Err(Trouble::Refused(Error::SessionUnknown { session: session.clone() }));
+        };
+        let record = &copied.record;
+        let damaged = || Trouble::Failed(Failure::Other(logs::damaged(session, record.seq)));
+        let payload = match &record.content {
+            Content::Json(json) => Some(json.as_bytes()),
+            Content::None | Content::Omitted | Content::Redacted => None,
+        };
+        let new = NewRecord::from_bytes(record.ts, &record.kind, record.header.as_bytes(), payload)
+            .map_err(|_| damaged())?;
+        let tombstone;
+        let kept = if record.content == Content::Redacted {
+            tombstone = Kept { form: Form::Tombstone, hash: copied.payload_hash, bytes: None };
+            Some(&tombstone)
+        } else {
+            None
+        };
+        // The first record of an adopted log has a seq of its own.
+        end.last_seq = record.seq - 1;
+        let left = copied.batch_left;
+        let row = Row { session, seq: record.seq, left, record: &new, kept };
+        let path = &self.path;
+        row.insert(inserts, end, current, &*self.entropy).map_err(|e| match e {
+            content::Trouble::Sql(e) => Trouble::Failed(failure::before_commit(path, e)),
+            content::Trouble::Store(e) => Trouble::Failed(Failure::Other(e)),
+            content::Trouble::Damaged | content::Trouble::BlobMissing => damaged(),
+        })?;
+        if end.chain != copied.chain {
+            return Err(damaged());
+        }
+        Ok(())
     }
 
     pub(crate) fn save_snapshot(
@@ -233,12 +343,33 @@ struct Row<'a> {
     seq: Seq,
     left: u32,
     record: &'a NewRecord,
+    /// Its content, if it was sealed before.
+    kept: Option<&'a Kept>,
+}
+
+/// The statements that every record needs, found once per transaction.
+pub(crate) struct Inserts<'c> {
+    pub(crate) conn: &'c Connection,
+    record: CachedStatement<'c>,
+    place: CachedStatement<'c>,
+}
+
+impl<'c> Inserts<'c> {
+    pub(crate) fn new(conn: &'c Connection) -> rusqlite::Result<Self> {
+        let record = conn.prepare_cached(
+            "INSERT INTO records(rid, ts, batch_left, kind, header, form, key_id, payload_hash,
+               chain, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?;
+        let place =
+            conn.prepare_cached("INSERT INTO places(generation, rid, pos) VALUES (?1, ?2, ?3)")?;
+        Ok(Self { conn, record, place })
+    }
 }
 
 impl Row<'_> {
     fn insert(
         &self,
-        conn: &Connection,
+        inserts: &mut Inserts<'_>,
         end: &mut End,
         current: &Subkeys,
         entropy: &dyn Entropy,
@@ -246,7 +377,14 @@ impl Row<'_> {
         let record = self.record;
         let place = Place { session: self.session.as_str(), seq: self.seq, kind: &record.kind };
         let payload = record.payload.as_deref();
-        let kept = content::keep(conn, current, &end.chain_key, place, payload, entropy)?;
+        let fresh;
+        let kept = if let Some(kept) = self.kept {
+            kept
+        } else {
+            let (conn, key) = (inserts.conn, &end.chain_key);
+            fresh = content::keep(conn, current, key, place, payload, entropy)?;
+            &fresh
+        };
         let link = chain::Link {
             seq: self.seq,
             ts: record.ts,
@@ -256,12 +394,9 @@ impl Row<'_> {
             batch_left: self.left,
         };
         let chain = end.chain_key.link(&end.chain, link);
-        let mut insert = conn.prepare_cached(
-            "INSERT INTO records(rid, ts, batch_left, kind, header, form, key_id, payload_hash,
-               chain, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?;
-        insert.execute((
-            rid(end.no, self.seq),
+        let rid = rid(end.no, self.seq);
+        let pos = inserts.record.insert((
+            rid,
             record.ts.as_millis(),
             self.left,
             &*record.kind,
@@ -272,10 +407,24 @@ impl Row<'_> {
             chain.as_slice(),
             kept.bytes.as_deref(),
         ))?;
+        let generation = schema::generation(pos);
+        if end.generation != Some(generation) {
+            insert_span(inserts.conn, rid, generation)?;
+            end.generation = Some(generation);
+        }
+        inserts.place.execute((generation, rid, pos))?;
         end.last_seq = self.seq;
         end.chain = chain;
         Ok(())
     }
+}
+
+/// A log's first record in a generation.
+fn insert_span(conn: &Connection, first_rid: i64, generation: i64) -> rusqlite::Result<()> {
+    let mut insert =
+        conn.prepare_cached("INSERT INTO spans(first_rid, generation) VALUES (?1, ?2)")?;
+    insert.execute((first_rid, generation))?;
+    Ok(())
 }
 
 pub(crate) fn save_lease(conn: &Connection, no: i64, lease: &Lease) -> rusqlite::Result<()> {

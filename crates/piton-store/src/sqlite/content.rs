@@ -55,17 +55,35 @@ pub(crate) fn keep(
     payload: Option<&str>,
     entropy: &dyn Entropy,
 ) -> Result<Kept, Trouble> {
-    let Some(payload) = payload.map(str::as_bytes) else {
-        return Ok(Kept { form: Form::None, hash: None, bytes: None });
-    };
-    let hash = Some(chain_key.payload_hash(payload));
-    if payload.len() <= PAYLOAD_INLINE_BYTES_MAX {
-        let sealed = subkeys.seal_payload(place, payload, entropy).map_err(Trouble::Store)?;
-        return Ok(Kept { form: Form::Inline, hash, bytes: Some(sealed) });
+    if let Some(kept) =
+        keep_inline(subkeys, chain_key, place, payload, entropy).map_err(Trouble::Store)?
+    {
+        return Ok(kept);
     }
+    let payload = payload.unwrap_or_default().as_bytes();
+    let hash = Some(chain_key.payload_hash(payload));
     let address = subkeys.address(payload);
     keep_blob(conn, subkeys, &address, payload, entropy)?;
     Ok(Kept { form: Form::Blob, hash, bytes: Some(address.to_vec()) })
+}
+
+/// Seals a content that is not large; `None` for one that is.
+pub(crate) fn keep_inline(
+    subkeys: &Subkeys,
+    chain_key: &chain::Key,
+    place: Place<'_>,
+    payload: Option<&str>,
+    entropy: &dyn Entropy,
+) -> Result<Option<Kept>, Error> {
+    let Some(payload) = payload.map(str::as_bytes) else {
+        return Ok(Some(Kept { form: Form::None, hash: None, bytes: None }));
+    };
+    if payload.len() > PAYLOAD_INLINE_BYTES_MAX {
+        return Ok(None);
+    }
+    let hash = Some(chain_key.payload_hash(payload));
+    let sealed = subkeys.seal_payload(place, payload, entropy)?;
+    Ok(Some(Kept { form: Form::Inline, hash, bytes: Some(sealed) }))
 }
 
 fn keep_blob(

@@ -7,7 +7,7 @@ use rusqlite::types::Value;
 
 use super::logs;
 use super::read::Reader;
-use super::schema::seq_of;
+use super::schema::{self, seq_of};
 use crate::contract::{Cursor, Page, Query, Row, Select};
 use crate::error::{Cause, Error, Result};
 
@@ -99,12 +99,10 @@ fn statement(query: &Query, limit: usize) -> (String, Vec<Value>) {
     let limit = value(i64::try_from(limit + 1).unwrap_or(i64::MAX).into());
     let conditions = conditions.join(" AND ");
     let sql = format!(
-        "SELECT s.{key}, s.no, s.id, s.summary,
-           (SELECT rid FROM records WHERE rid > (s.no << 32) AND rid < ((s.no + 1) << 32)
-            ORDER BY rid DESC LIMIT 1),
-           h.epoch, h.owner
+        "SELECT s.{key}, s.no, s.id, s.summary, {}, h.epoch, h.owner
          FROM sessions s LEFT JOIN heads h ON h.no = s.no
-         WHERE {conditions} ORDER BY s.{key} {order}, s.id {order} LIMIT {limit}"
+         WHERE {conditions} ORDER BY s.{key} {order}, s.id {order} LIMIT {limit}",
+        schema::last_place("rid", "s.no")
     );
     (sql, values)
 }

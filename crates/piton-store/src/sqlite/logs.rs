@@ -1,6 +1,7 @@
 //! What both the writer and the readers ask of one log: its number, chain key, end and lease.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use piton_core::id::{BootId, SessionId};
 use piton_core::limits::SEQ_MAX;
@@ -9,7 +10,7 @@ use piton_core::{Event, Seq, chain};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::failure;
-use super::schema::{rid, seq_of};
+use super::schema::{self, rid, seq_of};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 
@@ -18,6 +19,7 @@ use crate::keys::Keys;
 pub(crate) struct Log {
     pub(crate) no: i64,
     pub(crate) last_seq: Seq,
+    pub(crate) last_pos: i64,
     pub(crate) chain: chain::Hash,
     /// `None` if the cache has no row: the records must be asked.
     pub(crate) lease: Option<Lease>,
@@ -26,14 +28,16 @@ pub(crate) struct Log {
 }
 
 /// One statement, hence one moment.
-const FIND: &str = "
-SELECT l.no, l.chain_key, l.key_id, r.rid, r.chain, h.epoch, h.owner
-FROM logs l
-LEFT JOIN heads h ON h.no = l.no
-LEFT JOIN records r ON r.rid = (
-  SELECT rid FROM records WHERE rid > (l.no << 32) AND rid < ((l.no + 1) << 32)
-  ORDER BY rid DESC LIMIT 1)
-WHERE l.id = ?1";
+static FIND: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT l.no, l.chain_key, l.key_id, r.rid, r.chain, h.epoch, h.owner, r.pos
+         FROM logs l
+         LEFT JOIN heads h ON h.no = l.no
+         LEFT JOIN records r ON r.pos = {}
+         WHERE l.id = ?1",
+        schema::last_place("pos", "l.no")
+    )
+});
 
 pub(crate) fn damaged(session: &SessionId, seq: Seq) -> Error {
     Error::RecordDamaged { session: session.clone(), seq, source: None }
@@ -41,14 +45,14 @@ pub(crate) fn damaged(session: &SessionId, seq: Seq) -> Error {
 
 pub(crate) fn find(conn: &Connection, path: &Path, session: &SessionId) -> Result<Option<Log>> {
     let row = || {
-        let mut statement = conn.prepare_cached(FIND)?;
+        let mut statement = conn.prepare_cached(&FIND)?;
         statement
             .query_row([session.as_str()], |row| {
                 let chain = match row.get_ref(4)? {
                     rusqlite::types::ValueRef::Blob(bytes) => bytes.try_into().ok(),
                     _ => None,
                 };
-                let end: Option<i64> = row.get(3)?;
+                let end: Option<(i64, i64)> = row.get::<_, Option<i64>>(3)?.zip(row.get(7)?);
                 Ok((
                     row.get::<_, i64>(0)?,
                     row.get::<_, Vec<u8>>(1)?,
@@ -66,9 +70,10 @@ pub(crate) fn find(conn: &Connection, path: &Path, session: &SessionId) -> Resul
         return Ok(None);
     };
     // A log is made together with its first record: without one somebody took it away.
-    let last_seq = seq_of(end.ok_or_else(|| damaged(session, 1))?);
+    let (rid, last_pos) = end.ok_or_else(|| damaged(session, 1))?;
+    let last_seq = seq_of(rid);
     let chain = chain.ok_or_else(|| damaged(session, last_seq))?;
-    Ok(Some(Log { no, last_seq, chain, lease, chain_key, key_id }))
+    Ok(Some(Log { no, last_seq, last_pos, chain, lease, chain_key, key_id }))
 }
 
 /// The columns `epoch, owner` of `heads`; `None` if there is no row or no sense in it.
@@ -83,6 +88,11 @@ pub(crate) fn lease(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Lease>>
     })
 }
 
+static LEASES: LazyLock<String> = LazyLock::new(|| {
+    let filter = "r.kind IN ('session.leased', 'session.released')";
+    schema::records_of_log("r.rid, r.kind, r.header", filter)
+});
+
 /// The lease as the records say it.
 pub(crate) fn lease_from_records(
     conn: &Connection,
@@ -91,11 +101,7 @@ pub(crate) fn lease_from_records(
     no: i64,
 ) -> Result<Lease> {
     let rows = || {
-        let mut statement = conn.prepare_cached(
-            "SELECT rid, kind, header FROM records
-             WHERE rid > ?1 AND rid < ?2 AND kind IN ('session.leased', 'session.released')
-             ORDER BY rid",
-        )?;
+        let mut statement = conn.prepare_cached(&LEASES)?;
         let rows = statement.query_map((rid(no, 0), rid(no, SEQ_MAX + 1)), |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
         })?;

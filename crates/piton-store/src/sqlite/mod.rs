@@ -7,15 +7,19 @@
 
 mod anchor;
 mod append;
+mod caches;
 mod content;
+mod copy;
 mod failure;
 mod list;
 mod logs;
 mod open;
+mod prepare;
 mod queue;
 mod read;
 mod readers;
 mod rebuild;
+mod removal;
 mod rotate;
 mod schema;
 mod verify;
@@ -34,19 +38,20 @@ use piton_core::id::{SessionId, TokenId};
 use piton_core::{NewRecord, Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
+use crate::admit::Removal;
 use crate::boots::BootLocks;
-use crate::contract::REPLAY_RECORDS;
 use crate::contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
     LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
 use crate::hub::{Hints, Hub};
-use crate::keys::KeySettings;
-use crate::load::{self, LoadedState};
+use crate::keys::{KeySettings, Keys};
+use crate::load::LoadedState;
 
 use self::anchor::Anchors;
 use self::append::Appender;
+use self::prepare::{ChainKeys, Prepared};
 use self::queue::{Queue, Reply, Work};
 use self::read::Reader;
 use self::readers::Readers;
@@ -91,6 +96,9 @@ impl Options {
 pub struct SqliteStore {
     path: PathBuf,
     access: Access,
+    keys: Arc<Keys>,
+    entropy: Arc<dyn Entropy>,
+    chain_keys: Arc<ChainKeys>,
     queue: Arc<Queue>,
     hub: Arc<Hub>,
     counters: Arc<Counters>,
@@ -129,6 +137,9 @@ impl SqliteStore {
         let store = Self {
             path: path.clone(),
             access: options.access,
+            keys: keys.clone(),
+            entropy: options.entropy.clone(),
+            chain_keys: Arc::default(),
             queue: Arc::default(),
             hub: Arc::default(),
             counters: Arc::default(),
@@ -139,7 +150,9 @@ impl SqliteStore {
         };
         match options.access {
             Access::ReadWrite => {
-                let appender = Appender::new(path.clone(), keys, options.liveness, options.entropy);
+                let (liveness, chain_keys) = (options.liveness, store.chain_keys.clone());
+                let appender =
+                    Appender::new(path.clone(), keys, liveness, options.entropy, chain_keys);
                 store.start_writing(conn, appender, state).map_err(no_thread)?;
             }
             Access::ReadOnly => {
@@ -234,8 +247,10 @@ impl Drop for SqliteStore {
 
 impl Store for SqliteStore {
     fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
+        let (key, entropy) = (self.keys.current(), &*self.entropy);
+        let prepared = Prepared::new(&batch, &self.chain_keys, key, entropy);
         let batch = Box::new(batch);
-        self.ask_writer(|reply| Work::Append { batch, reply })
+        self.ask_writer(|reply| Work::Append { batch, prepared, reply })
     }
 
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
@@ -279,18 +294,7 @@ impl Store for SqliteStore {
 
     fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>> {
         let session = session.clone();
-        self.readers.ask(move |reader| {
-            let Some(head) = reader.head(&session)? else { return Ok(None) };
-            let snapshot = match reader.snapshot(&session)? {
-                Some(saved) => {
-                    let now = reader.chain_at(&session, saved.seq)?;
-                    Some((saved, now))
-                }
-                None => None,
-            };
-            let read = |after| reader.records(&session, after, REPLAY_RECORDS, Detail::Headers);
-            load::fold(&session, head, snapshot, read).map(Some)
-        })
+        self.readers.ask(move |reader| reader.load(&session))
     }
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
@@ -313,29 +317,33 @@ impl Store for SqliteStore {
 
     fn delete(
         &self,
-        _session: &SessionId,
-        _expected: Seq,
-        _guard: Guard,
-        _note: NewRecord,
+        session: &SessionId,
+        expected: Seq,
+        guard: Guard,
+        note: NewRecord,
     ) -> BoxFuture<Result<()>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+        let removal = Box::new(Removal { session: session.clone(), expected, guard, note });
+        self.ask_writer(|reply| Work::Delete { removal, reply })
     }
 
-    fn copy_head(&self, _session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+    fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.copy_head(&session))
     }
 
     fn copy_records(
         &self,
-        _session: &SessionId,
-        _after: Seq,
-        _limit: usize,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
     ) -> BoxFuture<Result<Vec<CopiedRecord>>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+        let session = session.clone();
+        self.readers.ask(move |reader| reader.copy_records(&session, after, limit))
     }
 
-    fn copy_in(&self, _copy: LogCopy) -> BoxFuture<Result<()>> {
-        Box::pin(std::future::ready(Err(Error::Closed)))
+    fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>> {
+        let copy = Box::new(copy);
+        self.ask_writer(|reply| Work::CopyIn { copy, reply })
     }
 
     fn stats(&self) -> Stats {

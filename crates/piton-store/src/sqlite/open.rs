@@ -179,6 +179,7 @@ fn restore_caches(conn: &Connection, path: &Path) -> Result<()> {
                 [],
                 |row| row.get(0),
             )?
+            || is_unplaced(conn)?
             || is_unlisted(conn)?)
     };
     if !emptied().map_err(failed)? {
@@ -190,6 +191,18 @@ fn restore_caches(conn: &Connection, path: &Path) -> Result<()> {
     tx.execute_batch(schema::CREATE_CACHES).map_err(failed)?;
     rebuild::all(&tx, path)?;
     tx.commit().map_err(failed)
+}
+
+/// Whether the last record cannot be found by its log and seq.
+fn is_unplaced(conn: &Connection) -> rusqlite::Result<bool> {
+    let last = conn
+        .query_row("SELECT pos, rid FROM records ORDER BY pos DESC LIMIT 1", [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+        })
+        .optional()?;
+    let Some((pos, rid)) = last else { return Ok(false) };
+    let place = conn.query_row(schema::PLACE, [rid], |row| row.get::<_, i64>(0)).optional()?;
+    Ok(place != Some(pos))
 }
 
 /// Whether there are logs that belong into the list of sessions, and nothing is in it.

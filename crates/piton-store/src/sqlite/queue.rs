@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use piton_core::id::SessionId;
 use tokio::sync::oneshot;
 
-use crate::admit::batch_bytes;
-use crate::contract::{Appended, Batch, Durability, Snapshot};
+use super::prepare::Prepared;
+use crate::admit::{Removal, batch_bytes};
+use crate::contract::{Appended, Batch, Durability, LogCopy, Snapshot};
 use crate::error::{Error, Result};
 
 /// Most batches that wait for the writer; beyond it an append is refused as `Overloaded`.
@@ -29,23 +30,34 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
 #[derive(Debug)]
 pub(crate) enum Work {
-    Append { batch: Box<Batch>, reply: Reply<Appended> },
+    Append { batch: Box<Batch>, prepared: Option<Prepared>, reply: Reply<Appended> },
     Snapshot { session: SessionId, snapshot: Snapshot, reply: Reply<()> },
     Rebuild { reply: Reply<()> },
     Rotate { reply: Reply<()> },
+    Delete { removal: Box<Removal>, reply: Reply<()> },
+    CopyIn { copy: Box<LogCopy>, reply: Reply<()> },
 }
 
 impl Work {
     /// Done alone, in transactions of its own.
     fn is_alone(&self) -> bool {
-        matches!(self, Self::Rebuild { .. } | Self::Rotate { .. })
+        match self {
+            Self::Append { .. } | Self::Snapshot { .. } => false,
+            Self::Rebuild { .. }
+            | Self::Rotate { .. }
+            | Self::Delete { .. }
+            | Self::CopyIn { .. } => true,
+        }
     }
 
     fn is_urgent(&self) -> bool {
         match self {
             Self::Append { batch, .. } => batch.durability == Durability::Synced,
             Self::Snapshot { .. } => false,
-            Self::Rebuild { .. } | Self::Rotate { .. } => true,
+            Self::Rebuild { .. }
+            | Self::Rotate { .. }
+            | Self::Delete { .. }
+            | Self::CopyIn { .. } => true,
         }
     }
 
@@ -53,7 +65,10 @@ impl Work {
         match self {
             Self::Append { batch, .. } => batch_bytes(batch),
             Self::Snapshot { snapshot, .. } => snapshot.body.len(),
-            Self::Rebuild { .. } | Self::Rotate { .. } => 0,
+            Self::Rebuild { .. }
+            | Self::Rotate { .. }
+            | Self::Delete { .. }
+            | Self::CopyIn { .. } => 0,
         }
     }
 
@@ -61,9 +76,11 @@ impl Work {
         // Whoever dropped the future does not want to know.
         let _ = match self {
             Self::Append { reply, .. } => reply.send(Err(error)).is_ok(),
-            Self::Snapshot { reply, .. } | Self::Rebuild { reply } | Self::Rotate { reply } => {
-                reply.send(Err(error)).is_ok()
-            }
+            Self::Snapshot { reply, .. }
+            | Self::Rebuild { reply }
+            | Self::Rotate { reply }
+            | Self::Delete { reply, .. }
+            | Self::CopyIn { reply, .. } => reply.send(Err(error)).is_ok(),
         };
     }
 }

@@ -1,22 +1,24 @@
 //! Reading: everything that is asked of a store but its writes. Runs on the readers' threads.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::limits::SEQ_MAX;
+use piton_core::record::may_follow;
 use piton_core::{Content, Record, Seq, Timestamp, chain, token};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::anchor::Anchors;
 use super::content::{self, Stored};
-use super::schema::{Form, rid, seq_of};
+use super::schema::{Form, PLACE, records_of_log, rid, seq_of};
 use super::{failure, logs};
 use crate::contract::{Detail, Head, READ_BYTES_MAX, Snapshot};
 use crate::crypto::Place;
 use crate::error::{Cause, Error, Result};
 use crate::keys::Keys;
+use crate::load::{Folding, LoadedState};
 
 /// Most records in one answer.
 const READ_RECORDS_MAX: usize = 10_000;
@@ -42,8 +44,23 @@ pub(crate) struct Raw<'a> {
     pub(crate) content: Stored<'a>,
 }
 
-pub(crate) const RAW_COLUMNS: &str =
-    "rid, ts, batch_left, kind, header, form, key_id, payload_hash, chain, payload";
+/// The columns of a [`Raw`], but for its content.
+const RAW_COLUMNS: &str =
+    "r.rid, r.ts, r.batch_left, r.kind, r.header, r.form, r.key_id, r.payload_hash, r.chain";
+
+/// Selects whole records of a log; see [`records_of_log`].
+pub(crate) static WALK: LazyLock<String> =
+    LazyLock::new(|| records_of_log(&format!("{RAW_COLUMNS}, r.payload"), "TRUE"));
+
+static RECORDS: LazyLock<String> = LazyLock::new(|| format!("{} LIMIT ?3", *WALK));
+
+/// Without the contents, which may lie on pages of their own.
+static HEADERS: LazyLock<String> = LazyLock::new(|| {
+    format!("{} LIMIT ?3", records_of_log(&format!("{RAW_COLUMNS}, NULL"), "TRUE"))
+});
+
+static CHAIN_AT: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT chain FROM records WHERE pos = ({PLACE})"));
 
 impl<'a> Raw<'a> {
     /// `None` if a column is not what we write there: somebody edited it.
@@ -82,6 +99,15 @@ impl<'a> Raw<'a> {
     }
 }
 
+/// Up to `limit` records of a log after a position.
+pub(super) struct Walk<'a> {
+    pub(super) session: &'a SessionId,
+    pub(super) no: i64,
+    pub(super) key: &'a chain::Key,
+    pub(super) after: Seq,
+    pub(super) limit: usize,
+}
+
 impl Reader {
     pub(crate) fn failed(&self, e: rusqlite::Error) -> Error {
         failure::to_error(&self.path, e)
@@ -89,11 +115,46 @@ impl Reader {
 
     pub(crate) fn head(&self, session: &SessionId) -> Result<Option<Head>> {
         let Some(log) = logs::find(&self.conn, &self.path, session)? else { return Ok(None) };
+        self.head_of(session, log).map(Some)
+    }
+
+    /// Reads several things as of one moment.
+    fn together<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        let run = |sql| self.conn.prepare_cached(sql).and_then(|mut s| s.execute([]));
+        run("BEGIN").map_err(|e| self.failed(e))?;
+        let done = read();
+        run("COMMIT").map_err(|e| self.failed(e))?;
+        done
+    }
+
+    pub(crate) fn load(&self, session: &SessionId) -> Result<Option<LoadedState>> {
+        self.together(|| {
+            let Some(log) = logs::find(&self.conn, &self.path, session)? else { return Ok(None) };
+            let key = logs::chain_key(&self.keys, session, &log.chain_key, &log.key_id)?;
+            let no = log.no;
+            let head = self.head_of(session, log)?;
+            let snapshot = match self.snapshot_of(no)? {
+                Some(saved) => {
+                    let now = self.chain_of(session, no, saved.seq)?;
+                    Some((saved, now))
+                }
+                None => None,
+            };
+            let mut folding = Folding::new(session, head, snapshot);
+            let walk = Walk { session, no, key: &key, after: folding.at(), limit: usize::MAX };
+            self.walk(&walk, Detail::Headers, |raw| {
+                folding.apply(raw.seq, raw.ts, raw.kind, raw.header)
+            })?;
+            folding.finish().map(Some)
+        })
+    }
+
+    fn head_of(&self, session: &SessionId, log: logs::Log) -> Result<Head> {
         let lease = match log.lease {
             Some(lease) => lease,
             None => logs::lease_from_records(&self.conn, &self.path, session, log.no)?,
         };
-        Ok(Some(Head { last_seq: log.last_seq, chain: log.chain, lease }))
+        Ok(Head { last_seq: log.last_seq, chain: log.chain, lease })
     }
 
     /// A log's number and chain key.
@@ -119,22 +180,41 @@ impl Reader {
         limit: usize,
         detail: Detail,
     ) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        let Some((no, key)) = self.log(session)? else { return Ok(records) };
+        let walk = Walk { session, no, key: &key, after, limit: limit.min(READ_RECORDS_MAX) };
+        self.walk(&walk, detail, |raw| {
+            let record = self.record(session, &key, raw, detail)?;
+            bytes += record.header.len() + content_bytes(&record.content);
+            records.push(record);
+            Ok(bytes < READ_BYTES_MAX)
+        })?;
+        Ok(records)
+    }
+
+    /// Visits records in order, each with its link checked, until there are no more or the visitor
+    /// has enough.
+    pub(super) fn walk(
+        &self,
+        walk: &Walk<'_>,
+        detail: Detail,
+        mut visit: impl FnMut(&Raw<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        let Walk { session, no, key, after, limit } = *walk;
         if limit == 0 || after > SEQ_MAX {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let Some((no, key)) = self.log(session)? else { return Ok(Vec::new()) };
-        let limit = limit.min(READ_RECORDS_MAX);
+        let sql = match detail {
+            Detail::Headers => &*HEADERS,
+            Detail::Full => &*RECORDS,
+        };
+        let mut select = self.conn.prepare_cached(sql).map_err(|e| self.failed(e))?;
         // The predecessor is read along: the first link is checked against it.
-        let sql = format!(
-            "SELECT {RAW_COLUMNS} FROM records WHERE rid >= ?1 AND rid < ?2 ORDER BY rid LIMIT ?3"
-        );
-        let mut select = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
         let rows_max = i64::try_from(limit).unwrap_or(i64::MAX - 1) + i64::from(after > 0);
         let range = (rid(no, after), rid(no, SEQ_MAX + 1), rows_max);
         let mut rows = select.query(range).map_err(|e| self.failed(e))?;
         let mut previous = (after == 0).then_some((0, chain::GENESIS));
-        let mut records = Vec::new();
-        let mut bytes = 0;
         while let Some(row) = rows.next().map_err(|e| self.failed(e))? {
             let found = row.get(0).map(seq_of).map_err(|e| self.failed(e))?;
             let raw = Raw::from_row(row).ok_or_else(|| logs::damaged(session, found))?;
@@ -145,24 +225,21 @@ impl Reader {
                 previous = Some((raw.seq, raw.chain));
                 continue;
             };
-            if raw.seq != last + 1 {
+            if !may_follow(last, raw.seq, raw.kind) {
                 return Err(logs::damaged(session, last + 1));
             }
-            if !raw.follows(&key, &link) {
+            if !raw.follows(key, &link) {
                 return Err(Error::ChainBroken { session: session.clone(), seq: raw.seq });
             }
             previous = Some((raw.seq, raw.chain));
-            let record = self.record(session, &key, &raw, detail)?;
-            bytes += record.header.len() + content_bytes(&record.content);
-            records.push(record);
-            if bytes >= READ_BYTES_MAX {
+            if !visit(&raw)? {
                 break;
             }
         }
-        Ok(records)
+        Ok(())
     }
 
-    fn record(
+    pub(super) fn record(
         &self,
         session: &SessionId,
         key: &chain::Key,
@@ -205,15 +282,27 @@ impl Reader {
         if seq == 0 {
             return Ok(Some(chain::GENESIS));
         }
-        if seq > SEQ_MAX {
-            return Ok(None);
+        match self.no_of(session)? {
+            Some(no) => self.chain_of(session, no, seq),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn no_of(&self, session: &SessionId) -> Result<Option<i64>> {
+        let find = || {
+            let mut find = self.conn.prepare_cached("SELECT no FROM logs WHERE id = ?1")?;
+            find.query_row([session.as_str()], |row| row.get(0)).optional()
+        };
+        find().map_err(|e| self.failed(e))
+    }
+
+    fn chain_of(&self, session: &SessionId, no: i64, seq: Seq) -> Result<Option<chain::Hash>> {
+        if seq == 0 || seq > SEQ_MAX {
+            return Ok((seq == 0).then_some(chain::GENESIS));
         }
         let find = || {
-            let mut find = self.conn.prepare_cached(
-                "SELECT r.chain FROM logs l JOIN records r ON r.rid = (l.no << 32) | ?2
-                 WHERE l.id = ?1",
-            )?;
-            find.query_row((session.as_str(), seq.cast_signed()), |row| {
+            let mut find = self.conn.prepare_cached(&CHAIN_AT)?;
+            find.query_row([rid(no, seq)], |row| {
                 Ok(row.get_ref(0)?.as_blob().ok().and_then(|bytes| bytes.try_into().ok()))
             })
             .optional()
@@ -225,14 +314,20 @@ impl Reader {
         }
     }
 
-    /// A snapshot whose row makes no sense is none: a cache.
     pub(crate) fn snapshot(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        match self.no_of(session)? {
+            Some(no) => self.snapshot_of(no),
+            None => Ok(None),
+        }
+    }
+
+    /// A snapshot whose row makes no sense is none: a cache.
+    pub(super) fn snapshot_of(&self, no: i64) -> Result<Option<Snapshot>> {
         let find = || {
             let mut find = self.conn.prepare_cached(
-                "SELECT s.seq, s.projector, s.chain, s.body FROM logs l
-                 JOIN snapshots s ON s.no = l.no WHERE l.id = ?1",
+                "SELECT seq, projector, chain, body FROM snapshots WHERE no = ?1",
             )?;
-            find.query_row([session.as_str()], |row| {
+            find.query_row([no], |row| {
                 let snapshot = || {
                     Some(Snapshot {
                         seq: row.get::<_, i64>(0).ok()?.cast_unsigned(),

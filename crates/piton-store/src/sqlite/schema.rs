@@ -1,11 +1,15 @@
-//! The database's form. Truth: `logs`, `records`, `blobs`, `meta`. Caches: `heads`, `sessions`,
-//! `tokens`, `snapshots`.
+//! The database's form. Truth: `logs`, `records`, `blobs`, `meta`. Caches: `places`, `spans`,
+//! `heads`, `sessions`, `tokens`, `snapshots`.
 //!
-//! An ordinary append dirties two pages: the end of `records`, which is in the order of arrival,
-//! and one leaf of its index by log and seq. (With the records themselves in that order, the logs
-//! that grow at the same time would push each other's records from page to page.) Neither the last
-//! seq nor the chain's head is written a second time: both are read off the last record. Lease and
-//! index rows are written only when they change.
+//! Records lie in the order of arrival: in the order of their logs, those that grow at the same
+//! time would push each other's records from page to page. An index by log and seq would have the
+//! same trouble, a leaf for every log that grows. So it is kept in generations of [`GENERATION`]
+//! records: `places` has a generation's records by log and seq, all on a few neighbouring pages,
+//! and `spans` says in which generation a log's records lie, from which seq on. An ordinary append
+//! dirties two pages, and sixty-four of them at a time hardly more than their records' own.
+//!
+//! Neither the last seq nor the chain's head is written a second time: both are read off the last
+//! record. Lease and index rows are written only when they change.
 
 use piton_core::limits::SEQ_MAX;
 use rusqlite::Connection;
@@ -35,7 +39,7 @@ CREATE TABLE logs(
 );
 CREATE TABLE records(
   pos INTEGER PRIMARY KEY,
-  rid INTEGER NOT NULL UNIQUE,
+  rid INTEGER NOT NULL,
   ts INTEGER NOT NULL,
   batch_left INTEGER NOT NULL,
   kind TEXT NOT NULL,
@@ -46,6 +50,7 @@ CREATE TABLE records(
   chain BLOB NOT NULL,
   payload BLOB
 );
+CREATE INDEX records_blobs ON records(payload) WHERE form = 2;
 CREATE TABLE blobs(
   no INTEGER PRIMARY KEY,
   address BLOB NOT NULL UNIQUE,
@@ -58,6 +63,13 @@ CREATE TABLE blobs(
 
 /// Tables that can be made again from the ones above.
 pub(crate) const CREATE_CACHES: &str = "
+CREATE TABLE IF NOT EXISTS places(
+  generation INTEGER NOT NULL,
+  rid INTEGER NOT NULL,
+  pos INTEGER NOT NULL,
+  PRIMARY KEY(generation, rid)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spans(first_rid INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS heads(no INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, owner TEXT);
 CREATE TABLE IF NOT EXISTS sessions(
   no INTEGER PRIMARY KEY,
@@ -86,7 +98,56 @@ CREATE TABLE IF NOT EXISTS snapshots(
 ";
 
 pub(crate) const TRUTH: [&str; 4] = ["blobs", "logs", "meta", "records"];
-pub(crate) const CACHES: [&str; 4] = ["heads", "sessions", "snapshots", "tokens"];
+pub(crate) const CACHES: [&str; 6] =
+    ["heads", "places", "sessions", "snapshots", "spans", "tokens"];
+
+/// Records per generation of the index, as a power of two. Smaller, and more appends open a new
+/// span; larger, and a group of appends dirties more of the generation's pages.
+const GENERATION_BITS: u32 = 10;
+
+/// The generation of a record by its place in the order of arrival.
+pub(crate) fn generation(pos: i64) -> i64 {
+    pos >> GENERATION_BITS
+}
+
+/// The first place of a generation.
+pub(crate) fn first_of(generation: i64) -> i64 {
+    generation << GENERATION_BITS
+}
+
+/// Selects a log's records, as `r`, in the order of their seqs. `?1` is the first rid that is
+/// wanted, `?2` the first that is not; `filter` is a further condition.
+pub(crate) fn records_of_log(columns: &str, filter: &str) -> String {
+    format!(
+        "SELECT {columns} FROM spans s CROSS JOIN places p CROSS JOIN records r
+         WHERE s.first_rid >= ifnull((SELECT first_rid FROM spans
+                 WHERE first_rid <= ?1 AND first_rid > (?1 >> 32) << 32
+                 ORDER BY first_rid DESC LIMIT 1), ?1)
+           AND s.first_rid < ?2
+           AND p.generation = s.generation AND p.rid >= max(s.first_rid, ?1) AND p.rid < ?2
+           AND r.pos = p.pos AND ({filter})
+         ORDER BY s.first_rid, p.rid"
+    )
+}
+
+/// The place of a log's last record, as `rid` or `pos`; `no` is the log's number.
+pub(crate) fn last_place(column: &str, no: &str) -> String {
+    format!(
+        "(SELECT p.{column} FROM places p WHERE p.generation = (
+            SELECT generation FROM spans
+            WHERE first_rid > ({no} << 32) AND first_rid < (({no} + 1) << 32)
+            ORDER BY first_rid DESC LIMIT 1)
+          AND p.rid > ({no} << 32) AND p.rid < (({no} + 1) << 32)
+          ORDER BY p.rid DESC LIMIT 1)"
+    )
+}
+
+/// Where a record lies, by its rid `?1`.
+pub(crate) const PLACE: &str = "
+SELECT p.pos FROM places p WHERE p.generation = (
+  SELECT generation FROM spans WHERE first_rid <= ?1 AND first_rid > (?1 >> 32) << 32
+  ORDER BY first_rid DESC LIMIT 1)
+AND p.rid = ?1";
 
 /// How a record's content is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

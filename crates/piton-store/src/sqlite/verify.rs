@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 
 use piton_core::id::SessionId;
 use piton_core::limits::SEQ_MAX;
+use piton_core::record::may_follow;
 use piton_core::{Content, Event, Seq, chain};
 
 use super::anchor::Anchor;
+use super::caches::Caches;
 use super::content;
-use super::read::{RAW_COLUMNS, Raw, Reader};
+use super::read::{Raw, Reader, WALK};
 use super::schema::{rid, seq_of};
-use crate::contract::{Problem, Verification};
+use crate::contract::{IndexEntry, Problem, Verification};
 use crate::error::{Error, Result};
 
 /// What the walk has seen so far.
@@ -23,10 +25,31 @@ struct Walk {
     at_anchor: Option<chain::Hash>,
     /// Contents that are gone and not yet justified.
     tombstones: BTreeSet<Seq>,
+    caches: Caches,
 }
 
 impl Reader {
     pub(crate) fn verify(&self, session: &SessionId) -> Result<Verification> {
+        let mut found = self.walk_all(session)?;
+        let missing = match found.problem {
+            Some(Problem::Gap { expected, .. }) => Some(expected),
+            Some(Problem::CutBehindAnchor { found, .. }) => Some(found + 1),
+            _ => None,
+        };
+        // Missing, or only not found: that takes a look at everything, and makes a difference.
+        if let (Some(seq), Some(no)) = (missing, self.no_of(session)?)
+            && self
+                .conn
+                .prepare("SELECT 1 FROM records WHERE rid = ?1")
+                .and_then(|mut find| find.exists([rid(no, seq)]))
+                .map_err(|e| self.failed(e))?
+        {
+            found.problem = Some(Problem::IndexDisagrees { what: IndexEntry::Record(seq) });
+        }
+        Ok(found)
+    }
+
+    fn walk_all(&self, session: &SessionId) -> Result<Verification> {
         let anchor = self.anchors.of(session);
         let anchored_to = anchor.map(|anchor| anchor.seq);
         let answer = |good_to, problem| Ok(Verification { good_to, problem, anchored_to });
@@ -50,15 +73,15 @@ impl Reader {
             anchor,
             at_anchor: None,
             tombstones: BTreeSet::new(),
+            caches: Caches::new(self.snapshot_of(no)?),
         };
-        let sql =
-            format!("SELECT {RAW_COLUMNS} FROM records WHERE rid > ?1 AND rid < ?2 ORDER BY rid");
-        let mut select = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
+        let mut select = self.conn.prepare_cached(&WALK).map_err(|e| self.failed(e))?;
         let range = (rid(no, 0), rid(no, SEQ_MAX + 1));
         let mut rows = select.query(range).map_err(|e| self.failed(e))?;
         while let Some(row) = rows.next().map_err(|e| self.failed(e))? {
             let found = row.get(0).map(seq_of).map_err(|e| self.failed(e))?;
-            if found != walk.last + 1 {
+            let kind = row.get_ref(3).ok().and_then(|kind| kind.as_str().ok()).unwrap_or_default();
+            if !may_follow(walk.last, found, kind) {
                 let expected = walk.last + 1;
                 return answer(walk.last, Some(Problem::Gap { expected, found }));
             }
@@ -70,7 +93,10 @@ impl Reader {
                 return answer(walk.last, problem);
             }
         }
-        let problem = walk.end();
+        let problem = match walk.end() {
+            None => self.compare(session, no, walk.caches)?,
+            found => found,
+        };
         let good_to = match &problem {
             Some(Problem::TombstoneUnjustified { seq } | Problem::AnchorMismatch { seq }) => {
                 seq - 1
@@ -101,8 +127,15 @@ impl Reader {
             Err(content::Trouble::Store(e)) => return Err(e),
             Err(content::Trouble::Sql(e)) => return Err(self.failed(e)),
         }
-        if let Ok(Event::RecordRedacted(e)) = Event::parse(raw.kind, raw.header) {
-            walk.tombstones.remove(&e.target_seq);
+        match Event::parse(raw.kind, raw.header) {
+            Ok(event) => {
+                if let Event::RecordRedacted(e) = &event {
+                    walk.tombstones.remove(&e.target_seq);
+                }
+                walk.caches.apply(raw, &event);
+            }
+            // Written so, and chained so: whoever reads it hears that it makes no sense.
+            Err(_) => walk.caches.unreadable = true,
         }
         walk.last = seq;
         walk.link = raw.chain;

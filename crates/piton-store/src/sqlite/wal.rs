@@ -1,15 +1,96 @@
-//! Space for the write-ahead log, made ahead of its end: overwriting a file is cheaper to flush
-//! than growing it, which is a change of the file system's own records.
+//! The write-ahead log: when it is copied into the database, when it is emptied, and space for it.
+//! Space is made ahead of its end: overwriting a file is cheaper to flush than growing it, which is
+//! a change of the file system's own records.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use super::failure::{self, Failure};
+use super::writer::Writer;
+use super::{removal, schema};
+
+/// Pages of the write-ahead log after which it is copied into the database when nobody writes.
+const CHECKPOINT_PAGES: usize = 2_000;
+/// How long nobody has written then: somebody who was just answered may be about to go on.
+const CHECKPOINT_REST: Duration = Duration::from_millis(5);
+/// Pages after which it is copied even if somebody waits.
+const CHECKPOINT_PAGES_MAX: usize = 8 * CHECKPOINT_PAGES;
+/// How long readers are waited for when the write-ahead log has to be emptied.
+const EMPTY_WAL_WAIT: Duration = Duration::from_millis(500);
 /// How much is made at a time.
 const CHUNK: usize = 1024 * 1024;
 /// A log that is longer than this is one that could not be checkpointed; it grows as it must.
 const AHEAD_MAX: u64 = 64 * CHUNK as u64;
+
+/// What the writer knows of it.
+#[derive(Debug, Default)]
+pub(crate) struct Wal {
+    /// About how many pages wait to be copied.
+    pub(super) pages: usize,
+    /// Something that was taken out still lies in it, because others read it.
+    has_removed: bool,
+}
+
+impl Writer {
+    /// Something was taken out: the write-ahead log still has it, and must not.
+    pub(super) fn empty_wal(&mut self) {
+        if let Err(e) = removal::overwrite(&self.conn, false) {
+            tracing::warn!(error = %e, "Freed space goes on being overwritten");
+        }
+        let emptied = self.conn.busy_timeout(EMPTY_WAL_WAIT).and_then(|()| {
+            self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
+        });
+        let waits = Duration::from_millis(u64::from(schema::BUSY_MS));
+        if let Err(e) = self.conn.busy_timeout(waits) {
+            tracing::warn!(error = %e, "The time to wait for others could not be set");
+        }
+        match emptied {
+            Ok(busy) => self.state.wal.has_removed = busy,
+            Err(e) if failure::is_flush(&e) => {
+                self.settle(Failure::Flush(Arc::new(e)));
+            }
+            Err(e) => {
+                tracing::warn!(error = %e, "The write-ahead log could not be emptied yet");
+                self.state.wal.has_removed = true;
+            }
+        }
+    }
+
+    /// Copies the write-ahead log into the database, after everybody was answered.
+    pub(super) fn checkpoint(&mut self) {
+        if self.state.wal.has_removed && self.queue.rests_for(CHECKPOINT_REST) {
+            self.empty_wal();
+        }
+        let pages = self.state.wal.pages;
+        if pages < CHECKPOINT_PAGES {
+            return;
+        }
+        if pages < CHECKPOINT_PAGES_MAX && !self.queue.rests_for(CHECKPOINT_REST) {
+            return;
+        }
+        let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        match done {
+            Ok((log, copied)) => {
+                self.state.wal.pages = usize::try_from(log - copied).unwrap_or(0);
+            }
+            // What waits to be flushed here may be gone for good; a later flush would not tell.
+            Err(e) if failure::is_flush(&e) => {
+                self.settle(Failure::Flush(Arc::new(e)));
+            }
+            // Nothing is lost: what was committed lies in the write-ahead log.
+            Err(e) => {
+                tracing::warn!(error = %e, "The write-ahead log could not be copied");
+                self.state.wal.pages = 0;
+            }
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {

@@ -3,28 +3,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use piton_core::id::SessionId;
 use rusqlite::Connection;
 
 use super::anchor::{Anchor, Anchors};
-use super::append::{Appender, Trouble};
+use super::append::{Appender, Inserts, Trouble};
 use super::failure::{self, Failure};
 use super::queue::{Next, Queue, Work};
-use super::wal::Ahead;
+use super::wal::{Ahead, Wal};
 use super::{rebuild, rotate};
-use crate::admit::batch_bytes;
-use crate::contract::{Appended, Stats};
+use crate::admit::{Removal, batch_bytes};
+use crate::contract::{Appended, LogCopy, Stats};
 use crate::error::{Cause, Error};
 use crate::hub::Hub;
 
-/// Pages of the write-ahead log after which it is copied into the database when nobody writes.
-const CHECKPOINT_PAGES: usize = 2_000;
-/// How long nobody has written then: somebody who was just answered may be about to go on.
-const CHECKPOINT_REST: Duration = Duration::from_millis(5);
-/// Pages after which it is copied even if somebody waits.
-const CHECKPOINT_PAGES_MAX: usize = 8 * CHECKPOINT_PAGES;
 /// Bytes of a page, and how many pages a record dirties at most times, for estimating.
 const PAGE_BYTES: usize = 4_096;
 const PAGES_PER_BATCH: usize = 2;
@@ -69,7 +62,7 @@ pub(crate) struct State {
     others_wrote: bool,
     /// Our current key is the one that the store names.
     key_known: bool,
-    wal_pages: usize,
+    pub(super) wal: Wal,
     /// `synchronous` is, or may be, less than FULL.
     relaxed: bool,
     #[cfg(test)]
@@ -159,6 +152,8 @@ impl Writer {
                 drop(reply.send(done));
             }
             Ok([Work::Rotate { reply }]) => drop(reply.send(self.rotate())),
+            Ok([Work::Delete { removal, reply }]) => drop(reply.send(self.delete(&removal))),
+            Ok([Work::CopyIn { copy, reply }]) => drop(reply.send(self.copy_in(*copy))),
             Ok([one]) => self.commit_group(vec![one]),
             Err(group) => self.commit_group(group),
         }
@@ -166,19 +161,43 @@ impl Writer {
 
     fn rotate(&mut self) -> Result<(), Error> {
         self.appender.forget();
-        let next = self.alone(rotate::rotate)?;
+        let next = self.alone(|conn, appender| rotate::rotate(conn, appender))?;
         self.appender.keys.make_current(next);
+        Ok(())
+    }
+
+    fn delete(&mut self, removal: &Removal) -> Result<(), Error> {
+        let session = &removal.session;
+        // Before the log: an anchor without its log would say that somebody took it away.
+        let anchor = self.anchors.forget(session);
+        let done = self
+            .alone(|conn, appender| appender.delete(conn, removal).map_err(Trouble::into_error));
+        if done.is_err() {
+            self.anchors.note(anchor.map(|anchor| (session.clone(), anchor)));
+        }
+        done?;
+        let reserved = SessionId::reserved();
+        self.anchors.note(self.anchor(&reserved));
+        self.hub.look();
+        Ok(())
+    }
+
+    fn copy_in(&mut self, copy: LogCopy) -> Result<(), Error> {
+        let session = copy.head.session.clone();
+        self.alone(|conn, appender| appender.copy_in(conn, copy).map_err(Trouble::into_error))?;
+        self.anchors.note(self.anchor(&session));
+        self.hub.look();
         Ok(())
     }
 
     /// A transaction of its own for something else than batches.
     fn alone<T>(
         &mut self,
-        work: impl FnOnce(&Connection, &Appender) -> Result<T, Error>,
+        work: impl FnOnce(&Connection, &mut Appender) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let begun = self.set_flushing(true).and_then(|()| self.begin());
         begun.map_err(|failure| self.settle(failure))?;
-        let done = match work(&self.conn, &self.appender) {
+        let done = match work(&self.conn, &mut self.appender) {
             Ok(done) => done,
             Err(e) => {
                 self.roll_back();
@@ -237,20 +256,36 @@ impl Writer {
 
     /// From the beginning of the transaction to its end.
     fn try_transaction(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+        let inserted = self.insert_all(group);
+        if inserted.is_err() {
+            self.roll_back();
+        }
+        let done = inserted?;
+        self.commit()?;
+        Ok(done)
+    }
+
+    fn insert_all(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+        let mut inserts =
+            Inserts::new(&self.conn).map_err(|e| failure::before_commit(&self.appender.path, e))?;
         let mut done = Vec::with_capacity(group.len());
         for work in group {
             let one = match work {
-                Work::Append { batch, .. } => {
-                    self.state.wal_pages += PAGES_PER_BATCH + batch_bytes(batch) / PAGE_BYTES;
-                    self.appender.append(&self.conn, batch).map(Ok).map(Done::Appended)
+                Work::Append { batch, prepared, .. } => {
+                    self.state.wal.pages += PAGES_PER_BATCH + batch_bytes(batch) / PAGE_BYTES;
+                    let appended = self.appender.append(&mut inserts, batch, prepared.as_ref());
+                    appended.map(Ok).map(Done::Appended)
                 }
                 Work::Snapshot { session, snapshot, .. } => {
-                    self.state.wal_pages += PAGES_PER_BATCH + snapshot.body.len() / PAGE_BYTES;
+                    self.state.wal.pages += PAGES_PER_BATCH + snapshot.body.len() / PAGE_BYTES;
                     let saved = self.appender.save_snapshot(&self.conn, session, snapshot);
                     saved.map(Ok).map(Done::Saved)
                 }
                 // Taken from the queue alone, never in a group.
-                Work::Rebuild { .. } | Work::Rotate { .. } => continue,
+                Work::Rebuild { .. }
+                | Work::Rotate { .. }
+                | Work::Delete { .. }
+                | Work::CopyIn { .. } => continue,
             };
             done.push(match one {
                 Ok(one) => one,
@@ -258,13 +293,9 @@ impl Writer {
                     Work::Append { .. } => Done::Appended(Err(e)),
                     _ => Done::Saved(Err(e)),
                 },
-                Err(Trouble::Failed(failure)) => {
-                    self.roll_back();
-                    return Err(failure);
-                }
+                Err(Trouble::Failed(failure)) => return Err(failure),
             });
         }
-        self.commit()?;
         Ok(done)
     }
 
@@ -326,7 +357,9 @@ impl Writer {
             self.roll_back();
             return Err(failure::at_commit(&self.appender.path, e));
         }
-        self.appender.committed();
+        if self.appender.committed() {
+            self.empty_wal();
+        }
         Ok(())
     }
 
@@ -349,7 +382,7 @@ impl Writer {
     }
 
     /// The error for those who asked; after a failed flush, also the end of all writing.
-    fn settle(&mut self, failure: Failure) -> Error {
+    pub(super) fn settle(&mut self, failure: Failure) -> Error {
         match failure {
             Failure::Full(e) | Failure::Other(e) => e,
             Failure::Flush(cause) => {
@@ -387,7 +420,7 @@ impl Writer {
         let mut committed = Vec::with_capacity(group.len());
         for (work, done) in group.into_iter().zip(done) {
             match (work, done) {
-                (Work::Append { batch, reply }, Done::Appended(result)) => {
+                (Work::Append { batch, reply, .. }, Done::Appended(result)) => {
                     if let Ok(appended) = &result {
                         let records = batch.records.len() as u64;
                         self.counters.batches.fetch_add(1, Ordering::Relaxed);
@@ -414,34 +447,6 @@ impl Writer {
     fn anchor(&self, session: &SessionId) -> Option<(SessionId, Anchor)> {
         let (seq, chain) = self.appender.end_of(session)?;
         Some((session.clone(), Anchor { seq, chain }))
-    }
-
-    /// Copies the write-ahead log into the database, after everybody was answered.
-    fn checkpoint(&mut self) {
-        let pages = self.state.wal_pages;
-        if pages < CHECKPOINT_PAGES {
-            return;
-        }
-        if pages < CHECKPOINT_PAGES_MAX && !self.queue.rests_for(CHECKPOINT_REST) {
-            return;
-        }
-        let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-        });
-        match done {
-            Ok((log, copied)) => {
-                self.state.wal_pages = usize::try_from(log - copied).unwrap_or(0);
-            }
-            // What waits to be flushed here may be gone for good; a later flush would not tell.
-            Err(e) if failure::is_flush(&e) => {
-                self.settle(Failure::Flush(Arc::new(e)));
-            }
-            // Nothing is lost: what was committed lies in the write-ahead log.
-            Err(e) => {
-                tracing::warn!(error = %e, "The write-ahead log could not be copied");
-                self.state.wal_pages = 0;
-            }
-        }
     }
 }
 

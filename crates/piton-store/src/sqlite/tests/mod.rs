@@ -1,8 +1,10 @@
 //! What is particular to this store: its files, keys, failures and neighbours.
 
 mod failures;
+mod format;
 mod opening;
 mod processes;
+mod removal;
 mod secrets;
 mod tampering;
 

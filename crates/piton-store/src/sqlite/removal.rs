@@ -1,0 +1,123 @@
+//! Taking out: one record's content, or a whole log. What is taken out must be gone from the file,
+//! not only from sight: freed space is overwritten with zeros, and the write-ahead log, which holds
+//! pages as they were, is emptied by the writer afterwards.
+
+use piton_core::Seq;
+use piton_core::id::SessionId;
+use piton_core::limits::SEQ_MAX;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::append::{Appender, Inserts, Trouble};
+use super::schema::{self, Form, rid};
+use crate::admit::{self, Removal};
+use crate::contract::{Batch, Durability, Guard};
+use crate::error::Error;
+
+impl Appender {
+    /// Removes a log and notes it in the reserved one; the caller commits, or rolls back.
+    pub(crate) fn delete(&mut self, conn: &Connection, removal: &Removal) -> Result<(), Trouble> {
+        let session = &removal.session;
+        let known = self.find_end(conn, session)?;
+        let Some(end) = self.ends.get(session).filter(|_| known) else {
+            return Err(Trouble::Refused(Error::SessionUnknown { session: session.clone() }));
+        };
+        admit::check_removal(removal, end.last_seq, &end.lease, &*self.liveness)
+            .map_err(Trouble::Refused)?;
+        let no = end.no;
+        self.took_out = true;
+        overwrite(conn, true).and_then(|()| log(conn, session, no)).map_err(|e| self.failed(e))?;
+        self.ends.remove(session);
+        let reserved = SessionId::reserved();
+        let known = self.find_end(conn, &reserved)?;
+        let last_seq = self.ends.get(&reserved).filter(|_| known).map_or(0, |end| end.last_seq);
+        let note = Batch {
+            session: reserved,
+            expected: last_seq,
+            guard: Guard::Shared,
+            records: vec![removal.note.clone()],
+            durability: Durability::Synced,
+            summary: None,
+        };
+        let mut inserts = Inserts::new(conn).map_err(|e| self.failed(e))?;
+        self.append(&mut inserts, &note, None).map(drop)
+    }
+}
+
+/// From now on, and until it is switched off again, freed space is overwritten.
+pub(crate) fn overwrite(conn: &Connection, on: bool) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "secure_delete", on)
+}
+
+/// Puts a tombstone in place of a record's content; says whether there was one to take out.
+pub(crate) fn content(conn: &Connection, no: i64, seq: Seq) -> rusqlite::Result<bool> {
+    let place = conn
+        .prepare_cached(schema::PLACE)?
+        .query_row([rid(no, seq)], |row| row.get::<_, i64>(0))
+        .optional()?;
+    let Some(pos) = place else { return Ok(false) };
+    let mut find = conn.prepare_cached("SELECT form, payload FROM records WHERE pos = ?1")?;
+    let (form, payload): (i64, Option<Vec<u8>>) =
+        find.query_row([pos], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let form = Form::from_i64(form);
+    if !matches!(form, Some(Form::Inline | Form::Blob)) {
+        return Ok(false);
+    }
+    conn.prepare_cached(
+        "UPDATE records SET form = ?2, key_id = NULL, payload = NULL WHERE pos = ?1",
+    )?
+    .execute((pos, Form::Tombstone.to_i64()))?;
+    if let (Some(Form::Blob), Some(address)) = (form, payload) {
+        blob_if_unused(conn, &address)?;
+    }
+    Ok(true)
+}
+
+/// Removes a blob that no record refers to any more.
+fn blob_if_unused(conn: &Connection, address: &[u8]) -> rusqlite::Result<()> {
+    let blob = Form::Blob.to_i64();
+    debug_assert_eq!(blob, 2, "as the index of the blobs' records says");
+    conn.prepare_cached(
+        "DELETE FROM blobs WHERE address = ?1
+         AND NOT EXISTS (SELECT 1 FROM records WHERE payload = ?1 AND form = 2)",
+    )?
+    .execute([address])?;
+    Ok(())
+}
+
+/// Removes a log with everything that is its own; the caller commits.
+pub(crate) fn log(conn: &Connection, session: &SessionId, no: i64) -> rusqlite::Result<()> {
+    let blobs = blobs_of(conn, no)?;
+    let (first, end) = (rid(no, 0), rid(no, SEQ_MAX + 1));
+    let spans: Vec<i64> = conn
+        .prepare("SELECT generation FROM spans WHERE first_rid >= ?1 AND first_rid < ?2")?
+        .query_map((first, end), |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for generation in spans {
+        let of_span = "generation = ?1 AND rid >= ?2 AND rid < ?3";
+        for sql in [
+            format!("DELETE FROM records WHERE pos IN (SELECT pos FROM places WHERE {of_span})"),
+            format!("DELETE FROM places WHERE {of_span}"),
+        ] {
+            conn.prepare_cached(&sql)?.execute((generation, first, end))?;
+        }
+    }
+    conn.execute("DELETE FROM spans WHERE first_rid >= ?1 AND first_rid < ?2", (first, end))?;
+    for table in ["heads", "sessions", "tokens", "snapshots"] {
+        conn.execute(&format!("DELETE FROM {table} WHERE no = ?1"), [no])?;
+    }
+    conn.execute("DELETE FROM logs WHERE id = ?1", [session.as_str()])?;
+    for address in blobs {
+        blob_if_unused(conn, &address)?;
+    }
+    Ok(())
+}
+
+fn blobs_of(conn: &Connection, no: i64) -> rusqlite::Result<Vec<Vec<u8>>> {
+    let sql = schema::records_of_log("r.payload", "r.form = 2");
+    let mut select = conn.prepare(&sql)?;
+    let found = select.query_map((rid(no, 0), rid(no, SEQ_MAX + 1)), |row| row.get(0))?;
+    let mut blobs = found.collect::<rusqlite::Result<Vec<Vec<u8>>>>()?;
+    blobs.sort_unstable();
+    blobs.dedup();
+    Ok(blobs)
+}
