@@ -303,7 +303,9 @@ mod tests {
 
     fn plan(selector: Selector, records: &[Record]) -> Plan {
         let mut planner = Planner::new(selector);
-        records.iter().for_each(|record| planner.look(record));
+        for record in records {
+            planner.look(record);
+        }
         planner.finish()
     }
 

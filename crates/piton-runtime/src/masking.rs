@@ -38,8 +38,8 @@ impl Masking {
         let mut originals = BTreeMap::new();
         for (at, record) in records.iter_mut().enumerate() {
             if masker.may_concern(record) {
-                let masked = masker.record(record.clone())?;
-                originals.insert(at, std::mem::replace(record, masked));
+                let safe = masker.record(record.clone())?;
+                originals.insert(at, std::mem::replace(record, safe));
             }
         }
         Ok(originals)

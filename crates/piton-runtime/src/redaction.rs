@@ -56,7 +56,9 @@ impl Handle {
             let records = self.records(session, after, READ_MAX).await?;
             let Some(last) = records.last() else { return Ok(planner.finish()) };
             after = last.seq;
-            records.iter().for_each(|record| planner.look(record));
+            for record in &records {
+                planner.look(record);
+            }
         }
     }
 

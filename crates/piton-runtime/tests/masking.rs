@@ -220,20 +220,20 @@ fn what_waits_is_written_in_its_order() {
         let id = handle.create(NewSession::default()).await.unwrap();
         let run_id = handle.prompt(&id, "work").await.unwrap();
         let message_id = handle.ids().message().unwrap();
-        let (first, rest) = ENVIRONMENT.split_at(3);
-        handle.execute(&id, say(&message_id, None, &format!("a {first}"))).await.unwrap();
+        let (begin, rest) = ENVIRONMENT.split_at(3);
+        handle.execute(&id, say(&message_id, None, &format!("a {begin}"))).await.unwrap();
         let call_id = handle.ids().call().unwrap();
         let intend =
             Command::Intend { run_id, call_id, name: "shell".into(), arguments: json!({}) };
         handle.execute(&id, intend).await.unwrap();
         // The sender counts what it sent, and goes on in the middle of the secret.
-        let sent = "a env".len() as u64;
-        handle.execute(&id, say(&message_id, Some(sent), rest)).await.unwrap();
-        let sent = sent + rest.len() as u64;
+        let before = "a env".len() as u64;
+        handle.execute(&id, say(&message_id, Some(before), rest)).await.unwrap();
+        let sent = before + rest.len() as u64;
         let refused = handle.execute(&id, say(&message_id, Some(sent - 1), "x")).await.unwrap_err();
         assert_eq!(refused.code(), Code::OffsetMismatch);
-        let held = handle.execute(&id, say(&message_id, Some(sent), " env-va")).await.unwrap();
-        assert_eq!(held.held_bytes, 6);
+        let ack = handle.execute(&id, say(&message_id, Some(sent), " env-va")).await.unwrap();
+        assert_eq!(ack.held_bytes, 6);
         process.service.shut_down().await;
 
         let records = all_records(&*process.store, &id).await;
@@ -342,7 +342,7 @@ fn an_answer_reaches_the_agent_as_it_was_given() {
         let wait_id = handle.ask(&id, question).await.unwrap().wait_id;
         handle.answer_wait(&id, wait_id, json!(ENVIRONMENT)).await.unwrap();
         process.service.shut_down().await;
-        let causes = place.outside.causes.lock().unwrap();
+        let causes = std::mem::take(&mut *place.outside.causes.lock().unwrap());
         let answer = causes.iter().find_map(|cause| cause.content_field("answer"));
         assert_eq!(answer, Some(json!(ENVIRONMENT)));
         let records = all_records(&*process.store, &id).await;

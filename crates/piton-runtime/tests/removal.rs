@@ -1,4 +1,4 @@
-//! Taking out, deleting, archiving and importing, on the modelled disk.
+//! Taking out, deleting, archiving and importing, on each store.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Cursor;
 
-use common::{Kind, Place, on};
+use common::{Place, on_both};
 use piton_core::decide::Command;
 use piton_core::event::{Event, Outcome, ToolStatus};
 use piton_core::id::SessionId;
@@ -69,7 +69,7 @@ fn by_value() -> Selector {
 /// taken out was named, and doing it again does nothing.
 #[test]
 fn a_value_is_taken_out_of_every_content() {
-    on(&[Kind::Memory], |place: Place| async move {
+    on_both(|place: Place| async move {
         let process = place.start("boot_1").await;
         let handle = &process.handle;
         let id = leaky(handle).await;
@@ -100,7 +100,7 @@ fn a_value_is_taken_out_of_every_content() {
 
 #[test]
 fn patterns_and_seqs_select_too() {
-    on(&[Kind::Memory], |place: Place| async move {
+    on_both(|place: Place| async move {
         let process = place.start("boot_1").await;
         let handle = &process.handle;
         let id = leaky(handle).await;
@@ -123,7 +123,7 @@ fn patterns_and_seqs_select_too() {
 /// Deleting is refused while a run is open, leaves a note, and the process forgets the session.
 #[test]
 fn a_deleted_session_is_gone_and_noted() {
-    on(&[Kind::Memory], |place: Place| async move {
+    on_both(|place: Place| async move {
         let process = place.start("boot_1").await;
         let handle = &process.handle;
         let id = handle.create(NewSession::default()).await.unwrap();
@@ -145,7 +145,7 @@ fn a_deleted_session_is_gone_and_noted() {
 /// What a dead boot left is settled first; a living one's session is not touched.
 #[test]
 fn only_its_owner_or_nobody_deletes_a_session() {
-    on(&[Kind::Memory], |place: Place| async move {
+    on_both(|place: Place| async move {
         let first = place.start("boot_1").await;
         let id = first.handle.create(NewSession::default()).await.unwrap();
         first.handle.prompt(&id, "work").await.unwrap();
@@ -161,7 +161,7 @@ fn only_its_owner_or_nobody_deletes_a_session() {
 /// Into a bundle and back: the same records, with a note for each way.
 #[test]
 fn an_archived_session_comes_back_as_it_was() {
-    on(&[Kind::Memory], |place: Place| async move {
+    on_both(|place: Place| async move {
         let process = place.start("boot_1").await;
         let handle = &process.handle;
         let id = leaky(handle).await;
@@ -197,7 +197,7 @@ fn an_archived_session_comes_back_as_it_was() {
 /// An archive that cannot be written leaves the session where it is.
 #[test]
 fn a_failed_archive_takes_nothing_away() {
-    on(&[Kind::Memory], |place: Place| async move {
+    on_both(|place: Place| async move {
         let process = place.start("boot_1").await;
         let handle = &process.handle;
         let id = leaky(handle).await;

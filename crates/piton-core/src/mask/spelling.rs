@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn long_values_are_looked_for_in_pieces_of_which_none_is_short() {
         for extra in [0, 1, 6, 7, MASK_VALUE_BYTES_MAX + 3] {
-            let value = "é".repeat((MASK_VALUE_BYTES_MAX + extra) / 2);
+            let value = "é".repeat(MASK_VALUE_BYTES_MAX / 2 + extra);
             let pieces = pieces(&value);
             assert_eq!(pieces.concat(), value);
             for piece in pieces {

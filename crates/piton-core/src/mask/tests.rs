@@ -36,7 +36,7 @@ fn learned_result(value: Value) -> Value {
 
 #[test]
 fn a_value_is_masked_in_every_string_key_and_spelling() {
-    let masker = masker(&[SECRET, "line one\nline two"]);
+    let known = masker(&[SECRET, "line one\nline two"]);
     let text = json!({ "inner": SECRET, "deeper": json!({ "k": SECRET }).to_string() }).to_string();
     let value = json!([
         format!("a {SECRET} b {SECRET}"),
@@ -46,7 +46,7 @@ fn a_value_is_masked_in_every_string_key_and_spelling() {
         "x line one\\nline two y",
     ]);
     assert!(value.to_string().contains("sk-live"), "the test says what it wants to hide");
-    let masked = result(&masker, value);
+    let masked = result(&known, value);
     assert_eq!(
         masked,
         json!([
@@ -57,7 +57,7 @@ fn a_value_is_masked_in_every_string_key_and_spelling() {
             "x [masked] y",
         ])
     );
-    assert_eq!(result(&masker, masked.clone()), masked, "masking twice changes nothing");
+    assert_eq!(result(&known, masked.clone()), masked, "masking twice changes nothing");
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn the_length_of_a_piece_of_text_is_that_of_what_is_written() {
 #[test]
 fn content_that_cannot_be_looked_into_keeps_nothing() {
     let deep = |leaf: Value| (0..200).fold(leaf, |value, _| json!([value]));
-    let masker = masker(&[SECRET]);
-    let masked = masker.record(outcome(deep(json!(format!("a {SECRET}"))))).unwrap();
+    let known = masker(&[SECRET]);
+    let masked = known.record(outcome(deep(json!(format!("a {SECRET}"))))).unwrap();
     assert!(masked.payload.as_deref().unwrap().contains("\"a [masked]\""));
-    let masked = masker.record(outcome(deep(json!({ "api_key": "x" })))).unwrap();
+    let masked = known.record(outcome(deep(json!({ "api_key": "x" })))).unwrap();
     assert_eq!(masked.payload.as_deref(), Some(r#"{"[masked]":"[masked]"}"#));
     let untouched = outcome(deep(json!("nothing")));
-    assert_eq!(masker.record(untouched.clone()).unwrap(), untouched);
+    assert_eq!(known.record(untouched.clone()).unwrap(), untouched);
 }
 
 #[test]

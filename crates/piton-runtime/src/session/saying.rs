@@ -91,7 +91,9 @@ impl Session {
             let records = self.env.store.read(&self.id, after, READ_MAX, Detail::Full).await?;
             let Some(last) = records.last() else { return Ok(hash.finish()) };
             after = last.seq;
-            records.iter().for_each(|record| hash.add(message_id, record));
+            for record in &records {
+                hash.add(message_id, record);
+            }
         }
     }
 }

@@ -200,11 +200,7 @@ impl Executors for Outside {
 
 /// Runs a case on each store.
 pub(crate) fn on_both<F: Future<Output = ()>>(case: impl Fn(Place) -> F) {
-    on(&[Kind::Memory, Kind::Sqlite], case);
-}
-
-pub(crate) fn on<F: Future<Output = ()>>(kinds: &[Kind], case: impl Fn(Place) -> F) {
-    for kind in kinds.iter().copied() {
+    for kind in [Kind::Memory, Kind::Sqlite] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(case(Place::new(kind)));
     }

@@ -240,9 +240,10 @@ impl<R: Read> Parts<R> {
         let chain_key = chain::Key::new(self.array()?);
         let last_seq = u64::from_le_bytes(self.array()?);
         let chain = self.array()?;
-        let anchor = match self.flag()? {
-            true => Some((u64::from_le_bytes(self.array()?), self.array()?)),
-            false => None,
+        let anchor = if self.flag()? {
+            Some((u64::from_le_bytes(self.array()?), self.array()?))
+        } else {
+            None
         };
         Ok(CopyHead { session, chain_key, last_seq, chain, anchor })
     }
