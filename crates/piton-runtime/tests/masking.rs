@@ -239,8 +239,8 @@ fn what_waits_is_written_in_its_order() {
         let records = all_records(&*process.store, &id).await;
         assert_eq!(message(&records, &message_id).0, "a env[masked] [masked]");
         let kinds: Vec<_> = records.iter().map(|record| &*record.kind).collect();
-        let intent = kinds.iter().position(|kind| *kind == "tool.intent").unwrap();
-        let before = kinds[..intent].iter().filter(|kind| **kind == "message.delta").count();
+        let at = kinds.iter().position(|kind| *kind == "tool.intent").unwrap();
+        let before = kinds[..at].iter().filter(|kind| **kind == "message.delta").count();
         assert_eq!(before, 2, "both pieces were said before it: {kinds:?}");
     });
 }
