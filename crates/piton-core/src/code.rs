@@ -30,6 +30,7 @@ codes! {
     SessionAmbiguous = "session_ambiguous", "Give more of the session's id.";
     SessionExists = "session_exists", "Choose another id, or go on with the session that has this one.";
     SessionClosed = "session_closed", "Start a new session; a closed one can be read but not continued.";
+    SessionOpen = "session_open", "Close the session first; only closed ones are archived.";
     SessionReadOnly = "session_read_only", "Upgrade Piton: a newer version wrote to this session.";
     SessionOwned = "session_owned", "Ask the process that owns the session, or stop it and try again.";
     RunUnknown = "run_unknown", "Read the session's status again; it names the current run.";
@@ -43,6 +44,8 @@ codes! {
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";
     ExecutorMissing = "executor_missing", "The session has no executor that could be meant.";
     ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or abandon it first.";
+    RecordUnknown = "record_unknown", "Read the session's log; it says which records there are.";
+    RecordEmpty = "record_empty", "Only contents can be taken out; to remove what is in a header, delete the session.";
     LimitReached = "limit_reached", "End or answer some of what is open before adding more.";
 
     TokenUnknown = "token_unknown", "Check that the token is complete and meant for this server.";
@@ -80,6 +83,14 @@ codes! {
     RecordDamaged = "record_damaged", "Verify the session to see what is still good, and restore the rest.";
     ChainBroken = "chain_broken", "Verify the session to see the first bad record; restore it from a backup.";
     BlobMissing = "blob_missing", "Restore the blob from a backup; the rest of the session is readable.";
+    // A bundle, or a copy of a store.
+    BundleForeign = "bundle_foreign", "Check the file; bundles are made by `piton sessions export` and archiving.";
+    BundleNewer = "bundle_newer", "Upgrade Piton: this bundle was made by a newer version.";
+    BundleDamaged = "bundle_damaged", "Get the bundle again from where it came from; nothing was imported.";
+    BundleIo = "bundle_io", "Check that the file exists, that it may be read or written, and that there is space.";
+    PassphraseMissing = "passphrase_missing", "Give the passphrase that the bundle was made with.";
+    PassphraseWrong = "passphrase_wrong", "Give the passphrase that the bundle was made with; there is no other way to open it.";
+    StoreNotEmpty = "store_not_empty", "Convert into a new folder; stores are not merged.";
     DemoFailed = "demo_failed", "Run the demo again; if it fails again, please report what it printed.";
     EntropyUnavailable = "entropy_unavailable", "The system gives no random numbers; start Piton when it does.";
 }

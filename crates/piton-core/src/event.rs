@@ -208,6 +208,9 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
         offset: u64,
         length: u64,
+        /// How much the agent had sent with this piece, where masking made it another length or
+        /// another text: its offsets are about what it sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")] sent: Option<u64>,
     } content ["text"];
     /// The end of a streamed message: its length in bytes and the BLAKE3 hash of its text.
     MessageCompleted = "message.completed" {

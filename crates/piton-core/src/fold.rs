@@ -162,13 +162,23 @@ impl State {
         self.recent_runs.extend(e.run.iter().map(|run| run.run_id.clone()));
     }
 
+    /// What streamed ends with its run.
+    fn forget_messages(&mut self) {
+        self.messages.clear();
+        self.messages_sent.clear();
+    }
+
     fn apply_stream(&mut self, seq: Seq, event: &Event) {
         match event {
             Event::MessageDelta(e) => {
                 self.messages.insert(e.message_id.clone(), e.offset.saturating_add(e.length));
+                if let Some(sent) = e.sent {
+                    self.messages_sent.insert(e.message_id.clone(), sent);
+                }
             }
             Event::MessageCompleted(e) => {
                 self.messages.remove(&e.message_id);
+                self.messages_sent.remove(&e.message_id);
             }
             Event::ToolIntent(e) => {
                 let call = OpenCall { run_id: e.run_id.clone(), name: e.name.clone(), seq };
@@ -190,7 +200,7 @@ impl State {
         match event {
             Event::RunStarted(e) => {
                 self.calls.clear();
-                self.messages.clear();
+                self.forget_messages();
                 self.recent_runs.push_back(e.run_id.clone());
                 if self.recent_runs.len() > RUNS_KEPT {
                     self.recent_runs.pop_front();
@@ -298,7 +308,7 @@ impl State {
         run.phase = phase;
         run.blocked = false;
         run.waits.clear();
-        self.messages.clear();
+        self.forget_messages();
         self.pending.retain(|_, effect| effect.run_id() != run_id);
         if phase == Phase::Ended(Outcome::Cancelled) {
             self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });

@@ -29,6 +29,19 @@ pub const BATCH_RECORDS_MAX: usize = 1_024;
 /// Contents larger than this become blobs.
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Records that are redacted in one batch, beside what takes the lease.
+pub const REDACT_RECORDS_MAX: usize = BATCH_RECORDS_MAX / 2;
+/// Shorter secrets are masked under their key and not looked for elsewhere: they would shred text.
+pub const MASK_VALUE_BYTES_MIN: usize = 6;
+/// Longer secrets are looked for in pieces of this size. Bounds what a stream holds back.
+pub const MASK_VALUE_BYTES_MAX: usize = 8 * 1024;
+/// Shorter numbers are masked under their key and not looked for elsewhere.
+pub const MASK_NUMBER_BYTES_MIN: usize = 8;
+/// Inside an object under an excluded key, shorter words of nothing but letters do not become known.
+pub const MASK_WORD_BYTES_MIN: usize = 16;
+/// Values of excluded keys that are remembered; beyond it the oldest are forgotten.
+pub const MASK_LEARNED_MAX: usize = 512;
+
 /// What a reattached run's waits have left at least, however long nobody could answer.
 pub const REATTACH_GRACE: Duration = Duration::from_mins(5);
 

@@ -15,7 +15,7 @@ use crate::reason::Reason;
 use crate::time::Timestamp;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 1;
+pub const PROJECTOR_VERSION: u32 = 2;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct State {
     pub calls: BTreeMap<CallId, OpenCall>,
     /// Messages that still stream, with their length so far in bytes.
     pub messages: BTreeMap<MessageId, u64>,
+    /// Of those, the ones that masking changed: how much was sent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub messages_sent: BTreeMap<MessageId, u64>,
     /// Effects that follow from a record and were not reported as carried out, by its seq.
     pub pending: BTreeMap<Seq, Effect>,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.

@@ -5,11 +5,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::canonical;
 use crate::event::{Event, Seq, TokenPurpose, WaitKind};
 use crate::id::{RunId, TokenId, WaitId};
 use crate::reason::Reason;
 use crate::time::Timestamp;
+
+const ANSWER_CONTEXT: &str = "piton core 2026 answer digest";
 
 /// 256 random bits.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,6 +29,10 @@ impl Secret {
         blake3::hash(&self.0).to_hex().to_string()
     }
 
+    pub fn answer_key(&self) -> AnswerKey {
+        AnswerKey(blake3::derive_key(ANSWER_CONTEXT, &self.0))
+    }
+
     /// Compares in constant time.
     pub fn matches(&self, hash: &str) -> bool {
         blake3::Hash::from_hex(hash).is_ok_and(|hash| blake3::hash(&self.0) == hash)
@@ -34,6 +42,25 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
+    }
+}
+
+/// Makes the digest that the log keeps of an answer, so that a retry is recognised. Follows from the
+/// token's secret, which is not in the log: whoever reads the log cannot try out what a short answer
+/// was, nor whether a masked one was what they think.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AnswerKey([u8; 32]);
+
+impl AnswerKey {
+    pub fn digest(&self, answer: &Value) -> String {
+        let text = canonical::to_string(answer);
+        blake3::keyed_hash(&self.0, text.as_bytes()).to_hex().to_string()
+    }
+}
+
+impl fmt::Debug for AnswerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnswerKey(…)")
     }
 }
 
@@ -65,16 +92,18 @@ impl FromStr for ResumeToken {
     }
 }
 
-/// A token that is to be minted: its id and its secret's hash.
+/// A token that is to be minted: its id, its secret's hash, and what digests an answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
     pub id: TokenId,
     pub hash: String,
+    pub answer_key: AnswerKey,
 }
 
 impl From<&ResumeToken> for NewToken {
     fn from(token: &ResumeToken) -> Self {
-        Self { id: token.id.clone(), hash: token.secret.hash() }
+        let ResumeToken { id, secret } = token;
+        Self { id: id.clone(), hash: secret.hash(), answer_key: secret.answer_key() }
     }
 }
 
@@ -160,6 +189,11 @@ mod tests {
         assert!(!format!("{token:?}").contains("abab"));
         assert!(token.secret.matches(&token.secret.hash()));
         assert!(!Secret::new([0; 32]).matches(&token.secret.hash()));
+        let answer = serde_json::json!("yes");
+        let digest = token.secret.answer_key().digest(&answer);
+        let other = Secret::new([0; 32]).answer_key().digest(&answer);
+        assert_ne!(digest, other, "without the secret it can be guessed");
+        assert_ne!(digest, token.secret.answer_key().digest(&serde_json::json!("no")));
         for bad in ["", "rt_1", "rt_1.zz", "a b.00", &shown[..shown.len() - 1]] {
             assert_eq!(bad.parse::<ResumeToken>(), Err(ParseError), "{bad}");
         }

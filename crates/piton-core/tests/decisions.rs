@@ -4,12 +4,12 @@
 mod common;
 
 use common::{World, cancel, close, complete, create, fresh, id, resume, start};
-use piton_core::Code;
-use piton_core::decide::{Command, Refusal, Verdict};
+use piton_core::decide::{Command, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove};
 use piton_core::event::{self, Event, Outcome, ToolStatus};
 use piton_core::limits::{CALLS_OPEN_MAX, EFFECTS_PENDING_MAX, MESSAGES_OPEN_MAX, WAITS_OPEN_MAX};
 use piton_core::reason::Reason;
 use piton_core::state::State;
+use piton_core::{Code, Content};
 use serde_json::json;
 
 fn pause(run: &str) -> Command {
@@ -61,6 +61,10 @@ fn mint() -> Command {
 fn after(mut world: World, command: Command) -> World {
     world.done(command);
     world
+}
+
+fn redact(seq: u64, content: Content) -> Command {
+    Command::Redact(Redact { targets: vec![RedactTarget { seq, content }], reason: None })
 }
 
 fn overdue() -> World {
@@ -126,6 +130,8 @@ fn every_refusal_is_reachable_and_has_its_code() {
         ),
         ((World::executed(), seen(starting())), Refusal::ExecutorAlive { execution: id("exec_1") }),
         ((full, one_more), Refusal::LimitReached { what: "waits", max: WAITS_OPEN_MAX }),
+        ((World::new(), redact(9, Content::Omitted)), Refusal::RecordUnknown { seq: 9 }),
+        ((World::new(), redact(1, Content::None)), Refusal::RecordEmpty { seq: 1 }),
         (by_token(World::waiting(), "rt_0"), Refusal::TokenUnknown),
         ((World::waiting(), forged), Refusal::TokenMismatch),
         (by_token(used, "rt_1"), Refusal::TokenConsumed),
@@ -150,6 +156,10 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::ExecutorMissing => Code::ExecutorMissing,
             Refusal::ExecutorAlive { .. } => Code::ExecutorAlive,
             Refusal::LimitReached { .. } => Code::LimitReached,
+            Refusal::RecordUnknown { .. } => Code::RecordUnknown,
+            Refusal::RecordEmpty { .. } => Code::RecordEmpty,
+            // Asked by who removes a session, not by a command.
+            Refusal::SessionOpen => Code::SessionOpen,
             Refusal::TokenUnknown => Code::TokenUnknown,
             Refusal::TokenMismatch => Code::TokenMismatch,
             Refusal::TokenConsumed => Code::TokenConsumed,
@@ -158,6 +168,31 @@ fn every_refusal_is_reachable_and_has_its_code() {
         };
         assert_eq!(world.refused(command), expected);
         assert_eq!(expected.code(), code);
+    }
+}
+
+/// Wants to show: nothing that still works, or whose agent may live, is removed unasked.
+#[test]
+fn only_what_is_at_rest_is_removed_unless_forced() {
+    let closed = || after(World::running(), close(Outcome::Completed));
+    let closed_but_executed = || after(World::executed(), close(Outcome::Completed));
+    let in_progress = Refusal::RunInProgress { run: id("run_1") };
+    let alive = Refusal::ExecutorAlive { execution: id("exec_1") };
+    for (world, removal, expected) in [
+        (World::empty(), Removal::DeleteForced, Err(Refusal::SessionUnknown)),
+        (World::new(), Removal::Delete, Ok(())),
+        (World::new(), Removal::Archive, Err(Refusal::SessionOpen)),
+        (World::running(), Removal::Delete, Err(in_progress.clone())),
+        (World::waiting(), Removal::Delete, Err(in_progress)),
+        (World::running(), Removal::DeleteForced, Ok(())),
+        (World::interrupted(), Removal::Delete, Ok(())),
+        (closed(), Removal::Archive, Ok(())),
+        (closed(), Removal::Delete, Ok(())),
+        (closed_but_executed(), Removal::Archive, Err(alive.clone())),
+        (closed_but_executed(), Removal::Delete, Err(alive)),
+        (closed_but_executed(), Removal::DeleteForced, Ok(())),
+    ] {
+        assert_eq!(may_remove(&world.state, removal), expected, "{removal:?}");
     }
 }
 

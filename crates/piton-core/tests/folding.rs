@@ -82,7 +82,13 @@ fn activity_is_what_a_list_shows() {
     let active = world.now;
     assert_eq!(world.state.info, info(active));
     world.pass(Duration::from_secs(1));
-    let delta = event::MessageDelta { message_id: id("msg_1"), run_id: None, offset: 0, length: 1 };
+    let delta = event::MessageDelta {
+        message_id: id("msg_1"),
+        run_id: None,
+        offset: 0,
+        length: 1,
+        sent: None,
+    };
     assert_eq!(applied(&mut world, delta), Change::Inner);
     assert_eq!(applied(&mut world, event::EffectDone { of_seq: 2 }), Change::Inner);
     assert_eq!((&world.state.info, world.state.updated_at), (&info(active), Some(world.now)));

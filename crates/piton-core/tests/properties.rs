@@ -289,15 +289,15 @@ fn histories_reach_every_kind_that_decisions_write() {
         kinds.extend(history.world.log.into_iter().map(|record| record.kind.to_string()));
     }
     let not_decided = [
+        "session.adopted",
         "session.leased",
         "session.released",
-        "record.redacted",
         "task.created",
         "session.deleted",
         "session.archived",
         "session.imported",
-        "session.adopted",
-        // The generator observes no agent errors and no disowned session ids.
+        // The generator redacts nothing and observes no agent errors and no disowned session ids.
+        "record.redacted",
         "agent.error",
         "agent.session_cleared",
     ];

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::session::{Ack, Answer, Request, Session};
+use crate::session::{Ack, Answer, Request, Session, Work};
 
 /// Commands that may wait for one session.
 const INBOX_MAX: usize = 256;
@@ -54,11 +54,16 @@ impl Coordinator {
         command: Command,
         durability: Durability,
     ) -> Result<Ack> {
+        self.ask(session, Work::Execute(command, durability)).await
+    }
+
+    /// Brings work to its session. One that removes the session ends its task, too.
+    pub(crate) async fn ask(&self, session: &SessionId, work: Work) -> Result<Ack> {
         let mut last = Error::ShuttingDown;
         for _ in 0..TRIES_MAX {
             let sender = self.sender(session)?;
             let (reply, answer) = oneshot::channel();
-            let request = Request { command: command.clone(), durability, reply };
+            let request = Request { work: work.clone(), reply };
             if sender.send(request).await.is_err() {
                 self.forget(session, &sender);
                 continue;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use piton_core::id::BootId;
 use piton_store::{Liveness, Store};
 
+use crate::masking::Masking;
 use crate::service::Options;
 use crate::world::{Clock, Driver, Executors, Ids};
 
@@ -16,6 +17,7 @@ pub(crate) struct Env {
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
+    pub masking: Masking,
     pub snapshot_every: u64,
     pub ids: Ids,
 }
@@ -30,6 +32,7 @@ impl Env {
             liveness: options.liveness,
             driver: options.driver,
             executors: options.executors,
+            masking: Masking::new(options.masker),
             snapshot_every: options.snapshot_every,
         }
     }

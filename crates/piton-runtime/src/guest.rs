@@ -6,19 +6,24 @@
 //! Whatever kills a guest, the session belongs to nobody afterwards.
 
 use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::decide::{self, Command, Context, Refusal};
+use piton_core::decide::{self, Command, Context, Refusal, Removal};
 use piton_core::event::{SessionLeased, SessionReleased};
-use piton_core::id::{RunId, SessionId, WaitId};
+use piton_core::id::{BootId, RunId, SessionId, WaitId};
+use piton_core::redact::Plan;
 use piton_core::token::{NewToken, ResumeToken};
-use piton_core::{Code, NewRecord, Reason, State};
-use piton_store::{Batch, Durability, Guard};
+use piton_core::{Code, NewRecord, Reason, Seq, State};
+use piton_store::{Batch, Durability, Guard, SecretText, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
-use crate::session::Ack;
+use crate::redaction::{self, Redacted};
+use crate::removal::{self, Archived, Imported};
+use crate::session::{Ack, Archive, Remove, removal_note, unmaskable};
 use crate::view::View;
 
 /// How often a change is decided anew after somebody else wrote in between.
@@ -97,11 +102,7 @@ impl Guest {
         session: &SessionId,
         command: &impl Fn(&State) -> Result<Command, Refusal>,
     ) -> Result<Ack> {
-        let mut state = self.view.state(session).await?;
-        if let Some(owner) = state.lease.owner.as_ref().filter(|owner| self.env.is_alive(owner)) {
-            let (session, owner) = (session.clone(), owner.clone());
-            return Err(piton_store::Error::SessionOwned { session, owner }.into());
-        }
+        let mut state = self.unowned(session).await?;
         let expected = state.last_seq;
         let now = self.env.clock.now();
         let cx = Context { now, boot: self.env.boot.clone() };
@@ -113,9 +114,13 @@ impl Guest {
         take(&mut state, &mut records, interruption);
         let decision = decide::decide(&state, &cx, command(&state)?)?;
         if decision.records.is_empty() {
-            return Ok(Ack { verdict: decision.outcome, last_seq: expected });
+            return Ok(Ack { verdict: decision.outcome, last_seq: expected, held_bytes: 0 });
         }
-        take(&mut state, &mut records, decision.records);
+        let mut decided = decision.records;
+        // The same gate to the disk as a service's.
+        let masked = self.env.masking.mask(&mut decided);
+        masked.map_err(|error| unmaskable(session, &state, error))?;
+        take(&mut state, &mut records, decided);
         let release = SessionReleased { boot_id: boot.clone(), epoch };
         take(&mut state, &mut records, vec![NewRecord::new(now, release)]);
         let batch = Batch {
@@ -127,7 +132,109 @@ impl Guest {
             summary: state.summary(),
         };
         self.env.store.append(batch).await?;
-        Ok(Ack { verdict: decision.outcome, last_seq: state.last_seq })
+        Ok(Ack { verdict: decision.outcome, last_seq: state.last_seq, held_bytes: 0 })
+    }
+
+    /// The state of a session that no living boot but this one owns.
+    async fn unowned(&self, session: &SessionId) -> Result<State> {
+        let state = self.view.state(session).await?;
+        let others = |owner: &&BootId| **owner != self.env.boot && self.env.is_alive(owner);
+        match state.lease.owner.as_ref().filter(others) {
+            Some(owner) => {
+                let (session, owner) = (session.clone(), owner.clone());
+                Err(piton_store::Error::SessionOwned { session, owner }.into())
+            }
+            None => Ok(state),
+        }
+    }
+
+    /// Takes out the contents of a plan's targets. Repeating it changes nothing more.
+    pub async fn redact(
+        &self,
+        session: &SessionId,
+        plan: &Plan,
+        reason: Option<&str>,
+    ) -> Result<Redacted> {
+        let mut redacted = Redacted::default();
+        for command in redaction::commands(&self.view, session, plan, reason).await? {
+            redacted.count(&command);
+            self.change(session, |_| Ok(Command::Redact(command.clone()))).await?;
+        }
+        Ok(redacted)
+    }
+
+    /// Deletes a session's log; the reserved log keeps a note.
+    pub async fn delete(
+        &self,
+        session: &SessionId,
+        how: Removal,
+        reason: Option<String>,
+    ) -> Result<()> {
+        self.remove(session, Remove::Delete { how, reason }).await.map(drop)
+    }
+
+    /// Moves a closed session into `<folder>/<session>.piton`.
+    pub async fn archive(
+        &self,
+        session: &SessionId,
+        folder: &Path,
+        passphrase: Option<SecretText>,
+    ) -> Result<Archived> {
+        let bundle = folder.join(format!("{session}.piton"));
+        bundle::make_folder(folder)?;
+        let archive = Archive { path: bundle.clone(), passphrase };
+        let last_seq = self.remove(session, Remove::Archive(archive)).await?;
+        Ok(Archived { session: session.clone(), last_seq, bundle })
+    }
+
+    /// Makes a session from a bundle, with a note in the reserved log.
+    pub async fn import(
+        &self,
+        from: impl Read + Send + 'static,
+        passphrase: Option<&SecretText>,
+    ) -> Result<Imported> {
+        removal::import(&self.env, from, passphrase).await
+    }
+
+    /// Removes a log as its writer; answers its last seq. What is in the way is found out before
+    /// the lease is taken, and the lease given back if something comes in the way later.
+    async fn remove(&self, session: &SessionId, remove: Remove) -> Result<Seq> {
+        let mut state = self.unowned(session).await?;
+        let (now, boot) = (self.env.clock.now(), self.env.boot.clone());
+        let cx = Context { now, boot: boot.clone() };
+        let (expected, epoch) = (state.last_seq, state.lease.epoch + 1);
+        let mut records = Vec::new();
+        let claim = SessionLeased { boot_id: boot.clone(), epoch };
+        take(&mut state, &mut records, vec![NewRecord::new(now, claim)]);
+        let interruption = self.interruption(&state, &cx)?;
+        take(&mut state, &mut records, interruption);
+        decide::may_remove(&state, remove.removal())?;
+        let guard = Guard::Lease { boot: boot.clone(), epoch };
+        let batch = |expected, records, summary| Batch {
+            session: session.clone(),
+            expected,
+            guard: guard.clone(),
+            records,
+            durability: Durability::Synced,
+            summary,
+        };
+        self.env.store.append(batch(expected, records, state.summary())).await?;
+        let last_seq = state.last_seq;
+        let removed = match removal_note(&self.env, session, &state, remove).await {
+            Ok(note) => {
+                let deleted = self.env.store.delete(session, last_seq, guard.clone(), note).await;
+                deleted.map_err(Into::into)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            let release = NewRecord::new(now, SessionReleased { boot_id: boot, epoch });
+            if let Err(error) = self.env.store.append(batch(last_seq, vec![release], None)).await {
+                tracing::warn!(%session, %error, "the lease was not given back");
+            }
+            return Err(error);
+        }
+        Ok(last_seq)
     }
 
     /// What became of a run that a dead boot left is told before anything is decided about it. Not if

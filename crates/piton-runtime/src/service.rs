@@ -6,6 +6,7 @@ use std::time::Duration;
 use piton_core::decide::{self, Command, Create, Message, Verdict};
 use piton_core::event::WaitKind;
 use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
+use piton_core::mask::Masker;
 use piton_core::status::{self, Status};
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::transcript::Item;
@@ -40,6 +41,9 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
+    /// What must not reach the disk. By default the values of excluded keys; known secrets, such as
+    /// those of the environment, are the caller's to add.
+    pub masker: Arc<Masker>,
     pub sweep_every: Duration,
     /// Records after which a snapshot saves replaying them.
     pub snapshot_every: u64,
@@ -60,6 +64,7 @@ impl Options {
             clock: Arc::new(SystemClock),
             driver: Arc::new(NoDriver),
             executors: Arc::new(NoExecutors),
+            masker: Arc::default(),
             sweep_every: SWEEP_EVERY,
             snapshot_every: SNAPSHOT_EVERY,
         }
@@ -172,6 +177,14 @@ pub struct Asked {
 impl Handle {
     pub fn ids(&self) -> &Ids {
         &self.env.ids
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(crate) fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
     }
 
     pub fn boot(&self) -> &BootId {

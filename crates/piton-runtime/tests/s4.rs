@@ -2,6 +2,7 @@
 //! tokens, reattaching, and what a shutdown leaves.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 mod guests;
 

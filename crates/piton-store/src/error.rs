@@ -87,6 +87,8 @@ pub enum Error {
     BlobMissing { session: SessionId, seq: Seq },
     #[error("The system gave no random numbers")]
     Entropy,
+    #[error(transparent)]
+    Bundle(#[from] crate::bundle::Error),
 }
 
 impl Error {
@@ -119,6 +121,7 @@ impl Error {
             Self::ChainBroken { .. } => Code::ChainBroken,
             Self::BlobMissing { .. } => Code::BlobMissing,
             Self::Entropy => Code::EntropyUnavailable,
+            Self::Bundle(error) => error.code(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod admit;
 mod boots;
+pub mod bundle;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;

@@ -4,6 +4,7 @@
 
 mod execution;
 mod recovery;
+mod redact;
 mod run;
 mod session;
 mod stream;
@@ -18,7 +19,7 @@ use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId};
 use crate::limits::EFFECTS_PENDING_MAX;
 use crate::reason::Reason;
-use crate::record::NewRecord;
+use crate::record::{Content, NewRecord};
 use crate::state::{Run, State};
 use crate::time::Timestamp;
 use crate::token::{Entry, NewToken, ResumeToken};
@@ -141,6 +142,8 @@ pub enum Command {
     Done {
         of_seq: Seq,
     },
+    /// Takes contents out, also of a closed session.
+    Redact(Redact),
 }
 
 #[derive(Clone, Debug)]
@@ -175,6 +178,20 @@ pub struct AnswerByToken {
     /// What the token index of *this session* says about it.
     pub entry: Option<Entry>,
     pub answer: Value,
+}
+
+#[derive(Clone, Debug)]
+pub struct Redact {
+    pub targets: Vec<RedactTarget>,
+    pub reason: Option<String>,
+}
+
+/// A record whose content is to be taken out.
+#[derive(Clone, Debug)]
+pub struct RedactTarget {
+    pub seq: Seq,
+    /// What the log has of it; `Omitted` is enough to know that there is some.
+    pub content: Content,
 }
 
 /// What asking an executor came to.
@@ -216,6 +233,8 @@ pub enum Refusal {
     SessionExists { session: SessionId },
     #[error("The session is closed")]
     SessionClosed,
+    #[error("The session is not closed")]
+    SessionOpen,
     #[error("A newer version of Piton wrote a {kind} record to the session")]
     SessionReadOnly { kind: String },
     #[error("Run {run} is not the session's current run")]
@@ -244,6 +263,10 @@ pub enum Refusal {
     ExecutorAlive { execution: ExecutionId },
     #[error("No more than {max} {what} can be open")]
     LimitReached { what: &'static str, max: usize },
+    #[error("The session has no record {seq}")]
+    RecordUnknown { seq: Seq },
+    #[error("Record {seq} has no content that could be taken out")]
+    RecordEmpty { seq: Seq },
     #[error("There is no such token")]
     TokenUnknown,
     #[error("The token does not belong to what it was presented for")]
@@ -262,6 +285,7 @@ impl Refusal {
             Self::SessionUnknown => Code::SessionUnknown,
             Self::SessionExists { .. } => Code::SessionExists,
             Self::SessionClosed => Code::SessionClosed,
+            Self::SessionOpen => Code::SessionOpen,
             Self::SessionReadOnly { .. } => Code::SessionReadOnly,
             Self::RunUnknown { .. } => Code::RunUnknown,
             Self::RunInProgress { .. } => Code::RunInProgress,
@@ -275,6 +299,8 @@ impl Refusal {
             Self::ExecutorMissing => Code::ExecutorMissing,
             Self::ExecutorAlive { .. } => Code::ExecutorAlive,
             Self::LimitReached { .. } => Code::LimitReached,
+            Self::RecordUnknown { .. } => Code::RecordUnknown,
+            Self::RecordEmpty { .. } => Code::RecordEmpty,
             Self::TokenUnknown => Code::TokenUnknown,
             Self::TokenMismatch => Code::TokenMismatch,
             Self::TokenConsumed => Code::TokenConsumed,
@@ -317,6 +343,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::Recover { dead, probe } => {
             return Ok(recovery::recover(state, cx, &dead, probe));
         }
+        Command::Redact(redact) => return redact::redact(state, cx, redact),
         _ if state.facts.closed.is_some() => return Err(Refusal::SessionClosed),
         _ => {}
     }
@@ -355,8 +382,24 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::Done { .. }
         | Command::Observe { .. }
         | Command::Abandon { .. }
+        | Command::Redact(_)
         | Command::Recover { .. } => Err(Refusal::SessionClosed),
     }
+}
+
+/// How a session's log leaves the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Delete,
+    /// Whatever is still at work in it.
+    DeleteForced,
+    /// Into a bundle; for closed sessions.
+    Archive,
+}
+
+/// Whether a session's log may leave the store.
+pub fn may_remove(state: &State, removal: Removal) -> Result<(), Refusal> {
+    session::may_remove(state, removal)
 }
 
 /// What a holder who presents a token that was used before is told; `None` if it was not. A pure

@@ -1,6 +1,6 @@
 //! The beginning and the end of a session.
 
-use super::{Context, Create, Decision, Refusal, revoke_all, run};
+use super::{Context, Create, Decision, Refusal, Removal, revoke_all, run};
 use crate::event::{Outcome, SessionClosed, SessionCreated};
 use crate::reason::Reason;
 use crate::record::NewRecord;
@@ -38,4 +38,25 @@ pub(super) fn close(state: &State, cx: &Context, outcome: Outcome) -> Result<Dec
     }
     records.push(NewRecord::new(cx.now, SessionClosed { outcome, reason: None }));
     Ok(Decision::done(records))
+}
+
+/// An agent that lives would go on in a workspace that no session knows of.
+pub(super) fn may_remove(state: &State, removal: Removal) -> Result<(), Refusal> {
+    if state.info.is_none() {
+        return Err(Refusal::SessionUnknown);
+    }
+    if removal == Removal::DeleteForced {
+        return Ok(());
+    }
+    let facts = &state.facts;
+    if removal == Removal::Archive && facts.closed.is_none() {
+        return Err(Refusal::SessionOpen);
+    }
+    if let Some(run) = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none()) {
+        return Err(Refusal::RunInProgress { run: run.run_id.clone() });
+    }
+    match facts.executor.as_ref().filter(|executor| executor.may_live()) {
+        Some(executor) => Err(Refusal::ExecutorAlive { execution: executor.execution_id.clone() }),
+        None => Ok(()),
+    }
 }

@@ -22,7 +22,9 @@ pub(super) fn say(
     if expected.is_none() && state.messages.len() >= MESSAGES_OPEN_MAX {
         return Err(Refusal::LimitReached { what: "messages", max: MESSAGES_OPEN_MAX });
     }
-    let expected = expected.unwrap_or(0);
+    let written = expected.unwrap_or(0);
+    // The sender counts what it sent, which masking may have made another length.
+    let expected = state.messages_sent.get(&message_id).copied().unwrap_or(written);
     if let Some(offset) = offset.filter(|offset| *offset != expected) {
         return Err(Refusal::OffsetMismatch { message: message_id, expected, offset });
     }
@@ -30,8 +32,9 @@ pub(super) fn say(
     let event = MessageDelta {
         message_id,
         run_id: run.map(|run| run.run_id.clone()),
-        offset: expected,
+        offset: written,
         length: text.len() as u64,
+        sent: None,
     };
     Ok(Decision::done(vec![NewRecord::with_content(cx.now, event, "text", text.into())]))
 }

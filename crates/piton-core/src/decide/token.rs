@@ -1,7 +1,6 @@
 //! Resume tokens: what a holder may do with one, and what a retry is told.
 
 use super::{AnswerByToken, Context, Decision, Refusal, Verdict, revoke_all, wait};
-use crate::canonical;
 use crate::event::{TokenMinted, TokenPurpose};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -26,7 +25,7 @@ pub(super) fn replay(answer: &AnswerByToken) -> Result<Option<Decision>, Refusal
     match &entry(answer)?.state {
         TokenState::Consumed { .. } if planted::is(Bug::TokenCheckSkipped) => Ok(None),
         TokenState::Consumed { answer_digest, result_seq } => {
-            if *answer_digest == canonical::digest(&answer.answer) {
+            if *answer_digest == answer.token.secret.answer_key().digest(&answer.answer) {
                 let outcome = Verdict::Replayed { result_seq: *result_seq };
                 Ok(Some(Decision { records: Vec::new(), outcome }))
             } else {
@@ -71,8 +70,12 @@ pub(super) fn answer(
         }
     }
     let (run_id, wait_id) = (entry.run_id.clone(), entry.wait_id.clone());
-    let token_id = answer.token.id;
-    Ok(wait::consume(state, cx, Vec::new(), run_id, wait_id, token_id, answer.answer))
+    let used = wait::Used {
+        digest: answer.token.secret.answer_key().digest(&answer.answer),
+        token_id: answer.token.id,
+        answer: answer.answer,
+    };
+    Ok(wait::consume(state, cx, Vec::new(), run_id, wait_id, used))
 }
 
 /// Only on request, for somebody who will see it.

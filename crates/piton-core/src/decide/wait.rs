@@ -6,14 +6,14 @@ use super::{Context, Decision, Refusal, Verdict, Wait, open_run, room_for_effect
 use crate::event::{
     RunResumed, RunWaiting, TokenConsumed, TokenMinted, TokenPurpose, TokenRevoked,
 };
-use crate::id::{RunId, WaitId};
+use crate::id::{RunId, TokenId, WaitId};
+use crate::limits;
 use crate::limits::WAITS_OPEN_MAX;
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::{self, Run, State};
 use crate::status::is_past;
 use crate::token::NewToken;
-use crate::{canonical, limits};
 
 pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, Refusal> {
     let run = open_run(state, &wait.run_id)?;
@@ -140,10 +140,18 @@ pub(super) fn answer(
     answer: Value,
 ) -> Result<Decision, Refusal> {
     let (run, wait) = answerable(state, cx, &wait_id)?;
-    let token_id = fresh.id.clone();
+    let digest = fresh.answer_key.digest(&answer);
+    let used = Used { token_id: fresh.id.clone(), digest, answer };
     let records = rotated(state, cx, run, &wait_id, wait, fresh);
     let run_id = run.run_id.clone();
-    Ok(consume(state, cx, records, run_id, Some(wait_id), token_id, answer))
+    Ok(consume(state, cx, records, run_id, Some(wait_id), used))
+}
+
+/// A token with the answer it was used for.
+pub(super) struct Used {
+    pub(super) token_id: TokenId,
+    pub(super) digest: String,
+    pub(super) answer: Value,
 }
 
 /// Appends the use of a token and the run's going on because of it. The two name each other, so
@@ -154,14 +162,14 @@ pub(super) fn consume(
     mut records: Vec<NewRecord>,
     run_id: RunId,
     wait_id: Option<WaitId>,
-    token_id: crate::id::TokenId,
-    answer: Value,
+    used: Used,
 ) -> Decision {
+    let Used { token_id, digest, answer } = used;
     let result_seq = state.last_seq + records.len() as u64 + 2;
     let consumed = TokenConsumed {
         token_id: token_id.clone(),
         run_id: run_id.clone(),
-        answer_digest: canonical::digest(&answer),
+        answer_digest: digest,
         result_seq,
     };
     let boot_id = cx.boot.clone();

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use piton_core::Timestamp;
 use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
+use piton_core::mask::Masker;
+use piton_core::{Record, Timestamp};
 use piton_runtime::{Clock, Deed, Driver, Executors, Handle, Options, Recovered, Service};
 use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{BoxFuture, Liveness, OsEntropy, SqliteStore, Store, sqlite};
@@ -26,6 +27,7 @@ pub(crate) struct Place {
     folder: tempfile::TempDir,
     disk: Arc<Mutex<Disk>>,
     pub outside: Arc<Outside>,
+    masker: Arc<Masker>,
 }
 
 /// Clock, liveness, executors and the agent.
@@ -35,9 +37,13 @@ pub(crate) struct Outside {
     alive: Mutex<BTreeSet<BootId>>,
     pub probe: Mutex<Probe>,
     pub told: Mutex<Vec<(String, String)>>,
+    /// The records that it was told because of.
+    pub causes: Mutex<Vec<Record>>,
     /// Whether the agent takes what it is told.
     pub listens: Mutex<bool>,
     pub live: Mutex<bool>,
+    /// Time passes at once for those who wait.
+    pub hurries: Mutex<bool>,
 }
 
 /// One process.
@@ -56,11 +62,31 @@ impl Place {
             alive: Mutex::default(),
             probe: Mutex::new(Probe::Gone),
             told: Mutex::default(),
+            causes: Mutex::default(),
             listens: Mutex::new(true),
             live: Mutex::new(false),
+            hurries: Mutex::new(false),
         };
         let folder = tempfile::tempdir().unwrap();
-        Self { kind, folder, disk: Arc::default(), outside: Arc::new(outside) }
+        Self {
+            kind,
+            folder,
+            disk: Arc::default(),
+            outside: Arc::new(outside),
+            masker: Arc::default(),
+        }
+    }
+
+    pub(crate) fn with_masker(self, masker: Arc<Masker>) -> Self {
+        Self { masker, ..self }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
@@ -89,6 +115,7 @@ impl Place {
             clock: self.outside.clone(),
             driver: self.outside.clone(),
             executors: self.outside.clone(),
+            masker: Arc::clone(&self.masker),
             // Sweeps are asked for: no test waits for one.
             sweep_every: Duration::from_hours(24),
             ..Options::new(
@@ -133,12 +160,21 @@ impl Place {
     }
 }
 
+impl Outside {
+    /// A process that ended, in order.
+    pub(crate) fn alive_no_more(&self, boot: &str) {
+        self.alive.lock().unwrap().remove(&boot.parse().unwrap());
+    }
+}
+
 impl Clock for Outside {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(*self.now_ms.lock().unwrap())
     }
 
     fn sleep(&self, span: Duration) -> BoxFuture<()> {
+        let hurries = *self.hurries.lock().unwrap();
+        let span = if hurries { span.min(Duration::from_millis(5)) } else { span };
         Box::pin(tokio::time::sleep(span))
     }
 }
@@ -153,6 +189,7 @@ impl Driver for Outside {
     fn perform(&self, deed: Deed) -> BoxFuture<bool> {
         let listens = *self.listens.lock().unwrap();
         if listens {
+            self.causes.lock().unwrap().push(deed.cause);
             self.told.lock().unwrap().push((deed.key, format!("{:?}", deed.effect)));
         }
         Box::pin(std::future::ready(listens))

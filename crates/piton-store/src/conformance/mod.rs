@@ -164,6 +164,7 @@ pub(crate) fn piece(offset: u64, text: &str) -> NewRecord {
         run_id: None,
         offset,
         length: text.len() as u64,
+        sent: None,
     };
     NewRecord::with_content(at(0), event, "text", text.into())
 }

@@ -136,7 +136,7 @@ impl Session {
         let offset = self.said;
         self.said += length;
         let message_id = "msg_0000000000000000000000000000000a".parse()?;
-        let said = event::MessageDelta { message_id, run_id: None, offset, length };
+        let said = event::MessageDelta { message_id, run_id: None, offset, length, sent: None };
         Ok(NewRecord::with_content(now(), said, "text", text.into()))
     }
 

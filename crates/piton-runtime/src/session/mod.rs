@@ -2,6 +2,9 @@
 //! appends, and — only after the flush — answers and acts. Appends are pipelined: the next command
 //! is decided while the last one is being flushed, and is answered after it.
 
+mod removing;
+mod saying;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +23,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::messages::Messages;
 use crate::world::Deed;
+
+pub(crate) use removing::{Archive, Remove, removal_note};
 
 /// Batches that may wait for their flush before no further command is taken.
 const INFLIGHT_MAX: usize = 256;
 /// How long a session stays in memory with nothing to do.
 const IDLE: Duration = Duration::from_mins(1);
+/// How long the possible beginning of a secret waits for what follows.
+const HOLD: Duration = Duration::from_secs(10);
+/// Records read at a time.
+const READ_MAX: usize = 256;
 /// How long an executor may take to say that it lives.
 const PROBE_MAX: Duration = Duration::from_secs(10);
 
@@ -35,12 +45,21 @@ pub struct Ack {
     pub verdict: Verdict,
     /// The session's last record when this was decided.
     pub last_seq: Seq,
+    /// Of a message's text, how many bytes at its end are not durable: they may be the beginning of
+    /// a secret and wait for what follows. After a crash the log's offset leads back to them.
+    pub held_bytes: u64,
 }
 
 pub(crate) struct Request {
-    pub command: Command,
-    pub durability: Durability,
+    pub work: Work,
     pub reply: oneshot::Sender<Answer>,
+}
+
+/// What a session is asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Execute(Command, Durability),
+    Remove(Remove),
 }
 
 pub(crate) enum Answer {
@@ -70,6 +89,9 @@ pub(crate) struct Session {
     /// The snapshot that is being saved: at most one.
     saving: FuturesOrdered<BoxFuture<()>>,
     since_snapshot: u64,
+    messages: Messages,
+    /// The log was removed: there is no session any more.
+    removed: bool,
     /// The first failed append; nothing can follow it.
     broken: Option<piton_store::Error>,
 }
@@ -97,6 +119,8 @@ impl Session {
             acting: FuturesOrdered::new(),
             saving: FuturesOrdered::new(),
             since_snapshot: 0,
+            messages: Messages::default(),
+            removed: false,
             broken: None,
         };
         if session.holds_lease() {
@@ -112,7 +136,7 @@ impl Session {
 
     async fn serve(&mut self) {
         let mut served = false;
-        while self.broken.is_none() {
+        while self.broken.is_none() && !self.removed {
             self.act_next();
             let accepting = self.inflight.len() < INFLIGHT_MAX;
             let quiet =
@@ -136,13 +160,21 @@ impl Session {
                 request = self.inbox.recv(), if accepting => match request {
                     Some(request) => {
                         served = true;
-                        let Request { command, durability, reply } = request;
-                        self.execute(command, durability, Some(reply)).await;
+                        match request.work {
+                            Work::Execute(command, durability) => {
+                                self.execute(command, durability, Some(request.reply)).await;
+                            }
+                            Work::Remove(removal) => self.remove(removal, request.reply).await,
+                        }
                     }
                     None => break,
                 },
-                () = self.env.clock.sleep(idle), if quiet => return,
+                () = self.env.clock.sleep(HOLD), if self.messages.any_held() => self.write_held(),
+                () = self.env.clock.sleep(idle), if quiet => break,
             }
+        }
+        if self.broken.is_none() && !self.removed {
+            self.write_held();
         }
         self.drain().await;
     }
@@ -167,6 +199,10 @@ impl Session {
         durability: Durability,
         reply: Option<oneshot::Sender<Answer>>,
     ) {
+        if !matches!(command, Command::Say { .. } | Command::Said { .. } | Command::Done { .. }) {
+            // What follows comes after all that was said before it.
+            self.write_held();
+        }
         if matches!(command, Command::Recover { .. }) {
             return self.recover(reply).await;
         }
@@ -175,6 +211,10 @@ impl Session {
         }
         let decided = match command {
             Command::AnswerByToken(answer) => self.answer(answer).await,
+            Command::Say { message_id, offset, text } => {
+                return self.say(message_id, offset, text, durability, reply);
+            }
+            Command::Said { message_id, hash } => self.said(message_id, hash).await,
             command => self.decide(command),
         };
         match decided {
@@ -280,22 +320,41 @@ impl Session {
         durability: Durability,
         reply: Option<oneshot::Sender<Answer>>,
     ) {
-        let Decision { records, outcome: verdict } = decision;
+        self.append_holding(decision, durability, reply, 0);
+    }
+
+    /// Like [`Self::append`], while some of what was said waits.
+    fn append_holding(
+        &mut self,
+        decision: Decision,
+        durability: Durability,
+        reply: Option<oneshot::Sender<Answer>>,
+        held_bytes: u64,
+    ) {
+        let Decision { mut records, outcome: verdict } = decision;
+        // The one gate to the disk: what is folded, written and delivered to readers is masked.
+        let originals = match self.env.masking.mask(&mut records) {
+            Ok(originals) => originals,
+            Err(error) => return self.refuse(reply, unmaskable(&self.id, &self.state, error)),
+        };
         let expected = self.state.last_seq;
         let mut summary_changed = false;
         let mut deeds = Vec::new();
-        for record in &records {
+        for (at, record) in records.iter().enumerate() {
             let seq = self.state.last_seq + 1;
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             if let Some(effect) = self.state.pending.get(&seq) {
-                deeds.push(self.deed(seq, effect.clone(), record.at(seq)));
+                // The agent is told what was meant; only the disk is not.
+                let cause = originals.get(&at).unwrap_or(record).at(seq);
+                deeds.push(self.deed(seq, effect.clone(), cause));
             }
         }
         // An effect that a later record of the same batch took back is not carried out.
         deeds.retain(|deed: &Deed| self.state.pending.contains_key(&deed.cause.seq));
         self.since_snapshot += records.len() as u64;
-        let ack = Ack { verdict, last_seq: self.state.last_seq };
+        self.messages.retain(&self.state);
+        let ack = Ack { verdict, last_seq: self.state.last_seq, held_bytes };
         if records.is_empty() {
             // What it is told rests on what is still being flushed: it waits its turn.
             let settled = Inflight { appended: None, answer: Ok(ack), reply, deeds };
@@ -389,6 +448,16 @@ impl Session {
             }
         }));
     }
+}
+
+pub(crate) fn unmaskable(
+    id: &SessionId,
+    state: &State,
+    error: piton_core::event::ParseError,
+) -> Error {
+    let (session, seq) = (id.clone(), state.last_seq + 1);
+    let source: piton_store::Cause = Arc::new(error);
+    piton_store::Error::RecordDamaged { session, seq, source: Some(source) }.into()
 }
 
 /// Asks an executor; one that does not answer is unreachable.

@@ -1,0 +1,422 @@
+//! Known secrets never reach the disk (law 11): every record passes a [`Masker`] before it is
+//! appended. Pure: a masker is a value, and one that knows more is another value.
+//!
+//! Two things are masked:
+//!
+//! - **By value**: a known secret, in every string of a record's content (keys too) and in the free
+//!   fields of its header, also in the spellings that JSON gives it inside another text.
+//! - **By key**: whatever stands under an excluded key of a JSON object, at any depth of a content
+//!   or of `provider`, also when the object is written as text inside a string. Such a value
+//!   becomes known, and from then on is masked by value wherever it turns up.
+//!
+//! What the fold needs is left alone: ids, seqs, moments, hashes, enumerations and the agent's own
+//! session id. A record parses after masking as it did before.
+//!
+//! Not found: secrets in other encodings (base64, percent signs), secrets shorter than
+//! [`MASK_VALUE_BYTES_MIN`](crate::limits::MASK_VALUE_BYTES_MIN), and those that nobody named; for
+//! these there is redaction.
+
+mod keys;
+mod search;
+mod spelling;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+pub use keys::{EXCLUDED_KEYS, KeyPatterns};
+pub use stream::StreamMasker;
+
+use crate::event::{self, Event};
+use crate::limits::{
+    MASK_LEARNED_MAX, MASK_NUMBER_BYTES_MIN, MASK_VALUE_BYTES_MIN, MASK_WORD_BYTES_MIN,
+};
+use crate::record::NewRecord;
+use search::Search;
+pub(crate) use spelling::spellings;
+
+/// What stands in place of a secret.
+pub const REPLACEMENT: &str = "[masked]";
+
+/// Objects written as text inside strings inside objects: how far they are followed.
+const TEXT_DEPTH_MAX: usize = 4;
+
+/// Secrets and excluded keys.
+#[derive(Clone)]
+pub struct Masker {
+    keys: Arc<KeyPatterns>,
+    given: Arc<[Box<str>]>,
+    /// Values of excluded keys, oldest first.
+    learned: VecDeque<Arc<str>>,
+    /// `None`: no value is known.
+    search: Option<Arc<Search>>,
+}
+
+/// Nothing of a secret may reach a log line.
+impl fmt::Debug for Masker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Masker({} given, {} learned)", self.given.len(), self.learned.len())
+    }
+}
+
+impl Default for Masker {
+    /// The excluded keys that apply when nobody says otherwise, and no values.
+    fn default() -> Self {
+        Self::new(KeyPatterns::default(), Vec::<String>::new())
+    }
+}
+
+/// What a masker with more secrets came to.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    pub masker: Masker,
+    /// How many of the oldest learned values had to be forgotten.
+    pub forgotten: usize,
+}
+
+impl Masker {
+    /// Values are trimmed; those that are too short to be looked for are left out.
+    pub fn new(keys: KeyPatterns, values: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let values = values.into_iter();
+        let given: BTreeSet<Box<str>> = values.filter_map(|v| worth(v.as_ref())).collect();
+        let given: Arc<[Box<str>]> = given.into_iter().collect();
+        Self { keys: Arc::new(keys), given, learned: VecDeque::new(), search: None }.with_search()
+    }
+
+    fn with_search(mut self) -> Self {
+        let values = self.given.iter().map(|v| &**v).chain(self.learned.iter().map(|v| &**v));
+        self.search = Search::new(values).map(Arc::new);
+        self
+    }
+
+    /// No value is known: text passes as it is.
+    pub fn knows_nothing(&self) -> bool {
+        self.search.is_none()
+    }
+
+    fn knows(&self, value: &str) -> bool {
+        self.given.iter().any(|known| **known == *value)
+            || self.learned.iter().any(|known| **known == *value)
+    }
+
+    /// A masker that also knows these. The oldest learned values make room; given ones stay.
+    pub fn learn(&self, values: impl IntoIterator<Item = impl AsRef<str>>) -> Learned {
+        let mut masker = self.clone();
+        for value in values {
+            if let Some(value) = worth(value.as_ref()).filter(|value| !masker.knows(value)) {
+                masker.learned.push_back(value.into());
+            }
+        }
+        let forgotten = masker.learned.len().saturating_sub(MASK_LEARNED_MAX);
+        masker.learned.drain(..forgotten);
+        Learned { masker: masker.with_search(), forgotten }
+    }
+
+    /// The values of excluded keys in a record that are not known yet.
+    pub fn unknown_values(&self, record: &NewRecord) -> Vec<String> {
+        let mut found = BTreeSet::new();
+        for text in std::iter::once(&record.header).chain(&record.payload) {
+            if !self.keys.may_match(text) {
+                continue;
+            }
+            let Ok(object) = serde_json::from_str::<Map<String, Value>>(text) else { continue };
+            // A record's own fields are no free JSON; what is in them may be.
+            for value in object.values() {
+                self.collect(value, 0, &mut found);
+            }
+        }
+        found.into_iter().filter(|value| !self.knows(value)).collect()
+    }
+
+    fn collect(&self, value: &Value, text_depth: usize, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    if self.keys.matches(key) {
+                        collect_secret(value, Nested::Direct, found);
+                    } else {
+                        self.collect(value, text_depth, found);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    self.collect(item, text_depth, found);
+                }
+            }
+            Value::String(text) if text_depth < TEXT_DEPTH_MAX => {
+                if let Some(inner) = self.object_in(text) {
+                    self.collect(&inner, text_depth + 1, found);
+                }
+            }
+            Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    /// The JSON that a string is the text of, if an excluded key may be in it.
+    fn object_in(&self, text: &str) -> Option<Value> {
+        let looks = text.trim_start().starts_with(['{', '[']) && self.keys.may_match(text);
+        if looks { serde_json::from_str(text).ok() } else { None }
+    }
+
+    /// A text with every known value masked.
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match &self.search {
+            Some(search) => search.replace(text),
+            None => Cow::Borrowed(text),
+        }
+    }
+
+    /// False: the record passes as it is. True for a few that do, too.
+    pub fn may_concern(&self, record: &NewRecord) -> bool {
+        (!free_fields(&record.event).is_empty() && self.may_hold(&record.header))
+            || record.payload.as_ref().is_some_and(|payload| self.may_hold(payload))
+    }
+
+    /// The record as it may be written. Its header parses as it did before.
+    pub fn record(&self, mut record: NewRecord) -> Result<NewRecord, event::ParseError> {
+        let free = free_fields(&record.event);
+        if !free.is_empty() && self.may_hold(&record.header) {
+            self.header(&mut record, free)?;
+        }
+        if let Some(payload) = record.payload.take_if(|payload| self.may_hold(payload)) {
+            let masked = self.payload(&payload);
+            if let Event::MessageDelta(delta) = &mut record.event {
+                delta.length = text_length(&masked).unwrap_or(delta.length);
+                let header = record.event.header_json();
+                record.header = header.map_or(record.header, Into::into);
+            }
+            record.payload = Some(masked);
+        }
+        Ok(record)
+    }
+
+    /// Whether a text that JSON was written as needs a closer look. Most do not.
+    fn may_hold(&self, json: &str) -> bool {
+        self.keys.may_match(json) || self.search.as_ref().is_some_and(|s| s.may_be_in_json(json))
+    }
+
+    fn header(&self, record: &mut NewRecord, free: Free) -> Result<(), event::ParseError> {
+        let broken = |source| event::ParseError { kind: record.kind.to_string(), source };
+        let mut header: Map<String, Value> =
+            serde_json::from_str(&record.header).map_err(broken)?;
+        let mut changed = false;
+        for (field, value) in &mut header {
+            changed |= match free {
+                Free::Fields(fields) => fields.contains(&field.as_str()) && self.value(value, 0),
+                // Whose fields are ids is not known here; a key's name is no reason to break them.
+                Free::Unknown => match value {
+                    Value::String(text) => replace(text, self.text(text).into_owned()),
+                    _ => false,
+                },
+                Free::None => false,
+            };
+        }
+        if changed {
+            let header = Value::Object(header).to_string();
+            record.event = Event::parse(&record.kind, &header)?;
+            record.header = header.into();
+        }
+        Ok(())
+    }
+
+    fn payload(&self, payload: &str) -> Box<str> {
+        let Ok(mut content) = serde_json::from_str::<Map<String, Value>>(payload) else {
+            // Nested too deeply to be looked into: what cannot be checked is not written.
+            let safe = !self.keys.may_match(payload);
+            let masked = self.search.as_ref().map(|search| search.replace_in_json(payload));
+            return match masked {
+                Some(masked) if safe => masked.into(),
+                None if safe => payload.into(),
+                _ => Value::Object(Map::from_iter([(REPLACEMENT.to_owned(), REPLACEMENT.into())]))
+                    .to_string()
+                    .into(),
+            };
+        };
+        let mut changed = false;
+        for value in content.values_mut() {
+            changed |= self.value(value, 0);
+        }
+        if changed { Value::Object(content).to_string().into() } else { payload.into() }
+    }
+
+    /// Masks in place; whether anything changed.
+    fn value(&self, value: &mut Value, text_depth: usize) -> bool {
+        match value {
+            Value::String(text) => {
+                if text_depth < TEXT_DEPTH_MAX
+                    && let Some(mut inner) = self.object_in(text)
+                    && self.has_excluded(&inner)
+                    && self.value(&mut inner, text_depth + 1)
+                {
+                    return replace(text, inner.to_string());
+                }
+                replace(text, self.text(text).into_owned())
+            }
+            Value::Number(number) => {
+                let text = number.to_string();
+                let known = matches!(self.text(&text), Cow::Owned(_));
+                if known {
+                    *value = REPLACEMENT.into();
+                }
+                known
+            }
+            Value::Array(items) => {
+                items.iter_mut().fold(false, |changed, item| self.value(item, text_depth) | changed)
+            }
+            Value::Object(object) => self.object(object, text_depth),
+            Value::Bool(_) | Value::Null => false,
+        }
+    }
+
+    fn object(&self, object: &mut Map<String, Value>, text_depth: usize) -> bool {
+        let mut changed = false;
+        for (key, value) in object.iter_mut() {
+            if !self.keys.matches(key) {
+                changed |= self.value(value, text_depth);
+            } else if is_secret(value) {
+                *value = REPLACEMENT.into();
+                changed = true;
+            }
+        }
+        let is_known = |key: &String| matches!(self.text(key), Cow::Owned(_));
+        if object.keys().any(is_known) {
+            for (key, value) in std::mem::take(object) {
+                let mut name = self.text(&key).into_owned();
+                // Two secrets may become the same name; neither value is lost.
+                while object.contains_key(&name) {
+                    name.push('_');
+                }
+                object.insert(name, value);
+            }
+            changed = true;
+        }
+        changed
+    }
+
+    /// Whether something in it is masked by its key.
+    fn has_excluded(&self, value: &Value) -> bool {
+        match value {
+            Value::Object(object) => object.iter().any(|(key, value)| {
+                if self.keys.matches(key) { is_secret(value) } else { self.has_excluded(value) }
+            }),
+            Value::Array(items) => items.iter().any(|item| self.has_excluded(item)),
+            Value::String(text) => self.object_in(text).is_some_and(|i| self.has_excluded(&i)),
+            Value::Number(_) | Value::Bool(_) | Value::Null => false,
+        }
+    }
+}
+
+fn replace(text: &mut String, masked: String) -> bool {
+    let changed = *text != masked;
+    *text = masked;
+    changed
+}
+
+/// The length of a piece of a message, as its header says it.
+fn text_length(payload: &str) -> Option<u64> {
+    let content: Map<String, Value> = serde_json::from_str(payload).ok()?;
+    content.get("text")?.as_str().map(|text| text.len() as u64)
+}
+
+/// Yes and no, and nothing, are no secrets; neither is what was masked before.
+fn is_secret(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty() && text != REPLACEMENT,
+        Value::Number(_) => true,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(object) => !object.is_empty(),
+        Value::Bool(_) | Value::Null => false,
+    }
+}
+
+/// A value that can be looked for without shredding ordinary text.
+fn worth(value: &str) -> Option<Box<str>> {
+    let value = value.trim();
+    (value.len() >= MASK_VALUE_BYTES_MIN && value != REPLACEMENT).then(|| value.into())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nested {
+    Direct,
+    Inside,
+}
+
+/// What becomes known of a value under an excluded key. Inside an object that stands there, short
+/// plain words are not: `{"token": {"type": "string"}}` is a schema, and “string” no secret. Nor are
+/// short numbers, which are everywhere.
+fn collect_secret(value: &Value, nested: Nested, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            let text = text.trim();
+            let is_word = text.len() < MASK_WORD_BYTES_MIN
+                && text.bytes().all(|byte| byte.is_ascii_alphabetic());
+            if !(nested == Nested::Inside && is_word) {
+                found.extend(worth(text).map(String::from));
+            }
+        }
+        Value::Number(number) => {
+            let text = number.to_string();
+            if text.len() >= MASK_NUMBER_BYTES_MIN {
+                found.insert(text);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                collect_secret(item, Nested::Inside, found);
+            }
+        }
+        Value::Object(object) => {
+            for value in object.values() {
+                collect_secret(value, Nested::Inside, found);
+            }
+        }
+        Value::Bool(_) | Value::Null => {}
+    }
+}
+
+/// Which fields of a header are masked.
+#[derive(Clone, Copy)]
+enum Free {
+    Fields(&'static [&'static str]),
+    None,
+    /// A kind of a newer program.
+    Unknown,
+}
+
+impl Free {
+    fn is_empty(self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+/// The header fields that hold what people and agents write; all others are the fold's.
+fn free_fields(event: &Event) -> Free {
+    match event {
+        Event::SessionCreated(_) | Event::SessionAdopted(_) => {
+            Free::Fields(&["title", "working_dir", "provider", "agent_profile_id"])
+        }
+        Event::ToolIntent(_) => Free::Fields(&["name"]),
+        Event::RunFailed(_) => Free::Fields(&["code"]),
+        Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
+        Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
+        Event::TaskCreated(_) => Free::Fields(&["title"]),
+        Event::Unknown(_) => Free::Unknown,
+        _ => Free::None,
+    }
+}
+
+/// The values of an environment whose names match the patterns, for a masker to know.
+pub fn environment_values(
+    environment: impl IntoIterator<Item = (String, String)>,
+    keys: &KeyPatterns,
+) -> Vec<String> {
+    let named = environment.into_iter().filter(|(name, _)| keys.matches(name));
+    named.filter_map(|(_, value)| worth(&value)).map(String::from).collect()
+}

@@ -1,0 +1,197 @@
+//! Streamed messages on their way through the masker. What may be the beginning of a secret waits
+//! here for the next piece; a sender's offsets are about what it sent, the log's about what is
+//! written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use piton_core::decide::Refusal;
+use piton_core::id::MessageId;
+use piton_core::limits::MESSAGES_OPEN_MAX;
+use piton_core::mask::{Masker, StreamMasker};
+use piton_core::{Event, NewRecord, State};
+
+/// A session's messages that stream.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    open: BTreeMap<MessageId, Message>,
+}
+
+#[derive(Debug)]
+struct Message {
+    masker: StreamMasker,
+    /// Bytes that were sent, those that wait included.
+    sent: u64,
+    /// It was masked in this life or in an earlier one.
+    changed: bool,
+    /// Of what is written. `None` if an earlier life wrote some of it.
+    hasher: Option<blake3::Hasher>,
+}
+
+/// What can be written of a message now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) text: String,
+    /// How much the sender had sent up to its end, if that does not follow from what is written.
+    pub(crate) sent: Option<u64>,
+}
+
+/// What a message's hash is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Hash {
+    /// What the sender says: nothing was masked.
+    AsSent,
+    Known(String),
+    /// What an earlier life wrote has to be read.
+    InTheLog,
+}
+
+impl Message {
+    fn piece(&mut self, text: String) -> Piece {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(text.as_bytes());
+        }
+        self.changed |= self.masker.has_changed();
+        let sent = self.changed.then(|| self.sent - self.masker.held() as u64);
+        Piece { text, sent }
+    }
+}
+
+impl Messages {
+    /// Whether a message's text has to come through here.
+    pub(crate) fn concerns(&self, masker: &Masker, message: &MessageId) -> bool {
+        !masker.knows_nothing() || self.open.contains_key(message)
+    }
+
+    /// Where a message goes on, as its sender counts.
+    fn sent(&self, state: &State, message: &MessageId) -> u64 {
+        let here = self.open.get(message).map(|message| message.sent);
+        here.unwrap_or_else(|| sent_in_log(state, message))
+    }
+
+    /// Whether a piece continues its message.
+    pub(crate) fn check(
+        &self,
+        state: &State,
+        message: &MessageId,
+        offset: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let expected = self.sent(state, message);
+        if let Some(offset) = offset.filter(|offset| *offset != expected) {
+            return Err(Refusal::OffsetMismatch { message: message.clone(), expected, offset });
+        }
+        // Those of which nothing is written yet are not in the state.
+        let waiting = self.open.keys().filter(|id| !state.messages.contains_key(*id)).count();
+        let is_new = !self.open.contains_key(message) && !state.messages.contains_key(message);
+        if is_new && state.messages.len() + waiting >= MESSAGES_OPEN_MAX {
+            return Err(Refusal::LimitReached { what: "messages", max: MESSAGES_OPEN_MAX });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        state: &State,
+        masker: &Arc<Masker>,
+        message: &MessageId,
+        text: &str,
+    ) -> Piece {
+        let sent = self.sent(state, message);
+        let entry = self.open.entry(message.clone()).or_insert_with(|| Message {
+            masker: StreamMasker::new(Arc::clone(masker)),
+            sent,
+            changed: state.messages_sent.contains_key(message),
+            hasher: (sent == 0).then(blake3::Hasher::new),
+        });
+        entry.masker.set_masker(masker);
+        entry.sent += text.len() as u64;
+        let text = entry.masker.push(text);
+        entry.piece(text)
+    }
+
+    /// What waits of each message, because something is to be written behind it.
+    pub(crate) fn cut(&mut self) -> Vec<(MessageId, Piece)> {
+        let waiting = self.open.iter_mut().filter(|(_, message)| message.masker.held() > 0);
+        let cut = waiting.map(|(id, message)| {
+            let text = message.masker.cut();
+            (id.clone(), message.piece(text))
+        });
+        cut.collect()
+    }
+
+    /// What waits of a message that is complete.
+    pub(crate) fn finish(&mut self, message: &MessageId) -> Option<Piece> {
+        let message = self.open.get_mut(message).filter(|message| message.masker.held() > 0)?;
+        let text = message.masker.finish();
+        Some(message.piece(text))
+    }
+
+    pub(crate) fn hash(&self, state: &State, message: &MessageId) -> Hash {
+        let changed = state.messages_sent.contains_key(message);
+        match self.open.get(message) {
+            Some(here) if here.changed || changed => match &here.hasher {
+                Some(hasher) => Hash::Known(hasher.finalize().to_hex().to_string()),
+                None => Hash::InTheLog,
+            },
+            None if changed => Hash::InTheLog,
+            _ => Hash::AsSent,
+        }
+    }
+
+    /// How many bytes of a message wait.
+    pub(crate) fn held(&self, message: &MessageId) -> u64 {
+        self.open.get(message).map_or(0, |message| message.masker.held() as u64)
+    }
+
+    pub(crate) fn any_held(&self) -> bool {
+        self.open.values().any(|message| message.masker.held() > 0)
+    }
+
+    /// Forgets what no longer streams.
+    pub(crate) fn retain(&mut self, state: &State) {
+        self.open
+            .retain(|id, message| state.messages.contains_key(id) || message.masker.held() > 0);
+    }
+}
+
+/// How much of a message was sent, as the log knows it.
+pub(crate) fn sent_in_log(state: &State, message: &MessageId) -> u64 {
+    state.messages_sent.get(message).or(state.messages.get(message)).copied().unwrap_or(0)
+}
+
+/// The record of a piece, made from the record of what was sent.
+pub(crate) fn with_piece(record: &NewRecord, piece: Piece) -> NewRecord {
+    let Event::MessageDelta(delta) = &record.event else { return record.clone() };
+    let mut delta = delta.clone();
+    delta.length = piece.text.len() as u64;
+    delta.sent = piece.sent;
+    NewRecord::with_content(record.ts, delta, "text", piece.text.into())
+}
+
+/// The hash of what the log has of a message that streams. `None` if some of it was taken out.
+#[derive(Debug, Default)]
+pub(crate) struct LogHash {
+    hasher: blake3::Hasher,
+    incomplete: bool,
+}
+
+impl LogHash {
+    pub(crate) fn add(&mut self, message: &MessageId, record: &piton_core::Record) {
+        let Ok(Event::MessageDelta(delta)) = record.event() else { return };
+        if delta.message_id != *message {
+            return;
+        }
+        if delta.offset == 0 {
+            *self = Self::default();
+        }
+        match record.content_field("text") {
+            Some(serde_json::Value::String(text)) => drop(self.hasher.update(text.as_bytes())),
+            _ => self.incomplete = true,
+        }
+    }
+
+    /// Empty if some of the text was taken out: nobody can know it.
+    pub(crate) fn finish(&self) -> String {
+        if self.incomplete { String::new() } else { self.hasher.finalize().to_hex().to_string() }
+    }
+}

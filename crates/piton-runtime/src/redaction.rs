@@ -1,0 +1,120 @@
+//! Taking contents out of a log: first the plan, then, if somebody agrees, what it says.
+
+use std::ops::Range;
+
+use piton_core::decide::{Command, Redact, RedactTarget, Refusal};
+use piton_core::id::SessionId;
+use piton_core::limits::REDACT_RECORDS_MAX;
+use piton_core::redact::{Matcher, Plan, Planner, Selector};
+use piton_core::{Content, Seq};
+use piton_store::Detail;
+
+use crate::error::Result;
+use crate::service::Handle;
+use crate::view::View;
+
+/// Records read at a time.
+const READ_MAX: usize = 256;
+
+/// A regular expression to look for.
+#[derive(Clone, Debug)]
+pub struct Pattern(regex::Regex);
+
+#[derive(Debug, thiserror::Error)]
+#[error("The pattern is not a regular expression")]
+pub struct PatternInvalid(#[source] regex::Error);
+
+impl Pattern {
+    pub fn new(pattern: &str) -> Result<Self, PatternInvalid> {
+        regex::Regex::new(pattern).map(Self).map_err(PatternInvalid)
+    }
+}
+
+impl Matcher for Pattern {
+    fn find(&self, text: &str) -> Vec<Range<usize>> {
+        // What matches nothing matches everywhere, and is not meant.
+        let found = self.0.find_iter(text).map(|found| found.range());
+        found.filter(|range| !range.is_empty()).collect()
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Redacted {
+    /// Contents that are gone now and were there before.
+    pub taken_out: usize,
+    /// Those that were gone already.
+    pub gone: usize,
+}
+
+impl Redacted {
+    pub(crate) fn count(&mut self, redact: &Redact) {
+        let gone = redact.targets.iter().filter(|t| t.content == Content::Redacted).count();
+        self.gone += gone;
+        self.taken_out += redact.targets.len() - gone;
+    }
+}
+
+impl View {
+    /// What redacting would do. Changes nothing.
+    pub async fn plan_redaction(&self, session: &SessionId, selector: Selector) -> Result<Plan> {
+        piton_store::load(&**self.store(), session).await?;
+        let mut planner = Planner::new(selector);
+        let mut after = 0;
+        loop {
+            let records = self.records(session, after, READ_MAX).await?;
+            let Some(last) = records.last() else { return Ok(planner.finish()) };
+            after = last.seq;
+            for record in &records {
+                planner.look(record);
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// See [`View::plan_redaction`].
+    pub async fn plan_redaction(&self, session: &SessionId, selector: Selector) -> Result<Plan> {
+        self.view().plan_redaction(session, selector).await
+    }
+
+    /// Takes out the contents of a plan's targets. Repeating it changes nothing more.
+    pub async fn redact(
+        &self,
+        session: &SessionId,
+        plan: &Plan,
+        reason: Option<&str>,
+    ) -> Result<Redacted> {
+        let mut redacted = Redacted::default();
+        for redact in commands(&self.view(), session, plan, reason).await? {
+            redacted.count(&redact);
+            self.execute(session, Command::Redact(redact)).await?;
+        }
+        Ok(redacted)
+    }
+}
+
+/// What a plan comes to, in pieces that a session takes in one go.
+pub(crate) async fn commands(
+    view: &View,
+    session: &SessionId,
+    plan: &Plan,
+    reason: Option<&str>,
+) -> Result<Vec<Redact>> {
+    let mut commands = Vec::new();
+    for chunk in plan.targets.chunks(REDACT_RECORDS_MAX) {
+        let mut targets = Vec::new();
+        for target in chunk {
+            targets.push(redact_target(view, session, target.seq).await?);
+        }
+        commands.push(Redact { targets, reason: reason.map(str::to_owned) });
+    }
+    Ok(commands)
+}
+
+async fn redact_target(view: &View, session: &SessionId, seq: Seq) -> Result<RedactTarget> {
+    let read = view.store().read(session, seq.saturating_sub(1), 1, Detail::Headers).await?;
+    let found = read.into_iter().next().filter(|record| record.seq == seq);
+    let content = found.ok_or(Refusal::RecordUnknown { seq })?.content;
+    Ok(RedactTarget { seq, content })
+}

@@ -1,0 +1,138 @@
+//! From one store into another, log by log, byte for byte.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use piton_core::Seq;
+use piton_core::id::SessionId;
+
+use super::{Error, PAGE_RECORDS};
+use crate::contract::{CopiedRecord, CopyHead, LogCopy, Query, Select, Store};
+use crate::error::Result;
+
+/// A log that was copied, compared and verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub session: SessionId,
+    pub records: Seq,
+    /// How many logs are done, this one included.
+    pub done: u64,
+}
+
+/// Copies the reserved log and every session into an empty store, and verifies each there. Nobody
+/// may write to either meanwhile; a log that grew under the copy is reported (`SeqConflict`).
+pub async fn convert(
+    from: &Arc<dyn Store>,
+    to: &Arc<dyn Store>,
+    mut progress: impl FnMut(Progress),
+) -> Result<u64> {
+    let reserved = SessionId::reserved();
+    let first = Query { task_id: None, select: Select::All, after: None, limit: 1 };
+    let has_sessions = !to.list(first).await?.rows.is_empty();
+    if has_sessions || to.head(&reserved).await?.is_some() {
+        return Err(Error::NotEmpty.into());
+    }
+    let mut done = 0;
+    if let Some(head) = from.copy_head(&reserved).await? {
+        copy(from, to, head, &mut done, &mut progress).await?;
+    }
+    let mut after = None;
+    loop {
+        let query = Query { task_id: None, select: Select::All, after, limit: PAGE_RECORDS };
+        let page = from.list(query).await?;
+        for row in page.rows {
+            let unknown = || crate::Error::SessionUnknown { session: row.session.clone() };
+            let head = from.copy_head(&row.session).await?.ok_or_else(unknown)?;
+            copy(from, to, head, &mut done, &mut progress).await?;
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(done),
+        }
+    }
+}
+
+async fn copy(
+    from: &Arc<dyn Store>,
+    to: &Arc<dyn Store>,
+    head: CopyHead,
+    done: &mut u64,
+    progress: &mut impl FnMut(Progress),
+) -> Result<()> {
+    let session = head.session.clone();
+    let records = Pages {
+        store: Arc::clone(from),
+        session: session.clone(),
+        after: 0,
+        last: head.last_seq,
+        page: VecDeque::new(),
+    };
+    to.copy_in(LogCopy { head: head.clone(), records: Box::new(records) }).await?;
+    let unknown = || crate::Error::SessionUnknown { session: session.clone() };
+    let there = to.copy_head(&session).await?.ok_or_else(unknown)?;
+    let now = from.copy_head(&session).await?.ok_or_else(unknown)?;
+    if now.last_seq != head.last_seq {
+        let (expected, actual) = (head.last_seq, now.last_seq);
+        return Err(crate::Error::SeqConflict { session, expected, actual });
+    }
+    let same = there.chain_key == head.chain_key
+        && (there.last_seq, there.chain) == (head.last_seq, head.chain);
+    let verified = to.verify(&session).await?;
+    if !same || verified.problem.is_some() || verified.good_to != head.last_seq {
+        return Err(crate::Error::ChainBroken { session, seq: verified.good_to + 1 });
+    }
+    *done += 1;
+    progress(Progress { session, records: head.last_seq, done: *done });
+    Ok(())
+}
+
+/// A store's records as an iterator. The store that takes them in waits for them where it writes.
+struct Pages {
+    store: Arc<dyn Store>,
+    session: SessionId,
+    after: Seq,
+    last: Seq,
+    page: VecDeque<CopiedRecord>,
+}
+
+impl Iterator for Pages {
+    type Item = Result<CopiedRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.page.is_empty() && self.after < self.last {
+            match wait(self.store.copy_records(&self.session, self.after, PAGE_RECORDS)) {
+                Ok(page) => self.page = page.into(),
+                Err(error) => {
+                    self.last = 0;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let copied = self.page.pop_front()?;
+        self.after = copied.record.seq;
+        (self.after <= self.last).then_some(Ok(copied))
+    }
+}
+
+/// Waits for a future on this thread. Only for a store's reads, which need nothing of the runtime
+/// that polls them.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
