@@ -92,6 +92,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// snapshot saves replaying if it fits; one that does not is passed over.
     fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>>;
 
+    /// The names of all logs, the reserved one's too, in their order, after one. Asked of the logs
+    /// themselves: an index that lost a session does not hide it here.
+    fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>>;
+
     fn list(&self, query: Query) -> BoxFuture<Result<Page>>;
 
     /// What the records say about a token, and whose it is.
