@@ -13,15 +13,21 @@ mod parts;
 mod world;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::{self, Bug};
 use piton_runtime::{Options, Service};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
 use world::{Boot, World};
+
+/// Knows part of what is streamed: some of it is masked, and what may be the beginning of it waits,
+/// over crashes too.
+static MASKER: LazyLock<Arc<Masker>> =
+    LazyLock::new(|| Arc::new(Masker::new(KeyPatterns::default(), ["word word word"])));
 
 /// What a simulation came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +140,7 @@ impl Life {
             clock: parts::clock(world, &boot),
             driver: parts::driver(world, &boot),
             executors: parts::executors(world, &boot),
+            masker: Arc::clone(&MASKER),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
             ..Options::new(
