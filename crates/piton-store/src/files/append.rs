@@ -306,6 +306,18 @@ impl Folder {
         Ok(())
     }
 
+    /// Appends one batch by itself; durable when this returns.
+    pub fn append(&self, batch: &Batch) -> Result<Appended> {
+        if self.needs_rewrite(batch) {
+            return self.append_anew(batch);
+        }
+        let appended = self.stage(batch)?;
+        match self.flush_staged()?.into_iter().next() {
+            Some((_, e)) => Err(e),
+            None => Ok(appended),
+        }
+    }
+
     /// Writes and flushes whatever is staged; says what could not be written.
     pub(super) fn flush_staged(&self) -> Result<Vec<(SessionId, Error)>> {
         let failed = self.write_out();

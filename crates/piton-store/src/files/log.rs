@@ -148,7 +148,8 @@ impl Log {
 
     /// Where to begin reading, to come to a record.
     pub(crate) fn mark_before(&self, seq: Seq) -> Option<Mark> {
-        self.marks.range(..=seq).next_back().map(|(_, mark)| *mark)
+        let before = self.marks.range(..=seq).next_back();
+        before.or_else(|| self.marks.first_key_value()).map(|(_, mark)| *mark)
     }
 
     /// The chain at a record, if it is known without reading.

@@ -171,25 +171,57 @@ impl Folder {
         if bytes == 0 {
             return Ok(None);
         }
-        let native = match first_line(&file, bytes).map_err(unreadable)? {
-            Some(first) => {
-                line::is_native(&first) || line::decode_foreign(&first, &FOREIGN_KEY).is_err()
-            }
-            None => true,
-        };
-        let key = match self.read_key(session) {
-            Ok(key) => key,
-            Err(e) => return broken(FOREIGN_KEY, e),
-        };
-        match (native, key) {
-            (true, Some(key)) => self.open_native(session, key, &file, bytes).map(Some),
-            (true, None) => {
+        let foreign = self.is_foreign(session, &file, bytes).map_err(unreadable)?;
+        if foreign {
+            // A key may have been made for it before a crash, wholly or in part: it is not asked.
+            return self.open_foreign(session, &file, bytes).map(Some);
+        }
+        match self.read_key(session) {
+            Ok(Some(key)) => self.open_native(session, key, &file, bytes),
+            Ok(None) => {
                 let place = self.paths.key(session).display().to_string();
                 broken(FOREIGN_KEY, Error::KeyMissing { key_id: session.to_string(), place })
             }
-            // A key may have been made for it, before a crash.
-            (false, _) => self.open_foreign(session, &file, bytes).map(Some),
+            Err(e) => broken(FOREIGN_KEY, e),
         }
+    }
+
+    /// Whether a log was written elsewhere: no line of it is this store's. Where a key lies beside
+    /// it, somebody else's snapshot must, too: the only line of a log may be damaged.
+    fn is_foreign(
+        &self,
+        session: &SessionId,
+        file: &Arc<dyn DiskFile>,
+        bytes: u64,
+    ) -> io::Result<bool> {
+        let mut raw = RawLines::new(file.clone(), 0, bytes, Form::Foreign);
+        let mut is_first = true;
+        loop {
+            let (line, is_last) = match raw.next()? {
+                Raw::Whole(line) => (line, false),
+                Raw::Unended(line) => (line, true),
+                // It does not matter whose line that is: it is damaged.
+                Raw::TooLong => return Ok(false),
+                Raw::End => break,
+            };
+            let readable = !is_first || line::decode_foreign(line, &FOREIGN_KEY).is_ok();
+            if line::is_native(line) || !readable {
+                return Ok(false);
+            }
+            is_first = false;
+            if is_last {
+                break;
+            }
+        }
+        let has_key = self.disk.entry(&self.paths.key(session)).is_ok();
+        Ok(!has_key || self.voucher(session).is_some())
+    }
+
+    /// The snapshot that somebody else wrote for a log.
+    fn voucher(&self, session: &SessionId) -> Option<SnapshotFile> {
+        let text = self.read_cache(&self.paths.snapshot(session))?;
+        let file = serde_json::from_slice::<SnapshotFile>(&text).ok()?;
+        (file.id == *session && file.own.is_none()).then_some(file)
     }
 
     pub(super) fn read_key(&self, session: &SessionId) -> Result<Option<chain::Key>> {
@@ -241,7 +273,7 @@ impl Folder {
         key: chain::Key,
         file: &Arc<dyn DiskFile>,
         bytes: u64,
-    ) -> Result<Log> {
+    ) -> Result<Option<Log>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
         let mut log = Log::new(session.clone(), key, Form::Native, End::empty(0, chain::GENESIS));
@@ -269,7 +301,9 @@ impl Folder {
         if let Some(rest) = rest {
             self.settle_end(&mut log, file, bytes, &rest)?;
         }
-        Ok(log)
+        // Not one batch of it was ever durable: there is no such session.
+        let never_was = log.end.seq == 0 && log.broken().is_none();
+        Ok((!never_was).then_some(log))
     }
 
     /// What the snapshot says, if it fits the log's bytes.
@@ -397,9 +431,7 @@ impl Folder {
     ) -> Result<Log> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
-        let text = self.read_cache(&self.paths.snapshot(session));
-        let voucher = text.and_then(|text| serde_json::from_slice::<SnapshotFile>(&text).ok());
-        let voucher = voucher.filter(|voucher| voucher.id == *session);
+        let voucher = self.voucher(session);
         let first = first_line(file, bytes).map_err(unreadable)?.unwrap_or_default();
         let first = line::decode_foreign(&first, &FOREIGN_KEY)
             .map_err(|why| Error::LineDamaged { path: path.clone(), line: 1, why })?;

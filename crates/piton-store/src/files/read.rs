@@ -13,7 +13,7 @@ use super::disk::DiskFile;
 use super::folder::Folder;
 use super::line::{Kept, Line};
 use super::log::{End, Health, Log, is_marked};
-use super::scan::{Bad, Fault, Form, Mark, Scanner};
+use super::scan::{Bad, Fault, Form, Mark, Scanner, WRONG_CONTENT};
 use crate::contract::{CopiedRecord, CopyHead, Detail, Head, READ_BYTES_MAX, REPLAY_RECORDS};
 use crate::error::{Error, Result};
 use crate::load::{self, LoadedState};
@@ -135,12 +135,13 @@ impl Folder {
         let damaged = || Error::LineDamaged {
             path: view.path.clone(),
             line: view.line_of(line.seq),
-            why: "its content is not what was written",
+            why: WRONG_CONTENT,
         };
         let json = match &line.content {
             Kept::None => return Ok(Content::None),
             Kept::Redacted => return Ok(Content::Redacted),
-            Kept::Json(text) => text.clone().into_owned(),
+            // Checked when its line was read.
+            Kept::Json(text) => return Ok(Content::Json((&**text).into())),
             Kept::Blob { address, bytes } => {
                 let (session, seq) = (view.session.clone(), line.seq);
                 let content = self.blob(address, *bytes).map_err(|trouble| match trouble {

@@ -8,7 +8,7 @@ use piton_core::record::may_follow;
 use piton_core::{Seq, chain};
 
 use super::disk::DiskFile;
-use super::line::{self, FOREIGN_BYTES_MAX, LINE_BYTES_MAX, Line, Why};
+use super::line::{self, FOREIGN_BYTES_MAX, Kept, LINE_BYTES_MAX, Line, Why};
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -17,6 +17,7 @@ pub(crate) const NO_END: Why = "it has no end";
 pub(crate) const WRONG_SEQ: Why = "its seq does not follow";
 pub(crate) const WRONG_BATCH: Why = "its batch does not count down";
 pub(crate) const WRONG_CHAIN: Why = "its chain does not follow";
+pub(crate) const WRONG_CONTENT: Why = "its content is not what was written";
 
 /// How a log's lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +234,12 @@ impl Scanner {
             Form::Native if link != line.chain => return Err(bad(WRONG_CHAIN, Some(seq))),
             Form::Native => {}
             Form::Foreign => line.chain = link,
+        }
+        // A content may have been torn while everything around it is whole.
+        if let Kept::Json(text) = &line.content
+            && line.payload_hash != Some(self.key.payload_hash(text.as_bytes()))
+        {
+            return Err(bad(WRONG_CONTENT, Some(seq)));
         }
         self.line += 1;
         (self.last, self.chain, self.left) = (seq, line.chain, Some(line.batch_left));

@@ -11,7 +11,7 @@ use super::folder::Folder;
 use super::line::HEADER_UNREADABLE;
 use super::log::{Folded, Log};
 use super::read::View;
-use super::scan::{Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_SEQ};
+use super::scan::{Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_CONTENT, WRONG_SEQ};
 use super::snapshot;
 use crate::contract::{IndexEntry, Problem, Verification};
 use crate::error::{Error, Result};
@@ -199,6 +199,7 @@ fn problem(bad: &Bad, good_to: Seq) -> Problem {
             Problem::Gap { expected, found }
         }
         (why, Some(seq)) if why == WRONG_CHAIN => Problem::ChainBroken { seq },
+        (why, Some(seq)) if why == WRONG_CONTENT => Problem::PayloadDamaged { seq },
         (why, Some(_)) if why == WRONG_BATCH => Problem::BatchCut { seq: good_to },
         _ => Problem::LineDamaged { line: bad.line, why: bad.why },
     }
