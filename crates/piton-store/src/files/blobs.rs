@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::disk;
 use super::folder::Folder;
 use super::line::Hex;
+use super::paths::{self, Kind};
 use super::scan::{Form, Raw, RawLines};
 use crate::error::{Error, Result};
 use crate::folder::write_failed;
@@ -40,14 +41,19 @@ impl Folder {
     pub(super) fn keep_blob(&self, payload: &str) -> Result<chain::Hash> {
         let address = *blake3::hash(payload.as_bytes()).as_bytes();
         let (folder, files) = self.paths.blob(&address);
-        if files.iter().any(|path| self.disk.entry(path).is_ok()) {
-            return Ok(address);
-        }
         let failed = |e| write_failed(&folder, e);
-        if self.disk.list(&folder).is_err() {
+        if !self.is_known_blob(&address) {
+            // An earlier life may have made the folder, and died before its name was durable.
             self.disk.make_folder(&folder).map_err(failed)?;
-            let flushed = self.disk.sync_folder(&self.paths.blobs);
-            flushed.map_err(|e| self.poison(e))?;
+            self.settle(self.disk.sync_folder(&self.paths.blobs))?;
+        }
+        if files.iter().any(|path| self.disk.entry(path).is_ok()) {
+            if !self.is_known_blob(&address) {
+                // The same for the blob's own name.
+                self.settle(self.disk.sync_folder(&folder))?;
+                self.know_blob(address);
+            }
+            return Ok(address);
         }
         let shrunk = if payload.len() < COMPRESSED_BYTES_MIN {
             None
@@ -60,7 +66,7 @@ impl Folder {
             Some(shrunk) => (compressed, shrunk.as_slice()),
             None => (plain, payload.as_bytes()),
         };
-        let new = super::paths::unfinished(path);
+        let new = paths::unfinished(path);
         let written = self.disk.create(&new).and_then(|file| {
             file.write_at(bytes, 0)?;
             Ok(file)
@@ -75,7 +81,8 @@ impl Folder {
         };
         file.sync().map_err(|e| self.poison(e))?;
         self.disk.rename(&new, path).map_err(failed)?;
-        self.disk.sync_folder(&folder).map_err(|e| self.poison(e))?;
+        self.settle(self.disk.sync_folder(&folder))?;
+        self.know_blob(address);
         Ok(address)
     }
 
@@ -90,13 +97,12 @@ impl Folder {
             Err(e) if e.kind() == io::ErrorKind::FileTooLarge => Err(Trouble::Damaged),
             other => other.map_err(Trouble::Io),
         };
-        let content = match read(&plain)? {
-            Some(content) => content,
-            None => {
-                let shrunk = read(&compressed)?.ok_or(Trouble::Missing)?;
-                let bytes = usize::try_from(bytes).map_err(|_| Trouble::Damaged)?;
-                zstd::bulk::decompress(&shrunk, bytes).map_err(|_| Trouble::Damaged)?
-            }
+        let content = if let Some(content) = read(&plain)? {
+            content
+        } else {
+            let shrunk = read(&compressed)?.ok_or(Trouble::Missing)?;
+            let bytes = usize::try_from(bytes).map_err(|_| Trouble::Damaged)?;
+            zstd::bulk::decompress(&shrunk, bytes).map_err(|_| Trouble::Damaged)?
         };
         let whole = blake3::hash(&content).as_bytes() == address && content.len() as u64 == bytes;
         if whole { Ok(content) } else { Err(Trouble::Damaged) }
@@ -137,6 +143,7 @@ impl Folder {
             blobs.remove(address);
         })?;
         for address in blobs {
+            self.forget_blob(&address);
             let (folder, files) = self.paths.blob(&address);
             let removed = files.iter().try_for_each(|path| disk::remove(&*self.disk, path));
             match removed.and_then(|()| self.disk.sync_folder(&folder)) {
@@ -155,10 +162,7 @@ impl Folder {
         let entries = self.disk.list(sessions).map_err(|e| Self::unreadable(sessions, e))?;
         for entry in entries {
             // Also what was cut off: a torn batch's blobs go with the side file.
-            let is_log = matches!(
-                super::paths::kind(&entry.name),
-                Some((_, super::paths::Kind::Log | super::paths::Kind::Torn(_)))
-            );
+            let is_log = matches!(paths::kind(&entry.name), Some((_, Kind::Log | Kind::Torn(_))));
             if !is_log {
                 continue;
             }
@@ -210,7 +214,7 @@ impl Folder {
                 let path = folder.join(&entry.name);
                 let mut address = [0; 32];
                 let name = entry.name.get(..64).unwrap_or_default();
-                if entry.name.ends_with(".new") {
+                if paths::is_unfinished(&entry.name) {
                     disk::remove(&*self.disk, &path).map_err(|e| write_failed(&path, e))?;
                 } else if hex::decode_to_slice(name, &mut address).is_ok() {
                     blobs.insert(address);

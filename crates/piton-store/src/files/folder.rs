@@ -3,7 +3,7 @@
 //!
 //! One caller at a time writes; readers look at what is durable and never wait for a flush.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,8 @@ use crate::list;
 
 /// Files that the writer keeps open.
 const HANDLES_MAX: usize = 256;
+/// Blobs that are remembered as durable; a forgotten one costs a flush of its folder.
+const BLOBS_KNOWN_MAX: usize = 16_384;
 
 /// A data folder, opened.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub struct Folder {
     /// Why nothing is written any more.
     poisoned: OnceLock<Cause>,
     flushes: AtomicU64,
+    /// Blobs that are known to be durable.
+    blobs: Mutex<HashSet<chain::Hash>>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +100,7 @@ impl Folder {
             behind: Mutex::default(),
             poisoned: OnceLock::new(),
             flushes: AtomicU64::new(0),
+            blobs: Mutex::default(),
         }
     }
 
@@ -137,6 +142,26 @@ impl Folder {
     /// What a flush came to. Its failure is the end of all writing.
     pub(super) fn settle(&self, flushed: io::Result<()>) -> Result<()> {
         flushed.map_err(|e| self.poison(e))
+    }
+
+    fn known_blobs(&self) -> MutexGuard<'_, HashSet<chain::Hash>> {
+        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_known_blob(&self, address: &chain::Hash) -> bool {
+        self.known_blobs().contains(address)
+    }
+
+    pub(super) fn know_blob(&self, address: chain::Hash) {
+        let mut known = self.known_blobs();
+        if known.len() >= BLOBS_KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(address);
+    }
+
+    pub(super) fn forget_blob(&self, address: &chain::Hash) {
+        self.known_blobs().remove(address);
     }
 
     pub(super) fn count_flush(&self) {

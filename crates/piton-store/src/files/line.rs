@@ -159,13 +159,13 @@ fn flat<'a>(text: &'a str, names: &mut HashSet<String>) -> Option<&'a str> {
     if fields.0.is_empty() && !inner.is_empty() {
         return None;
     }
-    let mut new = names.clone();
+    let mut all = names.clone();
     for (name, _) in fields.0 {
-        if !new.insert(name.into_owned()) {
+        if !all.insert(name.into_owned()) {
             return None;
         }
     }
-    *names = new;
+    *names = all;
     Some(inner)
 }
 
@@ -237,7 +237,7 @@ fn take<'a>(text: &'a str, start: &str) -> Result<&'a str, Why> {
 }
 
 /// Takes what was put flat into the line.
-fn take_flat<'a>(text: &'a str, bytes: usize) -> Result<(Cow<'static, str>, &'a str), Why> {
+fn take_flat(text: &str, bytes: usize) -> Result<(Cow<'static, str>, &str), Why> {
     if bytes == 0 {
         return Ok((Cow::Borrowed("{}"), text));
     }

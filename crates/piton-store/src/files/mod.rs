@@ -120,10 +120,10 @@ impl FilesStore {
         let lock = lock(&paths::Paths::new(&data).lock(), access)?;
         let disk = Arc::new(RealDisk { read_only: access == Access::ReadOnly });
         let folder = Arc::new(Folder::open(disk, &data, access, liveness, entropy)?);
-        Self::start(folder, lock)
+        Self::start(&folder, lock)
     }
 
-    fn start(folder: Arc<Folder>, lock: File) -> Result<Self> {
+    fn start(folder: &Arc<Folder>, lock: File) -> Result<Self> {
         let no_thread = |e: std::io::Error| Error::Unreadable {
             path: folder.paths.data.clone(),
             source: Some(Arc::new(e) as Cause),
@@ -133,7 +133,7 @@ impl FilesStore {
             queue: Arc::default(),
             hub: Arc::default(),
             counters: Arc::default(),
-            readers: Arc::new(Readers::start(&folder).map_err(no_thread)?),
+            readers: Arc::new(Readers::start(folder).map_err(no_thread)?),
             behind: Arc::default(),
             open: Mutex::new(Open { lock: Some(lock), ..Open::default() }),
         };

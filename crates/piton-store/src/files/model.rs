@@ -245,17 +245,14 @@ impl Disk for ModelDisk {
         if !inner.folders.contains(&folder) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let file = match inner.names.get(path).copied() {
-            Some(file) => {
-                inner.files[file].now.clear();
-                file
-            }
-            None => {
-                inner.files.push(Content::default());
-                let file = inner.files.len() - 1;
-                inner.change(Change::Named(path.to_owned(), file));
-                file
-            }
+        let file = if let Some(file) = inner.names.get(path).copied() {
+            inner.files[file].now.clear();
+            file
+        } else {
+            inner.files.push(Content::default());
+            let file = inner.files.len() - 1;
+            inner.change(Change::Named(path.to_owned(), file));
+            file
         };
         Ok(Arc::new(ModelFile { inner: self.inner.clone(), file }))
     }

@@ -83,10 +83,12 @@ impl Folder {
         let unreadable = |e| Self::unreadable(sessions, e);
         let entries = folder.disk.list(sessions).map_err(unreadable)?;
         let mut deleting = Vec::new();
+        let mut flushed = false;
         for entry in entries {
             match paths::kind(&entry.name) {
                 Some((session, Kind::Log)) => {
-                    if let Some(log) = folder.open_log(&session, entry.guarded)? {
+                    if let Some((log, known)) = folder.open_log(&session, entry.guarded)? {
+                        flushed |= log.end.bytes > known;
                         folder.logs().insert(log);
                     }
                 }
@@ -97,6 +99,10 @@ impl Folder {
                 }
                 Some((_, Kind::Unfinished | Kind::Torn(_) | Kind::Other)) | None => {}
             }
+        }
+        if flushed {
+            // With a log that is younger than its snapshot, its name may be, too.
+            folder.disk.sync_folder(sessions).map_err(unreadable)?;
         }
         for session in deleting {
             folder.finish_deleting(&session)?;
@@ -131,7 +137,12 @@ impl Folder {
                     Some(found) if found > FORMAT => {
                         return Err(Error::Newer { found, supported: FORMAT });
                     }
-                    Some(_) => return Ok(()),
+                    Some(_) if self.access == Access::ReadOnly => return Ok(()),
+                    // An earlier life may have died before its new folders were durable.
+                    Some(_) => {
+                        let flushed = self.disk.sync_folder(&paths.data);
+                        return flushed.map_err(|e| write_failed(&paths.data, e));
+                    }
                     None => return Err(Error::Foreign { path }),
                 }
             }
@@ -149,11 +160,12 @@ impl Folder {
     pub(super) fn read_again(&self, session: &SessionId) -> Result<Option<Log>> {
         let path = self.log_path(session);
         let entry = self.disk.entry(&path).map_err(|e| Self::unreadable(&path, e))?;
-        self.open_log(session, entry.guarded)
+        Ok(self.open_log(session, entry.guarded)?.map(|(log, _)| log))
     }
 
-    /// Opens one log; `None` if there is nothing in it.
-    fn open_log(&self, session: &SessionId, guarded: Guarded) -> Result<Option<Log>> {
+    /// Opens one log, and says up to which byte it was known to be durable; `None` if there is
+    /// nothing in it.
+    fn open_log(&self, session: &SessionId, guarded: Guarded) -> Result<Option<(Log, u64)>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
         let broken = |key, error: Error| {
@@ -161,7 +173,7 @@ impl Folder {
             let end = End::empty(0, chain::GENESIS);
             let mut log = Log::new(session.clone(), key, Form::Native, end);
             log.health = Health::Broken(error);
-            Ok(Some(log))
+            Ok(Some((log, 0)))
         };
         if guarded == Guarded::Exposed {
             return broken(FOREIGN_KEY, Error::FileExposed { path });
@@ -174,7 +186,7 @@ impl Folder {
         let foreign = self.is_foreign(session, &file, bytes).map_err(unreadable)?;
         if foreign {
             // A key may have been made for it before a crash, wholly or in part: it is not asked.
-            return self.open_foreign(session, &file, bytes).map(Some);
+            return Ok(Some((self.open_foreign(session, &file, bytes)?, u64::MAX)));
         }
         match self.read_key(session) {
             Ok(Some(key)) => self.open_native(session, key, &file, bytes),
@@ -273,28 +285,27 @@ impl Folder {
         key: chain::Key,
         file: &Arc<dyn DiskFile>,
         bytes: u64,
-    ) -> Result<Option<Log>> {
+    ) -> Result<Option<(Log, u64)>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
         let mut log = Log::new(session.clone(), key, Form::Native, End::empty(0, chain::GENESIS));
         log.anchor = self.read_anchor(session, &log.key);
         let restored = self.restore(session, &log.key, file, bytes).map_err(unreadable)?;
-        let found = match restored {
-            Some(restored) => {
-                log.saved = restored.saved;
-                let found = Found {
-                    end: restored.end,
-                    folded: restored.folded,
-                    marks: restored.marks,
-                    base: restored.base,
-                    rest: None,
-                };
-                read_on(file, bytes, &log.key, found).map_err(unreadable)?
-            }
-            None => {
-                self.logs().dirty.insert(session.clone());
-                read_whole(file, bytes, &log.key).map_err(unreadable)?
-            }
+        let mut known = 0;
+        let found = if let Some(restored) = restored {
+            known = restored.end.bytes;
+            log.saved = restored.saved;
+            let found = Found {
+                end: restored.end,
+                folded: restored.folded,
+                marks: restored.marks,
+                base: restored.base,
+                rest: None,
+            };
+            read_on(file, bytes, &log.key, found).map_err(unreadable)?
+        } else {
+            self.logs().dirty.insert(session.clone());
+            read_whole(file, bytes, &log.key).map_err(unreadable)?
         };
         let Found { end, folded, marks, base, rest } = found;
         (log.end, log.folded, log.marks, log.base) = (end, folded, marks, base);
@@ -303,7 +314,12 @@ impl Folder {
         }
         // Not one batch of it was ever durable: there is no such session.
         let never_was = log.end.seq == 0 && log.broken().is_none();
-        Ok((!never_was).then_some(log))
+        if log.end.bytes > known {
+            // Whoever wrote it may have been killed before the flush. Nobody is shown what could
+            // still be lost.
+            file.sync().map_err(unreadable)?;
+        }
+        Ok((!never_was).then_some((log, known)))
     }
 
     /// What the snapshot says, if it fits the log's bytes.

@@ -91,11 +91,17 @@ impl Paths {
     }
 }
 
+const UNFINISHED: &str = ".new";
+
 /// A file is made under this name before it gets its own.
 pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
+    name.push(UNFINISHED);
     name.into()
+}
+
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.ends_with(UNFINISHED)
 }
 
 /// Whose file it is, and which.
@@ -104,7 +110,7 @@ pub(crate) fn kind(name: &str) -> Option<(SessionId, Kind)> {
     let kind = match suffix {
         LOG => Kind::Log,
         "deleting" => Kind::Deleting,
-        _ if suffix.ends_with(".new") => Kind::Unfinished,
+        _ if is_unfinished(suffix) => Kind::Unfinished,
         _ => match suffix.strip_prefix(LOG).and_then(|rest| rest.strip_prefix(".torn-")) {
             Some(number) => Kind::Torn(number.parse().ok()?),
             None => Kind::Other,

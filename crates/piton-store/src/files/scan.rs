@@ -229,11 +229,11 @@ impl Scanner {
         if self.left.is_some_and(|left| left > 0 && line.batch_left != left - 1) {
             return Err(bad(WRONG_BATCH, Some(seq)));
         }
-        let link = line.link(&self.key, &self.chain);
+        let made = line.link(&self.key, &self.chain);
         match self.form {
-            Form::Native if link != line.chain => return Err(bad(WRONG_CHAIN, Some(seq))),
+            Form::Native if made != line.chain => return Err(bad(WRONG_CHAIN, Some(seq))),
             Form::Native => {}
-            Form::Foreign => line.chain = link,
+            Form::Foreign => line.chain = made,
         }
         // A content may have been torn while everything around it is whole.
         if let Kept::Json(text) = &line.content

@@ -1,7 +1,7 @@
 //! The store's threads: one that writes, one that writes caches behind it, a few that read, so that
 //! no file is waited for on an async thread.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
@@ -79,7 +79,6 @@ impl Writer {
                         Ok(appended) => waiting.push(Waiting { batch, reply, appended }),
                         Err(e) => answer(reply, Err(e)),
                     }
-                    continue;
                 }
                 other => {
                     // Done alone, after everything that was called for before it.
@@ -109,26 +108,25 @@ impl Writer {
         if waiting.is_empty() {
             return;
         }
-        let failed: HashMap<SessionId, Error> = self.folder.write_out().into_iter().collect();
+        let failed = self.folder.write_out();
+        let failed: HashSet<SessionId> = failed.into_iter().map(|(session, _)| session).collect();
         let mut flushed = Vec::with_capacity(waiting.len());
         let mut again = Vec::new();
         for one in waiting {
-            if failed.contains_key(&one.batch.session) {
+            if failed.contains(&one.batch.session) {
                 again.push(one);
             } else {
                 flushed.push(one);
             }
         }
-        let mut tried = HashSet::new();
         for Waiting { batch, reply, .. } in again {
-            let first = failed.get(&batch.session).filter(|_| tried.insert(batch.session.clone()));
             let staged = self.folder.stage(&batch).and_then(|appended| {
                 let failed = self.folder.write_out();
                 failed.into_iter().next().map_or(Ok(appended), |(_, e)| Err(e))
             });
-            match (staged, first) {
-                (Ok(appended), _) => flushed.push(Waiting { batch, reply, appended }),
-                (Err(e), _) => answer(reply, Err(e)),
+            match staged {
+                Ok(appended) => flushed.push(Waiting { batch, reply, appended }),
+                Err(e) => answer(reply, Err(e)),
             }
         }
         match self.folder.sync() {

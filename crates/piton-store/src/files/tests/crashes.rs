@@ -46,13 +46,12 @@ fn die_everywhere(base: &ModelDisk, act: &Act<'_>, check: &Check<'_>) {
             assert_sound(&folder);
             let is_done = check(&disk, &folder);
             assert!(is_done || acted.is_err(), "step {step}: acknowledged, and not there");
-            if is_done {
-                done += 1
-            } else {
-                undone += 1
-            }
-            // And once more: the next life has nothing left to do.
+            done += u32::from(is_done);
+            undone += u32::from(!is_done);
+            // And once more: the next life has nothing left to do, and whatever anybody was shown
+            // is durable, though whoever wrote it was killed before the flush.
             drop(folder);
+            disk.power_loss(&mut |limit| random.below(limit));
             let again = open(&disk);
             assert_eq!(check(&disk, &again), is_done, "step {step}");
         }
