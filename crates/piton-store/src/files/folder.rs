@@ -312,6 +312,12 @@ impl Folder {
         logs.by_id.values().map(|log| (log.session.clone(), log.end.seq)).collect()
     }
 
+    /// The key of a log's chain, whether or not anything of the log is durable.
+    pub fn chain_key(&self, session: &SessionId) -> Option<chain::Key> {
+        let staged = self.writer().staged.get(session).map(|staged| staged.key.clone());
+        staged.or_else(|| self.logs().by_id.get(session).map(|log| log.key.clone()))
+    }
+
     /// The error for a file that cannot be read.
     pub(super) fn unreadable(path: &Path, e: io::Error) -> Error {
         Error::Unreadable { path: path.to_owned(), source: Some(Arc::new(e) as Cause) }

@@ -172,7 +172,7 @@ fn flat<'a>(text: &'a str, names: &mut HashSet<String>) -> Option<&'a str> {
 /// Writes a line, with its line break.
 pub(crate) fn encode(line: &Line<'_>, out: &mut Vec<u8>) {
     let mut names: HashSet<String> = ["seq", "ts", "kind", OWN].map(str::to_owned).into();
-    let lie = |out: &mut Vec<u8>, inner: &str| {
+    let put = |out: &mut Vec<u8>, inner: &str| {
         if !inner.is_empty() {
             out.push(b',');
             out.extend_from_slice(inner.as_bytes());
@@ -183,7 +183,7 @@ pub(crate) fn encode(line: &Line<'_>, out: &mut Vec<u8>) {
     drop(serde_json::to_writer(&mut *out, &*line.kind));
     let header = match flat(&line.header, &mut names) {
         Some(inner) => {
-            lie(out, inner);
+            put(out, inner);
             Place::Flat(inner.len())
         }
         None => Place::Raw(Cow::Borrowed(&*line.header)),
@@ -192,7 +192,7 @@ pub(crate) fn encode(line: &Line<'_>, out: &mut Vec<u8>) {
         Kept::None => None,
         Kept::Json(text) => Some(match flat(text, &mut names) {
             Some(inner) => {
-                lie(out, inner);
+                put(out, inner);
                 Place::Flat(inner.len())
             }
             None => Place::Raw(Cow::Borrowed(&**text)),

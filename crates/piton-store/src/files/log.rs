@@ -1,6 +1,7 @@
 //! One log as the store knows it: where it ends, what it folds into, and some places in its file.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::state::{Lease, Phase};
@@ -9,6 +10,9 @@ use piton_core::{Event, Record, Seq, State, Timestamp, chain, token};
 use super::scan::{Form, Mark};
 use crate::contract::Snapshot;
 use crate::error::Error;
+
+/// Numbers for files that were ever opened under a name.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A place is remembered every so many records.
 pub(crate) const MARK_EVERY: Seq = 64;
@@ -102,7 +106,7 @@ pub(crate) struct Log {
     /// The last position that is written down outside the log.
     pub(crate) anchor: Option<(Seq, chain::Hash)>,
     pub(crate) health: Health,
-    /// Raised whenever the file is replaced: places in the old one mean nothing in the new one.
+    /// Another one whenever the file is: places in the old one mean nothing in the new one.
     pub(crate) generation: u64,
 }
 
@@ -122,7 +126,7 @@ impl Log {
             saved: None,
             anchor: None,
             health: Health::Sound,
-            generation: 0,
+            generation: next_generation(),
         }
     }
 
@@ -163,6 +167,10 @@ impl Log {
         let next = self.marks.get(&(seq + 1))?;
         (seq > self.base).then_some(next.previous)
     }
+}
+
+pub(crate) fn next_generation() -> u64 {
+    GENERATIONS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Whether a line's place is worth remembering.

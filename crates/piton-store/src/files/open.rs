@@ -88,8 +88,13 @@ impl Folder {
             match paths::kind(&entry.name) {
                 Some((session, Kind::Log)) => {
                     if let Some((log, known)) = folder.open_log(&session, entry.guarded)? {
-                        flushed |= log.end.bytes > known;
-                        folder.logs().insert(log);
+                        let younger = log.end.bytes > known;
+                        flushed |= younger;
+                        let mut logs = folder.logs();
+                        logs.insert(log);
+                        if younger {
+                            logs.dirty.insert(session);
+                        }
                     }
                 }
                 Some((session, Kind::Deleting)) => deleting.push(session),

@@ -68,11 +68,12 @@ impl Folder {
     }
 
     /// Nothing more is written behind a log with a damaged line.
-    pub(super) fn found_damaged(&self, session: &SessionId, error: &Error) {
-        tracing::error!(%session, %error, "Damage was found while reading");
+    pub(super) fn found_damaged(&self, view: &View, error: &Error) {
+        tracing::error!(session = %view.session, %error, "Damage was found while reading");
         let mut logs = self.logs();
-        if let Some(log) = logs.by_id.get_mut(session)
+        if let Some(log) = logs.by_id.get_mut(&view.session)
             && matches!(log.health, Health::Sound)
+            && log.generation == view.generation
         {
             log.health = Health::Damaged(error.clone());
         }
@@ -121,7 +122,7 @@ impl Folder {
                 Err(Fault::Io(e)) => break Err(Self::unreadable(&view.path, e)),
                 Err(Fault::Bad(bad)) => {
                     let error = view.damaged(&bad);
-                    self.found_damaged(&view.session, &error);
+                    self.found_damaged(view, &error);
                     break if given { Ok(()) } else { Err(error) };
                 }
             }

@@ -90,8 +90,8 @@ impl Folder {
         }
         // Decided.
         self.sync()?;
-        let _behind = self.behind();
         let mut writer = self.writer();
+        let _behind = self.behind();
         writer.forget(session);
         let removed = self.remove_files(session);
         self.logs().remove(session);
@@ -323,7 +323,6 @@ impl Folder {
                 }
                 log.anchor = anchor;
                 let mut logs = self.logs();
-                log.generation = logs.by_id.get(&session).map_or(0, |old| old.generation + 1);
                 logs.remove(&session);
                 logs.insert(log);
                 logs.dirty.insert(session);

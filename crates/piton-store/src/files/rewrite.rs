@@ -12,7 +12,7 @@ use super::append::{self, Handle, targets};
 use super::disk;
 use super::folder::{Folder, Writer};
 use super::line::{self, Kept, Line};
-use super::log::{End, is_marked};
+use super::log::{End, is_marked, next_generation};
 use super::paths::{self, Kind};
 use super::read::View;
 use super::scan::{Fault, Form, Mark, Scanner};
@@ -139,7 +139,7 @@ impl Folder {
                 (log.key, log.form, log.adopted) = (key, Form::Native, None);
                 (log.end, log.marks) = (old, anew.marks);
                 log.base = log.marks.keys().next().map_or(0, |first| first - 1);
-                log.generation += 1;
+                log.generation = next_generation();
                 if view.form == Form::Foreign {
                     log.saved = None;
                 }
@@ -212,7 +212,7 @@ impl Folder {
                 Err(Fault::Bad(bad)) => {
                     let (path, line, why) = (view.path.clone(), bad.line, bad.why);
                     let error = Error::LineDamaged { path, line, why };
-                    self.found_damaged(&view.session, &error);
+                    self.found_damaged(view, &error);
                     return Err(error);
                 }
             };

@@ -167,7 +167,9 @@ pub(crate) fn make(log: &Log) -> Option<Files> {
     let seen = state.lease.owner.as_ref().or(run.map(|run| &run.boot_id));
     let saved = log.saved.as_ref();
     let step = log.marks.len().div_ceil(MARKS_KEPT).max(1);
-    let needed = saved.map(|saved| saved.seq + 1);
+    let needed =
+        saved.and_then(|saved| log.marks.range(..=saved.seq.saturating_add(1)).next_back());
+    let needed = needed.map(|(seq, _)| *seq);
     let marks = log.marks.values().enumerate();
     let marks = marks.filter(|(i, mark)| i % step == 0 || Some(mark.seq) == needed);
     let own = Own {

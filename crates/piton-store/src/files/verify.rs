@@ -36,8 +36,10 @@ impl Folder {
         };
         let anchored_to = view.anchor.map(|(seq, _)| seq);
         let answer = |good_to, problem| Ok(Verification { good_to, problem, anchored_to });
-        if let Some(e @ (Error::KeyMissing { .. } | Error::FileExposed { .. })) = broken {
-            return Err(e);
+        match &broken {
+            None | Some(Error::LineDamaged { .. }) => {}
+            // Without its key, or as somebody else's file, nothing can be said about it.
+            Some(e) => return Err(e.clone()),
         }
         let bytes = view.file.bytes().map_err(|e| Self::io(&view, e))?;
         // While others append, what is durable; of a broken log, all there is.
