@@ -12,6 +12,7 @@
 //! [`Folder`] is the whole store without threads, on any [`Disk`]; [`FilesStore`] puts threads and
 //! the contract around it.
 
+mod adopt;
 mod append;
 mod blobs;
 mod disk;
