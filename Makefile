@@ -28,8 +28,9 @@ lint: setup ## Only fmt and clippy
 fmt: setup ## Format all code
 	cargo fmt --all
 
-soak: setup ## The long loops: 100,000 seeds, 1,000 kills of a real process
+soak: setup ## The long loops: 110,000 seeds, 2,000 kills of a real process
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
+	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
 	cargo test --release -p piton-testkit --test kill -- --ignored --nocapture
 
 bench: setup ## Measure the log; prints a table with method and spread

@@ -308,6 +308,11 @@ pub enum Problem {
     AnchorMismatch {
         seq: Seq,
     },
+    /// A line of a store of plain files is not a record, or not in its place.
+    LineDamaged {
+        line: u64,
+        why: &'static str,
+    },
     /// A content cannot be read or is not what was written.
     PayloadDamaged {
         seq: Seq,

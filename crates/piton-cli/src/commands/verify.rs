@@ -172,6 +172,10 @@ fn told(problem: &Problem) -> Told {
             let what = format!("record {seq} is not the one that was anchored outside the log");
             told("anchor_mismatch", Some(*seq), what, RESTORE)
         }
+        Problem::LineDamaged { line, why } => {
+            let what = format!("line {line} of its file is damaged: {why}");
+            told("line_damaged", None, what, RESTORE)
+        }
         Problem::PayloadDamaged { seq } => {
             let what = format!("the content of record {seq} is not what was written");
             told("payload_damaged", Some(*seq), what, RESTORE)
