@@ -130,18 +130,37 @@ pub(crate) fn fetch(
     place: Place<'_>,
     stored: Stored<'_>,
 ) -> Result<Content, Trouble> {
-    let plaintext = match (stored.form, stored.bytes) {
+    match (stored.form, stored.bytes) {
         // The link says whether there was a content, so the form cannot be bent unseen.
-        (Form::None, _) if stored.hash.is_none() => return Ok(Content::None),
-        (Form::Tombstone, _) if stored.hash.is_some() => return Ok(Content::Redacted),
-        (Form::Inline, Some(bytes)) => {
-            let subkeys = subkeys(keys, stored.key_id)?;
-            subkeys.open_payload(place, bytes).map_err(|_| Trouble::Damaged)?
+        (Form::None, _) if stored.hash.is_none() => Ok(Content::None),
+        (Form::Tombstone, _) if stored.hash.is_some() => Ok(Content::Redacted),
+        (Form::Inline, _) => fetch_inline(keys, chain_key, place, stored),
+        (Form::Blob, Some(address)) => {
+            checked(chain_key, stored.hash, fetch_blob(conn, keys, address)?)
         }
-        (Form::Blob, Some(address)) => fetch_blob(conn, keys, address)?,
-        _ => return Err(Trouble::Damaged),
-    };
-    if stored.hash != Some(chain_key.payload_hash(&plaintext)) {
+        _ => Err(Trouble::Damaged),
+    }
+}
+
+/// The same for a content that lies in its record.
+pub(crate) fn fetch_inline(
+    keys: &Keys,
+    chain_key: &chain::Key,
+    place: Place<'_>,
+    stored: Stored<'_>,
+) -> Result<Content, Trouble> {
+    let bytes = stored.bytes.ok_or(Trouble::Damaged)?;
+    let subkeys = subkeys(keys, stored.key_id)?;
+    let plaintext = subkeys.open_payload(place, bytes).map_err(|_| Trouble::Damaged)?;
+    checked(chain_key, stored.hash, plaintext)
+}
+
+fn checked(
+    chain_key: &chain::Key,
+    hash: Option<chain::Hash>,
+    plaintext: Vec<u8>,
+) -> Result<Content, Trouble> {
+    if hash != Some(chain_key.payload_hash(&plaintext)) {
         return Err(Trouble::Damaged);
     }
     let text = String::from_utf8(plaintext).map_err(|_| Trouble::Damaged)?;

@@ -7,6 +7,7 @@
 
 mod anchor;
 mod append;
+mod beside;
 mod caches;
 mod content;
 mod copy;

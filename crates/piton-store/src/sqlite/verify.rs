@@ -8,6 +8,7 @@ use piton_core::record::may_follow;
 use piton_core::{Content, Event, Seq, chain};
 
 use super::anchor::Anchor;
+use super::beside::{Beside, With};
 use super::caches::Caches;
 use super::content;
 use super::read::{Raw, Reader, WALK};
@@ -80,6 +81,37 @@ impl Reader {
             tombstones: BTreeSet::new(),
             caches: Caches::new(self.snapshot_of(no)?),
         };
+        let with = With { session, keys: &self.keys, chain_key: &key };
+        let (mut good_to, mut problem) = std::thread::scope(|scope| {
+            let mut beside = Beside::new(scope, with);
+            let walked = self.walk_rows(session, no, &key, &mut walk, &mut beside);
+            // Heard in any case: a thread that ended badly must not go unnoticed.
+            let damaged = beside.finish()?;
+            let (good_to, problem) = walked?;
+            Ok::<_, Error>(match damaged {
+                Some(seq) if seq <= good_to => (seq - 1, Some(Problem::PayloadDamaged { seq })),
+                _ => (good_to, problem),
+            })
+        })?;
+        if problem.is_none() {
+            problem = self.compare(session, no, walk.caches)?;
+        }
+        if let Some(Problem::SnapshotDisagrees { .. } | Problem::IndexDisagrees { .. }) = &problem {
+            good_to = walk.last;
+        }
+        answer(good_to, problem)
+    }
+
+    /// From the first row to the last, or to the first problem: what is good, and what is not.
+    fn walk_rows(
+        &self,
+        session: &SessionId,
+        no: i64,
+        key: &chain::Key,
+        walk: &mut Walk,
+        beside: &mut Beside<'_, '_>,
+    ) -> Result<(Seq, Option<Problem>)> {
+        let answer = |good_to, problem| Ok((good_to, problem));
         let mut select = self.conn.prepare_cached(&WALK).map_err(|e| self.failed(e))?;
         let range = (rid(no, 0), rid(no, SEQ_MAX + 1));
         let mut rows = select.query(range).map_err(|e| self.failed(e))?;
@@ -91,17 +123,14 @@ impl Reader {
                 return answer(walk.last, Some(Problem::Gap { expected, found }));
             }
             let problem = match Raw::from_row(row) {
-                Some(raw) => self.step(session, &key, &raw, &mut walk)?,
+                Some(raw) => self.step(session, key, &raw, walk, beside)?,
                 None => Some(Problem::ChainBroken { seq: found }),
             };
             if problem.is_some() {
                 return answer(walk.last, problem);
             }
         }
-        let problem = match walk.end() {
-            None => self.compare(session, no, walk.caches)?,
-            found => found,
-        };
+        let problem = walk.end();
         let good_to = match &problem {
             Some(Problem::TombstoneUnjustified { seq } | Problem::AnchorMismatch { seq }) => {
                 seq - 1
@@ -117,20 +146,25 @@ impl Reader {
         key: &chain::Key,
         raw: &Raw<'_>,
         walk: &mut Walk,
+        beside: &mut Beside<'_, '_>,
     ) -> Result<Option<Problem>> {
         let seq = raw.seq;
         if !raw.follows(key, &walk.link) {
             return Ok(Some(Problem::ChainBroken { seq }));
         }
-        match self.content(session, key, raw) {
-            Ok(Content::Redacted) => {
-                walk.tombstones.insert(seq);
+        if !beside.take(raw) {
+            match self.content(session, key, raw) {
+                Ok(Content::Redacted) => {
+                    walk.tombstones.insert(seq);
+                }
+                Ok(_) => {}
+                Err(content::Trouble::Damaged) => return Ok(Some(Problem::PayloadDamaged { seq })),
+                Err(content::Trouble::BlobMissing) => {
+                    return Ok(Some(Problem::BlobMissing { seq }));
+                }
+                Err(content::Trouble::Store(e)) => return Err(e),
+                Err(content::Trouble::Sql(e)) => return Err(self.failed(e)),
             }
-            Ok(_) => {}
-            Err(content::Trouble::Damaged) => return Ok(Some(Problem::PayloadDamaged { seq })),
-            Err(content::Trouble::BlobMissing) => return Ok(Some(Problem::BlobMissing { seq })),
-            Err(content::Trouble::Store(e)) => return Err(e),
-            Err(content::Trouble::Sql(e)) => return Err(self.failed(e)),
         }
         match Event::parse(raw.kind, raw.header) {
             Ok(event) => {

@@ -123,6 +123,36 @@ fn an_edited_content_is_damaged() {
     assert!(matches!(damaged, Error::RecordDamaged { seq: 3, .. }));
 }
 
+/// Contents of a long log are checked by another thread: the first bad one is still the one that is
+/// named, wherever it lies, and whatever else is wrong behind it.
+#[test]
+fn the_first_damaged_content_of_many_is_named() {
+    let folder = InFolder::new();
+    run(async {
+        let store: Arc<dyn Store> = Arc::new(folder.store());
+        let mut driver = Driver::create(&store, "s").await;
+        for _ in 0..3 {
+            driver.append((0..500).map(|n| said(format!("{n}"))).collect()).await.unwrap();
+        }
+        driver.let_go(store);
+    });
+    let expect = |good_to, problem| {
+        let anchored_to = Some(1_502);
+        assert_eq!(verify(&folder), Verification { good_to, problem, anchored_to });
+    };
+    expect(1_502, None);
+    let damage = |seq| {
+        folder.sql(&format!("UPDATE records SET payload = zeroblob(40) WHERE rid = {}", row(seq)));
+    };
+    damage(1_502);
+    expect(1_501, Some(Problem::PayloadDamaged { seq: 1_502 }));
+    folder.sql(&format!("UPDATE records SET ts = ts + 1 WHERE rid = {}", row(1_400)));
+    expect(1_399, Some(Problem::ChainBroken { seq: 1_400 }));
+    damage(900);
+    damage(300);
+    expect(299, Some(Problem::PayloadDamaged { seq: 300 }));
+}
+
 #[test]
 fn a_missing_record_is_a_gap() {
     let sql = format!("DELETE FROM records WHERE rid = {}", row(3));
