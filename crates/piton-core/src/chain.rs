@@ -33,7 +33,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    pub fn new(bytes: [u8; 32]) -> Self {
+    pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 

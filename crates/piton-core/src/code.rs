@@ -80,6 +80,8 @@ codes! {
     KeyWrong = "key_wrong", "Provide the key whose id the store names.";
     KeyInvalid = "key_invalid", "A key is 64 hexadecimal digits.";
     KeyExposed = "key_exposed", "Make the key file readable by its owner only: chmod 600.";
+    FileExposed = "file_exposed", "Take the file back and keep others from writing to it: chown, chmod go-w.";
+    LineDamaged = "line_damaged", "Verify the session to see what is still good; restore the file from a backup.";
     RecordDamaged = "record_damaged", "Verify the session to see what is still good, and restore the rest.";
     ChainBroken = "chain_broken", "Verify the session to see the first bad record; restore it from a backup.";
     BlobMissing = "blob_missing", "Restore the blob from a backup; the rest of the session is readable.";

@@ -18,6 +18,9 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Contents beyond which a read stops early.
 pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Records read at a time while replaying.
+pub(crate) const REPLAY_RECORDS: usize = 1_000;
+
 /// A store of logs.
 ///
 /// # Appending
@@ -303,6 +306,11 @@ pub enum Problem {
     /// The anchor's hash is not the log's.
     AnchorMismatch {
         seq: Seq,
+    },
+    /// A line of a store of plain files is not a record, or not in its place.
+    LineDamaged {
+        line: u64,
+        why: &'static str,
     },
     /// A content cannot be read or is not what was written.
     PayloadDamaged {

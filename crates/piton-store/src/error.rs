@@ -74,6 +74,10 @@ pub enum Error {
     KeyInvalid { place: String },
     #[error("The key file {} can be read by others", path.display())]
     KeyExposed { path: PathBuf },
+    #[error("Others than its owner can write to {}", path.display())]
+    FileExposed { path: PathBuf },
+    #[error("Line {line} of {} is damaged: {why}", path.display())]
+    LineDamaged { path: PathBuf, line: u64, why: &'static str },
     #[error("Record {seq} of session {session} is damaged")]
     RecordDamaged {
         session: SessionId,
@@ -117,6 +121,8 @@ impl Error {
             Self::KeyWrong { .. } => Code::KeyWrong,
             Self::KeyInvalid { .. } => Code::KeyInvalid,
             Self::KeyExposed { .. } => Code::KeyExposed,
+            Self::FileExposed { .. } => Code::FileExposed,
+            Self::LineDamaged { .. } => Code::LineDamaged,
             Self::RecordDamaged { .. } => Code::RecordDamaged,
             Self::ChainBroken { .. } => Code::ChainBroken,
             Self::BlobMissing { .. } => Code::BlobMissing,

@@ -1,5 +1,5 @@
-//! Where logs are kept. [`Store`] is the contract; `sqlite` is the default store, `memory` models
-//! a disk for the simulator; the `conformance` suite is what every store passes.
+//! Where logs are kept. [`Store`] is the contract; `sqlite` is the default store, `files`
+//! keeps plain lines, `memory` models a disk for the simulator; the `conformance` suite is what every store passes.
 //!
 //! This crate decides nothing about sessions: it keeps batches whole, in order, durable, and
 //! written by one writer at a time.
@@ -12,11 +12,13 @@ pub mod conformance;
 mod contract;
 mod crypto;
 mod error;
+pub mod files;
 mod folder;
 mod hub;
 #[cfg(feature = "keychain")]
 mod keychain;
 mod keys;
+mod list;
 mod load;
 pub mod memory;
 pub mod sqlite;
@@ -30,6 +32,7 @@ pub use contract::{
     Stats, Store, Verification,
 };
 pub use error::{Cause, Error, Result};
+pub use files::FilesStore;
 pub use hub::{Commit, Hint, Hints, Hub};
 #[cfg(feature = "keychain")]
 pub use keychain::OsKeychain;

@@ -195,6 +195,10 @@ fn told(problem: &Problem) -> Told {
             let what = format!("record {seq} is not the one that was anchored outside the log");
             told("anchor_mismatch", Some(*seq), what, RESTORE)
         }
+        Problem::LineDamaged { line, why } => {
+            let what = format!("line {line} of its log is not as it was written: {why}");
+            told("line_damaged", None, what, RESTORE)
+        }
         Problem::PayloadDamaged { seq } => {
             let what = format!("the content of record {seq} is not what was written");
             told("payload_damaged", Some(*seq), what, RESTORE)
@@ -279,6 +283,7 @@ mod tests {
             Problem::BatchCut { seq: 3 },
             Problem::CutBehindAnchor { anchored: 7, found: 2 },
             Problem::AnchorMismatch { seq: 3 },
+            Problem::LineDamaged { line: 4, why: "it is not JSON" },
             Problem::PayloadDamaged { seq: 3 },
             Problem::BlobMissing { seq: 3 },
             Problem::TombstoneUnjustified { seq: 3 },
@@ -301,6 +306,7 @@ mod tests {
                 "batch_cut 3 restore: the last batch is not whole: it breaks off after record 3",
                 "cut_behind_anchor 3 restore: the log ends at record 2, but had 7 records before",
                 "anchor_mismatch 3 restore: record 3 is not the one that was anchored outside the log",
+                "line_damaged - restore: line 4 of its log is not as it was written: it is not JSON",
                 "payload_damaged 3 restore: the content of record 3 is not what was written",
                 "blob_missing 3 restore: the content of record 3 is missing from the blobs",
                 "tombstone_unjustified 3 restore: the content of record 3 was taken out, and no record says why",

@@ -8,6 +8,7 @@ pub mod caches;
 pub mod contents;
 pub mod index;
 pub mod leases;
+pub mod removal;
 pub mod tails;
 
 use std::collections::HashSet;
@@ -109,6 +110,24 @@ macro_rules! conformance {
             tails: a_thousand_tails,
             caches: rebuilding_changes_no_answer,
             caches: a_sound_log_verifies,
+        }
+    };
+}
+
+/// The same for taking out, removing and copying.
+#[macro_export]
+macro_rules! conformance_of_removal {
+    ($harness:expr) => {
+        $crate::conformance_cases! { $harness;
+            removal: redaction_takes_a_content_out,
+            removal: a_batch_may_take_out_its_own_contents,
+            removal: only_earlier_records_can_be_taken_out,
+            removal: redaction_leaves_other_logs_alone,
+            removal: deleting_removes_a_log_and_notes_it,
+            removal: deleting_keeps_the_rules,
+            removal: a_copy_is_the_same_to_the_byte,
+            removal: a_bad_copy_leaves_nothing,
+            removal: an_adopted_log_starts_later,
         }
     };
 }

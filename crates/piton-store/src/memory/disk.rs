@@ -10,8 +10,11 @@ use piton_core::state::Lease;
 use piton_core::{Content, Event, NewRecord, Record, Seq, State, chain, token};
 
 use crate::admit::{self, Removal};
-use crate::contract::{Batch, Guard, Liveness, LogCopy, Snapshot};
+use crate::contract::{
+    Batch, CopiedRecord, CopyHead, Guard, Liveness, LogCopy, REPLAY_RECORDS, Snapshot,
+};
 use crate::error::{Error, Result};
+use crate::files::Folder;
 
 /// One line of a log.
 #[derive(Clone, Debug)]
@@ -190,6 +193,37 @@ impl Disk {
             log.write(&batch.records, writer);
         }
         Ok(())
+    }
+
+    /// Writes, unflushed, what another store has taken, with that store's key: so that the books of
+    /// a simulator can be kept here, whatever it runs on.
+    pub fn follow(&mut self, batch: &Batch, key: &chain::Key) {
+        let log = self.logs.entry(batch.session.clone()).or_insert_with(|| Log::new(key.clone()));
+        let writer = match &batch.guard {
+            Guard::Lease { boot, .. } => Some(boot),
+            Guard::Shared => None,
+        };
+        log.write(&batch.records, writer);
+    }
+
+    /// The logs of a folder of plain files, all of them flushed.
+    pub fn of_folder(folder: &Folder) -> Result<Self> {
+        let mut disk = Self::default();
+        for (session, _) in folder.sessions() {
+            let Some(head) = folder.copy_head(&session)? else { continue };
+            let mut records = Vec::new();
+            loop {
+                let after = records.last().map_or(0, |c: &CopiedRecord| c.record.seq);
+                let page = folder.copy_records(&session, after, REPLAY_RECORDS)?;
+                if page.is_empty() {
+                    break;
+                }
+                records.extend(page);
+            }
+            let records = Box::new(records.into_iter().map(Ok));
+            disk.copy_in(LogCopy { head: CopyHead { anchor: None, ..head }, records })?;
+        }
+        Ok(disk)
     }
 
     pub fn flush(&mut self) {

@@ -20,12 +20,12 @@ pub use disk::{Disk, Line, Log};
 use crate::admit::{self, Removal};
 use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,
-    Head, Liveness, LogCopy, Page, Problem, Query, Row, Select, Snapshot, Stats, Store,
-    Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Guard, Head,
+    Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Error, Result};
 use crate::hub::{Hints, Hub};
+use crate::list;
 use crate::load::{Folding, LoadedState};
 
 /// How long a buffered batch may wait for company.
@@ -288,7 +288,9 @@ impl Store for MemoryStore {
     }
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
-        self.query(move |disk| Ok(list(disk, &query)))
+        self.query(move |disk| {
+            Ok(list::page(disk.logs.iter().map(|(session, log)| (session, &log.state)), &query))
+        })
     }
 
     fn token(&self, token: &TokenId) -> BoxFuture<Result<Option<(SessionId, token::Entry)>>> {
@@ -394,47 +396,6 @@ fn with_detail(record: &Record, detail: Detail) -> Record {
         record.content = Content::Omitted;
     }
     record
-}
-
-fn list(disk: &Disk, query: &Query) -> Page {
-    let mut rows: Vec<(i64, Row)> = Vec::new();
-    for (session, log) in disk.logs.iter().filter(|(session, _)| !session.is_reserved()) {
-        let Some(summary) = log.state.summary() else { continue };
-        if query.task_id.is_some() && summary.info.task_id != query.task_id {
-            continue;
-        }
-        let (facts, active_at) = (&summary.facts, summary.info.active_at.as_millis());
-        let key = match query.select {
-            Select::All => Some(active_at),
-            Select::Unclosed => facts.closed.is_none().then_some(active_at),
-            Select::NeedsRecovery => facts.needs_recovery().then_some(active_at),
-            Select::DueBy(moment) => {
-                facts.deadline_at().filter(|d| *d <= moment).map(piton_core::Timestamp::as_millis)
-            }
-        };
-        let Some(key) = key else { continue };
-        let (last_seq, lease) = (log.state.last_seq, log.state.lease.clone());
-        rows.push((key, Row { session: session.clone(), last_seq, lease, summary }));
-    }
-    let ascending = matches!(query.select, Select::DueBy(_));
-    rows.sort_by(|a, b| (a.0, &a.1.session).cmp(&(b.0, &b.1.session)));
-    if !ascending {
-        rows.reverse();
-    }
-    if let Some(after) = &query.after {
-        let cursor = (after.millis, &after.session);
-        rows.retain(|(key, row)| {
-            let here = (*key, &row.session);
-            if ascending { here > cursor } else { here < cursor }
-        });
-    }
-    let more = rows.len() > query.limit;
-    rows.truncate(query.limit);
-    let next = rows
-        .last()
-        .filter(|_| more)
-        .map(|(millis, row)| Cursor { millis: *millis, session: row.session.clone() });
-    Page { rows: rows.into_iter().map(|(_, row)| row).collect(), next }
 }
 
 fn verify(log: &Log) -> Verification {

@@ -29,4 +29,5 @@ mod conformance {
     use super::OnDisk;
 
     crate::conformance!(OnDisk::default());
+    crate::conformance_of_removal!(OnDisk::default());
 }

@@ -1,9 +1,10 @@
 //! What the log costs, each figure beside what the same disk and processor do without it, measured
-//! in turns in one run. `cargo bench -p piton-testkit --bench log -- [--full] [--only a,b,c,d,e]`
+//! in turns in one run. `cargo bench -p piton-testkit --bench log -- [--full] [--only a,b,c,d,e,f]`
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod append;
+mod files;
 mod recovery;
 mod rig;
 mod store_size;
@@ -41,6 +42,9 @@ fn main() -> Result<()> {
     if wanted("e") {
         tails::fan_out(&rig, &mut table)?;
         tails::reconnect(&rig, &mut table)?;
+    }
+    if wanted("f") {
+        files::one_writer(&rig, &mut table)?;
     }
     println!("{table}");
     Ok(())

@@ -3,10 +3,11 @@
 
 use std::process::ExitCode;
 
+use piton_testkit::crash::Kind;
 use piton_testkit::crash::writer::{self, Mode, Plan};
 
 const USAGE: &str = "piton-crash-writer DATA [--serial | --serve] [--sessions N] [--prefix NAME] \
-                     [--seed N] [--steps N] [--bytes N]";
+                     [--seed N] [--steps N] [--bytes N] [--store sqlite | files]";
 
 fn main() -> ExitCode {
     if let Some(plan) = plan(std::env::args().skip(1)) {
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
 fn plan(mut arguments: impl Iterator<Item = String>) -> Option<Plan> {
     let mut plan = Plan {
         data: arguments.next()?.into(),
+        store: Kind::Sqlite,
         mode: Mode::Concurrent,
         sessions: 4,
         prefix: "s".into(),
@@ -30,6 +32,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Option<Plan> {
         match argument.as_str() {
             "--serial" => plan.mode = Mode::Serial,
             "--serve" => plan.mode = Mode::Serve,
+            "--store" => plan.store = Kind::parse(&arguments.next()?)?,
             "--sessions" => plan.sessions = arguments.next()?.parse().ok()?,
             "--prefix" => plan.prefix = arguments.next()?,
             "--seed" => plan.seed = arguments.next()?.parse().ok()?,

@@ -7,25 +7,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use piton_core::planted::Bug;
-use piton_testkit::sim::{self, Report, Stats};
+use piton_testkit::sim::{self, On, Report, Stats};
 
 const FRESH_FOR: Duration = Duration::from_secs(20);
-const USAGE: &str = "piton-sim [--fresh | --seed N [--trace] | --seeds N | --planted]
+const USAGE: &str =
+    "piton-sim [--fresh | --seed N [--trace] | --seeds N | --planted] [--store memory | files]
 
   --fresh      new seeds for twenty seconds (the default)
   --seed N     one seed; with --trace every step of it
   --seeds N    seeds 0 to N-1, each twice, compared
-  --planted    plants each known bug and says what catches it";
+  --planted    plants each known bug and says what catches it
+  --store      which store the worlds have (memory by default)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut on = On::Memory;
+    if let Some(at) = words.iter().position(|word| *word == "--store") {
+        on = match words.get(at + 1) {
+            Some(&"memory") => On::Memory,
+            Some(&"files") => On::Files,
+            _ => return usage(),
+        };
+        words.drain(at..at + 2);
+    }
     match words.as_slice() {
-        [] | ["--fresh"] => fresh(),
-        ["--seed", seed] => number(seed, |seed| one(seed, false)),
-        ["--seed", seed, "--trace"] => number(seed, |seed| one(seed, true)),
-        ["--seeds", count] => number(count, many),
-        ["--planted"] => planted(),
+        [] | ["--fresh"] => fresh(on),
+        ["--seed", seed] => number(seed, |seed| one(on, seed, false)),
+        ["--seed", seed, "--trace"] => number(seed, |seed| one(on, seed, true)),
+        ["--seeds", count] => number(count, |count| many(on, count)),
+        ["--planted"] => planted(on),
         _ => usage(),
     }
 }
@@ -39,8 +50,8 @@ fn number(text: &str, run: impl FnOnce(u64) -> ExitCode) -> ExitCode {
     text.parse().map_or_else(|_| usage(), run)
 }
 
-fn one(seed: u64, tracing: bool) -> ExitCode {
-    let report = sim::simulate(seed, None, tracing);
+fn one(on: On, seed: u64, tracing: bool) -> ExitCode {
+    let report = sim::simulate_on(on, seed, None, tracing);
     for line in &report.trace {
         println!("{line}");
     }
@@ -52,7 +63,7 @@ fn verdict(report: &Report) -> ExitCode {
     if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn fresh() -> ExitCode {
+fn fresh(on: On) -> ExitCode {
     let base = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let base = u64::try_from(base.as_nanos() & 0xffff_ffff_ffff).unwrap_or_default();
     println!("The simulator breaks the log on purpose for {} seconds.", FRESH_FOR.as_secs());
@@ -61,7 +72,7 @@ fn fresh() -> ExitCode {
     let mut total = Stats::default();
     let mut seeds = 0_u64;
     while started.elapsed() < FRESH_FOR {
-        let report = sim::simulate_twice(base + seeds);
+        let report = sim::simulate_twice_on(on, base + seeds);
         if !report.violations.is_empty() {
             println!("{report}");
             return ExitCode::FAILURE;
@@ -78,7 +89,7 @@ fn fresh() -> ExitCode {
 }
 
 /// Seeds are shared out to the processors; each simulation is single-threaded and its own world.
-fn many(count: u64) -> ExitCode {
+fn many(on: On, count: u64) -> ExitCode {
     let next = AtomicU64::new(0);
     let failed = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -91,7 +102,7 @@ fn many(count: u64) -> ExitCode {
                 if seed >= count {
                     return total;
                 }
-                let report = sim::simulate_twice(seed);
+                let report = sim::simulate_twice_on(on, seed);
                 if !report.violations.is_empty() {
                     failed.fetch_add(1, Ordering::Relaxed);
                     println!("{report}");
@@ -117,11 +128,11 @@ fn many(count: u64) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn planted() -> ExitCode {
+fn planted(on: On) -> ExitCode {
     let mut missed = false;
     for bug in Bug::ALL {
         let caught = (0..5_000).find_map(|seed| {
-            let report = sim::simulate(seed, Some(*bug), false);
+            let report = sim::simulate_on(on, seed, Some(*bug), false);
             report.violations.first().map(|first| (seed, first.clone()))
         });
         if let Some((seed, violation)) = caught {

@@ -3,12 +3,11 @@
 //! that was acknowledged looks at all of it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 use piton_core::event::Event;
 use piton_core::id::{BootId, SessionId};
 use piton_core::{Content, Record, Seq, chain, fold};
-use piton_store::{Detail, Query, Select, SqliteStore, Store, sqlite};
+use piton_store::{Detail, Query, Select, Store};
 
 use super::lines::{Ack, mark_of};
 use super::parent::Life;
@@ -242,19 +241,6 @@ async fn sessions(store: &dyn Store) -> Vec<SessionId> {
             Some(next) => after = Some(next),
             None => return found,
         }
-    }
-}
-
-/// The store of a data folder, to be read beside whoever writes; `None` if none was made yet.
-///
-/// # Panics
-/// If there is one and it cannot be opened.
-pub fn open_to_read(data: &Path) -> Option<SqliteStore> {
-    let access = sqlite::Access::ReadOnly;
-    match SqliteStore::open(sqlite::Options { access, ..sqlite::Options::new(data) }) {
-        Ok(store) => Some(store),
-        Err(piton_store::Error::Unreadable { .. }) if !data.join("store.sqlite3").exists() => None,
-        Err(e) => panic!("{}: {e}", e.code()),
     }
 }
 

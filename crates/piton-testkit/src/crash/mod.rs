@@ -7,8 +7,10 @@ pub mod audit;
 mod lines;
 pub mod parent;
 mod serve;
+mod store;
 pub mod trace;
 mod work;
 pub mod writer;
 
 pub use lines::{Ack, Line, filler, mark};
+pub use store::Kind;

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use piton_runtime::{Deed, Driver, Ids, NoDriver, Options, Service, SystemClock};
-use piton_store::{BootLocks, BoxFuture, OsEntropy, SqliteStore, Store, sqlite};
+use piton_store::{BootLocks, BoxFuture, OsEntropy};
 use tokio::task::JoinSet;
 
 use super::lines::Line;
+use super::store::Kind;
 use super::{serve, work};
 
 /// The store was poisoned, and refused whatever was tried afterwards.
@@ -28,6 +29,7 @@ const EXIT_ALONE: i32 = 13;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub data: PathBuf,
+    pub store: Kind,
     pub mode: Mode,
     pub sessions: usize,
     /// The beginning of its sessions' ids.
@@ -105,8 +107,7 @@ async fn live(plan: &Plan) -> Result<ExitCode, String> {
     let guard = locks.hold(ids.boot().map_err(said)?).map_err(said)?;
     out.say(&Line::Boot(guard.boot().to_string()));
     locks.sweep().map_err(said)?;
-    let store = SqliteStore::open(sqlite::Options::new(&plan.data)).map_err(said)?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store = plan.store.open(&plan.data).map_err(said)?;
     let mut options = Options::new(
         guard.boot().clone(),
         Arc::clone(&store),

@@ -23,7 +23,7 @@ pub(super) async fn all(world: &Arc<World>) {
         };
         disk.logs.iter().map(|(id, log)| (id.clone(), flushed(log), log.state.clone())).collect()
     };
-    let reader = reader(world);
+    let (reader, folder) = (reader(world), world.found());
     for (session, records, folded) in logs {
         interruptions(world, &session, &records);
         tokens(world, &session, &records);
@@ -34,7 +34,14 @@ pub(super) async fn all(world: &Arc<World>) {
         if records.is_empty() {
             continue;
         }
-        match piton_store::load(&reader, &session).await {
+        let loaded = match &folder {
+            None => piton_store::load(&reader, &session).await,
+            Some(folder) => folder.load(&session).and_then(|loaded| {
+                loaded
+                    .ok_or_else(|| piton_store::Error::SessionUnknown { session: session.clone() })
+            }),
+        };
+        match loaded {
             Ok(loaded) if loaded.state == replayed && folded == replayed => {}
             Ok(loaded) => {
                 let detail = format!("{session}: {:?} instead of {replayed:?}", loaded.state);
@@ -44,7 +51,11 @@ pub(super) async fn all(world: &Arc<World>) {
                 world.violated(Property::SnapshotIsReplay, format!("{session}: {error}"));
             }
         }
-        match reader.verify(&session).await {
+        let verified = match &folder {
+            None => reader.verify(&session).await,
+            Some(folder) => folder.verify(&session),
+        };
+        match verified {
             Ok(verification) if verification.problem.is_none() => {}
             other => world.violated(Property::ChainHolds, format!("{session}: {other:?}")),
         }

@@ -9,6 +9,7 @@
 mod client;
 mod ledger;
 mod log_checks;
+mod on_files;
 mod parts;
 mod world;
 
@@ -23,10 +24,21 @@ use tokio::task::JoinSet;
 pub use ledger::{Property, Violation};
 use world::{Boot, World};
 
+/// Which store a world has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum On {
+    /// The modelled one, which several processes can have open.
+    #[default]
+    Memory,
+    /// Plain files on a modelled disk, for one process at a time.
+    Files,
+}
+
 /// What a simulation came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub seed: u64,
+    pub on: On,
     pub violations: Vec<Violation>,
     /// A hash over everything that happened; equal for equal runs.
     pub digest: String,
@@ -53,15 +65,20 @@ pub struct Stats {
 }
 
 /// Runs one seed, with a planted bug or without.
+pub fn simulate(seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
+    simulate_on(On::Memory, seed, bug, tracing)
+}
+
+/// The same on a given store.
 ///
 /// # Panics
 /// If no single-threaded runtime can be made.
-pub fn simulate(seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
+pub fn simulate_on(on: On, seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
     planted::plant(bug);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let report = match runtime {
-        Ok(runtime) => runtime.block_on(live(seed, tracing)),
+        Ok(runtime) => runtime.block_on(live(on, seed, tracing)),
         Err(error) => panic!("no runtime to simulate on: {error}"),
     };
     planted::plant(None);
@@ -70,8 +87,13 @@ pub fn simulate(seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
 
 /// Runs one seed twice; a difference is a violation like any other.
 pub fn simulate_twice(seed: u64) -> Report {
-    let mut first = simulate(seed, None, false);
-    let second = simulate(seed, None, false);
+    simulate_twice_on(On::Memory, seed)
+}
+
+/// The same on a given store.
+pub fn simulate_twice_on(on: On, seed: u64) -> Report {
+    let mut first = simulate_on(on, seed, None, false);
+    let second = simulate_on(on, seed, None, false);
     if first.digest != second.digest {
         let detail = "two runs of one seed differ".to_owned();
         first.violations.push(Violation { property: Property::Deterministic, detail });
@@ -79,13 +101,13 @@ pub fn simulate_twice(seed: u64) -> Report {
     first
 }
 
-async fn live(seed: u64, tracing: bool) -> Report {
-    let world = World::new(seed, tracing);
+async fn live(on: On, seed: u64, tracing: bool) -> Report {
+    let world = World::new(on, seed, tracing);
     let lives = world.range(2, 6);
     let mut boots: Vec<Life> = Vec::new();
     for _ in 0..lives {
-        let wanted = if world.chance(30) { 2 } else { 1 };
-        while boots.len() < wanted {
+        let wanted = if world.chance(30) && on == On::Memory { 2 } else { 1 };
+        while boots.len() < wanted && !world.has_violations() {
             match Life::begin(&world).await {
                 Some(life) => boots.push(life),
                 None => world.after_crash(),
@@ -129,19 +151,17 @@ impl Life {
     /// Starts a boot; `None` if it died while starting.
     async fn begin(world: &Arc<World>) -> Option<Self> {
         let boot = world.new_boot();
-        let store = boot.store(world);
+        let Some(store) = boot.store(world) else {
+            world.kill(&boot);
+            return None;
+        };
         let options = Options {
             clock: parts::clock(world, &boot),
             driver: parts::driver(world, &boot),
             executors: parts::executors(world, &boot),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
-            ..Options::new(
-                boot.id.clone(),
-                Arc::new(store),
-                parts::liveness(world),
-                parts::entropy(world),
-            )
+            ..Options::new(boot.id.clone(), store, parts::liveness(world), parts::entropy(world))
         };
         let mut recovered = Vec::new();
         let started = {
@@ -241,6 +261,7 @@ impl fmt::Display for Report {
             write!(f, "\n  {violation}")?;
         }
         let replay = "cargo run -p piton-testkit --bin piton-sim -- --seed";
-        write!(f, "\n  replay with: {replay} {} --trace", self.seed)
+        let store = if self.on == On::Files { " --store files" } else { "" };
+        write!(f, "\n  replay with: {replay} {} --trace{store}", self.seed)
     }
 }

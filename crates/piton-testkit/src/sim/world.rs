@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
 use piton_core::{Code, Timestamp};
+use piton_store::Store;
+use piton_store::files::{Folder, ModelDisk};
 use piton_store::memory::{Disk, MemoryStore};
 use tokio::sync::Notify;
 
 use super::ledger::{Ledger, Property, Violation};
-use super::{Report, Stats, log_checks, parts};
+use super::{On, Report, Stats, log_checks, on_files, parts};
 
 /// Where simulated time begins.
 const EPOCH_MS: i64 = 1_790_000_000_000;
@@ -30,20 +32,35 @@ impl Boot {
         self.running.load(Ordering::SeqCst)
     }
 
-    pub(super) fn store(self: &Arc<Self>, world: &Arc<World>) -> MemoryStore {
+    /// The world's store; `None`, and a violation, if it cannot be opened.
+    pub(super) fn store(self: &Arc<Self>, world: &Arc<World>) -> Option<Arc<dyn Store>> {
         let hooks = parts::hooks(world, self);
-        MemoryStore::open(
-            Arc::clone(&world.disk),
-            parts::liveness(world),
-            parts::entropy(world),
-            hooks,
-        )
+        let (liveness, entropy) = (parts::liveness(world), parts::entropy(world));
+        let Some(files) = &world.files else {
+            let disk = Arc::clone(&world.disk);
+            return Some(Arc::new(MemoryStore::open(disk, liveness, entropy, hooks)));
+        };
+        match on_files::open(files, liveness, entropy) {
+            Ok(folder) => {
+                world.files_open.store(true, Ordering::SeqCst);
+                let (files, world) = (files.clone(), Arc::clone(world));
+                Some(Arc::new(on_files::FilesInWorld::new(folder, files, world, hooks)))
+            }
+            Err(e) => {
+                world.violated(Property::ChainHolds, format!("the folder does not open: {e}"));
+                None
+            }
+        }
     }
 }
 
 #[derive(Debug)]
 pub(super) struct World {
+    /// What the store says. With files: the books of what is on their disk.
     pub disk: Arc<Mutex<Disk>>,
+    files: Option<ModelDisk>,
+    /// A process has the files open: what it has not flushed is not there for anybody yet.
+    files_open: AtomicBool,
     pub died: Notify,
     inner: Mutex<Inner>,
 }
@@ -91,7 +108,7 @@ impl Inner {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, tracing: bool) -> Arc<Self> {
+    pub(super) fn new(on: On, seed: u64, tracing: bool) -> Arc<Self> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut some = |max: u32| if rng.bool() { rng.u32(0..=max) } else { 0 };
         let faults = Faults {
@@ -119,7 +136,37 @@ impl World {
             tracing,
             hasher: blake3::Hasher::new(),
         };
-        Arc::new(Self { disk: Arc::default(), died: Notify::new(), inner: Mutex::new(inner) })
+        let files = (on == On::Files).then(on_files::new_disk);
+        let (disk, died, files_open) = (Arc::default(), Notify::new(), AtomicBool::new(false));
+        Arc::new(Self { disk, files, files_open, died, inner: Mutex::new(inner) })
+    }
+
+    /// The folder as the next life would find it, opened on a copy; `None` on memory.
+    pub(super) fn found(self: &Arc<Self>) -> Option<Folder> {
+        let copy = self.files.as_ref()?.copied();
+        if self.files_open.load(Ordering::SeqCst) {
+            copy.power_loss(&mut |_| 0);
+        }
+        match on_files::open(&copy, parts::liveness(self), parts::entropy(self)) {
+            Ok(folder) => Some(folder),
+            Err(e) => {
+                self.violated(Property::ChainHolds, format!("the folder does not open: {e}"));
+                None
+            }
+        }
+    }
+
+    /// After a crash the books say what the files say.
+    fn read_files(self: &Arc<Self>) {
+        if self.files.is_none() {
+            return;
+        }
+        let read = self.found().map(|folder| Disk::of_folder(&folder));
+        match read {
+            Some(Ok(disk)) => *self.disk() = disk,
+            Some(Err(e)) => self.violated(Property::ChainHolds, format!("a log is not good: {e}")),
+            None => {}
+        }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -246,26 +293,35 @@ impl World {
     }
 
     /// A dead process: its lock is free, its unflushed writes are rolled back or were just in time.
-    pub(super) fn kill(&self, boot: &Boot) {
+    pub(super) fn kill(self: &Arc<Self>, boot: &Boot) {
         boot.running.store(false, Ordering::SeqCst);
         let mut inner = self.inner();
         inner.locked.remove(&boot.id);
         let rng = &mut inner.rng;
-        self.disk().process_killed(&boot.id, &mut |unflushed| rng.usize(0..=unflushed));
+        // What a killed process wrote to files stays there, flushed or not.
+        if self.files.is_none() {
+            self.disk().process_killed(&boot.id, &mut |unflushed| rng.usize(0..=unflushed));
+        }
         drop(inner);
+        self.files_open.store(false, Ordering::SeqCst);
+        self.read_files();
         // Before anybody writes over what was lost.
         self.check_promises();
     }
 
     /// The power fails: every lock is free, unflushed lines are lost, torn or kept.
-    pub(super) fn power_loss(&self) {
+    pub(super) fn power_loss(self: &Arc<Self>) {
         self.note(format_args!("the power fails"));
         let mut inner = self.inner();
         inner.locked.clear();
         inner.executions.clear();
         let rng = &mut inner.rng;
-        self.disk().power_loss(&mut |unflushed| rng.usize(0..=unflushed));
+        match &self.files {
+            None => self.disk().power_loss(&mut |unflushed| rng.usize(0..=unflushed)),
+            Some(files) => files.power_loss(&mut |limit| rng.usize(0..limit.max(1))),
+        }
         drop(inner);
+        self.read_files();
         self.check_promises();
     }
 
@@ -280,6 +336,21 @@ impl World {
                     1 => Probe::Unreachable,
                     _ => Probe::Alive,
                 };
+            }
+        }
+        for path in self.files.iter().flat_map(ModelDisk::names) {
+            // A snapshot, an index or an anchor with a wrong bit: it must not be believed.
+            let is_cache = path.extension().is_some_and(|e| e == "json" || e == "anchor");
+            let in_sessions = path.parent().is_some_and(|folder| folder.ends_with("sessions"));
+            if is_cache && in_sessions && rng.u32(0..10) == 0 {
+                let files = self.files.iter();
+                for (files, mut bytes) in files.filter_map(|f| Some((f, f.content(&path)?))) {
+                    let at = rng.usize(0..bytes.len().max(1));
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte ^= 1 << rng.u32(0..8);
+                    }
+                    files.put(&path, &bytes);
+                }
             }
         }
         let mut disk = self.disk();
@@ -342,8 +413,10 @@ impl World {
         for log in self.disk().logs.values() {
             inner.hasher.update(&log.last_chain(log.flushed));
         }
+        let on = if self.files.is_some() { On::Files } else { On::Memory };
         Report {
             seed,
+            on,
             violations: inner.ledger.violations.clone(),
             digest: inner.hasher.finalize().to_hex().to_string(),
             stats,

@@ -1,0 +1,198 @@
+//! What the store asks of a file system, as a trait: a modelled disk can lose, tear and refuse what
+//! a real one does only on a bad day.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The files of one data folder. Paths lie in it.
+pub trait Disk: Send + Sync + fmt::Debug + 'static {
+    /// A file that is there.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// An empty file, whether or not there was one; readable by its owner only.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Replaces what has the new name. Durable after [`Disk::sync_folder`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    fn make_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a folder durable.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// The plain files in a folder, in the order of their names.
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
+
+    /// What is known about one file.
+    fn entry(&self, path: &Path) -> io::Result<Entry>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + fmt::Debug {
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Reads as much as there is, up to the buffer's length.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+
+    /// Makes the file's content durable, not its name.
+    fn sync(&self) -> io::Result<()>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    pub bytes: u64,
+    pub guarded: Guarded,
+}
+
+/// Who can get at a file beside its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// Nobody.
+    Private,
+    /// Others can read it.
+    Readable,
+    /// Others can write to it, or it is not ours.
+    Exposed,
+}
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk {
+    /// Files are opened for reading only.
+    pub read_only: bool,
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+fn entry(name: String, found: &fs::Metadata) -> Entry {
+    let mode = found.mode();
+    let ours = found.uid() == rustix::process::geteuid().as_raw();
+    let guarded = if !ours || mode & 0o022 != 0 {
+        Guarded::Exposed
+    } else if mode & 0o044 != 0 {
+        Guarded::Readable
+    } else {
+        Guarded::Private
+    };
+    Entry { name, bytes: found.len(), guarded }
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(!self.read_only).open(path)?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        Ok(Arc::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        let mut found = Vec::new();
+        for one in fs::read_dir(folder)? {
+            let one = one?;
+            // A link is not followed: it may lead anywhere.
+            let metadata = one.metadata()?;
+            if let (true, Ok(name)) = (metadata.is_file(), one.file_name().into_string()) {
+                found.push(entry(name, &metadata));
+            }
+        }
+        found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn entry(&self, path: &Path) -> io::Result<Entry> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        Ok(entry(name.to_owned(), &fs::metadata(path)?))
+    }
+}
+
+impl DiskFile for RealFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut read = 0;
+        while read < buffer.len() {
+            match self.0.read_at(&mut buffer[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+/// Reads a small file; `None` if it is not there. One that is larger than it may be is an error.
+pub(crate) fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk.open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let bytes = file.bytes()?;
+    if bytes > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "The file is too large"));
+    }
+    let mut read = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+    let length = file.read_at(&mut read, 0)?;
+    read.truncate(length);
+    Ok(Some(read))
+}
+
+/// Removes a file that may not be there.
+pub(crate) fn remove(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,356 @@
+//! A store of plain files, in S4's layout: one log of lines per session, which `tail` and `jq` can
+//! read, with a snapshot and a token index beside it.
+//!
+//! **Nothing here is encrypted.** The files are readable by their owner only, and that is all; a
+//! store that is to keep secrets from whoever gets at the disk is the SQLite one. A `README` in the
+//! folder says so, too.
+//!
+//! One process at a time has the folder open, to read or to write: a second one is told who. An
+//! append costs one write and one flush of the session's log; everything else (snapshot, token
+//! index, anchor) is written behind it and made again from the log when it is missing or damaged.
+//!
+//! [`Folder`] is the whole store without threads, on any [`Disk`]; [`FilesStore`] puts threads and
+//! the contract around it.
+
+mod append;
+mod blobs;
+mod disk;
+mod folder;
+mod line;
+mod log;
+mod model;
+mod open;
+mod paths;
+mod queue;
+mod read;
+mod remove;
+mod rewrite;
+mod scan;
+mod sealed;
+mod snapshot;
+mod threads;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use piton_core::id::{SessionId, TokenId};
+use piton_core::{NewRecord, Record, Seq, chain, token};
+use tokio::sync::oneshot;
+
+use crate::admit::Removal;
+use crate::boots::BootLocks;
+use crate::contract::{
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
+    LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
+};
+use crate::error::{Cause, Error, Result};
+use crate::folder as data_folder;
+use crate::hub::{Hints, Hub};
+use crate::load::LoadedState;
+
+pub use self::disk::{Disk, DiskFile, Entry, Guarded, RealDisk};
+pub use self::folder::Folder;
+pub use self::model::{Crash, ModelDisk};
+pub use crate::sqlite::Access;
+
+use self::queue::{Queue, Reply, Work};
+use self::threads::{Behind, Counters, Readers, Writer, spawn};
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data folder; made if it is not there.
+    pub data: PathBuf,
+    /// Reading needs the folder's lock as much as writing does.
+    pub access: Access,
+    pub liveness: Arc<dyn Liveness>,
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl Options {
+    /// For writing, with lock files and the system's random numbers.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        let data = data.into();
+        Self {
+            liveness: Arc::new(BootLocks::new(&data)),
+            data,
+            access: Access::ReadWrite,
+            entropy: Arc::new(OsEntropy),
+        }
+    }
+}
+
+/// A store of plain files. Closed when dropped; that waits until what was queued is written.
+#[derive(Debug)]
+pub struct FilesStore {
+    folder: Arc<Folder>,
+    queue: Arc<Queue>,
+    hub: Arc<Hub>,
+    counters: Arc<Counters>,
+    readers: Arc<Readers>,
+    behind: Arc<Behind>,
+    open: Mutex<Open>,
+}
+
+/// What goes when the store is closed.
+#[derive(Debug, Default)]
+struct Open {
+    writer: Option<JoinHandle<()>>,
+    behind: Option<JoinHandle<()>>,
+    lock: Option<File>,
+}
+
+impl FilesStore {
+    /// Opens a store, or makes one. Blocks on the disk.
+    pub fn open(options: Options) -> Result<Self> {
+        let Options { data, access, liveness, entropy } = options;
+        if access == Access::ReadWrite {
+            data_folder::create(&data)?;
+        }
+        data_folder::refuse_network(&data)?;
+        let lock = lock(&paths::Paths::new(&data).lock(), access)?;
+        let disk = Arc::new(RealDisk { read_only: access == Access::ReadOnly });
+        let folder = Arc::new(Folder::open(disk, &data, access, liveness, entropy)?);
+        Self::start(&folder, lock)
+    }
+
+    fn start(folder: &Arc<Folder>, lock: File) -> Result<Self> {
+        let no_thread = |e: std::io::Error| Error::Unreadable {
+            path: folder.paths.data.clone(),
+            source: Some(Arc::new(e) as Cause),
+        };
+        let store = Self {
+            folder: folder.clone(),
+            queue: Arc::default(),
+            hub: Arc::default(),
+            counters: Arc::default(),
+            readers: Arc::new(Readers::start(folder).map_err(no_thread)?),
+            behind: Arc::default(),
+            open: Mutex::new(Open { lock: Some(lock), ..Open::default() }),
+        };
+        if folder.access == Access::ReadOnly {
+            store.queue.close();
+            return Ok(store);
+        }
+        let writer = Writer {
+            folder: folder.clone(),
+            queue: store.queue.clone(),
+            hub: store.hub.clone(),
+            behind: store.behind.clone(),
+            counters: store.counters.clone(),
+        };
+        let mut open = store.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.writer = Some(spawn("piton-write", move || writer.run()).map_err(no_thread)?);
+        let behind = store.behind.clone();
+        if folder.is_dirty() {
+            behind.wake();
+        }
+        let behind_folder = folder.clone();
+        let run = move || behind.run(&behind_folder);
+        open.behind = Some(spawn("piton-behind", run).map_err(no_thread)?);
+        drop(open);
+        Ok(store)
+    }
+
+    /// Writes what was queued and the caches, lets go of the folder, and ends. Blocks; later calls
+    /// fail with `Closed`.
+    pub fn close(&self) {
+        let open = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        self.queue.close();
+        self.readers.close();
+        if let Some(Err(_)) = open.writer.map(JoinHandle::join) {
+            tracing::error!("The writer's thread panicked");
+        }
+        self.behind.close();
+        if let Some(Err(_)) = open.behind.map(JoinHandle::join) {
+            tracing::error!("The thread that writes caches panicked");
+        }
+        if let Some(lock) = open.lock {
+            // Closing would do, but for a child that another thread forks right now: until its exec
+            // it has the file open, too.
+            let _ = lock.unlock();
+        }
+    }
+
+    fn ask_writer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Reply<T>) -> Work,
+    ) -> BoxFuture<Result<T>> {
+        if self.folder.access == Access::ReadOnly {
+            let path = self.folder.paths.data.clone();
+            return Box::pin(std::future::ready(Err(Error::ReadOnly { path, source: None })));
+        }
+        let (reply, answer) = oneshot::channel();
+        self.queue.push(work(reply));
+        Box::pin(async move { answer.await.map_err(|_| Error::Closed)? })
+    }
+
+    /// Something that is answered from memory.
+    fn know<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Folder) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<Result<T>> {
+        let folder = self.folder.clone();
+        Box::pin(async move { question(&folder) })
+    }
+}
+
+impl Drop for FilesStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The folder's lock. It belongs to the open file, which is closed on exec: no child inherits it.
+fn lock(path: &Path, access: Access) -> Result<File> {
+    let failed = |e| match access {
+        Access::ReadWrite => data_folder::write_failed(path, e),
+        Access::ReadOnly => {
+            Error::Unreadable { path: path.to_owned(), source: Some(Arc::new(e) as Cause) }
+        }
+    };
+    let mut options = OpenOptions::new();
+    options.read(true);
+    if access == Access::ReadWrite {
+        options.write(true).create(true).truncate(false).mode(0o600);
+    }
+    let mut file = options.open(path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only for the message; the pid proves nothing.
+            let _ = file.take(32).read_to_string(&mut holder);
+            let holder = match holder.trim() {
+                "" => "another process".to_owned(),
+                pid => format!("process {pid}"),
+            };
+            return Err(Error::InUse { path: path.to_owned(), holder });
+        }
+        Err(TryLockError::Error(e)) => return Err(failed(e)),
+    }
+    if access == Access::ReadWrite {
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(failed)?;
+    }
+    Ok(file)
+}
+
+impl Store for FilesStore {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
+        self.ask_writer(|reply| Work::Append { batch: Box::new(batch), reply })
+    }
+
+    fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
+        let session = session.clone();
+        self.know(move |folder| folder.head(&session))
+    }
+
+    fn read(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+        detail: Detail,
+    ) -> BoxFuture<Result<Vec<Record>>> {
+        let session = session.clone();
+        self.readers.ask(move |folder| folder.read(&session, after, limit, detail))
+    }
+
+    fn chain_at(&self, session: &SessionId, seq: Seq) -> BoxFuture<Result<Option<chain::Hash>>> {
+        let session = session.clone();
+        self.readers.ask(move |folder| folder.chain_at(&session, seq))
+    }
+
+    fn subscribe(&self, session: &SessionId) -> Hints {
+        self.hub.subscribe(session)
+    }
+
+    fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {
+        let session = session.clone();
+        self.know(move |folder| Ok(folder.snapshot(&session)))
+    }
+
+    fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>> {
+        let session = session.clone();
+        let behind = self.behind.clone();
+        self.know(move |folder| {
+            folder.save_snapshot(&session, snapshot)?;
+            behind.wake();
+            Ok(())
+        })
+    }
+
+    fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>> {
+        let session = session.clone();
+        self.readers.ask(move |folder| folder.load(&session))
+    }
+
+    fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
+        self.know(move |folder| Ok(folder.list(&query)))
+    }
+
+    fn token(&self, token: &TokenId) -> BoxFuture<Result<Option<(SessionId, token::Entry)>>> {
+        let token = token.clone();
+        self.know(move |folder| Ok(folder.token(&token)))
+    }
+
+    fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
+        let session = session.clone();
+        self.readers.ask(move |folder| folder.verify(&session))
+    }
+
+    fn rebuild_caches(&self) -> BoxFuture<Result<()>> {
+        self.ask_writer(|reply| Work::Rebuild { reply })
+    }
+
+    fn delete(
+        &self,
+        session: &SessionId,
+        expected: Seq,
+        guard: Guard,
+        note: NewRecord,
+    ) -> BoxFuture<Result<()>> {
+        let removal = Box::new(Removal { session: session.clone(), expected, guard, note });
+        self.ask_writer(|reply| Work::Delete { removal, reply })
+    }
+
+    fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
+        let session = session.clone();
+        self.know(move |folder| folder.copy_head(&session))
+    }
+
+    fn copy_records(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<Result<Vec<CopiedRecord>>> {
+        let session = session.clone();
+        self.readers.ask(move |folder| folder.copy_records(&session, after, limit))
+    }
+
+    fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>> {
+        self.ask_writer(|reply| Work::CopyIn { copy, reply })
+    }
+
+    fn stats(&self) -> Stats {
+        Stats {
+            batches: self.counters.batches.load(Ordering::Relaxed),
+            records: self.counters.records.load(Ordering::Relaxed),
+            flushes: self.folder.flushes(),
+        }
+    }
+}

@@ -1,0 +1,642 @@
+//! Opening: each log's snapshot says how far it was, and only what came after is read. A log whose
+//! snapshot does not fit is read as a whole. What a crash tore off its end is put aside; damage
+//! anywhere else makes that log read-only, and no other.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use piton_core::event::{AdoptedRun, SessionAdopted};
+use piton_core::id::SessionId;
+use piton_core::{Event, NewRecord, Seq, Timestamp, chain};
+
+use super::Access;
+use super::disk::{self, Disk, DiskFile, Guarded};
+use super::folder::Folder;
+use super::line;
+use super::log::{End, Folded, Health, Log, is_marked};
+use super::paths::{self, Kind};
+use super::scan::{
+    Bad, Fault, Form, Raw, RawLines, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_SEQ, was_durable,
+};
+use super::snapshot::{self, CACHE_BYTES_MAX, SnapshotFile};
+use crate::contract::{Entropy, Liveness};
+use crate::error::{Error, Result};
+use crate::folder::write_failed;
+
+/// The format that this program writes.
+const FORMAT: u32 = 1;
+/// Links of a log that began elsewhere are made with this key until it is written to.
+pub(super) const FOREIGN_KEY: chain::Key = chain::Key::new([0; 32]);
+
+const COPY_BYTES: usize = 64 * 1024;
+const TORN_MAX: u64 = 10_000;
+
+const README: &str = "\
+This folder is a Piton store of plain files. Nothing in it is encrypted: whoever can read the files
+can read the sessions.
+
+sessions/ID.messages.jsonl   the log: one record per line, only ever appended to
+sessions/ID.json             a snapshot of what the log says; made again if it is missing
+sessions/ID.tokens.json      the session's resume tokens (hashes, no secrets); made again, too
+sessions/ID.key              the key of the log's hash chain; keep it beside the log
+sessions/ID.anchor           how far the log had come; written behind it
+sessions/_piton.*            the log of what belongs to no session
+blobs/                       contents of more than 16 KB
+
+In a line, the field \"_\" is the store's own. Reading is safe at any time, for example with
+  jq -c 'del(._)' sessions/ID.messages.jsonl
+Change nothing by hand: the chain would notice.
+";
+
+/// What reading a log came to.
+struct Found {
+    end: End,
+    folded: Folded,
+    marks: BTreeMap<Seq, super::scan::Mark>,
+    base: Seq,
+    /// The file ends with this, and there is more of it than `end` says.
+    rest: Option<Rest>,
+}
+
+enum Rest {
+    /// The last batch is not whole.
+    BatchCut {
+        line: u64,
+    },
+    Bad(Bad),
+}
+
+impl Folder {
+    /// Opens a folder that is there. Locks nothing: that is the caller's work.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        data: &Path,
+        access: Access,
+        liveness: Arc<dyn Liveness>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self> {
+        let folder = Self::with(disk, data, access, liveness, entropy);
+        folder.prepare()?;
+        let sessions = &folder.paths.sessions;
+        let unreadable = |e| Self::unreadable(sessions, e);
+        let entries = folder.disk.list(sessions).map_err(unreadable)?;
+        let mut deleting = Vec::new();
+        let mut flushed = false;
+        for entry in entries {
+            match paths::kind(&entry.name) {
+                Some((session, Kind::Log)) => {
+                    if let Some((log, known)) = folder.open_log(&session, entry.guarded)? {
+                        let younger = log.end.bytes > known;
+                        flushed |= younger;
+                        let mut logs = folder.logs();
+                        logs.insert(log);
+                        if younger {
+                            logs.dirty.insert(session);
+                        }
+                    }
+                }
+                Some((session, Kind::Deleting)) => deleting.push(session),
+                Some((_, Kind::Unfinished)) if access == Access::ReadWrite => {
+                    let path = sessions.join(&entry.name);
+                    disk::remove(&*folder.disk, &path).map_err(|e| write_failed(&path, e))?;
+                }
+                Some((_, Kind::Unfinished | Kind::Torn(_) | Kind::Other)) | None => {}
+            }
+        }
+        if flushed {
+            // With a log that is younger than its snapshot, its name may be, too.
+            folder.disk.sync_folder(sessions).map_err(unreadable)?;
+        }
+        for session in deleting {
+            folder.finish_deleting(&session)?;
+        }
+        if access == Access::ReadWrite {
+            folder.sweep_noted()?;
+        }
+        Ok(folder)
+    }
+
+    /// The folders, and what they say about themselves.
+    fn prepare(&self) -> Result<()> {
+        let paths = &self.paths;
+        if self.access == Access::ReadWrite {
+            for folder in [&paths.sessions, &paths.blobs] {
+                self.disk.make_folder(folder).map_err(|e| write_failed(folder, e))?;
+            }
+        }
+        for folder in [&paths.data, &paths.sessions] {
+            let found = self.disk.entry(folder).map_err(|e| Self::unreadable(folder, e))?;
+            if found.guarded == Guarded::Exposed {
+                return Err(Error::FileExposed { path: folder.clone() });
+            }
+        }
+        let path = paths.format();
+        let read = disk::read(&*self.disk, &path, CACHE_BYTES_MAX);
+        match read.map_err(|e| Self::unreadable(&path, e))? {
+            Some(text) if !text.is_empty() => {
+                let format = serde_json::from_slice::<serde_json::Value>(&text).ok();
+                let format = format.as_ref().and_then(|format| format.get("format")?.as_u64());
+                match format.and_then(|format| u32::try_from(format).ok()) {
+                    Some(found) if found > FORMAT => {
+                        return Err(Error::Newer { found, supported: FORMAT });
+                    }
+                    Some(_) if self.access == Access::ReadOnly => return Ok(()),
+                    // An earlier life may have died before its new folders were durable.
+                    Some(_) => {
+                        let flushed = self.disk.sync_folder(&paths.data);
+                        return flushed.map_err(|e| write_failed(&paths.data, e));
+                    }
+                    None => return Err(Error::Foreign { path }),
+                }
+            }
+            _ if self.access == Access::ReadOnly => return Ok(()),
+            _ => {}
+        }
+        let failed = |e| write_failed(&paths.data, e);
+        self.write_flushed(&paths.readme(), README.as_bytes()).map_err(failed)?;
+        let format = format!("{{\"store\":\"files\",\"format\":{FORMAT}}}\n");
+        self.write_flushed(&path, format.as_bytes()).map_err(failed)?;
+        self.disk.sync_folder(&paths.data).map_err(failed)
+    }
+
+    /// A log as the next life would find it.
+    pub(super) fn read_again(&self, session: &SessionId) -> Result<Option<Log>> {
+        let path = self.log_path(session);
+        let entry = self.disk.entry(&path).map_err(|e| Self::unreadable(&path, e))?;
+        Ok(self.open_log(session, entry.guarded)?.map(|(log, _)| log))
+    }
+
+    /// Opens one log, and says up to which byte it was known to be durable; `None` if there is
+    /// nothing in it.
+    fn open_log(&self, session: &SessionId, guarded: Guarded) -> Result<Option<(Log, u64)>> {
+        let path = self.log_path(session);
+        let unreadable = |e| Self::unreadable(&path, e);
+        let broken = |key, error: Error| {
+            tracing::error!(%session, %error, "The session cannot be opened");
+            let end = End::empty(0, chain::GENESIS);
+            let mut log = Log::new(session.clone(), key, Form::Native, end);
+            log.health = Health::Broken(error);
+            Ok(Some((log, 0)))
+        };
+        if guarded == Guarded::Exposed {
+            return broken(FOREIGN_KEY, Error::FileExposed { path });
+        }
+        let file = self.disk.open(&path).map_err(unreadable)?;
+        let bytes = file.bytes().map_err(unreadable)?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let foreign = self.is_foreign(session, &file, bytes).map_err(unreadable)?;
+        if foreign {
+            // A key may have been made for it before a crash, wholly or in part: it is not asked.
+            return Ok(Some((self.open_foreign(session, &file, bytes)?, u64::MAX)));
+        }
+        match self.read_key(session) {
+            Ok(Some(key)) => self.open_native(session, key, &file, bytes),
+            Ok(None) => {
+                let place = self.paths.key(session).display().to_string();
+                broken(FOREIGN_KEY, Error::KeyMissing { key_id: session.to_string(), place })
+            }
+            Err(e) => broken(FOREIGN_KEY, e),
+        }
+    }
+
+    /// Whether a log was written elsewhere: no line of it is this store's. Where a key lies beside
+    /// it, somebody else's snapshot must, too: the only line of a log may be damaged.
+    fn is_foreign(
+        &self,
+        session: &SessionId,
+        file: &Arc<dyn DiskFile>,
+        bytes: u64,
+    ) -> io::Result<bool> {
+        let mut raw = RawLines::new(file.clone(), 0, bytes, Form::Foreign);
+        let mut is_first = true;
+        loop {
+            let (line, is_last) = match raw.next()? {
+                Raw::Whole(line) => (line, false),
+                Raw::Unended(line) => (line, true),
+                // It does not matter whose line that is: it is damaged.
+                Raw::TooLong => return Ok(false),
+                Raw::End => break,
+            };
+            let readable = !is_first || line::decode_foreign(line, &FOREIGN_KEY).is_ok();
+            if line::is_native(line) || !readable {
+                return Ok(false);
+            }
+            is_first = false;
+            if is_last {
+                break;
+            }
+        }
+        let has_key = self.disk.entry(&self.paths.key(session)).is_ok();
+        Ok(!has_key || self.voucher(session).is_some())
+    }
+
+    /// The snapshot that somebody else wrote for a log.
+    fn voucher(&self, session: &SessionId) -> Option<SnapshotFile> {
+        let text = self.read_cache(&self.paths.snapshot(session))?;
+        let file = serde_json::from_slice::<SnapshotFile>(&text).ok()?;
+        (file.id == *session && file.own.is_none()).then_some(file)
+    }
+
+    pub(super) fn read_key(&self, session: &SessionId) -> Result<Option<chain::Key>> {
+        let path = self.paths.key(session);
+        match self.disk.entry(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Self::unreadable(&path, e)),
+            Ok(entry) if entry.guarded != Guarded::Private => {
+                return Err(Error::KeyExposed { path });
+            }
+            Ok(_) => {}
+        }
+        let text = disk::read(&*self.disk, &path, 1_024).map_err(|e| Self::unreadable(&path, e))?;
+        let mut key = [0; 32];
+        match hex::decode_to_slice(text.unwrap_or_default().trim_ascii(), &mut key) {
+            Ok(()) => Ok(Some(chain::Key::new(key))),
+            Err(_) => Err(Error::KeyInvalid { place: path.display().to_string() }),
+        }
+    }
+
+    /// A cache's bytes; one that cannot be read is passed over.
+    pub(super) fn read_cache(&self, path: &Path) -> Option<Vec<u8>> {
+        match disk::read(&*self.disk, path, CACHE_BYTES_MAX) {
+            Ok(read) => read,
+            Err(e) => {
+                tracing::warn!(path = %path.display(), error = %e, "Passed over");
+                None
+            }
+        }
+    }
+
+    pub(super) fn read_anchor(
+        &self,
+        session: &SessionId,
+        key: &chain::Key,
+    ) -> Option<(Seq, chain::Hash)> {
+        let path = self.paths.anchor(session);
+        let bytes = self.read_cache(&path)?;
+        let anchor = snapshot::read_anchor(key, &bytes);
+        if anchor.is_none() {
+            tracing::warn!(path = %path.display(), "The anchor is not readable: passed over");
+        }
+        anchor
+    }
+
+    fn open_native(
+        &self,
+        session: &SessionId,
+        key: chain::Key,
+        file: &Arc<dyn DiskFile>,
+        bytes: u64,
+    ) -> Result<Option<(Log, u64)>> {
+        let path = self.log_path(session);
+        let unreadable = |e| Self::unreadable(&path, e);
+        let mut log = Log::new(session.clone(), key, Form::Native, End::empty(0, chain::GENESIS));
+        log.anchor = self.read_anchor(session, &log.key);
+        let restored = self.restore(session, &log.key, file, bytes).map_err(unreadable)?;
+        let mut known = 0;
+        let found = if let Some(restored) = restored {
+            known = restored.end.bytes;
+            log.saved = restored.saved;
+            let found = Found {
+                end: restored.end,
+                folded: restored.folded,
+                marks: restored.marks,
+                base: restored.base,
+                rest: None,
+            };
+            read_on(file, bytes, &log.key, found).map_err(unreadable)?
+        } else {
+            self.logs().dirty.insert(session.clone());
+            read_whole(file, bytes, &log.key).map_err(unreadable)?
+        };
+        let Found { end, folded, marks, base, rest } = found;
+        (log.end, log.folded, log.marks, log.base) = (end, folded, marks, base);
+        if let Some(rest) = rest {
+            self.settle_end(&mut log, file, bytes, &rest)?;
+        }
+        // Not one batch of it was ever durable: there is no such session.
+        let never_was = log.end.seq == 0 && log.broken().is_none();
+        if log.end.bytes > known {
+            // Whoever wrote it may have been killed before the flush. Nobody is shown what could
+            // still be lost.
+            file.sync().map_err(unreadable)?;
+        }
+        Ok((!never_was).then_some((log, known)))
+    }
+
+    /// What the snapshot says, if it fits the log's bytes.
+    fn restore(
+        &self,
+        session: &SessionId,
+        key: &chain::Key,
+        file: &Arc<dyn DiskFile>,
+        bytes: u64,
+    ) -> io::Result<Option<snapshot::Restored>> {
+        let path = self.paths.snapshot(session);
+        let Some(text) = self.read_cache(&path) else { return Ok(None) };
+        let Some(saved) = snapshot::read(session, key, &text) else {
+            tracing::warn!(path = %path.display(), "The snapshot is not readable: passed over");
+            return Ok(None);
+        };
+        let tokens = self.read_cache(&self.paths.tokens(session));
+        let Some(restored) = snapshot::restore(key, saved, tokens.as_deref()) else {
+            return Ok(None);
+        };
+        let end = restored.end;
+        if end.bytes > bytes {
+            return Ok(None);
+        }
+        // The last line that it knows must be there, and be what it was.
+        let mark = super::scan::Mark { seq: end.seq, at: end.last_at, previous: end.previous };
+        let form = Form::Native;
+        let mut scanner =
+            Scanner::from_mark(file.clone(), end.bytes, key.clone(), form, restored.base, mark);
+        let fits = match scanner.next() {
+            Ok(Some(line)) => {
+                line.chain == end.chain && line.batch_left == 0 && scanner.mark() == end.mark()
+            }
+            Ok(None) | Err(Fault::Bad(_)) => false,
+            Err(Fault::Io(e)) => return Err(e),
+        };
+        Ok(fits.then_some(restored))
+    }
+
+    /// What is behind the last whole batch was torn by a crash, and is put aside, or was damaged,
+    /// and stays where it is.
+    fn settle_end(
+        &self,
+        log: &mut Log,
+        file: &Arc<dyn DiskFile>,
+        bytes: u64,
+        rest: &Rest,
+    ) -> Result<()> {
+        let path = self.log_path(&log.session);
+        let unreadable = |e| Self::unreadable(&path, e);
+        let next = log.end.seq + 1;
+        let anchored = log.anchor.is_some_and(|(seq, _)| seq >= next);
+        let (line, why, torn) = match rest {
+            Rest::BatchCut { line } => (*line, "its batch is not whole", !anchored),
+            Rest::Bad(bad) => {
+                // A crash leaves no line that is whole and in the wrong place.
+                let misplaced = [WRONG_SEQ, WRONG_BATCH, WRONG_CHAIN].contains(&bad.why);
+                let durable = anchored
+                    || misplaced
+                    || was_durable(file, bad, next, bytes).map_err(unreadable)?;
+                (bad.line, bad.why, !durable)
+            }
+        };
+        if !torn {
+            let error = Error::LineDamaged { path, line, why };
+            tracing::error!(session = %log.session, %error, "The session cannot be opened");
+            log.health = Health::Broken(error);
+            return Ok(());
+        }
+        let cut = bytes - log.end.bytes;
+        if self.access == Access::ReadOnly {
+            tracing::warn!(path = %path.display(), line, cut, "The log's end is torn: not read");
+            return Ok(());
+        }
+        let aside = self.cut_off(&log.session, file, log.end.bytes, bytes)?;
+        tracing::warn!(
+            path = %path.display(), line, cut, aside = %aside.display(),
+            "The log's end was torn by a crash: put aside"
+        );
+        Ok(())
+    }
+
+    /// Moves a log's torn end into a file of its own.
+    fn cut_off(
+        &self,
+        session: &SessionId,
+        file: &Arc<dyn DiskFile>,
+        from: u64,
+        to: u64,
+    ) -> Result<std::path::PathBuf> {
+        let mut numbers = (1..TORN_MAX).map(|number| self.paths.torn(session, number));
+        let free = numbers.find(|path| self.disk.entry(path).is_err());
+        let aside = free.unwrap_or_else(|| self.paths.torn(session, TORN_MAX));
+        let copy = || -> io::Result<()> {
+            let new = paths::unfinished(&aside);
+            let target = self.disk.create(&new)?;
+            let mut chunk = vec![0; COPY_BYTES];
+            let mut at = from;
+            while at < to {
+                let want = usize::try_from(to - at).unwrap_or(usize::MAX).min(COPY_BYTES);
+                let read = file.read_at(&mut chunk[..want], at)?;
+                if read == 0 {
+                    break;
+                }
+                target.write_at(&chunk[..read], at - from)?;
+                at += read as u64;
+            }
+            target.sync()?;
+            self.disk.rename(&new, &aside)?;
+            self.disk.sync_folder(&self.paths.sessions)?;
+            // Only now: what was cut off is safe.
+            file.truncate(from)?;
+            file.sync()
+        };
+        copy().map_err(|e| write_failed(&aside, e))?;
+        Ok(aside)
+    }
+
+    /// A log in S4's first form, with the snapshot that vouches for what came before it.
+    fn open_foreign(
+        &self,
+        session: &SessionId,
+        file: &Arc<dyn DiskFile>,
+        bytes: u64,
+    ) -> Result<Log> {
+        let path = self.log_path(session);
+        let unreadable = |e| Self::unreadable(&path, e);
+        let voucher = self.voucher(session);
+        let first = first_line(file, bytes).map_err(unreadable)?.unwrap_or_default();
+        let first = line::decode_foreign(&first, &FOREIGN_KEY)
+            .map_err(|why| Error::LineDamaged { path: path.clone(), line: 1, why })?;
+        let base = first.seq - 1;
+        let mut log =
+            Log::new(session.clone(), FOREIGN_KEY, Form::Foreign, End::empty(base, chain::GENESIS));
+        let damaged = |line, why| Error::LineDamaged { path: path.clone(), line, why };
+        if base > 0 {
+            let Some(voucher) = &voucher else {
+                let why = "no snapshot vouches for the records before it";
+                log.health = Health::Broken(damaged(1, why));
+                return Ok(log);
+            };
+            let run = self.adopted_run(voucher, file, bytes, &log).map_err(unreadable)?;
+            adopt(&mut log, voucher, run, first.ts);
+        }
+        let found = Found {
+            end: log.end,
+            folded: log.folded.clone(),
+            marks: log.marks.clone(),
+            base,
+            rest: None,
+        };
+        let scanner = Scanner::from_start(
+            file.clone(),
+            bytes,
+            FOREIGN_KEY,
+            Form::Foreign,
+            base,
+            log.end.chain,
+        );
+        let found = read_lines(scanner, found).map_err(unreadable)?;
+        (log.end, log.folded, log.marks) = (found.end, found.folded, found.marks);
+        if let Some(Rest::Bad(bad)) = found.rest {
+            log.health = Health::Broken(damaged(bad.line, bad.why));
+        } else if voucher.is_some_and(|voucher| voucher.last_seq > log.end.seq) {
+            let line = log.end.seq - base;
+            log.health = Health::Broken(damaged(line, "the snapshot knows records after it"));
+        }
+        if let Health::Broken(error) = &log.health {
+            tracing::error!(%session, %error, "The session cannot be opened");
+        }
+        Ok(log)
+    }
+
+    /// The run that the snapshot has open, unless its start is in the log.
+    #[expect(clippy::unused_self, reason = "reads for the one above")]
+    fn adopted_run(
+        &self,
+        voucher: &SnapshotFile,
+        file: &Arc<dyn DiskFile>,
+        bytes: u64,
+        log: &Log,
+    ) -> io::Result<Option<AdoptedRun>> {
+        let Some(run) = voucher.run.as_ref().filter(|run| run.ended_at.is_none()) else {
+            return Ok(None);
+        };
+        let mut scanner = Scanner::from_start(
+            file.clone(),
+            bytes,
+            FOREIGN_KEY,
+            Form::Foreign,
+            log.base,
+            chain::GENESIS,
+        );
+        loop {
+            let line = match scanner.next() {
+                Ok(Some(line)) => line,
+                // Whatever is wrong with a line is found again, and said.
+                Ok(None) | Err(Fault::Bad(_)) => break,
+                Err(Fault::Io(e)) => return Err(e),
+            };
+            if let Ok(Event::RunStarted(e)) = line.event()
+                && e.run_id == run.run_id
+            {
+                return Ok(None);
+            }
+        }
+        Ok(Some(AdoptedRun {
+            run_id: run.run_id.clone(),
+            boot_id: run.boot_id.clone(),
+            started_at: run.started_at,
+        }))
+    }
+}
+
+/// Puts the record before the first line that stands for all before it.
+fn adopt(log: &mut Log, voucher: &SnapshotFile, run: Option<AdoptedRun>, ts: Timestamp) {
+    let event = SessionAdopted {
+        session_id: log.session.clone(),
+        created_at: voucher.created_at.unwrap_or(ts),
+        title: voucher.title.clone(),
+        working_dir: voucher.working_dir.clone(),
+        provider: voucher.provider.clone(),
+        run,
+    };
+    let record = NewRecord::new(ts, event);
+    log.folded.apply(log.base, record.ts, &record.event);
+    let record = record.at(log.base);
+    let link = chain::Link {
+        seq: record.seq,
+        ts: record.ts,
+        kind: &record.kind,
+        header: &record.header,
+        payload_hash: None,
+        batch_left: 0,
+    };
+    let chain = FOREIGN_KEY.link(&chain::GENESIS, link);
+    log.end = End::empty(log.base, chain);
+    log.marks = BTreeMap::from([(log.base + 1, log.end.mark())]);
+    log.adopted = Some((record, chain));
+}
+
+fn first_line(file: &Arc<dyn DiskFile>, bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut raw = RawLines::new(file.clone(), 0, bytes, Form::Foreign);
+    Ok(match raw.next()? {
+        Raw::Whole(line) | Raw::Unended(line) => Some(line.to_vec()),
+        Raw::TooLong | Raw::End => None,
+    })
+}
+
+fn read_whole(file: &Arc<dyn DiskFile>, bytes: u64, key: &chain::Key) -> io::Result<Found> {
+    let end = End::empty(0, chain::GENESIS);
+    let (folded, marks) = (Folded::default(), BTreeMap::from([(1, end.mark())]));
+    let found = Found { end, folded, marks, base: 0, rest: None };
+    let scanner =
+        Scanner::from_start(file.clone(), bytes, key.clone(), Form::Native, 0, chain::GENESIS);
+    read_lines(scanner, found)
+}
+
+fn read_on(
+    file: &Arc<dyn DiskFile>,
+    bytes: u64,
+    key: &chain::Key,
+    found: Found,
+) -> io::Result<Found> {
+    let (mark, base) = (found.end.mark(), found.base);
+    let mut scanner =
+        Scanner::from_mark(file.clone(), bytes, key.clone(), Form::Native, base, mark);
+    scanner.left = Some(0);
+    read_lines(scanner, found)
+}
+
+/// Reads and folds up to the last whole batch.
+fn read_lines(mut scanner: Scanner, mut found: Found) -> io::Result<Found> {
+    let mut batch: Vec<(Seq, Timestamp, Event)> = Vec::new();
+    let mut end = found.end;
+    let mut lines = found.end.seq - found.base;
+    loop {
+        let mark = scanner.mark();
+        let line = match scanner.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(Fault::Io(e)) => return Err(e),
+            Err(Fault::Bad(bad)) => {
+                found.rest = Some(Rest::Bad(bad));
+                return Ok(found);
+            }
+        };
+        lines += 1;
+        let Ok(event) = line.event() else {
+            let (line, at, why) = (lines, mark.at, line::HEADER_UNREADABLE);
+            found.rest = Some(Rest::Bad(Bad { line, at, why, found: Some(end.seq + 1) }));
+            return Ok(found);
+        };
+        if line.seq > end.seq + 1 {
+            // The first line of a log that began elsewhere.
+            found.base = line.seq - 1;
+            lines = 1;
+            found.marks = BTreeMap::from([(line.seq, super::scan::Mark { seq: line.seq, ..mark })]);
+        } else if is_marked(line.seq) {
+            found.marks.insert(line.seq, mark);
+        }
+        let bytes = usize::try_from(scanner.mark().at - mark.at).unwrap_or(usize::MAX);
+        end = end.after(line.seq, line.chain, bytes);
+        batch.push((line.seq, line.ts, event));
+        if line.batch_left == 0 {
+            super::append::fold(&mut found.folded, &batch);
+            batch.clear();
+            found.end = end;
+        }
+    }
+    if !batch.is_empty() {
+        found.rest = Some(Rest::BatchCut { line: lines });
+    }
+    Ok(found)
+}

@@ -1,0 +1,216 @@
+//! The folder: who has it open, who may write to its files, and what opening reads.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::conformance::{run, said};
+use crate::contract::Problem;
+
+async fn two_sessions(store: &Arc<dyn Store>) -> Driver {
+    let mut one = Driver::create(store, "s").await;
+    Driver::create(store, "t").await;
+    one.append((0..200).map(said).collect()).await.unwrap();
+    one.store = None;
+    one
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Wants to show: a second opening, to read or to write, is refused and names the holder; a child
+/// that was started meanwhile does not hold the folder.
+#[test]
+fn one_at_a_time() {
+    let place = InFolder::new();
+    let store = place.store();
+    for access in [Access::ReadWrite, Access::ReadOnly] {
+        let refused = FilesStore::open(Options { access, ..place.options() }).unwrap_err();
+        assert_eq!(refused.code(), piton_core::Code::StoreInUse);
+        let holder = format!("process {}", std::process::id());
+        assert!(matches!(&refused, Error::InUse { holder: named, .. } if *named == holder));
+    }
+    let mut child =
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    drop(store);
+    let store = place.store();
+    assert!(child.try_wait().unwrap().is_none(), "the child ended too early");
+    drop(store);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+/// Wants to show: to read is not to write, and what is read is all there is.
+#[test]
+fn reading_changes_nothing() {
+    let place = InFolder::new();
+    run(async {
+        let store = place.open().await;
+        let mut one = two_sessions(&store).await;
+        drop(store);
+        let before = listing(place.folder.path());
+        let options = Options { access: Access::ReadOnly, ..place.options() };
+        let store: Arc<dyn Store> = Arc::new(FilesStore::open(options).unwrap());
+        let loaded = crate::load(&*store, &one.session).await.unwrap();
+        assert_eq!(loaded.state, one.state);
+        one.store = Some(store.clone());
+        let refused = one.append(vec![said("x")]).await.unwrap_err();
+        assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
+        drop((one, store));
+        assert_eq!(listing(place.folder.path()), before);
+    });
+}
+
+/// Every file with its bytes.
+fn listing(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(listing(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Wants to show: files that others can write to are refused, one session at a time; a folder as a
+/// whole.
+#[test]
+fn exposed_files_are_refused() {
+    let place = InFolder::new();
+    run(async {
+        let store = place.open().await;
+        let one = two_sessions(&store).await;
+        drop(store);
+        for (name, mode, code) in [
+            ("s.messages.jsonl", 0o620, piton_core::Code::FileExposed),
+            ("s.messages.jsonl", 0o602, piton_core::Code::FileExposed),
+            ("s.key", 0o640, piton_core::Code::KeyExposed),
+        ] {
+            set_mode(&place.file(name), mode);
+            let store = place.open().await;
+            let refused = store.head(&one.session).await.unwrap_err();
+            assert_eq!(refused.code(), code, "{name}: {refused}");
+            assert!(store.head(&"t".parse().unwrap()).await.unwrap().is_some());
+            drop(store);
+            set_mode(&place.file(name), 0o600);
+        }
+        let sessions = place.folder.path().join("sessions");
+        set_mode(&sessions, 0o770);
+        let refused = FilesStore::open(place.options()).unwrap_err();
+        assert!(matches!(refused, Error::FileExposed { .. }), "{refused}");
+        set_mode(&sessions, 0o700);
+        let store = place.open().await;
+        assert!(store.head(&one.session).await.unwrap().is_some());
+        let made = fs::metadata(place.file("s.key")).unwrap().permissions().mode();
+        assert_eq!(made & 0o777, 0o600);
+    });
+}
+
+/// Wants to show: with its snapshot a log is not read again; without it, it is; both come to the
+/// same.
+#[test]
+fn a_current_snapshot_saves_reading() {
+    let disk = model();
+    let folder = open(&disk);
+    let mut one = driver("s");
+    folder.append(&created(&mut one)).unwrap();
+    for _ in 0..10 {
+        append(&folder, &mut one, (0..100).map(said).collect()).unwrap();
+    }
+    folder.write_behind();
+    append(&folder, &mut one, vec![said("behind the snapshot")]).unwrap();
+    drop(folder);
+    // Damage that only somebody who reads all of it would find.
+    let path = at_path("s.messages.jsonl");
+    let mut log = disk.content(&path).unwrap();
+    let good = log.clone();
+    log[300] ^= 1;
+    disk.put(&path, &log);
+    let folder = open(&disk);
+    assert_eq!(folder.head(&one.session).unwrap().unwrap().last_seq, 1_003);
+    assert!(folder.verify(&one.session).unwrap().problem.is_some());
+    disk.take(&at_path("s.json"));
+    assert!(open(&disk).head(&one.session).is_err(), "nobody read it");
+    disk.put(&path, &good);
+    let folder = open(&disk);
+    assert_eq!(folder.load(&one.session).unwrap().unwrap().state, one.state);
+    assert_sound(&folder);
+}
+
+/// Wants to show: a snapshot that knows more than the log is passed over, and verifying says so.
+#[test]
+fn a_snapshot_from_the_future_is_passed_over() {
+    let disk = model();
+    let folder = open(&disk);
+    let mut one = driver("s");
+    folder.append(&created(&mut one)).unwrap();
+    let path = at_path("s.messages.jsonl");
+    let short = disk.content(&path).unwrap();
+    let state = one.state.clone();
+    append(&folder, &mut one, vec![said("x")]).unwrap();
+    folder.write_behind();
+    drop(folder);
+    disk.put(&path, &short);
+    disk.take(&at_path("s.anchor"));
+    let folder = open(&disk);
+    assert_eq!(folder.load(&one.session).unwrap().unwrap().state, state);
+    let problem = folder.verify(&one.session).unwrap().problem;
+    assert_eq!(problem, Some(Problem::SnapshotDisagrees { seq: 3 }));
+    let newer = Snapshot { seq: 2, projector: u32::MAX, chain: [0; 32], body: "{}".into() };
+    folder.save_snapshot(&one.session, newer).unwrap();
+    folder.write_behind();
+    let folder = open(&disk);
+    assert_eq!(folder.load(&one.session).unwrap().unwrap().state, state);
+    let problem = folder.verify(&one.session).unwrap().problem;
+    assert_eq!(problem, Some(Problem::SnapshotDisagrees { seq: 2 }));
+}
+
+/// Wants to show: a blob that is missing or changed is named; the rest of the log is readable.
+#[test]
+fn blobs_are_checked() {
+    let disk = model();
+    let folder = open(&disk);
+    let mut one = driver("s");
+    folder.append(&created(&mut one)).unwrap();
+    append(&folder, &mut one, vec![said("x"), said("b".repeat(100_000)), said("y")]).unwrap();
+    let blob = disk.names().into_iter().find(|path| path.starts_with("/data/blobs")).unwrap();
+    assert_eq!(blob.extension().unwrap(), "zst");
+    let mut bytes = disk.content(&blob).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    disk.put(&blob, &bytes);
+    assert_eq!(folder.read(&one.session, 0, 10, Detail::Full).unwrap().len(), 3);
+    let refused = folder.read(&one.session, 3, 10, Detail::Full).unwrap_err();
+    assert!(matches!(refused, Error::LineDamaged { line: 4, .. }), "{refused}");
+    let found = folder.verify(&one.session).unwrap();
+    assert_eq!((found.good_to, found.problem), (3, Some(Problem::PayloadDamaged { seq: 4 })));
+    disk.take(&blob);
+    let refused = folder.read(&one.session, 3, 10, Detail::Full).unwrap_err();
+    assert!(matches!(refused, Error::BlobMissing { seq: 4, .. }), "{refused}");
+    let found = folder.verify(&one.session).unwrap();
+    assert_eq!(found.problem, Some(Problem::BlobMissing { seq: 4 }));
+    assert_eq!(folder.read(&one.session, 4, 10, Detail::Full).unwrap().len(), 1);
+    // Rebuilding sweeps what nobody refers to.
+    let stray = Path::new("/data/blobs/00").join(format!("{}.json", "00".repeat(32)));
+    disk.put(&stray, b"{}");
+    folder.rebuild().unwrap();
+    assert_eq!(disk.content(&stray), None);
+}
+
+/// Wants to show: a folder of a newer form is refused, and so is one that is something else.
+#[test]
+fn other_formats_are_refused() {
+    let disk = model();
+    drop(open(&disk));
+    let path = Path::new(DATA).join("files.json");
+    disk.put(&path, br#"{"store":"files","format":2}"#);
+    assert!(matches!(try_open(&disk), Err(Error::Newer { found: 2, supported: 1 })));
+    disk.put(&path, b"[]");
+    assert!(matches!(try_open(&disk), Err(Error::Foreign { .. })));
+    assert!(disk.content(&Path::new(DATA).join("README")).unwrap().starts_with(b"This folder"));
+}

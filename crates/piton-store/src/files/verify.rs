@@ -1,0 +1,233 @@
+//! Walks one log from its first line to its end and beyond it, to the anchor; then looks whether
+//! the caches beside it say the same.
+
+use std::collections::BTreeSet;
+
+use piton_core::id::SessionId;
+use piton_core::state::PROJECTOR_VERSION;
+use piton_core::{Content, Event, Seq, State, chain};
+
+use super::folder::Folder;
+use super::line::HEADER_UNREADABLE;
+use super::log::{Folded, Log};
+use super::read::View;
+use super::scan::{Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_CONTENT, WRONG_SEQ};
+use super::snapshot;
+use crate::contract::{IndexEntry, Problem, Verification};
+use crate::error::{Error, Result};
+
+/// What the walk has seen so far.
+struct Walk {
+    good_to: Seq,
+    left: u32,
+    chain: chain::Hash,
+    at_anchor: Option<chain::Hash>,
+    /// Chain and state at the saved snapshot's position.
+    at_saved: Option<(chain::Hash, State)>,
+    tombstones: BTreeSet<Seq>,
+    folded: Folded,
+}
+
+impl Folder {
+    pub fn verify(&self, session: &SessionId) -> Result<Verification> {
+        let broken = self.logs().by_id.get(session).and_then(Log::broken).cloned();
+        let Some(view) = self.view(session, 1)? else {
+            return self.verify_missing(session);
+        };
+        let anchored_to = view.anchor.map(|(seq, _)| seq);
+        let answer = |good_to, problem| Ok(Verification { good_to, problem, anchored_to });
+        match &broken {
+            None | Some(Error::LineDamaged { .. }) => {}
+            // Without its key, or as somebody else's file, nothing can be said about it.
+            Some(e) => return Err(e.clone()),
+        }
+        let bytes = view.file.bytes().map_err(|e| Self::io(&view, e))?;
+        // While others append, what is durable; of a broken log, all there is.
+        let end = if broken.is_some() { bytes } else { view.end.bytes };
+        let (last, chain) = match (&view.adopted, view.form) {
+            (Some((record, chain)), _) => (record.seq, *chain),
+            (None, Form::Foreign) => (view.base, chain::GENESIS),
+            (None, Form::Native) => (0, chain::GENESIS),
+        };
+        let mut walk = Walk {
+            good_to: last,
+            left: 0,
+            chain,
+            at_anchor: None,
+            at_saved: None,
+            tombstones: BTreeSet::new(),
+            folded: Folded::default(),
+        };
+        if let Some((record, _)) = &view.adopted
+            && let Ok(event) = record.event()
+        {
+            walk.folded.apply(record.seq, record.ts, &event);
+        }
+        let (file, key) = (view.file.clone(), view.key.clone());
+        let mut scanner = Scanner::from_start(file, end, key, view.form, last, chain);
+        let problem = self.walk(&view, &mut scanner, &mut walk)?;
+        let problem = match problem {
+            None => walk.end(&view),
+            found => found,
+        };
+        let problem = match problem {
+            None => self.verify_caches(&view, &walk),
+            found => found,
+        };
+        let good_to = match &problem {
+            Some(Problem::TombstoneUnjustified { seq } | Problem::AnchorMismatch { seq }) => {
+                seq - 1
+            }
+            _ => walk.good_to,
+        };
+        answer(good_to, problem)
+    }
+
+    /// A log that is not there, though something says that it was.
+    fn verify_missing(&self, session: &SessionId) -> Result<Verification> {
+        let unknown = || Error::SessionUnknown { session: session.clone() };
+        let key = self.read_key(session).ok().flatten().ok_or_else(unknown)?;
+        let (anchored, _) = self.read_anchor(session, &key).ok_or_else(unknown)?;
+        let problem = Some(Problem::CutBehindAnchor { anchored, found: 0 });
+        Ok(Verification { good_to: 0, problem, anchored_to: Some(anchored) })
+    }
+
+    fn walk(&self, view: &View, scanner: &mut Scanner, walk: &mut Walk) -> Result<Option<Problem>> {
+        let saved = self.snapshot(&view.session).map(|saved| saved.seq);
+        loop {
+            let line = match scanner.next() {
+                Ok(None) => return Ok(None),
+                Ok(Some(line)) => line,
+                Err(Fault::Io(e)) => return Err(Self::io(view, e)),
+                Err(Fault::Bad(bad)) => return Ok(Some(problem(&bad, walk.good_to))),
+            };
+            let seq = line.seq;
+            match self.content(view, &line) {
+                Ok(Content::Redacted) => {
+                    walk.tombstones.insert(seq);
+                }
+                Ok(_) => {}
+                Err(Error::LineDamaged { .. }) => {
+                    return Ok(Some(Problem::PayloadDamaged { seq }));
+                }
+                Err(Error::BlobMissing { .. }) => return Ok(Some(Problem::BlobMissing { seq })),
+                Err(e) => return Err(e),
+            }
+            let Ok(event) = line.event() else {
+                let (line, why) = (view.line_of(seq), HEADER_UNREADABLE);
+                return Ok(Some(Problem::LineDamaged { line, why }));
+            };
+            if let Event::RecordRedacted(e) = &event {
+                walk.tombstones.remove(&e.target_seq);
+            }
+            walk.folded.apply(seq, line.ts, &event);
+            (walk.good_to, walk.left, walk.chain) = (seq, line.batch_left, line.chain);
+            if view.anchor.is_some_and(|(anchored, _)| anchored == seq) {
+                walk.at_anchor = Some(line.chain);
+            }
+            if saved == Some(seq) {
+                walk.at_saved = Some((line.chain, walk.folded.state.clone()));
+            }
+        }
+    }
+
+    /// Whether snapshot, token index and what is in memory say what the log says.
+    fn verify_caches(&self, view: &View, walk: &Walk) -> Option<Problem> {
+        let session = &view.session;
+        {
+            let logs = self.logs();
+            let log = logs.by_id.get(session)?;
+            // Somebody may have appended meanwhile.
+            if log.end.seq == walk.good_to && log.broken().is_none() {
+                if log.folded.state.lease != walk.folded.state.lease {
+                    return Some(Problem::IndexDisagrees { what: IndexEntry::Lease });
+                }
+                if log.folded.state != walk.folded.state {
+                    return Some(Problem::IndexDisagrees { what: IndexEntry::Session });
+                }
+                if let Some(token) = differing(&log.folded.tokens, &walk.folded.tokens) {
+                    return Some(Problem::IndexDisagrees { what: IndexEntry::Token(token) });
+                }
+            }
+            if let Some(saved) = &log.saved {
+                let seq = saved.seq;
+                let newer = seq > walk.good_to || saved.projector > PROJECTOR_VERSION;
+                let differs = walk.at_saved.as_ref().is_some_and(|(chain, state)| {
+                    let fits = *chain == saved.chain && saved.projector == PROJECTOR_VERSION;
+                    fits && serde_json::from_str::<State>(&saved.body).ok().as_ref() != Some(state)
+                });
+                if newer || differs {
+                    return Some(Problem::SnapshotDisagrees { seq });
+                }
+            }
+        }
+        if view.form == Form::Foreign {
+            return None;
+        }
+        let text = self.read_cache(&self.paths.snapshot(session));
+        let file = text.and_then(|text| snapshot::read(session, &view.key, &text));
+        if let Some(file) = file
+            && let Some(own) = &file.own
+        {
+            let seq = file.last_seq;
+            let newer = seq > walk.good_to || own.projector() > PROJECTOR_VERSION;
+            let same_end = seq == walk.good_to && own.projector() == PROJECTOR_VERSION;
+            let differs =
+                same_end && (own.chain() != walk.chain || *own.state() != walk.folded.state);
+            if newer || differs || own.saved().is_some_and(|(_, p)| p > PROJECTOR_VERSION) {
+                return Some(Problem::SnapshotDisagrees { seq });
+            }
+        }
+        let text = self.read_cache(&self.paths.tokens(session))?;
+        let (seq, tokens) = snapshot::read_tokens(&view.key, &text)?;
+        let token = (seq == walk.good_to).then(|| differing(&tokens, &walk.folded.tokens))??;
+        Some(Problem::IndexDisagrees { what: IndexEntry::Token(token) })
+    }
+}
+
+type Entries = std::collections::BTreeMap<piton_core::id::TokenId, piton_core::token::Entry>;
+
+/// The first token about which two indexes disagree.
+fn differing(one: &Entries, other: &Entries) -> Option<piton_core::id::TokenId> {
+    let mut ids = one.keys().chain(other.keys());
+    ids.find(|id| one.get(*id) != other.get(*id)).cloned()
+}
+
+/// What a bad line is in everybody's words.
+fn problem(bad: &Bad, good_to: Seq) -> Problem {
+    let expected = good_to + 1;
+    match (bad.why, bad.found) {
+        (why, Some(found)) if why == WRONG_SEQ && found > expected => {
+            Problem::Gap { expected, found }
+        }
+        (why, Some(seq)) if why == WRONG_CHAIN => Problem::ChainBroken { seq },
+        (why, Some(seq)) if why == WRONG_CONTENT => Problem::PayloadDamaged { seq },
+        (why, Some(_)) if why == WRONG_BATCH => Problem::BatchCut { seq: good_to },
+        _ => Problem::LineDamaged { line: bad.line, why: bad.why },
+    }
+}
+
+impl Walk {
+    /// What the end of the log says.
+    fn end(&self, view: &View) -> Option<Problem> {
+        if let Some(seq) = self.tombstones.first() {
+            return Some(Problem::TombstoneUnjustified { seq: *seq });
+        }
+        if let Some((anchored, chain)) = view.anchor {
+            match self.at_anchor {
+                Some(found) if found != chain => {
+                    return Some(Problem::AnchorMismatch { seq: anchored });
+                }
+                None if anchored > self.good_to => {
+                    let found = self.good_to;
+                    return Some(Problem::CutBehindAnchor { anchored, found });
+                }
+                _ => {}
+            }
+        }
+        if self.left > 0 {
+            return Some(Problem::BatchCut { seq: self.good_to });
+        }
+        None
+    }
+}
