@@ -19,7 +19,9 @@ pub(crate) fn masker(settings: &Settings) -> Result<Masker> {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let mut values = environment_values(env::vars_os().filter_map(named), &keys);
-    values.extend(env::var("PITON_KEY"));
+    // The data key itself; several are separated by commas.
+    let data_keys = env::var("PITON_KEY").unwrap_or_default();
+    values.extend(data_keys.split(',').map(str::to_owned));
     for (place, value) in settings.mask_values.value.iter().enumerate() {
         let what = || format!("Value {} of mask.values", place + 1);
         values.push(long_enough(value.reveal(), what)?);

@@ -24,7 +24,6 @@ pub(crate) enum Command {
     Sessions(sessions::Command),
     /// Check that the logs are what was written
     Verify(verify::Args),
-    /// Convert the data folder's store to another kind
     Convert(convert::Args),
     /// See in a few seconds why Piton exists: no API key, no network
     Demo(demo::Args),

@@ -1,6 +1,8 @@
 //! Commands that move sessions as files: export, import, archive, prune.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
 
@@ -38,8 +40,8 @@ fn a_session_is_exported() {
     assert_snapshot!("export_nowhere", fixture.run("sessions export sess_done --to no/where"));
     assert_snapshot!("export_stdout_json", fixture.run("sessions export sess_done --to - --json"));
     assert_snapshot!("export_no_terminal", fixture.run("sessions export sess_new --encrypt"));
-    let piped = fixture.home.command(["sessions", "export", "sess_live", "--to", "-"]);
-    let piped = { piped }.output().unwrap();
+    let mut piped = fixture.home.command(["sessions", "export", "sess_live", "--to", "-"]);
+    let piped = piped.output().unwrap();
     assert_eq!(piped.stdout, fs::read(fixture.home.path().join("live.piton")).unwrap());
     // A reader that leaves is no error worth a word.
     let (reader, writer) = std::io::pipe().unwrap();
@@ -119,6 +121,66 @@ fn a_bad_bundle_changes_nothing() {
     }
     assert_snapshot!("import_no_file", home.run("sessions import nowhere.piton --json"));
     assert!(home.run_with("sessions import -", &plain).ends_with("--- exit 0\n"));
+}
+
+/// Answers questions at a terminal; gives everything that the terminal showed.
+fn at_terminal(home: &Home, line: &str, answers: &[(&str, &str)]) -> Option<String> {
+    let program = env!("CARGO_BIN_EXE_piton");
+    let command = home.command([""; 0]);
+    let mut typing = Command::new("script");
+    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    typing
+        .args(["-qec", &format!("{program} {line}"), "/dev/null"])
+        .env_clear()
+        .envs(variables)
+        .current_dir(home.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = typing.spawn().ok()?;
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut shown = Vec::new();
+    for (question, answer) in answers {
+        // Typed when it is asked: what comes earlier is thrown away, as it might have been shown.
+        while !shown.ends_with(question.as_bytes()) {
+            let mut byte = [0];
+            let count = screen.read(&mut byte).unwrap();
+            assert_ne!(count, 0, "not asked {question:?}: {}", String::from_utf8_lossy(&shown));
+            shown.extend(byte);
+        }
+        keys.write_all(format!("{answer}\n").as_bytes()).unwrap();
+    }
+    screen.read_to_end(&mut shown).unwrap();
+    child.wait().unwrap();
+    Some(String::from_utf8(shown).unwrap().replace('\r', ""))
+}
+
+/// A passphrase is asked for where it is needed, and not shown.
+#[test]
+fn a_passphrase_is_typed_at_a_terminal() {
+    let (fixture, _) = with_bundle("--passphrase-env BUNDLE");
+    let home = Home::new();
+    let bundle = fixture.home.path().join("sess_done.piton");
+    let line = format!("sessions import {}", bundle.display());
+    let Some(shown) = at_terminal(&home, &line, &[("Passphrase: ", PASSPHRASE)]) else {
+        println!("LEFT OUT: there is no `script` to make a terminal with");
+        return;
+    };
+    assert_eq!(shown, "Passphrase: \nSession sess_done is imported, with 10 records.\n");
+
+    let line = "sessions export sess_done --to typed.piton --encrypt";
+    let answers = [("New passphrase: ", "one thing"), ("The same again: ", "another")];
+    let shown = at_terminal(&home, line, &answers).unwrap();
+    assert_snapshot!("export_typed_differently", shown);
+    let answers = [("New passphrase: ", PASSPHRASE), ("The same again: ", PASSPHRASE)];
+    let shown = at_terminal(&home, line, &answers).unwrap();
+    assert_snapshot!("export_typed", shown);
+    let mut other = Home::new();
+    other.set("BUNDLE", PASSPHRASE);
+    let bundle = home.path().join("typed.piton");
+    let line = format!("sessions import {} --passphrase-env BUNDLE", bundle.display());
+    assert!(other.run(&line).ends_with("--- exit 0\n"));
+    let line = "sessions export sess_done --to -";
+    assert_snapshot!("export_terminal", at_terminal(&home, line, &[]).unwrap());
 }
 
 #[test]

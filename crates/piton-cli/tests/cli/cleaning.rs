@@ -154,12 +154,15 @@ fn what_guests_write_is_masked() {
          files = ['~/token.txt']\n",
     );
     home.set("PLAIN_NAME", "from-named-variable").set("SOME_API_KEY", "from-api-key-variable");
-    let secrets = ["from-settings", "from-a-file", "from-named-variable", "from-api-key-variable"];
+    let data_key = "ab".repeat(32);
+    home.set("PITON_KEY", &data_key);
+    let secrets =
+        ["from-settings", "from-a-file", "from-named-variable", "from-api-key-variable", &data_key];
     let reason = format!("{}-and-not-secret", secrets.join("-"));
     let line = format!("sessions redact sess_leak --seq 3 --yes --reason {reason}");
     assert!(home.run(&line).ends_with("--- exit 0\n"));
     let log = home.run("sessions log sess_leak --kind record.redacted --json");
-    assert!(log.contains("[masked]-[masked]-[masked]-[masked]-and-not-secret"), "{log}");
+    assert!(log.contains("[masked]-[masked]-[masked]-[masked]-[masked]-and-not-secret"), "{log}");
 
     home.write(".config/piton/config.toml", "[mask]\nvalues = ['long enough', 'short']\n");
     assert_snapshot!("mask_short", home.run("sessions delete sess_leak --yes"));

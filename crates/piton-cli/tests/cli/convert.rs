@@ -65,6 +65,8 @@ fn names(home: &Home) -> Vec<String> {
     let entries = fs::read_dir(home.data()).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    // SQLite's own, there or not as it likes.
+    names.retain(|name| !name.ends_with("-wal") && !name.ends_with("-shm"));
     names.sort();
     names
 }

@@ -19,8 +19,9 @@ Examples:
   piton sessions archive sess_0199 sess_01aa --to /backup/sessions --encrypt
   piton sessions import /backup/sessions/sess_0199.piton      Back again
 
-The bundle is written, flushed and read back before the session is deleted. Without a passphrase it is
+The bundle is written, flushed and read back before the session is deleted. Without a passphrase it is \
 in the clear: whoever has it can read it.
+
 JSON: one object per session and line: session, bundle, last_seq, encrypted.";
 
 /// Move closed sessions into bundles

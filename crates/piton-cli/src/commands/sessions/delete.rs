@@ -19,8 +19,9 @@ Examples:
   piton sessions delete sess_0199 sess_01aa --reason 'asked to forget' --yes
   piton sessions export sess_0199               A copy first
 
-The store's own log keeps a note: the id, the number of records, the end of its hash chain and the
+The store's own log keeps a note: the id, the number of records, the end of its hash chain and the \
 reason; nothing of what was in it. Bundles and backups elsewhere are not touched.
+
 JSON: one object per session and line: session, deleted, obstacle (null, or {code, message}).";
 
 /// Delete sessions for good

@@ -20,8 +20,9 @@ Examples:
   piton sessions export sess_0199 --to /backup/a.piton --encrypt
   piton sessions export sess_0199 --to - --passphrase-env BUNDLE | ssh there piton sessions import -
 
-Without a passphrase the bundle is in the clear: whoever has it can read it, and could forge one that
+Without a passphrase the bundle is in the clear: whoever has it can read it, and could forge one that \
 verifies. docs/bundle.md describes the format.
+
 JSON: one object: session, file, records, last_seq, encrypted, digest (BLAKE3 of the file).";
 
 /// Write a session into a bundle, from which it can be imported elsewhere

@@ -20,9 +20,10 @@ Examples:
   piton sessions import sess_0199.piton
   piton sessions import - --passphrase-file secret.txt < sess_0199.piton
 
-All of it is verified while it comes in, and all of it is taken or nothing. It is taken as it was
-written: masking does not apply to it. If there is no store yet, one is made, of the kind that the
+All of it is verified while it comes in, and all of it is taken or nothing. It is taken as it was \
+written: masking does not apply to it. If there is no store yet, one is made, of the kind that the \
 setting `store` says.
+
 JSON: one object: session, records, last_seq.";
 
 /// Make a session from a bundle

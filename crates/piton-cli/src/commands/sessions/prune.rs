@@ -22,10 +22,11 @@ Examples:
   piton sessions prune --yes      Do it
   PITON_RETENTION_ARCHIVE_AFTER=30d piton sessions prune
 
-The settings retention.archive_after and retention.delete_after say how long closed sessions are kept
-after anything last happened to them. A session that is due for both is deleted. Bundles in the archive
+The settings retention.archive_after and retention.delete_after say how long closed sessions are kept \
+after anything last happened to them. A session that is due for both is deleted. Bundles in the archive \
 are not touched.
-JSON: without --yes one object per session and line: session, due (archive or delete), active_at. With
+
+JSON: without --yes one object per session and line: session, due (archive or delete), active_at. With \
 --yes, as `sessions archive` and `sessions delete` print them.";
 
 /// Sessions on one page of the index.

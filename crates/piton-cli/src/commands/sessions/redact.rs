@@ -25,10 +25,11 @@ Examples:
   piton sessions redact sess_0199 --value-env API_KEY --reason 'leaked key' --yes
   piton sessions redact sess_0199 --pattern 'sk-[a-z0-9]{20,}'
 
-A content that is taken out is nowhere in the store any more; its record stays, and a new record says
-when and why. What stands in a record's header cannot be taken out: only deleting the session removes
+A content that is taken out is nowhere in the store any more; its record stays, and a new record says \
+when and why. What stands in a record's header cannot be taken out: only deleting the session removes \
 it. Copies elsewhere (bundles, backups) are not touched.
-JSON: one object: session, done, taken_out (a number), targets and in_headers [{seq, kind, matches,
+
+JSON: one object: session, done, taken_out (a number), targets and in_headers [{seq, kind, matches, \
 excerpt}], empty, gone and missing [seq].";
 
 /// More records than this are not named one by one.
