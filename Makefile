@@ -28,12 +28,14 @@ lint: setup ## Only fmt and clippy
 fmt: setup ## Format all code
 	cargo fmt --all
 
-soak: setup ## The long loops: 100,000 seeds, 1,000 kills of a real process
+soak: setup ## The long loops: 110,000 seeds, 2,000 kills of a real process
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
+	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
 	cargo test --release -p piton-testkit --test kill -- --ignored --nocapture
 
-bench: setup ## Measure the log; prints a table with method and spread
+bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log
+	cargo bench -p piton-cli --bench cli
 
 dist: setup ## Build as for a release: thin LTO, symbols stripped
 	cargo build --profile dist --locked --workspace --exclude piton-testkit

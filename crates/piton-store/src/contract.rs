@@ -18,9 +18,6 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Contents beyond which a read stops early.
 pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Records read at a time while replaying.
-pub(crate) const REPLAY_RECORDS: usize = 1_000;
-
 /// A store of logs.
 ///
 /// # Appending
@@ -94,6 +91,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The state that the durable records fold into; `None` if there is no such session. A
     /// snapshot saves replaying if it fits; one that does not is passed over.
     fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>>;
+
+    /// The names of all logs, the reserved one's too, in their order, after one. Asked of the logs
+    /// themselves: an index that lost a session does not hide it here.
+    fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>>;
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>>;
 

@@ -51,6 +51,11 @@ impl<'a> Folding<'a> {
         self.state.last_seq
     }
 
+    /// Whether the head is not reached yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.state.last_seq < self.head.last_seq
+    }
+
     /// Folds the next record in; false if it came after the head, and no more are needed.
     pub(crate) fn apply(
         &mut self,

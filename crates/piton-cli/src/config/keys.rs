@@ -23,10 +23,14 @@ const fn list(name: &'static str, variable: &'static str) -> Key {
     Key { name, variable, is_list: true }
 }
 
+/// Those that are options, too.
+pub(crate) const DATA: Key = text("data", "PITON_DATA");
+pub(crate) const COLOR: Key = text("color", "PITON_COLOR");
+
 pub(crate) const KEYS: &[Key] = &[
-    text("data", "PITON_DATA"),
+    DATA,
     text("store", "PITON_STORE"),
-    text("color", "PITON_COLOR"),
+    COLOR,
     text("key.source", "PITON_KEY_SOURCE"),
     list("mask.values", "PITON_MASK_VALUES"),
     list("mask.env", "PITON_MASK_ENV"),

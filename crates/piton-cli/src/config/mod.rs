@@ -79,12 +79,12 @@ impl Settings {
         layer.extend(environment()?);
         if let Some(data) = &global.data {
             let origin = Origin::Option { name: "--data" };
-            layer.push((key("data"), Raw::Text(utf8("--data", data.as_os_str())?), origin));
+            layer.push((&keys::DATA, Raw::Text(utf8("--data", data.as_os_str())?), origin));
         }
         if let Some(color) = global.color {
             let named = ColorChoice::NAMES.iter().find(|(_, choice)| *choice == color);
             let name = named.map_or("auto", |(name, _)| name).to_owned();
-            layer.push((key("color"), Raw::Text(name), Origin::Option { name: "--color" }));
+            layer.push((&keys::COLOR, Raw::Text(name), Origin::Option { name: "--color" }));
         }
         let pick = Pick { layer };
         let default_data = || user_folder("XDG_DATA_HOME", ".local/share");
@@ -120,11 +120,6 @@ const KEY_SOURCES: &[(&str, KeyChoice)] = &[
     ("environment", KeyChoice::Only(KeySource::Environment)),
     ("file", KeyChoice::Only(KeySource::File)),
 ];
-
-/// A key that is in the table.
-fn key(name: &str) -> &'static Key {
-    KEYS.iter().find(|key| key.name == name).unwrap_or(&KEYS[0])
-}
 
 /// What was set; the last one counts.
 struct Pick {

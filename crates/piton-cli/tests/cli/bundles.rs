@@ -83,6 +83,15 @@ fn a_session_is_imported() {
     assert!(!sealed.windows(9).any(|bytes| bytes == b"sess_done"));
 }
 
+/// Where a damage is noticed depends on the salt and the keys.
+fn without_place(said: &str) -> String {
+    let line = |line: &str| match line.split_once(" near byte ") {
+        Some((before, _)) => format!("{before} near byte [PLACE]\n"),
+        None => format!("{line}\n"),
+    };
+    said.lines().map(line).collect()
+}
+
 /// Cut, changed, of another passphrase, of none, no bundle at all, not there: each is told apart, and
 /// nothing of it comes in.
 #[test]
@@ -115,7 +124,7 @@ fn a_bad_bundle_changes_nothing() {
         home.write("bad.piton", "");
         fs::write(home.path().join("bad.piton"), bytes).unwrap();
         let said = home.run(&format!("sessions import bad.piton {options}"));
-        assert_snapshot!(format!("import_{name}"), said);
+        assert_snapshot!(format!("import_{name}"), without_place(&said));
         let listed = home.run("sessions list --json");
         assert!(!listed.contains("sess_done"), "{name}: {listed}");
     }

@@ -182,6 +182,20 @@ fn what_nobody_left_behind_is_not_touched() {
     assert!(home.data().join("sessions/mine.messages.jsonl").exists());
 }
 
+/// What the index lost is copied all the same.
+#[test]
+fn a_session_that_the_index_lost_is_converted_too() {
+    let fixture = Fixture::new();
+    let listed = fixture.run("sessions list --json");
+    fixture.sql("DELETE FROM sessions WHERE id LIKE 'sess_cut%'");
+    let home = fixture.end();
+    assert_ne!(home.run("sessions list --json"), listed);
+    good(&home.run("convert --to files --yes"));
+    // Its owner has ended meanwhile, which lists do not show otherwise than by the status.
+    let names = |text: &str| text.matches("\"session\":\"").count();
+    assert_eq!(names(&home.run("sessions list --json")), names(&listed));
+}
+
 /// A store that cannot be copied stays in charge, and what was begun is gone.
 #[test]
 fn a_damaged_store_is_not_converted() {

@@ -2,6 +2,7 @@
 //! (`apiKey`) are the same.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
@@ -22,9 +23,12 @@ impl fmt::Debug for KeyPatterns {
     }
 }
 
+/// Made once: building the search costs more than most uses of it.
+static EXCLUDED: LazyLock<KeyPatterns> = LazyLock::new(|| KeyPatterns::new(EXCLUDED_KEYS));
+
 impl Default for KeyPatterns {
     fn default() -> Self {
-        Self::new(EXCLUDED_KEYS)
+        EXCLUDED.clone()
     }
 }
 

@@ -37,21 +37,15 @@ pub async fn convert(
         return Err(Error::NotEmpty.into());
     }
     let mut done = 0;
-    if let Some(head) = from.copy_head(&reserved).await? {
-        copy(from, to, head, &mut done, &mut progress).await?;
-    }
     let mut after = None;
     loop {
-        let query = Query { task_id: None, select: Select::All, after, limit: PAGE_RECORDS };
-        let page = from.list(query).await?;
-        for row in page.rows {
-            let unknown = || crate::Error::SessionUnknown { session: row.session.clone() };
-            let head = from.copy_head(&row.session).await?.ok_or_else(unknown)?;
+        let page = from.logs(after.as_ref(), PAGE_RECORDS).await?;
+        let Some(last) = page.last() else { return Ok(done) };
+        after = Some(last.clone());
+        for session in page {
+            let unknown = || crate::Error::SessionUnknown { session: session.clone() };
+            let head = from.copy_head(&session).await?.ok_or_else(unknown)?;
             copy(from, to, head, &mut done, &mut progress).await?;
-        }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(done),
         }
     }
 }

@@ -8,7 +8,7 @@ use piton_core::id::SessionId;
 use piton_core::token;
 
 use super::{Driver, Harness, at, of, piece, said_at};
-use crate::contract::{Page, Query, Row, Select, Store};
+use crate::contract::{Batch, Durability, Guard, Page, Query, Row, Select, Store};
 
 fn query(select: Select) -> Query {
     Query { task_id: None, select, after: None, limit: 1_000 }
@@ -204,4 +204,40 @@ pub async fn tokens_are_found(harness: &dyn Harness) {
         let (owner, entry) = store.token(&id.parse().unwrap()).await.unwrap().unwrap();
         assert_eq!((&owner, entry.minted_seq, entry.state), (session, minted_seq, state), "{id}");
     }
+}
+
+/// Every log is named, in order, whatever the index says; pages go on where they ended.
+pub async fn all_logs_are_named(harness: &dyn Harness) {
+    let store = harness.open().await;
+    let mut names = Vec::new();
+    for number in 0..25 {
+        let name = format!("sess_{number:02}");
+        let driver = Driver::create(&store, &name).await;
+        names.push(driver.session.clone());
+    }
+    let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
+    let reserved = SessionId::reserved();
+    store
+        .append(Batch {
+            session: reserved.clone(),
+            expected: 0,
+            guard: Guard::Shared,
+            records: vec![of(0, task)],
+            durability: Durability::Synced,
+            summary: None,
+        })
+        .await
+        .unwrap();
+    names.push(reserved);
+    names.sort();
+    let mut found: Vec<SessionId> = Vec::new();
+    loop {
+        let page = store.logs(found.last(), 7).await.unwrap();
+        assert!(page.len() <= 7);
+        if page.is_empty() {
+            break;
+        }
+        found.extend(page);
+    }
+    assert_eq!(found, names);
 }

@@ -103,6 +103,7 @@ macro_rules! conformance {
             index: deadlines_are_listed_earliest_first,
             index: rows_follow_their_sessions,
             index: tokens_are_found,
+            index: all_logs_are_named,
             tails: a_tail_delivers_every_record_once,
             tails: a_late_tail_catches_up,
             tails: lost_hints_lose_nothing,

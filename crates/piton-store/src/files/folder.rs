@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -291,6 +292,14 @@ impl Folder {
         log.saved = Some(snapshot);
         logs.dirty.insert(session.clone());
         Ok(())
+    }
+
+    /// The names of all logs after one, the broken ones' too.
+    pub fn names(&self, after: Option<&SessionId>, limit: usize) -> Vec<SessionId> {
+        let logs = self.logs();
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = logs.by_id.range::<SessionId, _>((first, Bound::Unbounded));
+        names.take(limit).map(|(session, _)| session.clone()).collect()
     }
 
     pub fn list(&self, query: &Query) -> Page {

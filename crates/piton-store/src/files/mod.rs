@@ -12,6 +12,7 @@
 //! [`Folder`] is the whole store without threads, on any [`Disk`]; [`FilesStore`] puts threads and
 //! the contract around it.
 
+mod adopt;
 mod append;
 mod blobs;
 mod disk;
@@ -296,6 +297,11 @@ impl Store for FilesStore {
     fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>> {
         let session = session.clone();
         self.readers.ask(move |folder| folder.load(&session))
+    }
+
+    fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>> {
+        let after = after.cloned();
+        self.know(move |folder| Ok(folder.names(after.as_ref(), limit)))
     }
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {

@@ -7,9 +7,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use piton_core::event::{AdoptedRun, SessionAdopted};
 use piton_core::id::SessionId;
-use piton_core::{Event, NewRecord, Seq, Timestamp, chain};
+use piton_core::{Event, Seq, Timestamp, chain};
 
 use super::Access;
 use super::disk::{self, Disk, DiskFile, Guarded};
@@ -17,10 +16,8 @@ use super::folder::Folder;
 use super::line;
 use super::log::{End, Folded, Health, Log, is_marked};
 use super::paths::{self, Kind};
-use super::scan::{
-    Bad, Fault, Form, Raw, RawLines, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_SEQ, was_durable,
-};
-use super::snapshot::{self, CACHE_BYTES_MAX, SnapshotFile};
+use super::scan::{Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_SEQ, was_durable};
+use super::snapshot::{self, CACHE_BYTES_MAX};
 use crate::contract::{Entropy, Liveness};
 use crate::error::{Error, Result};
 use crate::folder::write_failed;
@@ -51,16 +48,16 @@ Change nothing by hand: the chain would notice.
 ";
 
 /// What reading a log came to.
-struct Found {
-    end: End,
-    folded: Folded,
-    marks: BTreeMap<Seq, super::scan::Mark>,
-    base: Seq,
+pub(super) struct Found {
+    pub(super) end: End,
+    pub(super) folded: Folded,
+    pub(super) marks: BTreeMap<Seq, super::scan::Mark>,
+    pub(super) base: Seq,
     /// The file ends with this, and there is more of it than `end` says.
-    rest: Option<Rest>,
+    pub(super) rest: Option<Rest>,
 }
 
-enum Rest {
+pub(super) enum Rest {
     /// The last batch is not whole.
     BatchCut {
         line: u64,
@@ -201,44 +198,6 @@ impl Folder {
             }
             Err(e) => broken(FOREIGN_KEY, e),
         }
-    }
-
-    /// Whether a log was written elsewhere: no line of it is this store's. Where a key lies beside
-    /// it, somebody else's snapshot must, too: the only line of a log may be damaged.
-    fn is_foreign(
-        &self,
-        session: &SessionId,
-        file: &Arc<dyn DiskFile>,
-        bytes: u64,
-    ) -> io::Result<bool> {
-        let mut raw = RawLines::new(file.clone(), 0, bytes, Form::Foreign);
-        let mut is_first = true;
-        loop {
-            let (line, is_last) = match raw.next()? {
-                Raw::Whole(line) => (line, false),
-                Raw::Unended(line) => (line, true),
-                // It does not matter whose line that is: it is damaged.
-                Raw::TooLong => return Ok(false),
-                Raw::End => break,
-            };
-            let readable = !is_first || line::decode_foreign(line, &FOREIGN_KEY).is_ok();
-            if line::is_native(line) || !readable {
-                return Ok(false);
-            }
-            is_first = false;
-            if is_last {
-                break;
-            }
-        }
-        let has_key = self.disk.entry(&self.paths.key(session)).is_ok();
-        Ok(!has_key || self.voucher(session).is_some())
-    }
-
-    /// The snapshot that somebody else wrote for a log.
-    fn voucher(&self, session: &SessionId) -> Option<SnapshotFile> {
-        let text = self.read_cache(&self.paths.snapshot(session))?;
-        let file = serde_json::from_slice::<SnapshotFile>(&text).ok()?;
-        (file.id == *session && file.own.is_none()).then_some(file)
     }
 
     pub(super) fn read_key(&self, session: &SessionId) -> Result<Option<chain::Key>> {
@@ -442,136 +401,6 @@ impl Folder {
         copy().map_err(|e| write_failed(&aside, e))?;
         Ok(aside)
     }
-
-    /// A log in S4's first form, with the snapshot that vouches for what came before it.
-    fn open_foreign(
-        &self,
-        session: &SessionId,
-        file: &Arc<dyn DiskFile>,
-        bytes: u64,
-    ) -> Result<Log> {
-        let path = self.log_path(session);
-        let unreadable = |e| Self::unreadable(&path, e);
-        let voucher = self.voucher(session);
-        let first = first_line(file, bytes).map_err(unreadable)?.unwrap_or_default();
-        let first = line::decode_foreign(&first, &FOREIGN_KEY)
-            .map_err(|why| Error::LineDamaged { path: path.clone(), line: 1, why })?;
-        let base = first.seq - 1;
-        let mut log =
-            Log::new(session.clone(), FOREIGN_KEY, Form::Foreign, End::empty(base, chain::GENESIS));
-        let damaged = |line, why| Error::LineDamaged { path: path.clone(), line, why };
-        if base > 0 {
-            let Some(voucher) = &voucher else {
-                let why = "no snapshot vouches for the records before it";
-                log.health = Health::Broken(damaged(1, why));
-                return Ok(log);
-            };
-            let run = self.adopted_run(voucher, file, bytes, &log).map_err(unreadable)?;
-            adopt(&mut log, voucher, run, first.ts);
-        }
-        let found = Found {
-            end: log.end,
-            folded: log.folded.clone(),
-            marks: log.marks.clone(),
-            base,
-            rest: None,
-        };
-        let scanner = Scanner::from_start(
-            file.clone(),
-            bytes,
-            FOREIGN_KEY,
-            Form::Foreign,
-            base,
-            log.end.chain,
-        );
-        let found = read_lines(scanner, found).map_err(unreadable)?;
-        (log.end, log.folded, log.marks) = (found.end, found.folded, found.marks);
-        if let Some(Rest::Bad(bad)) = found.rest {
-            log.health = Health::Broken(damaged(bad.line, bad.why));
-        } else if voucher.is_some_and(|voucher| voucher.last_seq > log.end.seq) {
-            let line = log.end.seq - base;
-            log.health = Health::Broken(damaged(line, "the snapshot knows records after it"));
-        }
-        if let Health::Broken(error) = &log.health {
-            tracing::error!(%session, %error, "The session cannot be opened");
-        }
-        Ok(log)
-    }
-
-    /// The run that the snapshot has open, unless its start is in the log.
-    #[expect(clippy::unused_self, reason = "reads for the one above")]
-    fn adopted_run(
-        &self,
-        voucher: &SnapshotFile,
-        file: &Arc<dyn DiskFile>,
-        bytes: u64,
-        log: &Log,
-    ) -> io::Result<Option<AdoptedRun>> {
-        let Some(run) = voucher.run.as_ref().filter(|run| run.ended_at.is_none()) else {
-            return Ok(None);
-        };
-        let mut scanner = Scanner::from_start(
-            file.clone(),
-            bytes,
-            FOREIGN_KEY,
-            Form::Foreign,
-            log.base,
-            chain::GENESIS,
-        );
-        loop {
-            let line = match scanner.next() {
-                Ok(Some(line)) => line,
-                // Whatever is wrong with a line is found again, and said.
-                Ok(None) | Err(Fault::Bad(_)) => break,
-                Err(Fault::Io(e)) => return Err(e),
-            };
-            if let Ok(Event::RunStarted(e)) = line.event()
-                && e.run_id == run.run_id
-            {
-                return Ok(None);
-            }
-        }
-        Ok(Some(AdoptedRun {
-            run_id: run.run_id.clone(),
-            boot_id: run.boot_id.clone(),
-            started_at: run.started_at,
-        }))
-    }
-}
-
-/// Puts the record before the first line that stands for all before it.
-fn adopt(log: &mut Log, voucher: &SnapshotFile, run: Option<AdoptedRun>, ts: Timestamp) {
-    let event = SessionAdopted {
-        session_id: log.session.clone(),
-        created_at: voucher.created_at.unwrap_or(ts),
-        title: voucher.title.clone(),
-        working_dir: voucher.working_dir.clone(),
-        provider: voucher.provider.clone(),
-        run,
-    };
-    let record = NewRecord::new(ts, event);
-    log.folded.apply(log.base, record.ts, &record.event);
-    let record = record.at(log.base);
-    let link = chain::Link {
-        seq: record.seq,
-        ts: record.ts,
-        kind: &record.kind,
-        header: &record.header,
-        payload_hash: None,
-        batch_left: 0,
-    };
-    let chain = FOREIGN_KEY.link(&chain::GENESIS, link);
-    log.end = End::empty(log.base, chain);
-    log.marks = BTreeMap::from([(log.base + 1, log.end.mark())]);
-    log.adopted = Some((record, chain));
-}
-
-fn first_line(file: &Arc<dyn DiskFile>, bytes: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut raw = RawLines::new(file.clone(), 0, bytes, Form::Foreign);
-    Ok(match raw.next()? {
-        Raw::Whole(line) | Raw::Unended(line) => Some(line.to_vec()),
-        Raw::TooLong | Raw::End => None,
-    })
 }
 
 fn read_whole(file: &Arc<dyn DiskFile>, bytes: u64, key: &chain::Key) -> io::Result<Found> {
@@ -597,7 +426,7 @@ fn read_on(
 }
 
 /// Reads and folds up to the last whole batch.
-fn read_lines(mut scanner: Scanner, mut found: Found) -> io::Result<Found> {
+pub(super) fn read_lines(mut scanner: Scanner, mut found: Found) -> io::Result<Found> {
     let mut batch: Vec<(Seq, Timestamp, Event)> = Vec::new();
     let mut end = found.end;
     let mut lines = found.end.seq - found.base;

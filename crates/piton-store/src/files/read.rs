@@ -14,9 +14,12 @@ use super::folder::Folder;
 use super::line::{Kept, Line};
 use super::log::{End, Health, Log, is_marked};
 use super::scan::{Bad, Fault, Form, Mark, Scanner, WRONG_CONTENT};
-use crate::contract::{CopiedRecord, CopyHead, Detail, READ_BYTES_MAX, REPLAY_RECORDS};
+use crate::contract::{CopiedRecord, CopyHead, Detail, READ_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::load::{Folding, LoadedState};
+
+/// Records read at a time while replaying.
+const REPLAY_RECORDS: usize = 1_000;
 
 /// What a reader needs to know of a log.
 #[derive(Debug)]
@@ -300,16 +303,16 @@ impl Folder {
             None => None,
         };
         let mut folding = Folding::new(session, head, snapshot);
-        loop {
-            let page = self.read(session, folding.at(), REPLAY_RECORDS, Detail::Headers)?;
-            let mut more = !page.is_empty();
-            for record in &page {
-                more &= folding.apply(record.seq, record.ts, &record.kind, &record.header)?;
+        while folding.is_behind() {
+            let records = self.read(session, folding.at(), REPLAY_RECORDS, Detail::Headers)?;
+            if records.is_empty() {
+                break;
             }
-            if !more {
-                return folding.finish().map(Some);
+            for record in &records {
+                folding.apply(record.seq, record.ts, &record.kind, &record.header)?;
             }
         }
+        folding.finish().map(Some)
     }
 
     /// A file of the store that could not be read.

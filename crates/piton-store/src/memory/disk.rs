@@ -10,11 +10,12 @@ use piton_core::state::Lease;
 use piton_core::{Content, Event, NewRecord, Record, Seq, State, chain, token};
 
 use crate::admit::{self, Removal};
-use crate::contract::{
-    Batch, CopiedRecord, CopyHead, Guard, Liveness, LogCopy, REPLAY_RECORDS, Snapshot,
-};
+use crate::contract::{Batch, CopiedRecord, CopyHead, Guard, Liveness, LogCopy, Snapshot};
 use crate::error::{Error, Result};
 use crate::files::Folder;
+
+/// Records copied at a time.
+const COPY_RECORDS: usize = 1_000;
 
 /// One line of a log.
 #[derive(Clone, Debug)]
@@ -214,7 +215,7 @@ impl Disk {
             let mut records = Vec::new();
             loop {
                 let after = records.last().map_or(0, |c: &CopiedRecord| c.record.seq);
-                let page = folder.copy_records(&session, after, REPLAY_RECORDS)?;
+                let page = folder.copy_records(&session, after, COPY_RECORDS)?;
                 if page.is_empty() {
                     break;
                 }

@@ -287,6 +287,15 @@ impl Store for MemoryStore {
         })
     }
 
+    fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>> {
+        let after = after.cloned();
+        self.query(move |disk| {
+            let flushed = disk.logs.iter().filter(|(_, log)| log.flushed > 0).map(|(id, _)| id);
+            let next = flushed.filter(|id| after.as_ref().is_none_or(|after| *id > after));
+            Ok(next.take(limit).cloned().collect())
+        })
+    }
+
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
         self.query(move |disk| {
             Ok(list::page(disk.logs.iter().map(|(session, log)| (session, &log.state)), &query))

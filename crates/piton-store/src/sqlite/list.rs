@@ -39,6 +39,26 @@ impl Reader {
         Ok(Page { rows, next })
     }
 
+    pub(crate) fn logs(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>> {
+        let limit = i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX);
+        let after = after.map_or("", SessionId::as_str);
+        let ids = || {
+            let mut select = self
+                .conn
+                .prepare_cached("SELECT id FROM logs WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+            let rows = select.query_map((after, limit), |row| row.get::<_, String>(0))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let ids = ids().map_err(|e| self.failed(e))?;
+        let parsed = ids.iter().map(|id| {
+            id.parse().map_err(|e| Error::Damaged {
+                path: self.path.clone(),
+                source: Some(Arc::new(e) as Cause),
+            })
+        });
+        parsed.collect()
+    }
+
     fn row(&self, row: &rusqlite::Row<'_>) -> Result<(i64, Row)> {
         let damaged =
             |source: Cause| Error::Damaged { path: self.path.clone(), source: Some(source) };

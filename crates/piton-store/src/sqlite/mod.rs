@@ -297,6 +297,11 @@ impl Store for SqliteStore {
         self.readers.ask(move |reader| reader.load(&session))
     }
 
+    fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>> {
+        let after = after.cloned();
+        self.readers.ask(move |reader| reader.logs(after.as_ref(), limit))
+    }
+
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
         self.readers.ask(move |reader| reader.list(&query))
     }

@@ -1,5 +1,5 @@
 //! What the log costs, each figure beside what the same disk and processor do without it, measured
-//! in turns in one run. `cargo bench -p piton-testkit --bench log -- [--full] [--only a,b,c,d,e,f]`
+//! in turns in one run. `cargo bench -p piton-testkit --bench log -- [--full] [--only a,b,c,d,e,f,g]`
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -10,6 +10,7 @@ mod rig;
 mod store_size;
 mod table;
 mod tails;
+mod verify;
 
 use self::rig::{Result, Rig};
 use self::table::Table;
@@ -45,6 +46,9 @@ fn main() -> Result<()> {
     }
     if wanted("f") {
         files::one_writer(&rig, &mut table)?;
+    }
+    if wanted("g") {
+        verify::measure(&rig, &mut table)?;
     }
     println!("{table}");
     Ok(())

@@ -14,15 +14,21 @@ mod parts;
 mod world;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::{self, Bug};
 use piton_runtime::{Options, Service};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
 use world::{Boot, World};
+
+/// Knows part of what is streamed: some of it is masked, and what may be the beginning of it waits,
+/// over crashes too.
+static MASKER: LazyLock<Arc<Masker>> =
+    LazyLock::new(|| Arc::new(Masker::new(KeyPatterns::default(), ["word word word"])));
 
 /// Which store a world has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,6 +165,7 @@ impl Life {
             clock: parts::clock(world, &boot),
             driver: parts::driver(world, &boot),
             executors: parts::executors(world, &boot),
+            masker: Arc::clone(&MASKER),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
             ..Options::new(boot.id.clone(), store, parts::liveness(world), parts::entropy(world))
@@ -206,16 +213,16 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
             (Arc::clone(world), Arc::clone(&life.boot), life.service.handle());
         tasks.spawn(client::read(world, boot, handle, reader));
     }
-    let visitor = world.chance(30).then(|| world.new_boot());
-    if let Some(boot) = &visitor {
+    let comes = world.chance(30);
+    // Plain files have room for one process.
+    let visitor = (comes && world.files.is_none()).then(|| world.new_boot());
+    let visited = visitor.as_ref().and_then(|boot| Some((boot, boot.store(world)?)));
+    if let Some((boot, store)) = visited {
+        let (liveness, entropy) = (parts::liveness(world), parts::entropy(world));
         let options = Options {
             clock: parts::clock(world, boot),
-            ..Options::new(
-                boot.id.clone(),
-                Arc::new(boot.store(world)),
-                parts::liveness(world),
-                parts::entropy(world),
-            )
+            masker: Arc::clone(&MASKER),
+            ..Options::new(boot.id.clone(), store, liveness, entropy)
         };
         tasks.spawn(client::visit(Arc::clone(world), Arc::clone(boot), Service::guest(options)));
     }

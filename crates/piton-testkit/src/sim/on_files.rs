@@ -193,6 +193,11 @@ impl Store for FilesInWorld {
         self.query(move |folder| folder.load(&session))
     }
 
+    fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>> {
+        let after = after.cloned();
+        self.query(move |folder| Ok(folder.names(after.as_ref(), limit)))
+    }
+
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
         self.query(move |folder| Ok(folder.list(&query)))
     }

@@ -58,7 +58,7 @@ impl Boot {
 pub(super) struct World {
     /// What the store says. With files: the books of what is on their disk.
     pub disk: Arc<Mutex<Disk>>,
-    files: Option<ModelDisk>,
+    pub(super) files: Option<ModelDisk>,
     /// A process has the files open: what it has not flushed is not there for anybody yet.
     files_open: AtomicBool,
     pub died: Notify,

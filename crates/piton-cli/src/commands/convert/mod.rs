@@ -10,9 +10,8 @@ mod steps;
 use piton_core::Code;
 use piton_core::id::SessionId;
 use piton_store::sqlite::Access;
-use piton_store::{Holder, Query, Select, Store, bundle};
+use piton_store::{Holder, Store, bundle};
 use serde_json::json;
-use std::sync::Arc;
 
 use self::steps::{Folder, Note, failpoint};
 use crate::context::Context;
@@ -33,7 +32,7 @@ kept in the folder before-convert-DATE of the data folder; delete it when you no
 
 JSON: one object: from, to, done, sessions, old (the folder with the old store's files, or null).";
 
-/// Sessions on one page of the index.
+/// Logs that are asked for at a time.
 const PAGE: usize = 256;
 
 /// Convert the data folder's store to another kind
@@ -59,7 +58,7 @@ fn parse_kind(text: &str) -> Result<Kind, String> {
 struct Converted {
     from: Kind,
     to: Kind,
-    sessions: u64,
+    sessions: usize,
     /// Where the old store's files are now.
     old: Option<String>,
 }
@@ -138,7 +137,7 @@ async fn convert(
 }
 
 /// Copies all logs into a new store; says how many sessions there are. Both are closed afterwards.
-async fn copy(cx: &Context, from: Kind, to: Kind) -> Result<u64> {
+async fn copy(cx: &Context, from: Kind, to: Kind) -> Result<usize> {
     let from = stores::open_kind(&cx.settings, from, Access::ReadWrite)?;
     let new = stores::open_kind(&cx.settings, to, Access::ReadWrite)?;
     failpoint("made");
@@ -151,52 +150,46 @@ async fn copy(cx: &Context, from: Kind, to: Kind) -> Result<u64> {
     // Closed and opened again: what is compared is what the next process will find.
     drop(new);
     let new = stores::open_kind(&cx.settings, to, Access::ReadOnly)?;
-    compare(&from, &new).await?;
+    compare(&*from, &*new).await?;
     Ok(all)
 }
 
 /// Both have the same logs, each with the same end of its chain.
-async fn compare(from: &Arc<dyn Store>, to: &Arc<dyn Store>) -> Result<()> {
-    let mut sessions = vec![SessionId::reserved()];
-    let mut after = None;
-    loop {
-        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
-        let page = from.list(query).await?;
-        sessions.extend(page.rows.into_iter().map(|row| row.session));
-        match page.next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
+async fn compare(from: &dyn Store, to: &dyn Store) -> Result<()> {
+    let differs = |what: String| {
+        Error::new(Code::StoreDamaged, what)
+            .with_hint("Somebody wrote meanwhile, or the disk is failing; try again.")
+    };
+    let logs = all_logs(from).await?;
+    if all_logs(to).await? != logs {
+        return Err(differs("The copy has not the same logs as the store".to_owned()));
     }
-    for session in &sessions {
+    for log in &logs {
         let end = |head: piton_store::Head| (head.last_seq, head.chain);
-        let (old, new) = (from.head(session).await?, to.head(session).await?);
+        let (old, new) = (from.head(log).await?, to.head(log).await?);
         if old.map(end) != new.map(end) {
-            let message = format!("The copy of {session} is not what was copied");
-            return Err(Error::new(Code::StoreDamaged, message)
-                .with_hint("Somebody wrote meanwhile, or the disk is failing; try again."));
+            return Err(differs(format!("The copy of {log} is not what was copied")));
         }
-    }
-    if count(&**to).await? + 1 != sessions.len() as u64 {
-        return Err(Error::new(
-            Code::StoreDamaged,
-            "The copy has not as many sessions as the store",
-        ));
     }
     Ok(())
 }
 
-async fn count(store: &dyn Store) -> Result<u64> {
-    let (mut count, mut after) = (0, None);
+/// Every log that there is, whether or not the index knows it, in the order of their names.
+async fn all_logs(store: &dyn Store) -> Result<Vec<SessionId>> {
+    let mut logs: Vec<SessionId> = Vec::new();
     loop {
-        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
-        let page = store.list(query).await?;
-        count += page.rows.len() as u64;
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(count),
+        let page = store.logs(logs.last(), PAGE).await?;
+        if page.is_empty() {
+            logs.sort();
+            return Ok(logs);
         }
+        logs.extend(page);
     }
+}
+
+async fn count(store: &dyn Store) -> Result<usize> {
+    let logs = all_logs(store).await?;
+    Ok(logs.iter().filter(|log| !log.is_reserved()).count())
 }
 
 /// Whoever lives may write, and what it writes would not be in the new store.
@@ -277,7 +270,7 @@ fn print(ui: &mut Ui, cx: &Context, done: &Converted) -> Result<()> {
     Ok(())
 }
 
-fn sessions(count: u64) -> String {
+fn sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 

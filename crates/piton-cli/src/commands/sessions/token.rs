@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use piton_core::Code;
-use piton_core::id::WaitId;
+use piton_core::State;
+use piton_core::id::{SessionId, WaitId};
+use piton_runtime::View;
 use serde_json::json;
 
 use crate::context::Context;
@@ -44,27 +45,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let state = view.state(&id).await?;
     let wait = match args.wait {
         Some(wait) => Some(wait),
-        // Its waits died with it, though nobody has written that down yet.
-        None if view.stranded(&state.facts).is_some() => None,
-        None => {
-            let waits: Vec<&WaitId> = state
-                .facts
-                .run
-                .iter()
-                .filter(|run| run.is_open())
-                .flat_map(|run| run.waits.keys())
-                .collect();
-            match waits.as_slice() {
-                [] => None,
-                [only] => Some((*only).clone()),
-                several => {
-                    let names: Vec<_> = several.iter().map(|wait| wait.as_str()).collect();
-                    let message = format!("Session {id} has {} open waits", several.len());
-                    let hint = format!("Say which one with --wait: {}.", names.join(", "));
-                    return Err(Error::new(Code::WaitUnknown, message).with_hint(hint));
-                }
-            }
-        }
+        None => the_wait(view, &id, &state)?,
     };
     let expires_at = match &wait {
         Some(wait) => {
@@ -102,4 +83,22 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let until = expires_at.map_or_else(String::new, |at| format!(", until {at}"));
     ui.warn(&format!("This is shown once. Whoever has it can {does}{until}."))?;
     Ok(Exit::Good)
+}
+
+/// The wait that is meant when none is named; `None` if there is none that could be answered.
+fn the_wait(view: &View, id: &SessionId, state: &State) -> Result<Option<WaitId>> {
+    let run = state.facts.run.as_ref().filter(|run| run.is_open());
+    // Its waits died with it, though nobody has written that down yet.
+    let run = run.filter(|_| view.stranded(&state.facts).is_none());
+    let waits: Vec<&WaitId> = run.iter().flat_map(|run| run.waits.keys()).collect();
+    match waits.as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some((*only).clone())),
+        several => {
+            let names: Vec<_> = several.iter().map(|wait| wait.as_str()).collect();
+            let message = format!("Session {id} has {} open waits", several.len());
+            let hint = format!("Say which one with --wait: {}.", names.join(", "));
+            Err(Error::usage(&message).with_hint(hint))
+        }
+    }
 }

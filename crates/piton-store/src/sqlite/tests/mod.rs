@@ -77,4 +77,5 @@ mod conformance {
     use super::InFolder;
 
     crate::conformance!(InFolder::new());
+    crate::conformance_of_removal!(InFolder::new());
 }
