@@ -123,6 +123,9 @@ pub async fn import(
     passphrase: Option<&SecretText>,
 ) -> Result<Contents> {
     let reader = Reader::begin(from, passphrase)?;
+    if reader.head().session.is_reserved() {
+        return Err(Error::Damaged { at: 0, why: "it names the store's own log" }.into());
+    }
     let (head, progress) = (reader.head().clone(), reader.progress());
     store.copy_in(LogCopy { head: head.clone(), records: Box::new(reader) }).await?;
     Ok(contents(head, progress.records()))

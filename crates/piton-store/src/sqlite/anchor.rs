@@ -32,6 +32,8 @@ pub(crate) struct Anchors {
     path: PathBuf,
     /// Held while the file is written: what is forgotten must not be written a moment later.
     file: Mutex<()>,
+    /// For looking things up; opened when it is first needed.
+    reader: Mutex<Option<Connection>>,
     inner: Mutex<Inner>,
     changed: Condvar,
 }
@@ -46,7 +48,13 @@ struct Inner {
 impl Anchors {
     pub(crate) fn new(folder: &Path) -> Self {
         let path = folder.join(schema::ANCHORS_FILE);
-        Self { path, file: Mutex::default(), inner: Mutex::default(), changed: Condvar::new() }
+        Self {
+            path,
+            file: Mutex::default(),
+            reader: Mutex::default(),
+            inner: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -63,9 +71,8 @@ impl Anchors {
         }
     }
 
-    /// Forgets where a log stood, because it is about to be removed; answers what was known.
-    pub(crate) fn forget(&self, session: &SessionId) -> Option<Anchor> {
-        let known = self.of(session);
+    /// Forgets where a log stood, because it is about to be removed.
+    pub(crate) fn forget(&self, session: &SessionId) {
         let _writing = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock().pending.remove(session);
         let forget = || {
@@ -75,10 +82,11 @@ impl Anchors {
         if let Err(e) = forget() {
             tracing::warn!(path = %self.path.display(), error = %e, "An anchor was not removed");
         }
-        known
     }
 
     pub(crate) fn close(&self) {
+        // The thread's own connection is to be the last.
+        drop(self.reader.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.lock().closed = true;
         self.changed.notify_all();
     }
@@ -122,24 +130,47 @@ impl Anchors {
         if let Some(anchor) = self.lock().pending.get(session) {
             return Some(*anchor);
         }
+        let found = self.read(|conn| {
+            conn.prepare_cached("SELECT seq, chain FROM anchors WHERE session = ?1")?
+                .query_row([session.as_str()], |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?))
+                })
+                .optional()
+        });
+        let (seq, chain) = found.flatten()?;
+        Some(Anchor { seq: seq.cast_unsigned(), chain })
+    }
+
+    /// The names of anchored logs, in order, after one: also of those whose log is gone.
+    pub(crate) fn names(&self, after: &str, limit: i64) -> Vec<String> {
+        let found = self.read(|conn| {
+            conn.prepare_cached(
+                "SELECT session FROM anchors WHERE session > ?1 ORDER BY session LIMIT ?2",
+            )?
+            .query_map((after, limit), |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<String>>>()
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Without the anchors everything works, but for noticing cuts: that is told and no more.
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let read = || {
+        let open = || -> rusqlite::Result<Connection> {
             let conn = Connection::open_with_flags(&self.path, flags)?;
             schema::configure(&conn)?;
-            conn.query_row(
-                "SELECT seq, chain FROM anchors WHERE session = ?1",
-                [session.as_str()],
-                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?)),
-            )
-            .optional()
+            Ok(conn)
         };
-        match read() {
-            Ok(found) => found.map(|(seq, chain)| Anchor { seq: seq.cast_unsigned(), chain }),
-            Err(e) => {
-                tracing::warn!(path = %self.path.display(), error = %e, "Anchors not readable");
-                None
-            }
+        let done = reader.take().map_or_else(open, Ok).and_then(|conn| {
+            let done = read(&conn)?;
+            *reader = Some(conn);
+            Ok(done)
+        });
+        if let Err(e) = &done {
+            tracing::warn!(path = %self.path.display(), error = %e, "Anchors not readable");
         }
+        done.ok()
     }
 
     /// Opens the file for the thread; a missing or damaged one is said and made anew.

@@ -11,6 +11,7 @@ use piton_core::{Content, Event, NewRecord, Seq, Timestamp, chain, token};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use zeroize::Zeroizing;
 
+use super::anchor::Anchors;
 use super::content::Kept;
 use super::failure::{self, Failure};
 use super::prepare::{ChainKeys, Prepared};
@@ -64,7 +65,8 @@ pub(crate) struct Appender {
     pub(crate) liveness: Arc<dyn Liveness>,
     pub(crate) entropy: Arc<dyn Entropy>,
     /// Of the sessions in `ends`, for those who seal contents before they queue them.
-    chain_keys: Arc<ChainKeys>,
+    pub(super) chain_keys: Arc<ChainKeys>,
+    anchors: Arc<Anchors>,
     pub(super) ends: HashMap<SessionId, End>,
     /// Sessions whose end was moved by the open transaction.
     pub(super) moved: Vec<SessionId>,
@@ -79,6 +81,7 @@ impl Appender {
         liveness: Arc<dyn Liveness>,
         entropy: Arc<dyn Entropy>,
         chain_keys: Arc<ChainKeys>,
+        anchors: Arc<Anchors>,
     ) -> Self {
         Self {
             path,
@@ -86,6 +89,7 @@ impl Appender {
             liveness,
             entropy,
             chain_keys,
+            anchors,
             ends: HashMap::new(),
             moved: Vec::new(),
             took_out: false,
@@ -165,6 +169,11 @@ impl Appender {
         let Some(log) = logs::find(conn, &self.path, session).map_err(Trouble::Refused)? else {
             return Ok(false);
         };
+        // A log that is shorter than it was must not grow over what is missing.
+        if self.anchors.of(session).is_some_and(|anchor| anchor.seq > log.last_seq) {
+            let seq = log.last_seq + 1;
+            return Err(Trouble::Refused(Error::ChainBroken { session: session.clone(), seq }));
+        }
         let chain_key = logs::chain_key(&self.keys, session, &log.chain_key, &log.key_id)
             .map_err(Trouble::Refused)?;
         let lease = if let Some(lease) = log.lease {
@@ -249,7 +258,7 @@ impl Appender {
             })?;
             if let Event::RecordRedacted(e) = &record.event {
                 self.took_out = true;
-                removal::overwrite(conn, true)
+                removal::begin(conn)
                     .and_then(|()| removal::content(conn, end.no, e.target_seq))
                     .map_err(failed)?;
             }

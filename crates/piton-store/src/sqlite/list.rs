@@ -27,14 +27,16 @@ impl Reader {
         let mut rows = Vec::new();
         let mut next = None;
         let mut last = None;
+        let mut seen = 0;
         while let Some(row) = found.next().map_err(|e| self.failed(e))? {
-            if rows.len() == limit {
+            if seen == limit {
                 next = last;
                 break;
             }
-            let (millis, row) = self.row(row)?;
-            last = Some(Cursor { millis, session: row.session.clone() });
-            rows.push(row);
+            seen += 1;
+            let (cursor, row) = self.row(row)?;
+            last = Some(cursor);
+            rows.extend(row);
         }
         Ok(Page { rows, next })
     }
@@ -49,7 +51,12 @@ impl Reader {
             let rows = select.query_map((after, limit), |row| row.get::<_, String>(0))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
-        let ids = ids().map_err(|e| self.failed(e))?;
+        let mut ids = ids().map_err(|e| self.failed(e))?;
+        // A log that is gone and was not deleted is named, too, so that somebody notices.
+        ids.extend(self.anchors.names(after, limit));
+        ids.sort_unstable();
+        ids.dedup();
+        ids.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         let parsed = ids.iter().map(|id| {
             id.parse().map_err(|e| Error::Damaged {
                 path: self.path.clone(),
@@ -59,7 +66,8 @@ impl Reader {
         parsed.collect()
     }
 
-    fn row(&self, row: &rusqlite::Row<'_>) -> Result<(i64, Row)> {
+    /// A row of the index and its place; `None` if neither it nor its log can be read.
+    fn row(&self, row: &rusqlite::Row<'_>) -> Result<(Cursor, Option<Row>)> {
         let damaged =
             |source: Cause| Error::Damaged { path: self.path.clone(), source: Some(source) };
         let columns = || {
@@ -74,12 +82,25 @@ impl Reader {
         };
         let (millis, no, id, summary, end, lease) = columns().map_err(|e| self.failed(e))?;
         let session: SessionId = id.parse().map_err(|e| damaged(Arc::new(e)))?;
-        let summary = serde_json::from_str(&summary).map_err(|e| damaged(Arc::new(e)))?;
+        let cursor = Cursor { millis, session: session.clone() };
+        let summary = match serde_json::from_str(&summary) {
+            Ok(summary) => Some(summary),
+            // A cache: the log says it, too.
+            Err(_) => match self.load_now(&session) {
+                Ok(loaded) => loaded.and_then(|loaded| loaded.state.summary()),
+                Err(e) => {
+                    tracing::warn!(%session, error = %e, "A session that cannot be read is not listed");
+                    None
+                }
+            },
+        };
+        let Some(summary) = summary else { return Ok((cursor, None)) };
         let lease = match lease {
             Some(lease) => lease,
             None => logs::lease_from_records(&self.conn, &self.path, &session, no)?,
         };
-        Ok((millis, Row { session, last_seq: end.map_or(0, seq_of), lease, summary }))
+        let row = Row { session, last_seq: end.map_or(0, seq_of), lease, summary };
+        Ok((cursor, Some(row)))
     }
 }
 

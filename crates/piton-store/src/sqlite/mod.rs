@@ -151,8 +151,9 @@ impl SqliteStore {
         match options.access {
             Access::ReadWrite => {
                 let (liveness, chain_keys) = (options.liveness, store.chain_keys.clone());
+                let (entropy, anchors) = (options.entropy, store.anchors.clone());
                 let appender =
-                    Appender::new(path.clone(), keys, liveness, options.entropy, chain_keys);
+                    Appender::new(path.clone(), keys, liveness, entropy, chain_keys, anchors);
                 store.start_writing(conn, appender, state).map_err(no_thread)?;
             }
             Access::ReadOnly => {

@@ -29,6 +29,10 @@ impl ChainKeys {
         keys.insert(session.clone(), key.clone());
     }
 
+    pub(crate) fn forget_one(&self, session: &SessionId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(session);
+    }
+
     pub(crate) fn forget(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
     }

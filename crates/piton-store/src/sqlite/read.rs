@@ -119,34 +119,42 @@ impl Reader {
     }
 
     /// Reads several things as of one moment.
-    fn together<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(super) fn together<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
         let run = |sql| self.conn.prepare_cached(sql).and_then(|mut s| s.execute([]));
         run("BEGIN").map_err(|e| self.failed(e))?;
         let done = read();
-        run("COMMIT").map_err(|e| self.failed(e))?;
+        // SQLite ends it by itself after some errors; what was read stands in any case.
+        if !self.conn.is_autocommit()
+            && let Err(e) = run("COMMIT").or_else(|_| run("ROLLBACK"))
+        {
+            done?;
+            return Err(self.failed(e));
+        }
         done
     }
 
     pub(crate) fn load(&self, session: &SessionId) -> Result<Option<LoadedState>> {
-        self.together(|| {
-            let Some(log) = logs::find(&self.conn, &self.path, session)? else { return Ok(None) };
-            let key = logs::chain_key(&self.keys, session, &log.chain_key, &log.key_id)?;
-            let no = log.no;
-            let head = self.head_of(session, log)?;
-            let snapshot = match self.snapshot_of(no)? {
-                Some(saved) => {
-                    let now = self.chain_of(session, no, saved.seq)?;
-                    Some((saved, now))
-                }
-                None => None,
-            };
-            let mut folding = Folding::new(session, head, snapshot);
-            let walk = Walk { session, no, key: &key, after: folding.at(), limit: usize::MAX };
-            self.walk(&walk, Detail::Headers, |raw| {
-                folding.apply(raw.seq, raw.ts, raw.kind, raw.header)
-            })?;
-            folding.finish().map(Some)
-        })
+        self.together(|| self.load_now(session))
+    }
+
+    pub(super) fn load_now(&self, session: &SessionId) -> Result<Option<LoadedState>> {
+        let Some(log) = logs::find(&self.conn, &self.path, session)? else { return Ok(None) };
+        let key = logs::chain_key(&self.keys, session, &log.chain_key, &log.key_id)?;
+        let no = log.no;
+        let head = self.head_of(session, log)?;
+        let snapshot = match self.snapshot_of(no)? {
+            Some(saved) => {
+                let now = self.chain_of(session, no, saved.seq)?;
+                Some((saved, now))
+            }
+            None => None,
+        };
+        let mut folding = Folding::new(session, head, snapshot);
+        let walk = Walk { session, no, key: &key, after: folding.at(), limit: usize::MAX };
+        self.walk(&walk, Detail::Headers, |raw| {
+            folding.apply(raw.seq, raw.ts, raw.kind, raw.header)
+        })?;
+        folding.finish().map(Some)
     }
 
     fn head_of(&self, session: &SessionId, log: logs::Log) -> Result<Head> {

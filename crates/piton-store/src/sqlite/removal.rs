@@ -25,8 +25,10 @@ impl Appender {
             .map_err(Trouble::Refused)?;
         let no = end.no;
         self.took_out = true;
-        overwrite(conn, true).and_then(|()| log(conn, session, no)).map_err(|e| self.failed(e))?;
+        let last_seq = end.last_seq;
+        begin(conn).and_then(|()| log(conn, session, no, last_seq)).map_err(|e| self.failed(e))?;
         self.ends.remove(session);
+        self.chain_keys.forget_one(session);
         let reserved = SessionId::reserved();
         let known = self.find_end(conn, &reserved)?;
         let last_seq = self.ends.get(&reserved).filter(|_| known).map_or(0, |end| end.last_seq);
@@ -43,7 +45,24 @@ impl Appender {
     }
 }
 
-/// From now on, and until it is switched off again, freed space is overwritten.
+/// Something is about to be taken out: freed space is overwritten until [`overwrite`] says
+/// otherwise, and the database notes that its write-ahead log has to be emptied.
+pub(crate) fn begin(conn: &Connection) -> rusqlite::Result<()> {
+    overwrite(conn, true)?;
+    conn.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('removed', '')", [])?;
+    Ok(())
+}
+
+/// Whether somebody took something out and the write-ahead log was not emptied since.
+pub(crate) fn is_unfinished(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM meta WHERE name = 'removed'")?.exists([])
+}
+
+pub(crate) fn finished(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute("DELETE FROM meta WHERE name = 'removed'", [])?;
+    Ok(())
+}
+
 pub(crate) fn overwrite(conn: &Connection, on: bool) -> rusqlite::Result<()> {
     conn.pragma_update(None, "secure_delete", on)
 }
@@ -85,21 +104,28 @@ fn blob_if_unused(conn: &Connection, address: &[u8]) -> rusqlite::Result<()> {
 }
 
 /// Removes a log with everything that is its own; the caller commits.
-pub(crate) fn log(conn: &Connection, session: &SessionId, no: i64) -> rusqlite::Result<()> {
+fn log(conn: &Connection, session: &SessionId, no: i64, last_seq: Seq) -> rusqlite::Result<()> {
     let blobs = blobs_of(conn, no)?;
     let (first, end) = (rid(no, 0), rid(no, SEQ_MAX + 1));
-    let spans: Vec<i64> = conn
-        .prepare("SELECT generation FROM spans WHERE first_rid >= ?1 AND first_rid < ?2")?
-        .query_map((first, end), |row| row.get(0))?
+    let spans: Vec<(i64, i64)> = conn
+        .prepare(
+            "SELECT first_rid, generation FROM spans WHERE first_rid >= ?1 AND first_rid < ?2",
+        )?
+        .query_map((first, end), |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    for generation in spans {
+    let first_seq = spans.iter().map(|(rid, _)| schema::seq_of(*rid)).min().unwrap_or(1);
+    let mut removed = 0;
+    for (_, generation) in spans {
         let of_span = "generation = ?1 AND rid >= ?2 AND rid < ?3";
-        for sql in [
-            format!("DELETE FROM records WHERE pos IN (SELECT pos FROM places WHERE {of_span})"),
-            format!("DELETE FROM places WHERE {of_span}"),
-        ] {
-            conn.prepare_cached(&sql)?.execute((generation, first, end))?;
-        }
+        let records =
+            format!("DELETE FROM records WHERE pos IN (SELECT pos FROM places WHERE {of_span})");
+        removed += conn.prepare_cached(&records)?.execute((generation, first, end))?;
+        let places = format!("DELETE FROM places WHERE {of_span}");
+        conn.prepare_cached(&places)?.execute((generation, first, end))?;
+    }
+    if removed as u64 != last_seq + 1 - first_seq {
+        // The index did not lead to all of them: everything is looked at.
+        conn.execute("DELETE FROM records WHERE rid >= ?1 AND rid < ?2", (first, end))?;
     }
     conn.execute("DELETE FROM spans WHERE first_rid >= ?1 AND first_rid < ?2", (first, end))?;
     for table in ["heads", "sessions", "tokens", "snapshots"] {

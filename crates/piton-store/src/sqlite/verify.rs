@@ -30,6 +30,11 @@ struct Walk {
 
 impl Reader {
     pub(crate) fn verify(&self, session: &SessionId) -> Result<Verification> {
+        // As of one moment: the caches must not be of a later one than the records.
+        self.together(|| self.verify_now(session))
+    }
+
+    fn verify_now(&self, session: &SessionId) -> Result<Verification> {
         let mut found = self.walk_all(session)?;
         let missing = match found.problem {
             Some(Problem::Gap { expected, .. }) => Some(expected),

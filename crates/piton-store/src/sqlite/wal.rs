@@ -20,7 +20,7 @@ const CHECKPOINT_REST: Duration = Duration::from_millis(5);
 /// Pages after which it is copied even if somebody waits.
 const CHECKPOINT_PAGES_MAX: usize = 8 * CHECKPOINT_PAGES;
 /// How long readers are waited for when the write-ahead log has to be emptied.
-const EMPTY_WAL_WAIT: Duration = Duration::from_millis(500);
+pub(super) const EMPTY_WAL_WAIT: Duration = Duration::from_millis(500);
 /// How much is made at a time.
 const CHUNK: usize = 1024 * 1024;
 /// A log that is longer than this is one that could not be checkpointed; it grows as it must.
@@ -35,13 +35,30 @@ pub(crate) struct Wal {
     has_removed: bool,
 }
 
+impl Wal {
+    pub(super) fn has_removed(&self) -> bool {
+        self.has_removed
+    }
+
+    /// What the database says about it.
+    pub(super) fn found_removed(&mut self, has_removed: bool) {
+        self.has_removed |= has_removed;
+    }
+
+    /// More than is counted.
+    pub(super) fn much_was_written(&mut self) {
+        self.pages = self.pages.max(CHECKPOINT_PAGES);
+    }
+}
+
 impl Writer {
-    /// Something was taken out: the write-ahead log still has it, and must not.
-    pub(super) fn empty_wal(&mut self) {
+    /// Something was taken out: the write-ahead log still has it, and must not. The database says
+    /// so until it is done, whoever does it.
+    pub(super) fn empty_wal(&mut self, wait: Duration) {
         if let Err(e) = removal::overwrite(&self.conn, false) {
             tracing::warn!(error = %e, "Freed space goes on being overwritten");
         }
-        let emptied = self.conn.busy_timeout(EMPTY_WAL_WAIT).and_then(|()| {
+        let emptied = self.conn.busy_timeout(wait).and_then(|()| {
             self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         });
         let waits = Duration::from_millis(u64::from(schema::BUSY_MS));
@@ -49,7 +66,12 @@ impl Writer {
             tracing::warn!(error = %e, "The time to wait for others could not be set");
         }
         match emptied {
-            Ok(busy) => self.state.wal.has_removed = busy,
+            Ok(true) => self.state.wal.has_removed = true,
+            // In a transaction of its own, which anybody's next flush covers.
+            Ok(false) => match removal::finished(&self.conn) {
+                Ok(()) => self.state.wal.has_removed = false,
+                Err(e) => tracing::warn!(error = %e, "It will be emptied again"),
+            },
             Err(e) if failure::is_flush(&e) => {
                 self.settle(Failure::Flush(Arc::new(e)));
             }
@@ -62,8 +84,11 @@ impl Writer {
 
     /// Copies the write-ahead log into the database, after everybody was answered.
     pub(super) fn checkpoint(&mut self) {
-        if self.state.wal.has_removed && self.queue.rests_for(CHECKPOINT_REST) {
-            self.empty_wal();
+        if self.state.wal.has_removed
+            && self.state.is_writable()
+            && self.queue.rests_for(CHECKPOINT_REST)
+        {
+            self.empty_wal(Duration::ZERO);
         }
         let pages = self.state.wal.pages;
         if pages < CHECKPOINT_PAGES {

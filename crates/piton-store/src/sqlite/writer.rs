@@ -11,8 +11,8 @@ use super::anchor::{Anchor, Anchors};
 use super::append::{Appender, Inserts, Trouble};
 use super::failure::{self, Failure};
 use super::queue::{Next, Queue, Work};
-use super::wal::{Ahead, Wal};
-use super::{rebuild, rotate};
+use super::wal::{self, Ahead, Wal};
+use super::{rebuild, removal, rotate};
 use crate::admit::{Removal, batch_bytes};
 use crate::contract::{Appended, LogCopy, Stats};
 use crate::error::{Cause, Error};
@@ -67,6 +67,12 @@ pub(crate) struct State {
     relaxed: bool,
     #[cfg(test)]
     pub(crate) fault: Fault,
+}
+
+impl State {
+    pub(super) fn is_writable(&self) -> bool {
+        self.poisoned.is_none()
+    }
 }
 
 /// Failures planted by a test at places where no real disk can be made to fail.
@@ -124,7 +130,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         let _ending = Ending(self.queue.clone());
         loop {
-            match self.queue.next(|| self.hub.is_watched()) {
+            match self.queue.next(|| self.hub.is_watched() || self.state.wal.has_removed()) {
                 Next::Group(group) => self.work(group),
                 Next::Look => {
                     // A read that fails here will fail for somebody who asked, too.
@@ -167,15 +173,14 @@ impl Writer {
     }
 
     fn delete(&mut self, removal: &Removal) -> Result<(), Error> {
-        let session = &removal.session;
-        // Before the log: an anchor without its log would say that somebody took it away.
-        let anchor = self.anchors.forget(session);
-        let done = self
-            .alone(|conn, appender| appender.delete(conn, removal).map_err(Trouble::into_error));
-        if done.is_err() {
-            self.anchors.note(anchor.map(|anchor| (session.clone(), anchor)));
-        }
-        done?;
+        let anchors = self.anchors.clone();
+        self.alone(|conn, appender| {
+            appender.delete(conn, removal).map_err(Trouble::into_error)?;
+            // Before the commit: an anchor without its log would say that somebody took it away; a
+            // log without its anchor gets one with its next record.
+            anchors.forget(&removal.session);
+            Ok(())
+        })?;
         let reserved = SessionId::reserved();
         self.anchors.note(self.anchor(&reserved));
         self.hub.look();
@@ -185,6 +190,7 @@ impl Writer {
     fn copy_in(&mut self, copy: LogCopy) -> Result<(), Error> {
         let session = copy.head.session.clone();
         self.alone(|conn, appender| appender.copy_in(conn, copy).map_err(Trouble::into_error))?;
+        self.state.wal.much_was_written();
         self.anchors.note(self.anchor(&session));
         self.hub.look();
         Ok(())
@@ -329,7 +335,14 @@ impl Writer {
             .prepare_cached("PRAGMA data_version")
             .and_then(|mut pragma| pragma.query_row([], |row| row.get(0)))
             .map_err(|e| failure::before_commit(&self.appender.path, e))?;
-        if self.state.seen.replace(version).is_some_and(|seen| seen != version) {
+        let seen = self.state.seen.replace(version);
+        if seen != Some(version) {
+            // Perhaps they took something out and could not finish.
+            let removed = removal::is_unfinished(&self.conn)
+                .map_err(|e| failure::before_commit(&self.appender.path, e))?;
+            self.state.wal.found_removed(removed);
+        }
+        if seen.is_some_and(|seen| seen != version) {
             self.appender.forget();
             self.state.others_wrote = true;
             self.state.key_known = false;
@@ -358,7 +371,7 @@ impl Writer {
             return Err(failure::at_commit(&self.appender.path, e));
         }
         if self.appender.committed() {
-            self.empty_wal();
+            self.empty_wal(wal::EMPTY_WAL_WAIT);
         }
         Ok(())
     }

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::event::{Event, ToolStatus};
+use piton_core::event::{self, Event, ToolStatus};
 use piton_core::id::{RunId, SessionId};
+use piton_core::state::Phase;
 use piton_core::transcript::{Item, Outcome};
 use piton_core::{Code, Record, Seq, status};
 use piton_runtime::{SystemClock, View};
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     pace: Option<u64>,
 }
 
+/// More than the demo's log ever has.
+const RECORDS_MAX: usize = 10_000;
+
 /// What the demo knows while it goes on.
 struct Demo<'a> {
     stage: Stage<'a>,
@@ -65,6 +69,8 @@ struct Demo<'a> {
     /// As read back before the kill.
     seen: Vec<Record>,
     acked: BTreeSet<Seq>,
+    /// The token of the question that dies with its asker.
+    lost_token: String,
 }
 
 pub(crate) async fn run(ui: &mut Ui, args: Args) -> Result<Exit> {
@@ -118,8 +124,8 @@ impl<'a> Demo<'a> {
             other => return Err(heard(&other)),
         };
         let view = look(&folder)?;
-        let (seen, acked) = (Vec::new(), BTreeSet::new());
-        let mut demo = Self { stage, folder, session, run, seen, acked };
+        let (seen, acked, lost_token) = (Vec::new(), BTreeSet::new(), String::new());
+        let mut demo = Self { stage, folder, session, run, seen, acked, lost_token };
         let title = format!("worker {} works on session {}", worker.pid(), demo.session);
         demo.stage.show(Tone::Active, &title)?;
         demo.follow(&view).await?;
@@ -131,7 +137,10 @@ impl<'a> Demo<'a> {
                     demo.acked.insert(seq);
                     left -= usize::from(has_asked);
                 }
-                Said::Asked { .. } => has_asked = true,
+                Said::Asked { token, .. } => {
+                    has_asked = true;
+                    demo.lost_token = token.unwrap_or_default();
+                }
                 other => return Err(heard(&other)),
             }
             demo.follow(&view).await?;
@@ -195,16 +204,18 @@ impl<'a> Demo<'a> {
             .show(Tone::Bad, &format!("worker {pid} was killed: it could tidy up nothing"))?;
         let view = look(&self.folder)?;
         let state = view.state(&self.session).await?;
+        let before = view.records(&self.session, 0, RECORDS_MAX).await?;
         let status = view.status(&state.facts);
-        let text =
-            format!("nobody has written anything since, and the status is right: {}", status.name);
-        self.stage.claim(&text, is_interrupted(status.name))?;
+        let text = format!("the status is right at once, by looking alone: {}", status.name);
+        let unwritten = view.records(&self.session, 0, RECORDS_MAX).await? == before
+            && !before.iter().any(|record| &*record.kind == "run.interrupted");
+        self.stage.claim(&text, is_interrupted(status.name) && unwritten)?;
         self.check_acked(&view, "every acknowledged record is there").await
     }
 
     /// Every acknowledged record is there, once and in order, as it was first read.
     async fn check_acked(&mut self, view: &View, what: &str) -> Result<()> {
-        let now = view.records(&self.session, 0, 10_000).await?;
+        let now = view.records(&self.session, 0, RECORDS_MAX).await?;
         let in_order = now.iter().zip(1..).all(|(record, seq)| record.seq == seq);
         let same = now.get(..self.seen.len()) == Some(&self.seen[..]);
         let last = now.last().map_or(0, |record| record.seq);
@@ -215,7 +226,7 @@ impl<'a> Demo<'a> {
 
     async fn start_again(&mut self) -> Result<Worker> {
         self.stage.step("A new worker starts and looks at what the dead one left")?;
-        let (worker, recovered) = Worker::start(&self.folder, self.stage.pace)?;
+        let (mut worker, recovered) = Worker::start(&self.folder, self.stage.pace)?;
         self.stage.claim("it found one interrupted run", recovered == 1)?;
         let view = look(&self.folder)?;
         self.check_acked(&view, "it still has every acknowledged record").await?;
@@ -246,12 +257,18 @@ impl<'a> Demo<'a> {
         self.stage.claim("half a sentence is kept as half a sentence", partials == 1)?;
         let state = view.state(&self.session).await?;
         let waits = state.facts.run.as_ref().map_or(0, |run| run.waits.len());
-        self.stage.claim("the question died with its asker; its token is revoked", waits == 0)?;
+        worker.order(&self.present(&self.lost_token, "yes"))?;
+        let revoked = match worker.hear()? {
+            Said::Refused { code } => code == Code::TokenRevoked.as_str(),
+            _ => false,
+        };
+        let text = "the question died with its asker; its token is revoked";
+        self.stage.claim(text, waits == 0 && revoked)?;
         Ok(worker)
     }
 
     async fn interruptions(&self, view: &View) -> Result<usize> {
-        let records = view.records(&self.session, 0, 10_000).await?;
+        let records = view.records(&self.session, 0, RECORDS_MAX).await?;
         let of_run = |record: &&Record| matches!(record.event(), Ok(Event::RunInterrupted(e)) if e.run_id == self.run);
         Ok(records.iter().filter(of_run).count())
     }
@@ -269,7 +286,9 @@ impl<'a> Demo<'a> {
             other => return Err(heard(&other)),
         };
         let shown: String = token.chars().take(20).collect();
-        self.stage.show(Tone::Active, &format!("{shown}…  (only its hash is stored)"))?;
+        self.stage.show(Tone::Active, &format!("{shown}…"))?;
+        let secret = token.split('.').next_back().unwrap_or(&token).as_bytes();
+        self.stage.claim("its secret is nowhere in the store's files", !self.holds(secret)?)?;
         let forged = format!("{}{}", &token[..token.len() - 1], other_digit(&token));
         worker.order(&self.present(&forged, "go on"))?;
         let refused = matches!(worker.hear()?, Said::Refused { .. });
@@ -280,8 +299,10 @@ impl<'a> Demo<'a> {
             other => return Err(heard(&other)),
         };
         self.stage.claim("the run goes on under its old id", self.is_running().await?)?;
+        let before = self.last_seq().await?;
         worker.order(&self.present(&token, "go on"))?;
-        let again = matches!(worker.hear()?, Said::Resumed { seq, replayed: true } if seq == first);
+        let again = matches!(worker.hear()?, Said::Resumed { seq, replayed: true } if seq == first)
+            && self.last_seq().await? == before;
         self.stage.claim("presented again, it gives the first result and does nothing", again)?;
         worker.order(&self.present(&token, "something else"))?;
         let consumed = match worker.hear()? {
@@ -290,10 +311,31 @@ impl<'a> Demo<'a> {
         };
         self.stage.claim("with another answer it is refused: token_consumed", consumed)?;
         let view = look(&self.folder)?;
-        let resumed = view.records(&self.session, 0, 10_000).await?;
+        let resumed = view.records(&self.session, 0, RECORDS_MAX).await?;
         let resumed = resumed.iter().filter(|r| &*r.kind == "run.resumed").count();
         self.stage.claim("the log has one run.resumed", resumed == 1)?;
         Ok(worker)
+    }
+
+    async fn last_seq(&self) -> Result<Seq> {
+        Ok(look(&self.folder)?.state(&self.session).await?.last_seq)
+    }
+
+    /// Whether any file of the store holds these bytes.
+    fn holds(&self, needle: &[u8]) -> Result<bool> {
+        let failed = |e: std::io::Error| {
+            Error::new(Code::DemoFailed, "The store's files cannot be read").because(&e)
+        };
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.is_file() {
+                let bytes = fs::read(path).map_err(failed)?;
+                if bytes.windows(needle.len()).any(|window| window == needle) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     async fn is_running(&self) -> Result<bool> {
@@ -306,7 +348,7 @@ impl<'a> Demo<'a> {
     async fn finish(&mut self, mut worker: Worker) -> Result<()> {
         self.stage.step("The worker looks into what is unknown, asks again, and is answered")?;
         let view = look(&self.folder)?;
-        self.seen = view.records(&self.session, 0, 10_000).await?;
+        self.seen = view.records(&self.session, 0, RECORDS_MAX).await?;
         let (session, run) = (self.session.clone(), self.run.clone());
         worker.order(&Order::GoOn { session: session.clone(), run: run.clone() })?;
         let token = loop {
@@ -338,14 +380,12 @@ impl<'a> Demo<'a> {
         self.stage.claim("the worker ended by itself, its work done", ended)?;
         self.check_acked(&view, "everything that was ever acknowledged is there").await?;
         let once = self.interruptions(&view).await? == 1;
-        self.stage.claim(
-            "one interruption in its whole life, and the run completed",
-            once && {
-                let state = view.state(&self.session).await?;
-                view.status(&state.facts).name == status::Name::Idle
-                    && state.facts.run.as_ref().is_some_and(|run| !run.is_unfinished())
-            },
-        )
+        let state = view.state(&self.session).await?;
+        let completed = Phase::Ended(event::Outcome::Completed);
+        let done = view.status(&state.facts).name == status::Name::Idle
+            && state.facts.run.as_ref().is_some_and(|run| run.phase == completed);
+        let text = "one interruption in its whole life, and the run completed";
+        self.stage.claim(text, once && done)
     }
 
     async fn tamper(&mut self) -> Result<()> {
@@ -353,9 +393,12 @@ impl<'a> Demo<'a> {
         let sound = self.verify().await?;
         let text = format!("before: verify finds {} good records", sound.good_to);
         self.stage.claim(&text, sound.problem.is_none())?;
-        let records = look(&self.folder)?.records(&self.session, 0, 10_000).await?;
+        let records = look(&self.folder)?.records(&self.session, 0, RECORDS_MAX).await?;
         let edited = |record: &&Record| record.header.contains("edit_file");
-        let seq = records.iter().find(edited).map_or(0, |record| record.seq);
+        let edited = records.iter().find(edited).map(|record| record.seq);
+        let seq = edited.ok_or_else(|| {
+            Error::new(Code::DemoFailed, "The log does not have the record that is to be edited")
+        })?;
         let byte = Byte::find(&self.folder.join("store.sqlite3"), b"\"edit_file\"")?;
         byte.write(b'E')?;
         self.stage.show(Tone::Bad, "edit_file → Edit_file")?;
@@ -416,10 +459,12 @@ impl Byte {
             Error::new(Code::DemoFailed, "The store's file cannot be edited").because(&e)
         };
         let bytes = fs::read(path).map_err(failed)?;
-        let at = bytes.windows(word.len()).position(|window| window == word);
-        let at = at.ok_or_else(|| {
-            Error::new(Code::DemoFailed, "The store's file does not hold the record's header")
-        })?;
+        let mut places =
+            bytes.windows(word.len()).enumerate().filter(|(_, window)| *window == word);
+        let (Some((at, _)), None) = (places.next(), places.next()) else {
+            let message = "The store's file does not hold the record's header exactly once";
+            return Err(Error::new(Code::DemoFailed, message));
+        };
         let file = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
         Ok(Self { file, at: at as u64 + 1 })
     }

@@ -1,9 +1,10 @@
 //! The demo's hands: a worker process to order about and to kill, and claims that are checked
 //! before they are printed as true.
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use piton_core::Code;
@@ -17,8 +18,11 @@ use crate::ui::{Tone, Ui};
 pub(super) struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
-    said: Lines<BufReader<ChildStdout>>,
+    said: mpsc::Receiver<io::Result<String>>,
 }
+
+/// Longer than anything takes that the worker does between two lines.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 fn broken(message: impl Into<String>) -> Error {
     Error::new(Code::DemoFailed, message)
@@ -42,7 +46,7 @@ impl Worker {
         let (Some(orders), Some(said)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(broken("The worker has no pipes"));
         };
-        let mut worker = Self { child, orders: Some(orders), said: BufReader::new(said).lines() };
+        let mut worker = Self { child, orders: Some(orders), said: listen(said) };
         match worker.hear()? {
             Said::Ready { recovered } => Ok((worker, recovered)),
             other => Err(broken(format!("The worker said {other:?} before it was ready"))),
@@ -57,7 +61,7 @@ impl Worker {
         let Some(orders) = &mut self.orders else {
             return Err(broken("The worker takes no more orders"));
         };
-        let mut line = serde_json::to_string(order).map_err(std::io::Error::from)?;
+        let mut line = serde_json::to_string(order).map_err(io::Error::from)?;
         line.push('\n');
         let ordered = orders.write_all(line.as_bytes());
         ordered.map_err(|e| broken("The worker does not listen").because(&e))
@@ -65,7 +69,13 @@ impl Worker {
 
     /// The next thing that the worker says.
     pub(super) fn hear(&mut self) -> Result<Said> {
-        let line = self.said.next().ok_or_else(|| broken("The worker ended by itself"))?;
+        let line = match self.said.recv_timeout(SILENCE_MAX) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Err(broken("The worker says nothing")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(broken("The worker ended by itself"));
+            }
+        };
         let line = line.map_err(|e| broken("The worker cannot be heard").because(&e))?;
         serde_json::from_str(&line).map_err(|e| broken("The worker spoke nonsense").because(&e))
     }
@@ -75,7 +85,7 @@ impl Worker {
         self.child.kill().map_err(|e| broken("The worker could not be killed").because(&e))?;
         self.child.wait().map_err(|e| broken("The worker does not end").because(&e))?;
         let mut last = Vec::new();
-        while let Some(Ok(line)) = self.said.next() {
+        while let Ok(Ok(line)) = self.said.recv() {
             // The kill may have cut its last line off.
             last.extend(serde_json::from_str::<Said>(&line).ok());
         }
@@ -88,6 +98,19 @@ impl Worker {
         let ended = self.child.wait().map_err(|e| broken("The worker does not end").because(&e))?;
         Ok(ended.success())
     }
+}
+
+/// Reads on a thread of its own, so that silence can be noticed.
+fn listen(said: ChildStdout) -> mpsc::Receiver<io::Result<String>> {
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(said).lines() {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 impl Drop for Worker {

@@ -73,14 +73,25 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     say(&Said::Ready { recovered })?;
     let worker = Worker { handle: service.handle(), pace: Duration::from_millis(args.pace) };
     let mut orders = orders();
-    while let Some(order) = orders.recv().await {
-        match worker.obey(order?).await {
+    let mut next = orders.recv().await;
+    while let Some(order) = next {
+        let order = order?;
+        // Whatever it does, it ends when nobody is left to say anything.
+        let done = tokio::select! {
+            done = worker.obey(order) => done,
+            order = orders.recv() => {
+                next = order;
+                continue;
+            }
+        };
+        match done {
             Ok(()) => {}
             Err(error) => match error.code() {
                 Some(code) => say(&Said::Refused { code: code.as_str().to_owned() })?,
                 None => return Err(error),
             },
         }
+        next = orders.recv().await;
     }
     service.shut_down().await;
     Ok(Exit::Good)

@@ -33,7 +33,10 @@ fn dump(path: &Path) -> String {
         writeln!(text, "PRAGMA {name} = {};", pragma(name)).unwrap();
     }
     let mut select = conn
-        .prepare("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+        .prepare(
+            "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL
+                  AND name NOT LIKE 'sqlite_%' ORDER BY rowid",
+        )
         .unwrap();
     let parts: Vec<(String, String, String)> = select
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))

@@ -83,6 +83,29 @@ fn a_redacted_content_goes_when_the_last_reader_lets_go() {
     });
 }
 
+/// A process that took something out and died before the write-ahead log was emptied leaves a note;
+/// whoever opens the store next does it.
+#[test]
+fn what_was_not_emptied_is_emptied_by_the_next() {
+    let folder = InFolder::new();
+    let pending = || {
+        let conn = rusqlite::Connection::open(folder.database()).unwrap();
+        conn.prepare("SELECT 1 FROM meta WHERE name = 'removed'").unwrap().exists([]).unwrap()
+    };
+    drop(folder.store());
+    folder.sql("INSERT INTO meta(name, value) VALUES ('removed', '')");
+    assert!(pending());
+    let store = folder.store();
+    for _ in 0..200 {
+        if !pending() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!pending());
+    drop(store);
+}
+
 #[test]
 fn a_deleted_log_is_gone_from_the_files() {
     let folder = InFolder::new();

@@ -181,6 +181,53 @@ fn a_cut_log_ends_behind_its_anchor() {
     expect(sql, 0, Problem::CutBehindAnchor { anchored: 6, found: 0 });
 }
 
+/// A log that was cut is read and verified, and does not grow over what is missing.
+#[test]
+fn a_cut_log_is_not_written_to() {
+    let (folder, mut driver) = written();
+    folder.sql(&format!("DELETE FROM records WHERE rid > {}; DELETE FROM places", row(4)));
+    run(async {
+        let store: Arc<dyn Store> = Arc::new(folder.store());
+        let head = store.head(&session("s")).await.unwrap().unwrap();
+        assert_eq!(head.last_seq, 4);
+        driver.store = Some(store.clone());
+        driver.state.last_seq = 4;
+        let refused = driver.append(vec![said("on top")]).await.unwrap_err();
+        assert!(matches!(refused, Error::ChainBroken { seq: 5, .. }), "{refused:?}");
+        assert_eq!(store.read(&session("s"), 0, 100, Detail::Headers).await.unwrap().len(), 4);
+        let found = store.verify(&session("s")).await.unwrap();
+        assert_eq!(found.problem, Some(Problem::CutBehindAnchor { anchored: 6, found: 4 }));
+        driver.let_go(store);
+    });
+}
+
+/// Whoever asks for all logs hears of one that somebody took away whole.
+#[test]
+fn a_log_that_was_taken_away_is_named() {
+    let (folder, _) = written();
+    folder.sql("DELETE FROM records; DELETE FROM logs; DELETE FROM sessions; DELETE FROM heads");
+    run(async {
+        let store = folder.store();
+        assert_eq!(store.logs(None, 10).await.unwrap(), [session("s")]);
+        let found = store.verify(&session("s")).await.unwrap();
+        assert_eq!(found.problem, Some(Problem::CutBehindAnchor { anchored: 6, found: 0 }));
+    });
+}
+
+/// One unreadable row of the index does not hide the others, nor its own session.
+#[test]
+fn an_unreadable_index_row_is_read_from_the_log() {
+    let (folder, _) = written();
+    folder.sql("UPDATE sessions SET summary = '{'");
+    run(async {
+        let all = crate::contract::Select::All;
+        let query = Query { task_id: None, select: all, after: None, limit: 10 };
+        let page = folder.store().list(query).await.unwrap();
+        assert_eq!(page.rows.len(), 1);
+        assert_eq!(page.rows[0].summary.info.title.as_deref(), Some("About s"));
+    });
+}
+
 #[test]
 fn a_cut_batch_is_found_without_an_anchor() {
     let (folder, _) = written();
