@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use piton_core::Code;
 use piton_core::id::{BootId, SessionId};
+use piton_core::{Code, Timestamp};
 use piton_runtime::{Clock, Guest, Ids, Options, Service, SystemClock, View};
 use piton_store::sqlite::Access;
 use piton_store::{BootGuard, BootLocks, Holder, OsEntropy, Store};
 
 use crate::config::Settings;
+use crate::conversion;
 use crate::error::{Error, Result};
 use crate::lookup;
+use crate::masking;
 use crate::stores;
 
 #[derive(Debug)]
@@ -31,7 +33,11 @@ impl Context {
         Self { settings, clock: clock() }
     }
 
-    fn locks(&self) -> BootLocks {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn locks(&self) -> BootLocks {
         BootLocks::new(&self.settings.data.value)
     }
 
@@ -48,11 +54,12 @@ impl Context {
 
     /// For changes that concern no session.
     pub(crate) fn writable_store(&self) -> Result<Arc<dyn Store>> {
+        conversion::refuse(&self.settings.data.value)?;
         let store = stores::open_store(&self.settings, Access::ReadWrite)?;
         store.ok_or_else(|| self.missing_store())
     }
 
-    fn missing_store(&self) -> Error {
+    pub(crate) fn missing_store(&self) -> Error {
         let message = format!("There is no store at {}", self.settings.data.value.display());
         Error::new(Code::StoreUnreadable, message)
             .with_hint("Name the data folder with --data; `piton config show` says which is used.")
@@ -69,19 +76,52 @@ impl Context {
     /// For changing one session that nobody runs.
     pub(crate) async fn guest_for(&self, session: &str) -> Result<(HeldGuest, SessionId)> {
         let id = SessionId::from_user(session)?;
-        let Some(store) = stores::open_store(&self.settings, Access::ReadWrite)? else {
-            return Err(self.no_store(&id));
-        };
+        let Some(held) = self.guest()? else { return Err(self.no_store(&id)) };
+        let id = lookup::session(held.guest.view(), id).await?;
+        Ok((held, id))
+    }
+
+    /// For changing several sessions that nobody runs. All of them must be there; one that is named
+    /// twice is meant once.
+    pub(crate) async fn guest_for_all(
+        &self,
+        sessions: &[String],
+    ) -> Result<(HeldGuest, Vec<SessionId>)> {
+        let Some(held) = self.guest()? else { return Err(self.missing_store()) };
+        let mut ids = Vec::new();
+        for session in sessions {
+            let id = lookup::session(held.guest.view(), SessionId::from_user(session)?).await?;
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        Ok((held, ids))
+    }
+
+    /// For changes; `None` if there is no store.
+    pub(crate) fn guest(&self) -> Result<Option<HeldGuest>> {
+        if stores::detect(&self.settings.data.value)?.is_none() {
+            return Ok(None);
+        }
+        self.guest_or_new_store().map(Some)
+    }
+
+    /// For changes; makes a store if there is none.
+    pub(crate) fn guest_or_new_store(&self) -> Result<HeldGuest> {
+        let masker = Arc::new(masking::masker(&self.settings)?);
         let (locks, entropy) = (self.locks(), Arc::new(OsEntropy));
         let boot = Ids::new(Arc::clone(&self.clock), entropy.clone()).boot()?;
+        // Alive first, then a look at who converts the store: a conversion looks the other way round,
+        // so that one of the two sees the other.
         let alive = locks.hold(boot.clone())?;
+        conversion::refuse(&self.settings.data.value)?;
+        let store = stores::open_or_create_store(&self.settings)?;
         let options = Options {
             clock: Arc::clone(&self.clock),
+            masker,
             ..Options::new(boot, store, Arc::new(locks), entropy)
         };
-        let guest = Service::guest(options);
-        let id = lookup::session(guest.view(), id).await?;
-        Ok((HeldGuest { guest, _alive: alive }, id))
+        Ok(HeldGuest { guest: Service::guest(options), _alive: alive })
     }
 
     fn no_store(&self, session: &SessionId) -> Error {
@@ -124,11 +164,11 @@ fn clock() -> Arc<dyn Clock> {
 
 #[cfg(debug_assertions)]
 #[derive(Debug)]
-struct Still(piton_core::Timestamp);
+struct Still(Timestamp);
 
 #[cfg(debug_assertions)]
 impl Clock for Still {
-    fn now(&self) -> piton_core::Timestamp {
+    fn now(&self) -> Timestamp {
         self.0
     }
 

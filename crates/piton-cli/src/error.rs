@@ -71,6 +71,14 @@ impl Error {
         self
     }
 
+    /// Names the file or session that it is about, if the message does not do so already.
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        if !self.message.contains(what) {
+            self.message = format!("{what}: {}", self.message);
+        }
+        self
+    }
+
     pub(crate) fn because(mut self, cause: &dyn StdError) -> Self {
         self.causes.push(cause.to_string());
         self.causes.extend(causes(cause));

@@ -7,19 +7,21 @@ use std::sync::Arc;
 
 use piton_core::Code;
 use piton_store::sqlite::{self, Access};
-use piton_store::{KeySettings, KeySource, SqliteStore, Store};
+use piton_store::{FilesStore, KEY_FILE, KeySettings, KeySource, SqliteStore, Store, files};
+use serde::{Deserialize, Serialize};
 
 use crate::config::{KeyChoice, Settings};
 use crate::error::{Error, Result};
 
 /// Names the kind of the folder's store; counts more than what lies beside it.
-const MARKER: &str = "store";
+pub(crate) const MARKER: &str = "store";
 const SQLITE_FILE: &str = "store.sqlite3";
 const FILES_FOLDER: &str = "sessions";
 /// A marker longer than this names nothing.
 const MARKER_BYTES_MAX: u64 = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     Sqlite,
     Files,
@@ -32,6 +34,22 @@ impl Kind {
         match self {
             Self::Sqlite => "sqlite",
             Self::Files => "files",
+        }
+    }
+
+    /// Whether a file of the data folder is a store's of this kind. No name is both's.
+    pub(crate) fn owns(self, name: &str) -> bool {
+        match self {
+            Self::Sqlite => {
+                let begins = ["store.", "anchors.sqlite3", "key."];
+                name == KEY_FILE || begins.iter().any(|begin| name.starts_with(begin))
+            }
+            Self::Files => {
+                let name = name.strip_suffix(".new").unwrap_or(name);
+                let names =
+                    [FILES_FOLDER, "blobs", "files.json", "files.lock", "README", "sweep.json"];
+                names.contains(&name)
+            }
         }
     }
 }
@@ -87,19 +105,33 @@ fn unreadable(path: &Path, e: io::Error) -> Error {
 
 /// Opens the store of the data folder; `None` if there is none. Makes none.
 pub(crate) fn open_store(settings: &Settings, access: Access) -> Result<Option<Arc<dyn Store>>> {
+    let kind = detect(&settings.data.value)?;
+    kind.map(|kind| open_kind(settings, kind, access)).transpose()
+}
+
+/// Opens the store of the data folder for writing, or makes one of the kind that the settings say.
+pub(crate) fn open_or_create_store(settings: &Settings) -> Result<Arc<dyn Store>> {
+    let kind = detect(&settings.data.value)?.unwrap_or(settings.store.value);
+    open_kind(settings, kind, Access::ReadWrite)
+}
+
+/// Opens the folder's store of a kind; for writing it is made if it is not there.
+pub(crate) fn open_kind(settings: &Settings, kind: Kind, access: Access) -> Result<Arc<dyn Store>> {
     let data = &settings.data.value;
-    match detect(data)? {
-        None => Ok(None),
-        Some(Kind::Sqlite) => {
+    Ok(match kind {
+        Kind::Sqlite => {
             let keys = key_settings(settings);
             let options = sqlite::Options { access, keys, ..sqlite::Options::new(data) };
-            Ok(Some(Arc::new(SqliteStore::open(options)?)))
+            Arc::new(SqliteStore::open(options)?)
         }
-        Some(Kind::Files) => Err(Error::new(
-            Code::StoreUnsupported,
-            format!("The store of plain files at {} cannot be opened yet", data.display()),
-        )),
-    }
+        Kind::Files => {
+            // Lines that Piton never had open come without a lock, and reading takes it as well.
+            let is_new = !is_there(&data.join("files.lock"))?;
+            let access = if is_new { Access::ReadWrite } else { access };
+            let options = files::Options { access, ..files::Options::new(data) };
+            Arc::new(FilesStore::open(options)?)
+        }
+    })
 }
 
 fn key_settings(settings: &Settings) -> KeySettings {

@@ -33,7 +33,8 @@ pub(crate) fn both(moment: Timestamp, now: Timestamp) -> String {
     format!("{} ({moment})", relative(moment, now))
 }
 
-fn date(moment: Timestamp) -> String {
+/// `2026-02-21`.
+pub(crate) fn date(moment: Timestamp) -> String {
     moment.to_string().chars().take_while(|c| *c != 'T').collect()
 }
 

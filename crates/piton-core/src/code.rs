@@ -92,6 +92,8 @@ codes! {
     BundleIo = "bundle_io", "Check that the file exists, that it may be read or written, and that there is space.";
     PassphraseMissing = "passphrase_missing", "Give the passphrase that the bundle was made with.";
     PassphraseWrong = "passphrase_wrong", "Give the passphrase that the bundle was made with; there is no other way to open it.";
+    FileExists = "file_exists", "Choose another name; nothing was written.";
+    SecretUnreadable = "secret_unreadable", "Check where the secret is to be taken from.";
     StoreNotEmpty = "store_not_empty", "Convert into a new folder; stores are not merged.";
     DemoFailed = "demo_failed", "Run the demo again; if it fails again, please report what it printed.";
     EntropyUnavailable = "entropy_unavailable", "The system gives no random numbers; start Piton when it does.";

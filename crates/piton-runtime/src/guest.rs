@@ -196,19 +196,33 @@ impl Guest {
         removal::import(&self.env, from, passphrase).await
     }
 
+    /// Whether a session may be removed in this way. Changes nothing.
+    pub async fn may_remove(&self, session: &SessionId, how: Removal) -> Result<()> {
+        let mut state = self.unowned(session).await?;
+        self.claim(&mut state, how).map(drop)
+    }
+
+    /// What takes the lease of a session that is to be removed, if nothing is in the way.
+    fn claim(&self, state: &mut State, how: Removal) -> Result<Vec<NewRecord>> {
+        let (now, boot) = (self.env.clock.now(), self.env.boot.clone());
+        let cx = Context { now, boot: boot.clone() };
+        let epoch = state.lease.epoch + 1;
+        let mut records = Vec::new();
+        let claim = SessionLeased { boot_id: boot, epoch };
+        take(state, &mut records, vec![NewRecord::new(now, claim)]);
+        let interruption = self.interruption(state, &cx)?;
+        take(state, &mut records, interruption);
+        decide::may_remove(state, how)?;
+        Ok(records)
+    }
+
     /// Removes a log as its writer; answers its last seq. What is in the way is found out before
     /// the lease is taken, and the lease given back if something comes in the way later.
     async fn remove(&self, session: &SessionId, remove: Remove) -> Result<Seq> {
         let mut state = self.unowned(session).await?;
-        let (now, boot) = (self.env.clock.now(), self.env.boot.clone());
-        let cx = Context { now, boot: boot.clone() };
-        let (expected, epoch) = (state.last_seq, state.lease.epoch + 1);
-        let mut records = Vec::new();
-        let claim = SessionLeased { boot_id: boot.clone(), epoch };
-        take(&mut state, &mut records, vec![NewRecord::new(now, claim)]);
-        let interruption = self.interruption(&state, &cx)?;
-        take(&mut state, &mut records, interruption);
-        decide::may_remove(&state, remove.removal())?;
+        let expected = state.last_seq;
+        let records = self.claim(&mut state, remove.removal())?;
+        let (now, boot, epoch) = (self.env.clock.now(), self.env.boot.clone(), state.lease.epoch);
         let guard = Guard::Lease { boot: boot.clone(), epoch };
         let batch = |expected, records, summary| Batch {
             session: session.clone(),

@@ -86,7 +86,7 @@ impl Handle {
         reason: Option<&str>,
     ) -> Result<Redacted> {
         let mut redacted = Redacted::default();
-        for redact in commands(&self.view(), session, plan, reason).await? {
+        for redact in commands(self.view(), session, plan, reason).await? {
             redacted.count(&redact);
             self.execute(session, Command::Redact(redact)).await?;
         }

@@ -130,6 +130,32 @@ impl BootLocks {
         Ok(removed)
     }
 
+    /// The boots that are alive.
+    pub fn living(&self) -> Result<Vec<BootId>> {
+        let unreadable = |e: io::Error| Error::Unreadable {
+            path: self.folder.clone(),
+            source: Some(Arc::new(e) as Cause),
+        };
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(unreadable(e)),
+        };
+        let mut living = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(unreadable)?.path();
+            let is_lock = path.extension().unwrap_or_default() == SUFFIX;
+            let name = path.file_stem().and_then(|name| name.to_str());
+            if let Some(boot) = name.filter(|_| is_lock).and_then(|name| name.parse().ok())
+                && self.is_alive(&boot)
+            {
+                living.push(boot);
+            }
+        }
+        living.sort();
+        Ok(living)
+    }
+
     /// Who made a boot's lock file; `None` if it does not say so.
     pub fn holder(&self, boot: &BootId) -> Option<Holder> {
         let mut text = String::new();
@@ -207,6 +233,7 @@ mod tests {
         fs::write(temp.path().join("boots/README"), "").unwrap();
         assert!(!locks.is_alive(&boot("boot_1")));
         assert_eq!(locks.holder(&boot("boot_1")), None);
+        assert_eq!(locks.living().unwrap(), [boot("boot_2")]);
         assert_eq!(locks.sweep().unwrap(), 2);
         assert!(temp.path().join("boots/README").exists());
         assert!(locks.is_alive(&boot("boot_2")));

@@ -3,6 +3,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod man;
 pub(crate) mod sessions;
@@ -23,6 +24,7 @@ pub(crate) enum Command {
     Sessions(sessions::Command),
     /// Check that the logs are what was written
     Verify(verify::Args),
+    Convert(convert::Args),
     /// See in a few seconds why Piton exists: no API key, no network
     Demo(demo::Args),
     #[command(hide = true)]
@@ -59,6 +61,10 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Verify(args) => {
             let cx = context(ui, &cli.global)?;
             block_on(verify::run(ui, &cx, args))
+        }
+        Command::Convert(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(convert::run(ui, &cx, args))
         }
     }
 }

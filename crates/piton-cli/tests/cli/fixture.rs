@@ -33,8 +33,20 @@ impl Fixture {
         Self { home, _live: live }
     }
 
+    /// A home in which a process that has ended did some work.
+    pub(crate) fn past<F: Future<Output = ()>>(work: impl FnOnce(Writer) -> F) -> Home {
+        let home = Home::new();
+        in_process(&home, "boot_past", "2026-02-21T10:00:00Z", work);
+        home
+    }
+
     pub(crate) fn run(&self, line: &str) -> String {
         self.home.run(line)
+    }
+
+    /// Ends `boot_live`.
+    pub(crate) fn end(self) -> Home {
+        self.home
     }
 
     /// Lets `boot_live` do some more.
@@ -81,7 +93,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    async fn create(&self, id: &str, title: &str) -> SessionId {
+    pub(crate) async fn create(&self, id: &str, title: &str) -> SessionId {
         self.clock.step();
         let new = NewSession {
             id: Some(id.parse().unwrap()),
@@ -97,7 +109,7 @@ impl Writer {
         self.handle.execute(session, command).await.unwrap();
     }
 
-    async fn start(&self, session: &SessionId, content: &str) {
+    pub(crate) async fn start(&self, session: &SessionId, content: &str) {
         let name = session.as_str().trim_start_matches("sess_");
         let message_id = format!("msg_{name}").parse().unwrap();
         let message = Some(Message { message_id, content: content.to_owned() });
@@ -111,7 +123,7 @@ impl Writer {
             .await;
     }
 
-    async fn call(&self, session: &SessionId, call: &str, arguments: serde_json::Value) {
+    pub(crate) async fn call(&self, session: &SessionId, call: &str, arguments: serde_json::Value) {
         let run_id = run_of(session);
         let call_id = call.parse().unwrap();
         let name = "bash".to_owned();
@@ -133,7 +145,7 @@ impl Writer {
     }
 }
 
-fn run_of(session: &SessionId) -> RunId {
+pub(crate) fn run_of(session: &SessionId) -> RunId {
     format!("run_{}", session.as_str().trim_start_matches("sess_")).parse().unwrap()
 }
 

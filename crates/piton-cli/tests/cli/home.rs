@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -65,6 +66,38 @@ impl Home {
         self.transcript(line, &output)
     }
 
+    /// Like [`Self::run`], with something to read on stdin.
+    pub(crate) fn run_with(&self, line: &str, stdin: &[u8]) -> String {
+        let mut command = self.command(line.split_whitespace());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // One that does not want to read it all closes it early.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        self.transcript(line, &child.wait_with_output().unwrap())
+    }
+
+    /// The files of the data folder in which these bytes stand.
+    pub(crate) fn files_with(&self, needle: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.data()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let bytes = std::fs::read(&path).unwrap();
+                    let mut windows = bytes.windows(needle.len());
+                    if windows.any(|window| window == needle.as_bytes()) {
+                        found.push(path.strip_prefix(self.data()).unwrap().to_owned());
+                    }
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
     pub(crate) fn spawn(&self, line: &str) -> Child {
         let mut command = self.command(line.split_whitespace());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -97,6 +130,8 @@ impl Home {
             .replace(&format!("{} {}", std::env::consts::OS, std::env::consts::ARCH), "[SYSTEM]")
             .replace(env!("CARGO_PKG_VERSION"), "[VERSION]");
         let text = hidden(&text, "\"hash\":\"", 64, "\"hash\":\"[HASH]");
+        let text = hidden(&text, "\"chain\":\"", 64, "\"chain\":\"[HASH]");
+        let text = hidden(&text, "\"digest\":\"", 64, "\"digest\":\"[HASH]");
         let text = hidden(&text, "rt_", 32, "[TOKEN]");
         let text = hidden(&text, "boot_", 32, "[BOOT]");
         hidden(&text, "[TOKEN].", 64, "[TOKEN].[SECRET]")

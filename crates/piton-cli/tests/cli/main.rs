@@ -2,7 +2,10 @@
 //! times and widths.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
+mod bundles;
+mod cleaning;
 mod config;
+mod convert;
 mod demo;
 mod errors;
 mod fixture;

@@ -33,6 +33,14 @@ pub use seal::Cost;
 use read::Reader;
 use write::Writer;
 
+/// Bytes at the beginning of a bundle that say whether a passphrase is needed.
+pub const PREFIX_BYTES: usize = format::MAGIC.len() + 2 + 1;
+
+/// Whether something that begins like this is a bundle that is encrypted.
+pub fn is_encrypted(prefix: &[u8; PREFIX_BYTES]) -> bool {
+    prefix.starts_with(&format::MAGIC) && prefix[PREFIX_BYTES - 1] == format::SEALED
+}
+
 /// Records that are asked for at a time; the store stops earlier when they are large.
 const PAGE_RECORDS: usize = 256;
 

@@ -1,9 +1,15 @@
 //! `piton sessions …`
 
+mod archive;
 mod cancel;
+mod delete;
 mod dismiss;
+mod export;
+mod import;
 mod list;
 mod log;
+mod prune;
+mod redact;
 mod show;
 mod token;
 mod waits;
@@ -27,6 +33,12 @@ pub(crate) enum Command {
     Token(token::Args),
     Cancel(cancel::Args),
     Dismiss(dismiss::Args),
+    Redact(redact::Args),
+    Delete(delete::Args),
+    Archive(archive::Args),
+    Prune(prune::Args),
+    Export(export::Args),
+    Import(import::Args),
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<Exit> {
@@ -38,6 +50,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Token(args) => token::run(ui, cx, args).await,
         Command::Cancel(args) => cancel::run(ui, cx, args).await,
         Command::Dismiss(args) => dismiss::run(ui, cx, args).await,
+        Command::Redact(args) => redact::run(ui, cx, args).await,
+        Command::Delete(args) => delete::run(ui, cx, args).await,
+        Command::Archive(args) => archive::run(ui, cx, args).await,
+        Command::Prune(args) => prune::run(ui, cx, args).await,
+        Command::Export(args) => export::run(ui, cx, args).await,
+        Command::Import(args) => import::run(ui, cx, args).await,
     }
 }
 

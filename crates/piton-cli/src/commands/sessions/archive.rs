@@ -1,0 +1,98 @@
+//! `piton sessions archive`: moves closed sessions out of the store, each into a bundle.
+
+use std::path::{Path, PathBuf};
+
+use piton_core::Code;
+use piton_core::id::SessionId;
+use piton_runtime::Archived;
+use piton_store::SecretText;
+use serde_json::json;
+
+use crate::context::{Context, HeldGuest};
+use crate::error::{Error, Exit, Result};
+use crate::secret::NewPassphraseArgs;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions archive sess_0199
+  piton sessions archive sess_0199 sess_01aa --to /backup/sessions --encrypt
+  piton sessions import /backup/sessions/sess_0199.piton      Back again
+
+The bundle is written, flushed and read back before the session is deleted. Without a passphrase it is \
+in the clear: whoever has it can read it.
+
+JSON: one object per session and line: session, bundle, last_seq, encrypted.";
+
+/// Move closed sessions into bundles
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The sessions' ids, or their beginnings
+    #[arg(required = true)]
+    sessions: Vec<String>,
+    /// The folder for the bundles [default: archive in the data folder]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    passphrase: NewPassphraseArgs,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let archive = Archive::new(cx, args.to, args.passphrase.given()?);
+    let (held, ids) = cx.guest_for_all(&args.sessions).await?;
+    let mut exit = Exit::Good;
+    for id in &ids {
+        if let Err(error) = archive.add(ui, cx, &held, id).await {
+            // What keeps one from being archived does not keep the others.
+            exit = ui.report(&error.about(id.as_str()));
+        }
+    }
+    Ok(exit)
+}
+
+/// Where bundles go, and how they are closed.
+#[derive(Debug)]
+pub(super) struct Archive {
+    folder: PathBuf,
+    passphrase: Option<SecretText>,
+}
+
+impl Archive {
+    pub(super) fn new(cx: &Context, to: Option<PathBuf>, passphrase: Option<SecretText>) -> Self {
+        let folder = to.unwrap_or_else(|| cx.settings.data.value.join("archive"));
+        Self { folder, passphrase }
+    }
+
+    pub(super) async fn add(
+        &self,
+        ui: &mut Ui,
+        cx: &Context,
+        held: &HeldGuest,
+        id: &SessionId,
+    ) -> Result<()> {
+        refuse_existing(&self.folder.join(format!("{id}.piton")))?;
+        let archived = held.guest.archive(id, &self.folder, self.passphrase.clone()).await;
+        let Archived { session, last_seq, bundle } =
+            archived.map_err(|error| cx.name_owner(error))?;
+        if ui.json {
+            return ui.json_line(&json!({
+                "session": session,
+                "bundle": bundle,
+                "last_seq": last_seq,
+                "encrypted": self.passphrase.is_some(),
+            }));
+        }
+        ui.line(format_args!("Session {session} is archived in {}.", bundle.display()))
+    }
+}
+
+/// An older bundle of that name may be all that is left of another session.
+fn refuse_existing(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let message = format!("There is a file {} already", path.display());
+    Err(Error::new(Code::FileExists, message)
+        .with_hint("Move it away, or archive into another folder with --to; nothing was changed."))
+}

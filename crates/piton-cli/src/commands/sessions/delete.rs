@@ -1,0 +1,146 @@
+//! `piton sessions delete`: removes logs for good; the store's own log keeps a note.
+
+use piton_core::decide::Removal;
+use piton_core::id::SessionId;
+use serde_json::json;
+
+use crate::context::{Context, HeldGuest};
+use crate::error::{Error, Exit, Result};
+use crate::show;
+use crate::table::{Column, Table};
+use crate::text::one_line;
+use crate::times;
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions delete sess_0199               What would be deleted
+  piton sessions delete sess_0199 --yes         Delete it
+  piton sessions delete sess_0199 sess_01aa --reason 'asked to forget' --yes
+  piton sessions export sess_0199               A copy first
+
+The store's own log keeps a note: the id, the number of records, the end of its hash chain and the \
+reason; nothing of what was in it. Bundles and backups elsewhere are not touched.
+
+JSON: one object per session and line: session, deleted, obstacle (null, or {code, message}).";
+
+/// Delete sessions for good
+///
+/// Without --yes it only says what it would do. A session that a living process owns is never deleted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The sessions' ids, or their beginnings
+    #[arg(required = true)]
+    sessions: Vec<String>,
+    /// Even if a run is open, or an agent may live that would go on without its session
+    #[arg(long)]
+    force: bool,
+    /// Why; the store's own log keeps it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Do it, instead of saying what would be done
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let how = if args.force { Removal::DeleteForced } else { Removal::Delete };
+    let (held, ids) = cx.guest_for_all(&args.sessions).await?;
+    if !args.yes {
+        return preview(ui, cx, &held, &ids, how).await;
+    }
+    let mut exit = Exit::Good;
+    for id in &ids {
+        let deleted = held.guest.delete(id, how, args.reason.clone()).await;
+        match deleted.map_err(|error| cx.name_owner(error)) {
+            Ok(()) => said(ui, id)?,
+            // What keeps one from being deleted does not keep the others.
+            Err(error) => exit = ui.report(&with_force(error).about(id.as_str())),
+        }
+    }
+    Ok(exit)
+}
+
+pub(super) fn said(ui: &mut Ui, id: &SessionId) -> Result<()> {
+    if ui.json {
+        ui.json_line(&json!({"session": id, "deleted": true, "obstacle": null}))
+    } else {
+        ui.line(format_args!("Session {id} is deleted."))
+    }
+}
+
+async fn preview(
+    ui: &mut Ui,
+    cx: &Context,
+    held: &HeldGuest,
+    ids: &[SessionId],
+    how: Removal,
+) -> Result<Exit> {
+    let view = held.guest.view();
+    let mut table = Table::new([
+        Column::Whole("SESSION"),
+        Column::Whole("STATUS"),
+        Column::Whole("RECORDS"),
+        Column::Whole("ACTIVE"),
+        Column::Cut("TITLE"),
+    ]);
+    let mut obstacles = Vec::new();
+    for id in ids {
+        let state = view.state(id).await?;
+        let status = view.status(&state.facts);
+        let may = held.guest.may_remove(id, how).await;
+        let obstacle = may.err().map(|error| with_force(cx.name_owner(error)).about(id.as_str()));
+        if ui.json {
+            let obstacle = obstacle.map(|error| {
+                let code = error.code().map(piton_core::Code::as_str);
+                json!({"code": code, "message": error.message()})
+            });
+            ui.json_line(&json!({"session": id, "deleted": false, "obstacle": obstacle}))?;
+            continue;
+        }
+        obstacles.extend(obstacle);
+        let info = state.info.as_ref();
+        table.row([
+            (Tone::Plain, id.to_string()),
+            (show::status_tone(status.name), show::status_word(status.name).to_owned()),
+            (Tone::Plain, state.last_seq.to_string()),
+            (
+                Tone::Quiet,
+                info.map(|info| times::relative(info.active_at, view.now())).unwrap_or_default(),
+            ),
+            (
+                Tone::Plain,
+                info.and_then(|info| info.title.as_deref()).map(one_line).unwrap_or_default(),
+            ),
+        ]);
+    }
+    if ui.json {
+        return Ok(Exit::Good);
+    }
+    table.print(ui)?;
+    let free = ids.len() - obstacles.len();
+    for obstacle in &obstacles {
+        ui.warn(obstacle.message())?;
+    }
+    match free {
+        0 => ui.note("Nothing was deleted, and --yes would delete nothing."),
+        1 => {
+            ui.note("Nothing was deleted. The same command with --yes deletes 1 session, for good.")
+        }
+        free => ui.note(&format!(
+            "Nothing was deleted. The same command with --yes deletes {free} sessions, for good."
+        )),
+    }?;
+    Ok(Exit::Good)
+}
+
+/// What is at work in a session can be passed over; an owner cannot.
+fn with_force(error: Error) -> Error {
+    match error.code() {
+        Some(piton_core::Code::RunInProgress | piton_core::Code::ExecutorAlive) => {
+            error.with_hint("Cancel it first, or delete the session all the same with --force.")
+        }
+        _ => error,
+    }
+}

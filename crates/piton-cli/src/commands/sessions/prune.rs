@@ -1,0 +1,151 @@
+//! `piton sessions prune`: what the retention settings ask for.
+
+use std::path::PathBuf;
+
+use piton_core::decide::Removal;
+use piton_runtime::{Due, Retention, View, due};
+use piton_store::{Query, Row, Select};
+use serde_json::json;
+
+use super::archive::Archive;
+use crate::context::{Context, HeldGuest};
+use crate::error::{Exit, Result};
+use crate::secret::NewPassphraseArgs;
+use crate::table::{Column, Table};
+use crate::text::one_line;
+use crate::times;
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions prune            What is due
+  piton sessions prune --yes      Do it
+  PITON_RETENTION_ARCHIVE_AFTER=30d piton sessions prune
+
+The settings retention.archive_after and retention.delete_after say how long closed sessions are kept \
+after anything last happened to them. A session that is due for both is deleted. Bundles in the archive \
+are not touched.
+
+JSON: without --yes one object per session and line: session, due (archive or delete), active_at. With \
+--yes, as `sessions archive` and `sessions delete` print them.";
+
+/// Sessions on one page of the index.
+const PAGE: usize = 256;
+
+/// Archive and delete closed sessions that have been kept long enough
+///
+/// Without --yes it only says what is due.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The folder for bundles [default: archive in the data folder]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Do it, instead of saying what is due
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    passphrase: NewPassphraseArgs,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let retention = Retention {
+        archive_after: cx.settings.archive_after.value,
+        delete_after: cx.settings.delete_after.value,
+    };
+    if retention == Retention::default() {
+        ui.note(
+            "No retention is set, so nothing is ever due. Set retention.archive_after or \
+             retention.delete_after, for example to 30d.",
+        )?;
+        return Ok(Exit::Good);
+    }
+    if !args.yes {
+        let view = cx.existing_view()?;
+        let found = all_due(&view, retention).await?;
+        print(ui, &view, &found)?;
+        return Ok(Exit::Good);
+    }
+    let archive = Archive::new(cx, args.to, args.passphrase.given()?);
+    let held = cx.guest()?.ok_or_else(|| cx.missing_store())?;
+    let found = all_due(held.guest.view(), retention).await?;
+    if found.is_empty() {
+        ui.note("Nothing is due.")?;
+    }
+    let mut exit = Exit::Good;
+    for (due, _) in &found {
+        if let Err(error) = carry_out(ui, cx, &held, &archive, due).await {
+            // What keeps one from being removed does not keep the others.
+            exit = ui.report(&error.about(due.session.as_str()));
+        }
+    }
+    Ok(exit)
+}
+
+async fn carry_out(
+    ui: &mut Ui,
+    cx: &Context,
+    held: &HeldGuest,
+    archive: &Archive,
+    due: &Due,
+) -> Result<()> {
+    if due.removal == Removal::Archive {
+        return archive.add(ui, cx, held, &due.session).await;
+    }
+    let reason = Some("retention".to_owned());
+    let deleted = held.guest.delete(&due.session, due.removal, reason).await;
+    deleted.map_err(|error| cx.name_owner(error))?;
+    super::delete::said(ui, &due.session)
+}
+
+/// What is due, with its row. All of it is found before anything is removed: a page that begins
+/// behind a session that is gone would be another page.
+async fn all_due(view: &View, retention: Retention) -> Result<Vec<(Due, Row)>> {
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
+        let page = view.store().list(query).await?;
+        for row in page.rows {
+            let due = due(std::slice::from_ref(&row), retention, view.now()).pop();
+            found.extend(due.map(|due| (due, row)));
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(found),
+        }
+    }
+}
+
+fn print(ui: &mut Ui, view: &View, found: &[(Due, Row)]) -> Result<()> {
+    let word = |due: &Due| if due.removal == Removal::Archive { "archive" } else { "delete" };
+    if ui.json {
+        for (due, row) in found {
+            let active_at = row.summary.info.active_at;
+            ui.json_line(
+                &json!({"session": due.session, "due": word(due), "active_at": active_at}),
+            )?;
+        }
+        return Ok(());
+    }
+    if found.is_empty() {
+        return ui.note("Nothing is due.");
+    }
+    let mut table = Table::new([
+        Column::Whole("SESSION"),
+        Column::Whole("DUE"),
+        Column::Whole("ACTIVE"),
+        Column::Cut("TITLE"),
+    ]);
+    for (due, row) in found {
+        let info = &row.summary.info;
+        table.row([
+            (Tone::Plain, due.session.to_string()),
+            (Tone::Attention, word(due).to_owned()),
+            (Tone::Quiet, times::relative(info.active_at, view.now())),
+            (Tone::Plain, info.title.as_deref().map(one_line).unwrap_or_default()),
+        ]);
+    }
+    table.print(ui)?;
+    ui.note("Nothing was changed. The same command with --yes does it.")
+}
