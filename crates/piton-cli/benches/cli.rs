@@ -3,6 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
+#[expect(dead_code, reason = "the log's benchmarks need all of it")]
 #[path = "../../piton-testkit/benches/log/table.rs"]
 mod table;
 
