@@ -239,6 +239,7 @@ impl Tally {
         let Self { good, bad, records } = self;
         let logs = good + bad;
         let text = match bad {
+            0 if logs == 1 => format!("1 log with {records} records: all good."),
             0 => format!("{logs} logs with {records} records: all good."),
             _ => format!("{bad} of {logs} logs are not good; {records} records are."),
         };
