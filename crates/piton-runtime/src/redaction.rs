@@ -90,7 +90,7 @@ impl Handle {
         reason: Option<&str>,
     ) -> Result<Redacted> {
         let mut redacted = Redacted::default();
-        for redact in commands(&self.view(), session, plan, reason).await? {
+        for redact in commands(self.view(), session, plan, reason).await? {
             let ack = self.execute(session, Command::Redact(redact.clone())).await?;
             redacted.count(&redact, &ack);
         }

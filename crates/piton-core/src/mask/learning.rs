@@ -49,9 +49,9 @@ fn is_path(value: &str) -> bool {
     let drive = value.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
         && value.get(1..).is_some_and(|rest| rest.starts_with(":\\") || rest.starts_with(":/"));
     let rooted = ["/", "./", "../", "~/"].iter().any(|root| value.starts_with(root));
-    let in_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | ' ' | '~');
+    let usual = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | ' ' | '~');
     let names = if drive { value.get(2..).unwrap_or("") } else { value };
-    let is_name = |name: &str| name.len() <= PATH_PART_BYTES_MAX && name.chars().all(in_name);
+    let is_name = |name: &str| name.len() <= PATH_PART_BYTES_MAX && name.chars().all(usual);
     (drive || rooted) && names.split(['/', '\\']).all(is_name)
 }
 

@@ -92,13 +92,17 @@ pub struct TooMuch(#[source] aho_corasick::BuildError);
 
 impl Masker {
     /// Values are trimmed; those that are too short to be looked for are left out.
+    ///
+    /// # Panics
+    ///
+    /// If the values are more than can be looked for, which takes gigabytes of them.
     pub fn new(keys: KeyPatterns, values: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let values = values.into_iter();
         let given: BTreeSet<Box<str>> = values.filter_map(|v| worth(v.as_ref())).collect();
         let given: Arc<[Box<str>]> = given.into_iter().collect();
         let search = match Search::new(given.iter().map(|value| &**value)) {
             Ok(search) => search.map(Arc::new),
-            // It takes gigabytes of values. To go on would be to mask none of them.
+            // To go on would be to mask none of them.
             Err(error) => panic!("{}: {error}", TooMuch(error.clone())),
         };
         let given_search = search.clone();

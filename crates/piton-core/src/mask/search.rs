@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, BuildError, Input, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, Input, MatchKind};
 
 use super::stream::More;
 use super::{REPLACEMENT, spelling};
 
+/// Beyond this much to look for, memory counts for more than speed.
+const FAST_BYTES_MAX: usize = 8 * 1024;
 /// Of a secret, one part in this many may be shown.
 const SHOWN_PART: usize = 4;
 
@@ -53,7 +55,11 @@ impl Search {
             first[usize::from(byte)] = true;
         }
         let build = |patterns: &[String]| {
-            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns)
+            let bytes: usize = patterns.iter().map(String::len).sum();
+            // The fastest kind takes up to a kilobyte for each byte that is looked for.
+            let kind = (bytes > FAST_BYTES_MAX).then_some(AhoCorasickKind::ContiguousNFA);
+            let mut builder = AhoCorasick::builder();
+            builder.match_kind(MatchKind::LeftmostLongest).kind(kind).build(patterns)
         };
         let (automaton, in_json) = (build(&spellings)?, build(&in_json)?);
         Ok(Some(Self { automaton, spellings, first, in_json }))

@@ -238,8 +238,8 @@ fn plain_values_under_excluded_keys_teach_nothing() {
     });
     let masker = Masker::default();
     assert_eq!(masker.unknown_values(&outcome(plain.clone())), Vec::<String>::new());
-    let masked = result(&masker, plain);
-    assert!(masked.as_object().unwrap().values().all(|value| value == REPLACEMENT), "{masked}");
+    let written = result(&masker, plain);
+    assert!(written.as_object().unwrap().values().all(|value| value == REPLACEMENT), "{written}");
 }
 
 #[test]

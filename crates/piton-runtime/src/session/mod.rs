@@ -47,7 +47,7 @@ pub struct Ack {
     /// The session's last record when this was decided.
     pub last_seq: Seq,
     /// Of a message's text, how many bytes at its end are not durable: they may be the beginning of
-    /// a secret and wait for what follows. After a crash the log's offset leads back to them.
+    /// a secret and wait for what follows. After a restart the log's offset leads back to them.
     pub held_bytes: u64,
 }
 
