@@ -80,7 +80,12 @@ pub fn build<'a>(
                     });
                     items.len() - 1
                 });
-                if let Item::Agent { text, .. } = &mut items[index] {
+                if let Item::Agent { text, complete, .. } = &mut items[index] {
+                    // Sent again from its beginning, as after an interruption, it begins anew.
+                    if e.offset == 0 {
+                        *text = Text::Whole(String::new());
+                        *complete = false;
+                    }
                     text.push(piece);
                 }
             }

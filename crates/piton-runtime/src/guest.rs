@@ -112,13 +112,20 @@ impl Guest {
         take(&mut state, &mut records, vec![NewRecord::new(now, claim)]);
         let interruption = self.interruption(&state, &cx)?;
         take(&mut state, &mut records, interruption);
-        let decision = decide::decide(&state, &cx, command(&state)?)?;
+        let command = match command(&state)? {
+            // As they are now: whoever writes behind this makes the append fail.
+            Command::Redact(redact) => {
+                Command::Redact(redaction::fresh(&*self.env.store, session, redact).await?)
+            }
+            command => command,
+        };
+        let decision = decide::decide(&state, &cx, command)?;
         if decision.records.is_empty() {
             return Ok(Ack { verdict: decision.outcome, last_seq: expected, held_bytes: 0 });
         }
         let mut decided = decision.records;
         // The same gate to the disk as a service's.
-        let masked = self.env.masking.mask(&mut decided);
+        let masked = self.env.masking.mask(session, &mut decided);
         masked.map_err(|error| unmaskable(session, &state, error))?;
         take(&mut state, &mut records, decided);
         let release = SessionReleased { boot_id: boot.clone(), epoch };
@@ -157,8 +164,8 @@ impl Guest {
     ) -> Result<Redacted> {
         let mut redacted = Redacted::default();
         for command in redaction::commands(&self.view, session, plan, reason).await? {
-            redacted.count(&command);
-            self.change(session, |_| Ok(Command::Redact(command.clone()))).await?;
+            let ack = self.change(session, |_| Ok(Command::Redact(command.clone()))).await?;
+            redacted.count(&command, &ack);
         }
         Ok(redacted)
     }

@@ -1,6 +1,11 @@
 //! Streamed messages on their way through the masker. What may be the beginning of a secret waits
 //! here for the next piece; a sender's offsets are about what it sent, the log's about what is
 //! written.
+//!
+//! What waits is lost with the process: the log's offset leads its sender back to it. What was
+//! written because something had to come behind it stays in mind here, so that the rest of a secret
+//! is recognised, also after its run ended. Another life does not know it, and takes whatever goes
+//! on as a secret ends for the rest of one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +15,7 @@ use piton_core::id::MessageId;
 use piton_core::limits::MESSAGES_OPEN_MAX;
 use piton_core::mask::{Masker, StreamMasker};
 use piton_core::{Event, NewRecord, State};
+use serde_json::Value;
 
 /// A session's messages that stream.
 #[derive(Debug, Default)]
@@ -24,7 +30,7 @@ struct Message {
     sent: u64,
     /// It was masked in this life or in an earlier one.
     changed: bool,
-    /// Of what is written. `None` if an earlier life wrote some of it.
+    /// Of what is appended. `None` if some of it was before this was here.
     hasher: Option<blake3::Hasher>,
 }
 
@@ -48,9 +54,6 @@ pub(crate) enum Hash {
 
 impl Message {
     fn piece(&mut self, text: String) -> Piece {
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(text.as_bytes());
-        }
         self.changed |= self.masker.has_changed();
         let sent = self.changed.then(|| self.sent - self.masker.held() as u64);
         Piece { text, sent }
@@ -59,8 +62,10 @@ impl Message {
 
 impl Messages {
     /// Whether a message's text has to come through here.
-    pub(crate) fn concerns(&self, masker: &Masker, message: &MessageId) -> bool {
-        !masker.knows_nothing() || self.open.contains_key(message)
+    pub(crate) fn concerns(&self, state: &State, masker: &Masker, message: &MessageId) -> bool {
+        !masker.knows_nothing()
+            || self.open.contains_key(message)
+            || state.messages_sent.contains_key(message)
     }
 
     /// Where a message goes on, as its sender counts.
@@ -81,8 +86,9 @@ impl Messages {
             return Err(Refusal::OffsetMismatch { message: message.clone(), expected, offset });
         }
         // Those of which nothing is written yet are not in the state.
-        let waiting = self.open.keys().filter(|id| !state.messages.contains_key(*id)).count();
-        let is_new = !self.open.contains_key(message) && !state.messages.contains_key(message);
+        let waits = |id: &MessageId| self.held(id) > 0 && !state.messages.contains_key(id);
+        let waiting = self.open.keys().filter(|id| waits(id)).count();
+        let is_new = !waits(message) && !state.messages.contains_key(message);
         if is_new && state.messages.len() + waiting >= MESSAGES_OPEN_MAX {
             return Err(Refusal::LimitReached { what: "messages", max: MESSAGES_OPEN_MAX });
         }
@@ -97,11 +103,16 @@ impl Messages {
         text: &str,
     ) -> Piece {
         let sent = self.sent(state, message);
+        let begins = sent == 0 && !state.messages.contains_key(message);
         let entry = self.open.entry(message.clone()).or_insert_with(|| Message {
-            masker: StreamMasker::new(Arc::clone(masker)),
+            masker: if begins {
+                StreamMasker::new(Arc::clone(masker))
+            } else {
+                StreamMasker::resumed(Arc::clone(masker))
+            },
             sent,
             changed: state.messages_sent.contains_key(message),
-            hasher: (sent == 0).then(blake3::Hasher::new),
+            hasher: begins.then(blake3::Hasher::new),
         });
         entry.masker.set_masker(masker);
         entry.sent += text.len() as u64;
@@ -109,9 +120,25 @@ impl Messages {
         entry.piece(text)
     }
 
+    /// A record is appended as the gate left it.
+    pub(crate) fn appended(&mut self, record: &NewRecord) {
+        let Event::MessageDelta(delta) = &record.event else { return };
+        let Some(message) = self.open.get_mut(&delta.message_id) else { return };
+        message.changed |= delta.sent.is_some();
+        if let Some(hasher) = &mut message.hasher {
+            match text_of(record) {
+                Some(text) => drop(hasher.update(text.as_bytes())),
+                None => message.hasher = None,
+            }
+        }
+    }
+
     /// What waits of each message, because something is to be written behind it.
-    pub(crate) fn cut(&mut self) -> Vec<(MessageId, Piece)> {
-        let waiting = self.open.iter_mut().filter(|(_, message)| message.masker.held() > 0);
+    pub(crate) fn cut(&mut self, which: Cut) -> Vec<(MessageId, Piece)> {
+        let waiting = self.open.iter_mut().filter(|(_, message)| match which {
+            Cut::All => message.masker.held() > 0,
+            Cut::Harmless => message.masker.may_show(),
+        });
         let cut = waiting.map(|(id, message)| {
             let text = message.masker.cut();
             (id.clone(), message.piece(text))
@@ -121,9 +148,10 @@ impl Messages {
 
     /// What waits of a message that is complete.
     pub(crate) fn finish(&mut self, message: &MessageId) -> Option<Piece> {
-        let message = self.open.get_mut(message).filter(|message| message.masker.held() > 0)?;
+        let message = self.open.get_mut(message)?;
+        let waits = message.masker.held() > 0;
         let text = message.masker.finish();
-        Some(message.piece(text))
+        waits.then(|| message.piece(text))
     }
 
     pub(crate) fn hash(&self, state: &State, message: &MessageId) -> Hash {
@@ -147,10 +175,41 @@ impl Messages {
         self.open.values().any(|message| message.masker.held() > 0)
     }
 
-    /// Forgets what no longer streams.
+    /// Whether something waits that may be written as it is, should nothing follow.
+    pub(crate) fn any_harmless(&self) -> bool {
+        self.open.values().any(|message| message.masker.may_show())
+    }
+
+    /// Forgets what no longer streams. A message that ended with its run in the middle of what may
+    /// be a secret stays in mind; its sender begins anew, or goes on with what is to be masked.
     pub(crate) fn retain(&mut self, state: &State) {
-        self.open
-            .retain(|id, message| state.messages.contains_key(id) || message.masker.held() > 0);
+        let mut ended = 0;
+        self.open.retain(|id, message| {
+            if state.messages.contains_key(id) || message.masker.held() > 0 {
+                return true;
+            }
+            message.sent = 0;
+            message.hasher = Some(blake3::Hasher::new());
+            ended += 1;
+            message.masker.has_given_out() && ended <= MESSAGES_OPEN_MAX
+        });
+    }
+}
+
+/// What is written of what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    All,
+    /// So little of any secret that it may be shown as it is.
+    Harmless,
+}
+
+fn text_of(record: &NewRecord) -> Option<String> {
+    let mut content: serde_json::Map<String, Value> =
+        serde_json::from_str(record.payload.as_deref()?).ok()?;
+    match content.remove("text") {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
     }
 }
 
@@ -185,7 +244,7 @@ impl LogHash {
             *self = Self::default();
         }
         match record.content_field("text") {
-            Some(serde_json::Value::String(text)) => drop(self.hasher.update(text.as_bytes())),
+            Some(Value::String(text)) => drop(self.hasher.update(text.as_bytes())),
             _ => self.incomplete = true,
         }
     }

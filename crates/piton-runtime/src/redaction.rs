@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
-use piton_core::decide::{Command, Redact, RedactTarget, Refusal};
+use piton_core::decide::{Command, Redact, RedactTarget, Refusal, Verdict};
 use piton_core::id::SessionId;
 use piton_core::limits::REDACT_RECORDS_MAX;
 use piton_core::redact::{Matcher, Plan, Planner, Selector};
 use piton_core::{Content, Seq};
-use piton_store::Detail;
+use piton_store::{Detail, Store};
 
 use crate::error::Result;
 use crate::service::Handle;
+use crate::session::Ack;
 use crate::view::View;
 
 /// Records read at a time.
@@ -48,8 +49,11 @@ pub struct Redacted {
 }
 
 impl Redacted {
-    pub(crate) fn count(&mut self, redact: &Redact) {
-        let gone = redact.targets.iter().filter(|t| t.content == Content::Redacted).count();
+    pub(crate) fn count(&mut self, redact: &Redact, ack: &Ack) {
+        // Somebody else may have been faster.
+        let already = ack.verdict == Verdict::Already;
+        let is_gone = |target: &&RedactTarget| already || target.content == Content::Redacted;
+        let gone = redact.targets.iter().filter(is_gone).count();
         self.gone += gone;
         self.taken_out += redact.targets.len() - gone;
     }
@@ -87,8 +91,8 @@ impl Handle {
     ) -> Result<Redacted> {
         let mut redacted = Redacted::default();
         for redact in commands(self.view(), session, plan, reason).await? {
-            redacted.count(&redact);
-            self.execute(session, Command::Redact(redact)).await?;
+            let ack = self.execute(session, Command::Redact(redact.clone())).await?;
+            redacted.count(&redact, &ack);
         }
         Ok(redacted)
     }
@@ -105,15 +109,28 @@ pub(crate) async fn commands(
     for chunk in plan.targets.chunks(REDACT_RECORDS_MAX) {
         let mut targets = Vec::new();
         for target in chunk {
-            targets.push(redact_target(view, session, target.seq).await?);
+            targets.push(redact_target(&**view.store(), session, target.seq).await?);
         }
         commands.push(Redact { targets, reason: reason.map(str::to_owned) });
     }
     Ok(commands)
 }
 
-async fn redact_target(view: &View, session: &SessionId, seq: Seq) -> Result<RedactTarget> {
-    let read = view.store().read(session, seq.saturating_sub(1), 1, Detail::Headers).await?;
+/// The same about the targets as they are now. Decided by a session's one writer, nothing is written
+/// about a content that was taken out meanwhile.
+pub(crate) async fn fresh(
+    store: &dyn Store,
+    session: &SessionId,
+    mut redact: Redact,
+) -> Result<Redact> {
+    for target in &mut redact.targets {
+        *target = redact_target(store, session, target.seq).await?;
+    }
+    Ok(redact)
+}
+
+async fn redact_target(store: &dyn Store, session: &SessionId, seq: Seq) -> Result<RedactTarget> {
+    let read = store.read(session, seq.saturating_sub(1), 1, Detail::Headers).await?;
     let found = read.into_iter().next().filter(|record| record.seq == seq);
     let content = found.ok_or(Refusal::RecordUnknown { seq })?.content;
     Ok(RedactTarget { seq, content })

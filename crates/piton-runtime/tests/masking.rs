@@ -209,8 +209,8 @@ fn a_run_that_echoes_its_secrets_leaves_none_on_the_disk() {
     });
 }
 
-/// What waits is written before anything that comes after it, when the service stops, and never as
-/// a whole secret.
+/// What waits is written before anything that comes after it, never as a whole secret; and not when
+/// the service stops, since its sender is led back to it.
 #[test]
 fn what_waits_is_written_in_its_order() {
     on_both(|place: Place| async move {
@@ -235,9 +235,11 @@ fn what_waits_is_written_in_its_order() {
         let ack = handle.execute(&id, say(&message_id, Some(sent), " env-va")).await.unwrap();
         assert_eq!(ack.held_bytes, 6);
         process.service.shut_down().await;
+        let state = piton_store::load(&*process.store, &id).await.unwrap().state;
+        assert_eq!(state.messages_sent.get(&message_id), Some(&(sent + 1)));
 
         let records = all_records(&*process.store, &id).await;
-        assert_eq!(message(&records, &message_id).0, "a env[masked] [masked]");
+        assert_eq!(message(&records, &message_id).0, "a env[masked] ");
         let kinds: Vec<_> = records.iter().map(|record| &*record.kind).collect();
         let at = kinds.iter().position(|kind| *kind == "tool.intent").unwrap();
         let before = kinds[..at].iter().filter(|kind| **kind == "message.delta").count();
@@ -348,5 +350,237 @@ fn an_answer_reaches_the_agent_as_it_was_given() {
         let records = all_records(&*process.store, &id).await;
         let answer = records.iter().find_map(|record| record.content_field("answer"));
         assert_eq!(answer, Some(json!(REPLACEMENT)));
+    });
+}
+
+fn intend(handle: &Handle, run_id: &piton_core::id::RunId) -> Command {
+    let call_id = handle.ids().call().unwrap();
+    Command::Intend { run_id: run_id.clone(), call_id, name: "shell".into(), arguments: json!({}) }
+}
+
+/// What was cut is known to the life that cut it. The next one knows a secret by how it ends.
+#[test]
+fn the_rest_of_a_secret_is_masked_in_another_life() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        // How much comes before the cut, and what is written of the whole.
+        for (at, expected) in [
+            (4, "a env-[masked] and on"),
+            (5, "a [masked][masked] and on"),
+            (12, "a [masked][masked] and on"),
+        ] {
+            let place = Place::new(place.kind()).with_masker(masker());
+            let first = place.start("boot_1").await;
+            let id = first.handle.create(NewSession::default()).await.unwrap();
+            let run_id = first.handle.prompt(&id, "work").await.unwrap();
+            executor(&first.handle, &id).await;
+            let message_id = first.handle.ids().message().unwrap();
+            let (begin, rest) = ENVIRONMENT.split_at(at);
+            let begin = format!("a {begin}");
+            first.handle.execute(&id, say(&message_id, Some(0), &begin)).await.unwrap();
+            first.handle.execute(&id, intend(&first.handle, &run_id)).await.unwrap();
+            first.service.shut_down().await;
+            drop((first.handle, first.store));
+            place.outside.alive_no_more("boot_1");
+
+            *place.outside.probe.lock().unwrap() = Probe::Alive;
+            let second = place.start("boot_2").await;
+            for (offset, piece) in [(0, &rest[..2]), (2, &rest[2..]), (rest.len(), " and on")] {
+                let offset = Some((begin.len() + offset) as u64);
+                second.handle.execute(&id, say(&message_id, offset, piece)).await.unwrap();
+            }
+            let whole = format!("a {ENVIRONMENT} and on");
+            second.handle.execute(&id, said(&message_id, &whole)).await.unwrap();
+            let records = all_records(&*second.store, &id).await;
+            let (text, end) = message(&records, &message_id);
+            assert_eq!(text, expected, "{at}");
+            let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+            assert_eq!(end, Some((text.len() as u64, hash)));
+        }
+    });
+}
+
+/// A run's end ends its messages; what then still comes of a secret is masked all the same.
+#[test]
+fn the_rest_of_a_secret_is_masked_after_the_end_of_its_run() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let id = handle.create(NewSession::default()).await.unwrap();
+        for at in [2, 4, 7] {
+            let run_id = handle.prompt(&id, "work").await.unwrap();
+            let message_id = handle.ids().message().unwrap();
+            let (begin, rest) = ENVIRONMENT.split_at(at);
+            handle.execute(&id, say(&message_id, None, &format!("a {begin}"))).await.unwrap();
+            handle.execute(&id, Command::Complete { run_id }).await.unwrap();
+            // It may also begin anew: the log knows nothing of it any more.
+            let beginning = say(&message_id, Some(0), rest);
+            handle.execute(&id, beginning).await.unwrap();
+            handle.execute(&id, say(&message_id, Some(rest.len() as u64), " end")).await.unwrap();
+        }
+        for record in all_records(&*process.store, &id).await {
+            assert!(!format!("{record:?}").contains("31337"), "{record:?}");
+        }
+    });
+}
+
+#[test]
+fn several_messages_that_wait_are_all_kept_in_mind() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let id = handle.create(NewSession::default()).await.unwrap();
+        let run_id = handle.prompt(&id, "work").await.unwrap();
+        let messages = [(); 3].map(|()| handle.ids().message().unwrap());
+        let (begin, rest) = ENVIRONMENT.split_at(4);
+        for message_id in &messages {
+            let ack = handle.execute(&id, say(message_id, Some(0), begin)).await.unwrap();
+            assert_eq!(ack.held_bytes, 4, "all of it waits");
+        }
+        handle.execute(&id, intend(handle, &run_id)).await.unwrap();
+        for message_id in &messages {
+            handle.execute(&id, say(message_id, Some(4), &format!("{rest}."))).await.unwrap();
+            handle.execute(&id, said(message_id, &format!("{ENVIRONMENT}."))).await.unwrap();
+        }
+        let records = all_records(&*process.store, &id).await;
+        for message_id in &messages {
+            let (text, end) = message(&records, message_id);
+            assert_eq!(text, "env-[masked].");
+            let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+            assert_eq!(end, Some((text.len() as u64, hash)));
+        }
+    });
+}
+
+/// What is said may be JSON, and have a value under its key: the gate masks it, and offsets, length
+/// and hash are right all the same.
+#[test]
+fn text_that_the_gate_masks_is_counted_as_it_was_sent() {
+    on_both(|place: Place| async move {
+        for masker in [Arc::default(), masker()] {
+            let place = Place::new(place.kind()).with_masker(masker);
+            let process = place.start("boot_1").await;
+            let handle = &process.handle;
+            let id = handle.create(NewSession::default()).await.unwrap();
+            handle.prompt(&id, "work").await.unwrap();
+            let message_id = handle.ids().message().unwrap();
+            let object = r#"{"api_key":"sk-1234567"}"#;
+            let rest = " is sk-1234567.";
+            handle.execute(&id, say(&message_id, Some(0), object)).await.unwrap();
+            let offset = Some(object.len() as u64);
+            handle.execute(&id, say(&message_id, offset, rest)).await.unwrap();
+            handle.execute(&id, said(&message_id, &format!("{object}{rest}"))).await.unwrap();
+            let records = all_records(&*process.store, &id).await;
+            let (text, end) = message(&records, &message_id);
+            assert_eq!(text, r#"{"api_key":"[masked]"} is [masked]."#);
+            let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+            assert_eq!(end, Some((text.len() as u64, hash)));
+        }
+    });
+}
+
+/// A session masks what it learned, and no other does: content comes from anywhere.
+#[test]
+fn what_a_session_teaches_changes_nothing_in_others() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let teaches = handle.create(NewSession::default()).await.unwrap();
+        let run_id = handle.prompt(&teaches, "work").await.unwrap();
+        let taught = json!({
+            "token": "/home/alice", "next_token": "claude", "password": "----------",
+            "api_key": "alice-key-1",
+        });
+        let echo = |text: &str| Command::Intend {
+            run_id: run_id.clone(),
+            call_id: handle.ids().call().unwrap(),
+            name: "alice-key-1".into(),
+            arguments: json!(text),
+        };
+        let call_id = handle.ids().call().unwrap();
+        let learn = Command::Intend {
+            run_id: run_id.clone(),
+            call_id,
+            name: "shell".into(),
+            arguments: taught,
+        };
+        handle.execute(&teaches, learn).await.unwrap();
+        let text = "alice-key-1 of claude in /home/alice\n----------";
+        handle.execute(&teaches, echo(text)).await.unwrap();
+        let records = all_records(&*process.store, &teaches).await;
+        let last = records.iter().rfind(|record| &*record.kind == "tool.intent").unwrap();
+        let Event::ToolIntent(intent) = last.event().unwrap() else { panic!() };
+        assert_eq!(intent.name, "alice-key-1", "a field of ours");
+        let expected = json!(text.replace("alice-key-1", REPLACEMENT));
+        assert_eq!(last.content_field("arguments"), Some(expected));
+
+        let new = NewSession {
+            title: Some("for alice-key-1".into()),
+            working_dir: Some("/home/alice/work".into()),
+            agent_profile_id: Some("claude".into()),
+            ..NewSession::default()
+        };
+        let other = handle.create(new).await.unwrap();
+        handle.prompt(&other, text).await.unwrap();
+        let records = all_records(&*process.store, &other).await;
+        let created = records.iter().find_map(|record| match record.event().unwrap() {
+            Event::SessionCreated(created) => Some(created),
+            _ => None,
+        });
+        let created = created.unwrap();
+        assert_eq!(created.title.as_deref(), Some("for alice-key-1"));
+        assert_eq!(created.working_dir.as_deref(), Some("/home/alice/work"));
+        assert_eq!(created.agent_profile_id.as_deref(), Some("claude"));
+        let prompt = records.iter().find_map(|record| record.content_field("content"));
+        assert_eq!(prompt, Some(json!(text)));
+    });
+}
+
+/// What else happens in the session does not make it wait longer.
+#[test]
+fn what_waits_is_written_though_others_talk() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let id = handle.create(NewSession::default()).await.unwrap();
+        handle.prompt(&id, "work").await.unwrap();
+        let [waits, talks] = [(); 2].map(|()| handle.ids().message().unwrap());
+        *place.outside.hurries.lock().unwrap() = true;
+        handle.execute(&id, say(&waits, None, "an e")).await.unwrap();
+        let mut written = String::new();
+        for _ in 0..2_000 {
+            handle.execute(&id, say(&talks, None, "x")).await.unwrap();
+            let records = process.store.read(&id, 0, 10_000, Detail::Full).await.unwrap();
+            written = message(&records, &waits).0;
+            if written == "an e" {
+                break;
+            }
+        }
+        assert_eq!(written, "an e");
+    });
+}
+
+/// More than a little of a secret waits for as long as it takes; the session stays in memory.
+#[test]
+fn what_may_not_be_shown_waits_on() {
+    on_both(|place: Place| async move {
+        let place = place.with_masker(masker());
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let id = handle.create(NewSession::default()).await.unwrap();
+        handle.prompt(&id, "work").await.unwrap();
+        let message_id = handle.ids().message().unwrap();
+        *place.outside.hurries.lock().unwrap() = true;
+        handle.execute(&id, say(&message_id, Some(0), "an env-v")).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+        let records = all_records(&*process.store, &id).await;
+        assert_eq!(message(&records, &message_id).0, "an ");
+        handle.execute(&id, say(&message_id, Some(8), "ironment")).await.unwrap();
+        let records = all_records(&*process.store, &id).await;
+        assert_eq!(message(&records, &message_id).0, "an env-vironment");
     });
 }

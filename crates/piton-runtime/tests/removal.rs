@@ -7,15 +7,16 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Cursor;
+use std::sync::Arc;
 
 use common::{Place, on_both};
 use piton_core::decide::Command;
 use piton_core::event::{Event, Outcome, ToolStatus};
-use piton_core::id::SessionId;
+use piton_core::id::{BootId, SessionId};
 use piton_core::redact::{Literal, Selector};
 use piton_core::{Code, Content, Record};
-use piton_runtime::{Handle, NewSession, Pattern, Redacted};
-use piton_store::{Detail, SecretText, Store};
+use piton_runtime::{Handle, NewSession, Options, Pattern, Redacted, Service};
+use piton_store::{Detail, OsEntropy, SecretText, Store};
 use serde_json::json;
 
 const VALUE: &str = "hunter2-and-more";
@@ -209,5 +210,39 @@ fn a_failed_archive_takes_nothing_away() {
         assert_eq!(refused.code(), Code::BundleIo);
         assert_eq!(process.store.verify(&id).await.unwrap().problem, None);
         assert_eq!(handle.status(&id).await.unwrap().name, piton_core::status::Name::Completed);
+    });
+}
+
+/// Two who take out the same at the same time write about it once.
+#[test]
+fn what_two_take_out_at_once_is_noted_once() {
+    on_both(|place: Place| async move {
+        let noted = |records: &[Record]| {
+            records.iter().filter(|record| &*record.kind == "record.redacted").count()
+        };
+        let process = place.start("boot_1").await;
+        let handle = &process.handle;
+        let id = leaky(handle).await;
+        let plan = handle.plan_redaction(&id, by_value()).await.unwrap();
+        let (one, other) =
+            tokio::join!(handle.redact(&id, &plan, None), handle.redact(&id, &plan, None));
+        assert_eq!(one.unwrap().taken_out + other.unwrap().taken_out, 3);
+        assert_eq!(noted(&records(&*process.store, &id).await), 3);
+
+        let id = leaky(handle).await;
+        let plan = handle.plan_redaction(&id, by_value()).await.unwrap();
+        process.service.shut_down().await;
+        place.outside.alive_no_more("boot_1");
+        let guests = ["boot_2", "boot_3"].map(|boot| {
+            let boot: BootId = boot.parse().unwrap();
+            place.live(&boot);
+            let (store, alive) = (Arc::clone(&process.store), place.outside.clone());
+            let options = Options::new(boot, store, alive, Arc::new(OsEntropy));
+            Service::guest(Options { clock: place.outside.clone(), ..options })
+        });
+        let (one, other) =
+            tokio::join!(guests[0].redact(&id, &plan, None), guests[1].redact(&id, &plan, None));
+        assert_eq!(one.unwrap().taken_out + other.unwrap().taken_out, 3);
+        assert_eq!(noted(&records(&*process.store, &id).await), 3);
     });
 }

@@ -1,10 +1,12 @@
-//! Which keys hold secrets: globs, blind to case, in which `_`, `-` and a change of case
-//! (`apiKey`) are the same.
+//! Which keys hold secrets: globs, blind to case, in which `_`, `-`, a change of case (`apiKey`,
+//! `APIKey`) and nothing at all (`apikey`) are the same.
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::Anchored;
+use aho_corasick::automaton::Automaton;
+use aho_corasick::dfa::DFA;
 
 /// The keys whose values are secrets when nobody says otherwise.
 pub const EXCLUDED_KEYS: &[&str] =
@@ -13,8 +15,10 @@ pub const EXCLUDED_KEYS: &[&str] =
 #[derive(Clone)]
 pub struct KeyPatterns {
     globs: Vec<Box<str>>,
-    /// Finds a text in which a key could match. `None`: every text.
-    hint: Option<AhoCorasick>,
+    /// The same without `_`.
+    joined: Vec<Box<str>>,
+    /// Finds a text in which a key could match, `_` and `-` aside. `None`: every text.
+    hint: Option<Arc<DFA>>,
 }
 
 impl fmt::Debug for KeyPatterns {
@@ -37,20 +41,23 @@ impl KeyPatterns {
     pub fn new(globs: &[impl AsRef<str>]) -> Self {
         let folded = globs.iter().map(|glob| fold(glob.as_ref()).into_boxed_str());
         let globs: Vec<Box<str>> = folded.filter(|glob| !glob.is_empty()).collect();
-        let hint = hint(&globs);
-        Self { globs, hint }
+        let joined: Vec<Box<str>> = globs.iter().map(|glob| glob.replace('_', "").into()).collect();
+        let hint = hint(&joined).map(Arc::new);
+        Self { globs, joined, hint }
     }
 
     pub fn matches(&self, key: &str) -> bool {
         let folded = fold(key);
         let snake = snake(key);
-        let any = |key: &str| self.globs.iter().any(|glob| glob_matches(glob, key));
-        any(&folded) || snake.is_some_and(|snake| any(&snake))
+        let any = |globs: &[Box<str>], key: &str| globs.iter().any(|glob| glob_matches(glob, key));
+        any(&self.globs, &folded)
+            || snake.is_some_and(|snake| any(&self.globs, &snake))
+            || any(&self.joined, &folded.replace('_', ""))
     }
 
     /// False: no key in this JSON text matches.
     pub(super) fn may_match(&self, text: &str) -> bool {
-        !self.globs.is_empty() && self.hint.as_ref().is_none_or(|hint| hint.is_match(text))
+        !self.globs.is_empty() && self.hint.as_deref().is_none_or(|hint| is_hinted(hint, text))
     }
 }
 
@@ -58,38 +65,49 @@ fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).map(|c| if c == '-' { '_' } else { c }).collect()
 }
 
-/// `accessToken` as `access_token`; `None` if the case does not change within.
+/// `accessToken` as `access_token`, `APIToken` as `api_token`; `None` if the case does not change
+/// within.
 fn snake(key: &str) -> Option<String> {
     let mut out = String::with_capacity(key.len() + 4);
-    let mut last_lower = false;
+    let (mut last_lower, mut last_upper) = (false, false);
     let mut changes = false;
-    for c in key.chars() {
-        if c.is_uppercase() && last_lower {
+    let mut chars = key.chars().peekable();
+    while let Some(c) = chars.next() {
+        let ends_run = last_upper && chars.peek().is_some_and(|next| next.is_lowercase());
+        if c.is_uppercase() && (last_lower || ends_run) {
             out.push('_');
             changes = true;
         }
         last_lower = c.is_lowercase() || c.is_ascii_digit();
+        last_upper = c.is_uppercase();
         out.push(c);
     }
     changes.then(|| fold(&out))
 }
 
-/// The longest literal piece of each glob, in its spellings; if a glob has none, every text hints.
-fn hint(globs: &[Box<str>]) -> Option<AhoCorasick> {
+/// The longest literal piece of each glob; if a glob has none, every text hints.
+fn hint(joined: &[Box<str>]) -> Option<DFA> {
     let mut pieces = Vec::new();
-    for glob in globs {
-        let piece = glob.split(['*', '?']).max_by_key(|piece| piece.len())?.trim_matches('_');
+    for glob in joined {
+        let piece = glob.split(['*', '?']).max_by_key(|piece| piece.len())?;
         // Beyond ASCII, case is folded otherwise than the search does it.
         if piece.is_empty() || !piece.is_ascii() {
             return None;
         }
-        if piece.matches('_').count() > 1 {
-            pieces.push(piece.split('_').max_by_key(|part| part.len())?.to_owned());
-        } else {
-            pieces.extend(["_", "-", ""].map(|joint| piece.replace('_', joint)));
+        pieces.push(piece);
+    }
+    DFA::builder().ascii_case_insensitive(true).build(pieces).ok()
+}
+
+fn is_hinted(hint: &DFA, text: &str) -> bool {
+    let Ok(mut state) = hint.start_state(Anchored::No) else { return true };
+    for byte in text.bytes().filter(|byte| !matches!(byte, b'_' | b'-')) {
+        state = hint.next_state(Anchored::No, state, byte);
+        if hint.is_special(state) && hint.is_match(state) {
+            return true;
         }
     }
-    AhoCorasick::builder().ascii_case_insensitive(true).build(pieces).ok()
+    false
 }
 
 /// Linear in the key for each `*`.
@@ -139,6 +157,14 @@ mod tests {
             "PASSWORD",
             "credentials",
             "credentials_file",
+            "APIKey",
+            "openaiAPIKey",
+            "APIToken",
+            "OPENAI_APIKEY",
+            "apikey",
+            "X-ApiKey",
+            "accesstoken",
+            "pass_word",
         ] {
             assert!(keys.matches(key), "{key}");
             assert!(keys.may_match(&format!("{{\"{key}\":1}}")), "{key}");

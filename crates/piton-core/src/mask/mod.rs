@@ -6,8 +6,11 @@
 //! - **By value**: a known secret, in every string of a record's content (keys too) and in the free
 //!   fields of its header, also in the spellings that JSON gives it inside another text.
 //! - **By key**: whatever stands under an excluded key of a JSON object, at any depth of a content
-//!   or of `provider`, also when the object is written as text inside a string. Such a value
-//!   becomes known, and from then on is masked by value wherever it turns up.
+//!   or of `provider`, also when the object is written as text inside a string. If such a value
+//!   looks like a secret it is learned, and from then on is masked by value in every content and
+//!   `provider`. Not in the other fields of headers: content comes from anywhere, and must not be
+//!   able to change what we ourselves say (a working folder, an agent's profile). There only those
+//!   values are masked that somebody gave.
 //!
 //! What the fold needs is left alone: ids, seqs, moments, hashes, enumerations and the agent's own
 //! session id. A record parses after masking as it did before.
@@ -17,6 +20,7 @@
 //! these there is redaction.
 
 mod keys;
+mod learning;
 mod search;
 mod spelling;
 mod stream;
@@ -34,10 +38,9 @@ pub use keys::{EXCLUDED_KEYS, KeyPatterns};
 pub use stream::StreamMasker;
 
 use crate::event::{self, Event};
-use crate::limits::{
-    MASK_LEARNED_MAX, MASK_NUMBER_BYTES_MIN, MASK_VALUE_BYTES_MIN, MASK_WORD_BYTES_MIN,
-};
+use crate::limits::{MASK_LEARNED_MAX, MASK_VALUE_BYTES_MIN};
 use crate::record::NewRecord;
+use learning::{LEARNED_BYTES_MAX, Nested, learnable};
 use search::Search;
 pub(crate) use spelling::spellings;
 
@@ -54,8 +57,10 @@ pub struct Masker {
     given: Arc<[Box<str>]>,
     /// Values of excluded keys, oldest first.
     learned: VecDeque<Arc<str>>,
-    /// `None`: no value is known.
+    /// For all values. `None`: no value is known.
     search: Option<Arc<Search>>,
+    /// For the given ones alone.
+    given_search: Option<Arc<Search>>,
 }
 
 /// Nothing of a secret may reach a log line.
@@ -80,19 +85,38 @@ pub struct Learned {
     pub forgotten: usize,
 }
 
+/// There is more to look for than can be.
+#[derive(Debug, thiserror::Error)]
+#[error("The values to mask are too many or too long")]
+pub struct TooMuch(#[source] aho_corasick::BuildError);
+
 impl Masker {
     /// Values are trimmed; those that are too short to be looked for are left out.
+    ///
+    /// # Panics
+    ///
+    /// If the values are more than can be looked for, which takes gigabytes of them.
     pub fn new(keys: KeyPatterns, values: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let values = values.into_iter();
         let given: BTreeSet<Box<str>> = values.filter_map(|v| worth(v.as_ref())).collect();
         let given: Arc<[Box<str>]> = given.into_iter().collect();
-        Self { keys: Arc::new(keys), given, learned: VecDeque::new(), search: None }.with_search()
+        let search = match Search::new(given.iter().map(|value| &**value)) {
+            Ok(search) => search.map(Arc::new),
+            // To go on would be to mask none of them.
+            Err(error) => panic!("{}: {error}", TooMuch(error.clone())),
+        };
+        let given_search = search.clone();
+        Self { keys: Arc::new(keys), given, learned: VecDeque::new(), search, given_search }
     }
 
-    fn with_search(mut self) -> Self {
-        let values = self.given.iter().map(|v| &**v).chain(self.learned.iter().map(|v| &**v));
-        self.search = Search::new(values).map(Arc::new);
-        self
+    /// Only what was given: for what content must not change.
+    fn given_only(&self) -> Self {
+        Self { learned: VecDeque::new(), search: self.given_search.clone(), ..self.clone() }
+    }
+
+    /// How many bytes are looked for, in all spellings.
+    pub fn bytes(&self) -> usize {
+        self.search.as_ref().map_or(0, |search| search.bytes())
     }
 
     /// No value is known: text passes as it is.
@@ -105,17 +129,31 @@ impl Masker {
             || self.learned.iter().any(|known| **known == *value)
     }
 
-    /// A masker that also knows these. The oldest learned values make room; given ones stay.
-    pub fn learn(&self, values: impl IntoIterator<Item = impl AsRef<str>>) -> Learned {
+    /// A masker that also knows those of these that look like secrets. The oldest learned values
+    /// make room; given ones stay.
+    pub fn learn(
+        &self,
+        values: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Learned, TooMuch> {
         let mut masker = self.clone();
         for value in values {
-            if let Some(value) = worth(value.as_ref()).filter(|value| !masker.knows(value)) {
+            if let Some(value) = learnable(value.as_ref()).filter(|value| !masker.knows(value)) {
                 masker.learned.push_back(value.into());
             }
         }
-        let forgotten = masker.learned.len().saturating_sub(MASK_LEARNED_MAX);
+        // From the newest back, as far as the limits go.
+        let mut bytes = 0;
+        let fits = |value: &&Arc<str>| {
+            bytes += spellings(value).iter().map(String::len).sum::<usize>();
+            bytes <= LEARNED_BYTES_MAX
+        };
+        let kept = masker.learned.iter().rev().take(MASK_LEARNED_MAX).take_while(fits).count();
+        let forgotten = masker.learned.len() - kept;
         masker.learned.drain(..forgotten);
-        Learned { masker: masker.with_search(), forgotten }
+        let given = masker.given.iter().map(|value| &**value);
+        let values = given.chain(masker.learned.iter().map(|value| &**value));
+        masker.search = Search::new(values).map_err(TooMuch)?.map(Arc::new);
+        Ok(Learned { masker, forgotten })
     }
 
     /// The values of excluded keys in a record that are not known yet.
@@ -139,7 +177,7 @@ impl Masker {
             Value::Object(object) => {
                 for (key, value) in object {
                     if self.keys.matches(key) {
-                        collect_secret(value, Nested::Direct, found);
+                        learning::collect(value, Nested::Direct, found);
                     } else {
                         self.collect(value, text_depth, found);
                     }
@@ -187,7 +225,11 @@ impl Masker {
         }
         if let Some(payload) = record.payload.take_if(|payload| self.may_hold(payload)) {
             let masked = self.payload(&payload);
-            if let Event::MessageDelta(delta) = &mut record.event {
+            if masked != payload
+                && let Event::MessageDelta(delta) = &mut record.event
+            {
+                // The sender counts what it sent; without `sent` that is what was to be written.
+                delta.sent = delta.sent.or(Some(delta.offset.saturating_add(delta.length)));
                 delta.length = text_length(&masked).unwrap_or(delta.length);
                 let header = record.event.header_json();
                 record.header = header.map_or(record.header, Into::into);
@@ -207,12 +249,17 @@ impl Masker {
         let mut header: Map<String, Value> =
             serde_json::from_str(&record.header).map_err(broken)?;
         let mut changed = false;
+        let given = self.given_only();
         for (field, value) in &mut header {
             changed |= match free {
-                Free::Fields(fields) => fields.contains(&field.as_str()) && self.value(value, 0),
+                // The one field that is free JSON.
+                Free::Fields(fields) if field == "provider" && fields.contains(&"provider") => {
+                    self.value(value, 0)
+                }
+                Free::Fields(fields) => fields.contains(&field.as_str()) && given.value(value, 0),
                 // Whose fields are ids is not known here; a key's name is no reason to break them.
                 Free::Unknown => match value {
-                    Value::String(text) => replace(text, self.text(text).into_owned()),
+                    Value::String(text) => replace(text, given.text(text).into_owned()),
                     _ => false,
                 },
                 Free::None => false,
@@ -340,45 +387,6 @@ fn is_secret(value: &Value) -> bool {
 fn worth(value: &str) -> Option<Box<str>> {
     let value = value.trim();
     (value.len() >= MASK_VALUE_BYTES_MIN && value != REPLACEMENT).then(|| value.into())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Nested {
-    Direct,
-    Inside,
-}
-
-/// What becomes known of a value under an excluded key. Inside an object that stands there, short
-/// plain words are not: `{"token": {"type": "string"}}` is a schema, and “string” no secret. Nor are
-/// short numbers, which are everywhere.
-fn collect_secret(value: &Value, nested: Nested, found: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) => {
-            let text = text.trim();
-            let is_word = text.len() < MASK_WORD_BYTES_MIN
-                && text.bytes().all(|byte| byte.is_ascii_alphabetic());
-            if !(nested == Nested::Inside && is_word) {
-                found.extend(worth(text).map(String::from));
-            }
-        }
-        Value::Number(number) => {
-            let text = number.to_string();
-            if text.len() >= MASK_NUMBER_BYTES_MIN {
-                found.insert(text);
-            }
-        }
-        Value::Array(items) => {
-            for item in items {
-                collect_secret(item, Nested::Inside, found);
-            }
-        }
-        Value::Object(object) => {
-            for value in object.values() {
-                collect_secret(value, Nested::Inside, found);
-            }
-        }
-        Value::Bool(_) | Value::Null => {}
-    }
 }
 
 /// Which fields of a header are masked.

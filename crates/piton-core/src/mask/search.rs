@@ -5,9 +5,24 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, Input, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, Input, MatchKind};
 
+use super::stream::More;
 use super::{REPLACEMENT, spelling};
+
+/// Beyond this much to look for, memory counts for more than speed.
+const FAST_BYTES_MAX: usize = 8 * 1024;
+/// Of a secret, one part in this many may be shown.
+const SHOWN_PART: usize = 4;
+
+/// Whether a text goes on as a secret does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    None,
+    /// It may, if more comes.
+    Unsure,
+    Until(usize),
+}
 
 pub(super) struct Search {
     automaton: AhoCorasick,
@@ -21,10 +36,12 @@ pub(super) struct Search {
 
 impl Search {
     /// `None` if there is nothing to look for.
-    pub(super) fn new<'a>(values: impl Iterator<Item = &'a str>) -> Option<Self> {
+    pub(super) fn new<'a>(
+        values: impl Iterator<Item = &'a str>,
+    ) -> Result<Option<Self>, BuildError> {
         let mut spellings: BTreeSet<String> = values.flat_map(spelling::spellings).collect();
         if spellings.is_empty() {
-            return None;
+            return Ok(None);
         }
         let in_json: Vec<String> = spellings.iter().map(|text| spelling::in_json(text)).collect();
         // A secret that could touch what stands for one must not be found in it, or masking twice
@@ -38,11 +55,19 @@ impl Search {
             first[usize::from(byte)] = true;
         }
         let build = |patterns: &[String]| {
-            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns).ok()
+            let bytes: usize = patterns.iter().map(String::len).sum();
+            // The fastest kind takes up to a kilobyte for each byte that is looked for.
+            let kind = (bytes > FAST_BYTES_MAX).then_some(AhoCorasickKind::ContiguousNFA);
+            let mut builder = AhoCorasick::builder();
+            builder.match_kind(MatchKind::LeftmostLongest).kind(kind).build(patterns)
         };
-        // Building fails only for more patterns than the limits let through.
         let (automaton, in_json) = (build(&spellings)?, build(&in_json)?);
-        Some(Self { automaton, spellings, first, in_json })
+        Ok(Some(Self { automaton, spellings, first, in_json }))
+    }
+
+    /// How much is looked for: what the memory that it takes is proportional to.
+    pub(super) fn bytes(&self) -> usize {
+        self.spellings.iter().map(String::len).sum()
     }
 
     /// False: no string in this JSON text holds a known value.
@@ -90,8 +115,42 @@ impl Search {
     }
 
     fn is_beginning(&self, rest: &[u8]) -> bool {
+        self.begun(rest).next().is_some()
+    }
+
+    /// The spellings that begin so and go on.
+    fn begun<'a>(&'a self, rest: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let at = self.spellings.partition_point(|spelling| spelling.as_bytes() <= rest);
-        self.spellings.get(at).is_some_and(|spelling| spelling.as_bytes().starts_with(rest))
+        let behind = self.spellings[at..].iter().map(String::as_bytes);
+        behind.take_while(move |spelling| spelling.starts_with(rest))
+    }
+
+    /// Whether a text has in it neither a known value nor, at its end, too much of one's beginning.
+    pub(super) fn may_show(&self, text: &str) -> bool {
+        let bytes = text.as_bytes();
+        let little = |rest: &[u8]| self.begun(rest).all(|s| rest.len() * SHOWN_PART <= s.len());
+        self.find(text, 0).is_none() && (0..bytes.len()).all(|at| little(&bytes[at..]))
+    }
+
+    /// Whether a text, from its first byte on, is the rest of a spelling whose beginning is not
+    /// here; no less than may not be shown of it.
+    pub(super) fn rest_of_one(&self, text: &str, more: More) -> Rest {
+        let text = text.as_bytes();
+        let mut end = 0;
+        for spelling in self.spellings.iter().filter(|s| *s != REPLACEMENT) {
+            let spelling = spelling.as_bytes();
+            for rest in (1..spelling.len()).map(|at| &spelling[at..]) {
+                let same = rest.iter().zip(text).take_while(|(a, b)| a == b).count();
+                let unfinished = same == text.len() && same < rest.len();
+                if unfinished && more == More::MayCome {
+                    return Rest::Unsure;
+                }
+                if (unfinished || same == rest.len()) && same * SHOWN_PART > spelling.len() {
+                    end = end.max(same);
+                }
+            }
+        }
+        if end == 0 { Rest::None } else { Rest::Until(end) }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use super::search::{Rest, Search};
 use super::{Masker, REPLACEMENT};
-use crate::limits::MASK_VALUE_BYTES_MIN;
 
 /// One text on its way. However it is cut into pieces, what comes out is what masking the whole
 /// would give, as long as nobody needs the rest in between ([`Self::cut`]).
@@ -18,18 +18,34 @@ pub struct StreamMasker {
     given_out: usize,
     /// It was given out masked.
     given_masked: bool,
+    /// What came before `held` is not known here, and may be the beginning of a secret.
+    resumed: bool,
     changed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum More {
+pub(super) enum More {
     MayCome,
     Never,
 }
 
 impl StreamMasker {
     pub fn new(masker: Arc<Masker>) -> Self {
-        Self { masker, held: String::new(), given_out: 0, given_masked: false, changed: false }
+        Self {
+            masker,
+            held: String::new(),
+            given_out: 0,
+            given_masked: false,
+            resumed: false,
+            changed: false,
+        }
+    }
+
+    /// For a text whose beginning somebody else wrote. A secret may be cut there, and what is
+    /// written of it may be masked: if the text goes on as a secret ends, with more than may be
+    /// shown of it, this is masked as the rest of it.
+    pub fn resumed(masker: Arc<Masker>) -> Self {
+        Self { resumed: true, ..Self::new(masker) }
     }
 
     /// From now on with a masker that knows other values.
@@ -42,6 +58,17 @@ impl StreamMasker {
     /// How many bytes wait.
     pub fn held(&self) -> usize {
         self.held.len() - self.given_out
+    }
+
+    /// Whether some of what may be a secret was given out before it was known what it is.
+    pub fn has_given_out(&self) -> bool {
+        self.given_out > 0
+    }
+
+    /// Whether something waits of which so little is known that it may be shown as it is.
+    pub fn may_show(&self) -> bool {
+        let may = |search: &Search| search.may_show(&self.held);
+        self.held() > 0 && !self.resumed && self.masker.search.as_deref().is_none_or(may)
     }
 
     /// Whether anything was masked so far: what came out is not what went in.
@@ -61,15 +88,16 @@ impl StreamMasker {
     }
 
     /// Something must be written behind the text as it is now, though the text may go on. What
-    /// waits is given out: as it is while it is too short to say much, masked otherwise. If it does
-    /// turn out to be a secret, its rest is masked.
+    /// waits is given out: as it is if it is at most a quarter of every secret that it may begin,
+    /// masked otherwise. If it does turn out to be a secret, its rest is masked.
     pub fn cut(&mut self) -> String {
+        let shows = self.may_show();
         let rest = self.held[self.given_out..].to_owned();
         if rest.is_empty() {
             return rest;
         }
         self.given_out = self.held.len();
-        if self.held.len() < MASK_VALUE_BYTES_MIN {
+        if shows {
             return rest;
         }
         let masked = if self.given_masked { "" } else { REPLACEMENT };
@@ -82,6 +110,20 @@ impl StreamMasker {
         let mut out = String::new();
         let mut position = 0;
         let search = self.masker.search.clone();
+        if self.resumed && !self.held.is_empty() {
+            match search.as_deref().map_or(Rest::None, |s| s.rest_of_one(&self.held, more)) {
+                Rest::None => {}
+                Rest::Unsure => return out,
+                Rest::Until(end) => {
+                    if !(self.given_masked && self.given_out > 0) {
+                        out.push_str(REPLACEMENT);
+                    }
+                    self.changed = true;
+                    position = end;
+                }
+            }
+            self.resumed = false;
+        }
         loop {
             let search = search.as_deref();
             let found = search.and_then(|search| search.find(&self.held, position));

@@ -31,7 +31,7 @@ fn result(masker: &Masker, value: Value) -> Value {
 fn learned_result(value: Value) -> Value {
     let masker = Masker::default();
     let values = masker.unknown_values(&outcome(value.clone()));
-    result(&masker.learn(values).masker, value)
+    result(&masker.learn(values).unwrap().masker, value)
 }
 
 #[test]
@@ -95,15 +95,15 @@ fn a_value_that_stood_under_an_excluded_key_is_known_from_then_on() {
     assert!(masker.knows_nothing());
     let arguments = json!({
         "api_key": SECRET, "token": 12_345_678, "password": "short",
-        "credentials": { "type": "string", "key": "AKIA-9", "word": "lettersonlybutlong" },
+        "credentials": { "type": "string", "key": "AKIA-9-X", "word": "lettersonlybutlong" },
         "text": r#"{"refresh_token":"in-a-text"}"#,
     });
     let mut values = masker.unknown_values(&outcome(arguments.clone()));
     values.sort();
-    assert_eq!(values, ["12345678", "AKIA-9", "in-a-text", "lettersonlybutlong", SECRET]);
-    let masker = masker.learn(values).masker;
+    assert_eq!(values, ["12345678", "AKIA-9-X", "in-a-text", "lettersonlybutlong", SECRET]);
+    let masker = masker.learn(values).unwrap().masker;
     assert_eq!(masker.unknown_values(&outcome(arguments)), Vec::<String>::new());
-    let echoed = json!([SECRET, 12_345_678, "no 12345678", "short", "a string", "AKIA-9"]);
+    let echoed = json!([SECRET, 12_345_678, "no 12345678", "short", "a string", "AKIA-9-X"]);
     assert_eq!(
         result(&masker, echoed),
         json!(["[masked]", "[masked]", "no [masked]", "short", "a string", "[masked]"])
@@ -123,7 +123,7 @@ fn excluded_keys_are_found_in_objects_that_are_text() {
 fn the_oldest_learned_values_make_room_and_given_ones_stay() {
     let masker = masker(&["given-value"]);
     let values: Vec<_> = (0..MASK_LEARNED_MAX + 3).map(|i| format!("learned-{i:04}")).collect();
-    let Learned { masker, forgotten } = masker.learn(&values);
+    let Learned { masker, forgotten } = masker.learn(&values).unwrap();
     assert_eq!(forgotten, 3);
     assert_eq!(masker.text("given-value learned-0002"), "[masked] learned-0002");
     assert_eq!(masker.text("learned-0003"), "[masked]");
@@ -190,8 +190,66 @@ fn the_length_of_a_piece_of_text_is_that_of_what_is_written() {
     );
     let record = masker(&["hidden-1"]).record(record).unwrap();
     let length = "so [masked] it is ü".len() as u64;
-    assert_eq!(record.event, MessageDelta { length, ..delta }.into());
+    let sent = Some(7 + 19);
+    assert_eq!(record.event, MessageDelta { length, sent, ..delta.clone() }.into());
     assert_eq!(record.at(1).event().unwrap(), record.event);
+    // What is known about what was sent is kept; what is not masked says nothing about it.
+    let record = |sent, text: &str| {
+        let delta = MessageDelta { sent, length: text.len() as u64, ..delta.clone() };
+        let record = NewRecord::with_content(Timestamp::from_millis(0), delta, "text", text.into());
+        let Event::MessageDelta(delta) = masker(&["hidden-1"]).record(record).unwrap().event else {
+            panic!()
+        };
+        (delta.length, delta.sent)
+    };
+    assert_eq!(record(Some(40), "hidden-1!"), (9, Some(40)));
+    assert_eq!(record(None, r#"{"token": ""}"#), (13, None));
+}
+
+/// Content comes from anywhere: what it teaches must not change what our own fields say.
+#[test]
+fn learned_values_are_masked_in_contents_and_free_json_only() {
+    let masker = masker(&["given-value-1"]).learn(["alice-token-1", "given-value-1"]).unwrap();
+    let masker = masker.masker;
+    let created = SessionCreated {
+        session_id: "s".parse().unwrap(),
+        title: Some("alice-token-1 given-value-1".into()),
+        task_id: None,
+        working_dir: Some("/home/alice-token-1".into()),
+        provider: Some(json!({ "url": "http://alice-token-1" })),
+        agent_profile_id: Some("alice-token-1".into()),
+    };
+    let record = masker.record(NewRecord::new(Timestamp::from_millis(0), created.clone())).unwrap();
+    let expected = SessionCreated {
+        title: Some("alice-token-1 [masked]".into()),
+        provider: Some(json!({ "url": "http://[masked]" })),
+        ..created
+    };
+    assert_eq!(record.event, expected.into());
+    assert_eq!(result(&masker, json!("alice-token-1")), json!("[masked]"));
+}
+
+/// A value that does not look like a secret is masked under its key and nowhere else.
+#[test]
+fn plain_values_under_excluded_keys_teach_nothing() {
+    let plain = json!({
+        "token": "/home/alice", "next_token": "claude", "password": "----------",
+        "secret": "x1".repeat(3_000), "api_key": "production",
+    });
+    let masker = Masker::default();
+    assert_eq!(masker.unknown_values(&outcome(plain.clone())), Vec::<String>::new());
+    let written = result(&masker, plain);
+    assert!(written.as_object().unwrap().values().all(|value| value == REPLACEMENT), "{written}");
+}
+
+#[test]
+fn what_is_learned_is_limited_in_bytes() {
+    let value = |i: usize| format!("{i:04}-{}", "x".repeat(1_000));
+    let Learned { masker, forgotten } = masker(&[]).learn((0..100).map(value)).unwrap();
+    assert!(forgotten > 0);
+    assert!(masker.bytes() <= 64 * 1024, "{}", masker.bytes());
+    assert_eq!(masker.text(&value(99)), REPLACEMENT);
+    assert_eq!(masker.text(&value(0)), value(0));
 }
 
 /// JSON that is nested more deeply than it can be read is masked all the same.
@@ -254,19 +312,72 @@ fn a_stream_holds_back_only_what_may_be_a_secret() {
 #[test]
 fn a_cut_stream_gives_out_little_and_masks_the_rest_of_a_secret() {
     let mut stream = StreamMasker::new(Arc::new(masker(&["secret-1"])));
-    assert_eq!(stream.push("a sec"), "a ");
-    assert_eq!(stream.cut(), "sec");
+    assert_eq!(stream.push("a se"), "a ");
+    assert!(stream.may_show());
+    assert_eq!(stream.cut(), "se");
     assert_eq!(stream.cut(), "");
-    assert_eq!(stream.push("ret-1 b"), "[masked] b");
-    assert_eq!(stream.push("secret-"), "");
-    assert_eq!(stream.cut(), "[masked]", "nearly all of it");
-    assert_eq!(stream.push("1 c"), " c");
+    assert_eq!(stream.push("cret-1 b"), "[masked] b");
+    assert_eq!(stream.push("sec"), "");
+    assert!(!stream.may_show());
+    assert_eq!(stream.cut(), "[masked]", "more than a quarter");
+    assert_eq!(stream.push("ret-1 c"), " c");
     assert_eq!(stream.push("secret-"), "");
     assert_eq!(stream.cut(), "[masked]");
     assert_eq!(stream.push("2"), "2");
-    assert_eq!(stream.push("sec"), "");
-    assert_eq!(stream.cut(), "sec");
+    assert_eq!(stream.push("se"), "");
+    assert_eq!(stream.cut(), "se");
     assert_eq!(stream.push("t"), "t");
+}
+
+/// Of six bytes, five are nearly all; and a long secret must not be the measure for a short one.
+#[test]
+fn a_cut_shows_at_most_a_quarter_of_the_shortest_secret_it_may_be() {
+    let secrets =
+        ["abcdef", "abcdefghijklmnopqrstuvwxyz", "zzzzabxyzw", "secret-1", "secret-1-more"];
+    for (text, shown) in [
+        ("a", "a"),
+        ("ab", REPLACEMENT),
+        ("abcde", REPLACEMENT),
+        ("zz", "zz"),
+        ("zzzzab", REPLACEMENT),
+        ("secret-1", REPLACEMENT),
+    ] {
+        let mut stream = StreamMasker::new(Arc::new(masker(&secrets)));
+        assert_eq!(stream.push(text), "", "{text}");
+        assert_eq!(stream.cut(), shown, "{text}");
+    }
+}
+
+/// Who goes on with a text that another began does not know what was held or masked at its end.
+#[test]
+fn the_rest_of_a_secret_that_another_life_began_is_masked() {
+    let masker = Arc::new(masker(&["ghp_ABCDEFGHIJKLMNOP", "second-secret"]));
+    let resumed = || StreamMasker::resumed(Arc::clone(&masker));
+    for begun in 1..=15 {
+        let rest = &"ghp_ABCDEFGHIJKLMNOP"[begun..];
+        for cut in 0..rest.len() {
+            let mut stream = resumed();
+            let mut out = stream.push(&rest[..cut]);
+            out.push_str(&stream.push(&rest[cut..]));
+            out.push_str(&stream.push(" and on"));
+            out.push_str(&stream.finish());
+            if rest.len() > 5 {
+                assert_eq!(out, "[masked] and on", "{begun} {cut}");
+                assert!(stream.has_changed());
+            }
+        }
+    }
+    let mut stream = resumed();
+    assert_eq!(stream.push("CDEFGH"), "", "it may go on");
+    assert_eq!(stream.cut(), REPLACEMENT);
+    assert_eq!(stream.push("IJKLMNOP."), ".");
+    let mut stream = resumed();
+    assert_eq!(stream.push("CDEFGH"), "");
+    assert_eq!(stream.finish(), REPLACEMENT, "nor is a part of it shown at the end");
+    let mut stream = resumed();
+    assert_eq!(stream.push("words, CDEFGHIJKLMNOP"), "words, CDEFGHIJKLMNOP", "only at once");
+    let mut stream = resumed();
+    assert_eq!(stream.push("P, ghp_ABCDEFGHIJKLMNOP"), "P, [masked]", "a little is shown");
 }
 
 /// Few letters, so that secrets overlap, contain each other, and touch what stands for them.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Probe, Verdict};
+use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Probe, Redact, Verdict};
 use piton_core::event::SessionLeased;
 use piton_core::fold::Change;
 use piton_core::id::{ExecutionId, SessionId};
@@ -23,7 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::messages::Messages;
+use crate::messages::{Cut, Messages};
+use crate::redaction;
 use crate::world::Deed;
 
 pub(crate) use removing::{Archive, Remove, removal_note};
@@ -32,7 +33,7 @@ pub(crate) use removing::{Archive, Remove, removal_note};
 const INFLIGHT_MAX: usize = 256;
 /// How long a session stays in memory with nothing to do.
 const IDLE: Duration = Duration::from_mins(1);
-/// How long the possible beginning of a secret waits for what follows.
+/// How long the possible beginning of a secret waits for what follows, if it may be written as it is.
 const HOLD: Duration = Duration::from_secs(10);
 /// Records read at a time.
 const READ_MAX: usize = 256;
@@ -46,7 +47,7 @@ pub struct Ack {
     /// The session's last record when this was decided.
     pub last_seq: Seq,
     /// Of a message's text, how many bytes at its end are not durable: they may be the beginning of
-    /// a secret and wait for what follows. After a crash the log's offset leads back to them.
+    /// a secret and wait for what follows. After a restart the log's offset leads back to them.
     pub held_bytes: u64,
 }
 
@@ -90,6 +91,8 @@ pub(crate) struct Session {
     saving: FuturesOrdered<BoxFuture<()>>,
     since_snapshot: u64,
     messages: Messages,
+    /// When what waits has waited long enough.
+    hold: Option<BoxFuture<()>>,
     /// The log was removed: there is no session any more.
     removed: bool,
     /// The first failed append; nothing can follow it.
@@ -120,6 +123,7 @@ impl Session {
             saving: FuturesOrdered::new(),
             since_snapshot: 0,
             messages: Messages::default(),
+            hold: None,
             removed: false,
             broken: None,
         };
@@ -138,9 +142,19 @@ impl Session {
         let mut served = false;
         while self.broken.is_none() && !self.removed {
             self.act_next();
+            self.messages.retain(&self.state);
+            // From the first byte that waits: what comes meanwhile does not begin the time anew.
+            if !self.messages.any_harmless() {
+                self.hold = None;
+            } else if self.hold.is_none() {
+                self.hold = Some(self.env.clock.sleep(HOLD));
+            }
             let accepting = self.inflight.len() < INFLIGHT_MAX;
-            let quiet =
-                self.inflight.is_empty() && self.acting.is_empty() && self.saving.is_empty();
+            // A session that leaves memory forgets what waits.
+            let quiet = self.inflight.is_empty()
+                && self.acting.is_empty()
+                && self.saving.is_empty()
+                && !self.messages.any_held();
             // Without the lease others may write: what is known here would go stale. (Nor may
             // questions about sessions that do not exist fill the memory.)
             let idle = if served && !self.holds_lease() { Duration::ZERO } else { IDLE };
@@ -169,13 +183,14 @@ impl Session {
                     }
                     None => break,
                 },
-                () = self.env.clock.sleep(HOLD), if self.messages.any_held() => self.write_held(),
+                () = over(&mut self.hold) => {
+                    self.hold = None;
+                    self.write_held(Cut::Harmless);
+                }
                 () = self.env.clock.sleep(idle), if quiet => break,
             }
         }
-        if self.broken.is_none() && !self.removed {
-            self.write_held();
-        }
+        // What waits still is not written: the log's offset leads its sender back to it.
         self.drain().await;
     }
 
@@ -201,7 +216,7 @@ impl Session {
     ) {
         if !matches!(command, Command::Say { .. } | Command::Said { .. } | Command::Done { .. }) {
             // What follows comes after all that was said before it.
-            self.write_held();
+            self.write_held(Cut::All);
         }
         if matches!(command, Command::Recover { .. }) {
             return self.recover(reply).await;
@@ -215,6 +230,7 @@ impl Session {
                 return self.say(message_id, offset, text, durability, reply);
             }
             Command::Said { message_id, hash } => self.said(message_id, hash).await,
+            Command::Redact(redact) => self.redact(redact).await,
             command => self.decide(command),
         };
         match decided {
@@ -305,6 +321,16 @@ impl Session {
         self.decide(Command::AnswerByToken(answer))
     }
 
+    /// What is on its way to the disk may take out the same contents: it is waited for.
+    async fn redact(&mut self, redact: Redact) -> Result<Decision> {
+        self.drain().await;
+        if let Some(error) = &self.broken {
+            return Err(error.clone().into());
+        }
+        let redact = redaction::fresh(&*self.env.store, &self.id, redact).await?;
+        self.decide(Command::Redact(redact))
+    }
+
     /// Another writer has gone on: this one ends, and the next begins with what is there now.
     fn outdated(&mut self, actual: Seq) -> Error {
         let (session, expected) = (self.id.clone(), self.state.last_seq);
@@ -333,7 +359,7 @@ impl Session {
     ) {
         let Decision { mut records, outcome: verdict } = decision;
         // The one gate to the disk: what is folded, written and delivered to readers is masked.
-        let originals = match self.env.masking.mask(&mut records) {
+        let originals = match self.env.masking.mask(&self.id, &mut records) {
             Ok(originals) => originals,
             Err(error) => return self.refuse(reply, unmaskable(&self.id, &self.state, error)),
         };
@@ -344,6 +370,7 @@ impl Session {
             let seq = self.state.last_seq + 1;
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
+            self.messages.appended(record);
             if let Some(effect) = self.state.pending.get(&seq) {
                 // The agent is told what was meant; only the disk is not.
                 let cause = originals.get(&at).unwrap_or(record).at(seq);
@@ -353,7 +380,6 @@ impl Session {
         // An effect that a later record of the same batch took back is not carried out.
         deeds.retain(|deed: &Deed| self.state.pending.contains_key(&deed.cause.seq));
         self.since_snapshot += records.len() as u64;
-        self.messages.retain(&self.state);
         let ack = Ack { verdict, last_seq: self.state.last_seq, held_bytes };
         if records.is_empty() {
             // What it is told rests on what is still being flushed: it waits its turn.
@@ -458,6 +484,14 @@ pub(crate) fn unmaskable(
     let (session, seq) = (id.clone(), state.last_seq + 1);
     let source: piton_store::Cause = Arc::new(error);
     piton_store::Error::RecordDamaged { session, seq, source: Some(source) }.into()
+}
+
+/// Ends with the sleep; never, if there is none.
+async fn over(sleep: &mut Option<BoxFuture<()>>) {
+    match sleep {
+        Some(sleep) => sleep.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Asks an executor; one that does not answer is unreachable.

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::{Ack, Answer, Session, unmaskable};
 use crate::env::Env;
 use crate::error::Result;
+use crate::messages::Cut;
 
 /// How a log is to be removed.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl Session {
     }
 
     async fn try_remove(&mut self, remove: Remove) -> Result<Ack> {
-        self.write_held();
+        self.write_held(Cut::All);
         if self.needs_recovery() {
             self.recover(None).await;
         }
@@ -97,7 +98,7 @@ pub(crate) async fn removal_note(
         }
     };
     let mut note = NewRecord::new(env.clock.now(), event);
-    let masked = env.masking.mask(std::slice::from_mut(&mut note));
+    let masked = env.masking.mask(session, std::slice::from_mut(&mut note));
     masked.map_err(|error| unmaskable(session, state, error))?;
     Ok(note)
 }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::{Answer, READ_MAX, Session};
 use crate::error::Result;
-use crate::messages::{Hash, LogHash, Piece, sent_in_log, with_piece};
+use crate::messages::{Cut, Hash, LogHash, Piece, sent_in_log, with_piece};
 
 impl Session {
     pub(super) fn say(
@@ -19,8 +19,8 @@ impl Session {
         durability: Durability,
         reply: Option<oneshot::Sender<Answer>>,
     ) {
-        let masker = self.env.masking.current();
-        if !self.messages.concerns(&masker, &message_id) {
+        let masker = self.env.masking.current(&self.id);
+        if !self.messages.concerns(&self.state, &masker, &message_id) {
             return match self.decide(Command::Say { message_id, offset, text }) {
                 Ok(decision) => self.append(decision, durability, reply),
                 Err(error) => self.refuse(reply, error),
@@ -57,8 +57,8 @@ impl Session {
     }
 
     /// Writes what waits, since something is to come after it.
-    pub(super) fn write_held(&mut self) {
-        for (message_id, piece) in self.messages.cut() {
+    pub(super) fn write_held(&mut self, which: Cut) {
+        for (message_id, piece) in self.messages.cut(which) {
             self.write_piece(&message_id, piece);
         }
     }
