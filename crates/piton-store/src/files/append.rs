@@ -176,6 +176,10 @@ impl Folder {
     /// The files of a log that has no lines yet. The key is durable before the first line is; both
     /// names become so with the first flush.
     fn create(&self, writer: &mut Writer, session: &SessionId) -> Result<chain::Key> {
+        if self.logs().lost.contains(session) {
+            // A new one would take the place of the one that was there.
+            return Err(Error::ChainBroken { session: session.clone(), seq: 1 });
+        }
         let key = self.fresh_key()?;
         let path = self.log_path(session);
         let made = self.write_key(session, &key).and_then(|()| {

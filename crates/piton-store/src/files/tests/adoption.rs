@@ -42,6 +42,11 @@ const LOG: &str = r#"{"seq":145,"ts":"2026-02-21T10:01:10Z","kind":"message.user
 {"seq":148,"ts":"2026-02-21T10:03:14Z","kind":"status.derived","status":"interrupted_waiting"}
 "#;
 
+/// A log from its first record on.
+pub(super) const FROM_ONE: &str = r#"{"seq":1,"ts":"2026-02-21T10:00:00Z","kind":"session.created","session_id":"sess_123"}
+{"seq":2,"ts":"2026-02-21T10:01:10Z","kind":"message.user","message_id":"msg_u1","content":"run tests"}
+"#;
+
 pub(super) fn example() -> (ModelDisk, SessionId) {
     let disk = model();
     disk.put(&at_path("sess_123.json"), SNAPSHOT.as_bytes());
@@ -173,4 +178,54 @@ fn what_does_not_add_up_is_said() {
     assert_eq!(damaged(&|disk| disk.put(&log, gap.as_bytes())).0, 2);
     let garbage = [lines[0], lines[1], "garbage", lines[3]].join("\n");
     assert_eq!(damaged(&|disk| disk.put(&log, garbage.as_bytes())).0, 3);
+}
+
+/// Wants to show: the torn last line of such a log is put aside, and the rest goes on; unless the
+/// snapshot knows that it was there.
+#[test]
+fn a_torn_last_line_is_put_aside() {
+    let log = at_path("sess_123.messages.jsonl");
+    let (disk, session) = example();
+    let torn = r#"{"seq":149,"ts":"2026-02-21T10:05:00Z","kind":"mess"#;
+    disk.put(&log, format!("{LOG}{torn}").as_bytes());
+    let folder = open(&disk);
+    let before = all(&folder, &session).unwrap();
+    assert_eq!(before.len(), 5);
+    assert_eq!(disk.content(&at_path("sess_123.messages.jsonl.torn-1")).unwrap(), torn.as_bytes());
+    assert_eq!(disk.content(&log).unwrap(), LOG.as_bytes());
+    assert_sound(&folder);
+    let mut one = writer(folder.load(&session).unwrap().unwrap().state);
+    let lease = leased(&one.boot, 1);
+    append(&folder, &mut one, vec![lease]).unwrap();
+    assert_eq!(all(&folder, &session).unwrap()[..5], before);
+    assert_sound(&open(&disk));
+
+    let (disk, session) = example();
+    let cut = &LOG[..LOG.len() - 10];
+    disk.put(&log, cut.as_bytes());
+    let refused = open(&disk).head(&session).unwrap_err();
+    assert!(matches!(refused, Error::LineDamaged { line: 4, .. }), "{refused}");
+    assert_eq!(disk.content(&log).unwrap(), cut.as_bytes());
+}
+
+/// Wants to show: the only line of a log of this store is not taken for somebody else's when its
+/// mark is damaged, and is not cut off either.
+#[test]
+fn a_damaged_mark_makes_no_other_form() {
+    let disk = model();
+    let folder = open(&disk);
+    let batch = driver("s").batch(vec![created(&mut driver("s")).records.remove(0)]);
+    let batch = Batch { guard: Guard::Shared, ..batch };
+    if folder.append(&batch).is_err() {
+        // Only with its lease: two lines, of which one is lost.
+        folder.append(&created(&mut driver("s"))).unwrap();
+    }
+    let path = at_path("s.messages.jsonl");
+    let text = String::from_utf8(disk.content(&path).unwrap()).unwrap();
+    let first = text.lines().next().unwrap().replace(",\"_\":{", ",\"^\":{");
+    disk.put(&path, format!("{first}\n").as_bytes());
+    let folder = open(&disk);
+    let refused = folder.head(&session("s")).unwrap_err();
+    assert!(matches!(refused, Error::LineDamaged { line: 1, .. }), "{refused}");
+    assert_eq!(disk.content(&path).unwrap(), format!("{first}\n").into_bytes());
 }
