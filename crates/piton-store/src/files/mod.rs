@@ -335,6 +335,9 @@ impl Store for FilesStore {
 
     fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
         let session = session.clone();
+        if self.folder.is_upgradable(&session) {
+            return self.ask_writer(|reply| Work::CopyHead { session, reply });
+        }
         self.know(move |folder| folder.copy_head(&session))
     }
 

@@ -260,7 +260,12 @@ impl Folder {
         })
     }
 
+    /// A log that began elsewhere is brought into this store's form first: until then it has no key
+    /// of its own.
     pub fn copy_head(&self, session: &SessionId) -> Result<Option<CopyHead>> {
+        if self.is_upgradable(session) {
+            self.upgrade(session)?;
+        }
         let logs = self.logs();
         if logs.lost.contains(session) {
             return Err(Error::ChainBroken { session: session.clone(), seq: 1 });

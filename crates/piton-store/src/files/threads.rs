@@ -99,6 +99,7 @@ impl Writer {
             Work::Delete { removal, reply } => answer(reply, self.folder.delete(&removal)),
             Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(copy)),
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
+            Work::CopyHead { session, reply } => answer(reply, self.folder.copy_head(&session)),
         }
     }
 

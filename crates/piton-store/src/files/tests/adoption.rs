@@ -229,3 +229,84 @@ fn a_damaged_mark_makes_no_other_form() {
     assert!(matches!(refused, Error::LineDamaged { line: 1, .. }), "{refused}");
     assert_eq!(disk.content(&path).unwrap(), format!("{first}\n").into_bytes());
 }
+
+/// Wants to show: what this store could not read again is refused before anything is changed; it
+/// stays readable as it is.
+#[test]
+fn what_does_not_fit_is_not_brought_over() {
+    let (disk, session) = example();
+    let content = format!(
+        r#"{{"seq":149,"ts":"2026-02-21T10:05:00Z","kind":"message.user","message_id":"m","content":"{}"}}"#,
+        "c".repeat(30_000)
+    );
+    let large = format!(
+        r#"{{"seq":150,"ts":"2026-02-21T10:05:00Z","kind":"of.elsewhere","x":"{}"}}"#,
+        "x".repeat(1_100_000)
+    );
+    let log = format!("{LOG}{content}\n{large}\n");
+    disk.put(&at_path("sess_123.messages.jsonl"), log.as_bytes());
+    let folder = open(&disk);
+    let before = all(&folder, &session).unwrap();
+    assert_eq!(before.len(), 7);
+    let names = disk.names();
+    let mut one = writer(folder.load(&session).unwrap().unwrap().state);
+    let lease = leased(&one.boot, 1);
+    let refused = append(&folder, &mut one, vec![lease]).unwrap_err();
+    assert!(matches!(refused, Error::PayloadTooLarge { what: "A header", .. }), "{refused}");
+    let refused = folder.copy_head(&session).unwrap_err();
+    assert!(matches!(refused, Error::PayloadTooLarge { .. }), "{refused}");
+    assert_eq!(disk.names(), names);
+    assert_eq!(disk.content(&at_path("sess_123.messages.jsonl")).unwrap(), log.as_bytes());
+    for folder in [folder, open(&disk)] {
+        assert_eq!(all(&folder, &session).unwrap(), before);
+    }
+}
+
+/// Wants to show: a copy of such a log has a key that nobody knows beforehand; without the right to
+/// write there is no copy.
+#[test]
+fn a_copy_has_a_key_of_its_own() {
+    let (disk, session) = example();
+    let (boots, entropy) = (Arc::new(Boots::default()), Arc::new(Counting::default()));
+    let reading = Arc::new(disk.clone());
+    let reader =
+        Folder::open(reading, Path::new(DATA), Access::ReadOnly, boots, entropy).unwrap();
+    let refused = reader.copy_head(&session).unwrap_err();
+    assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
+    let entropy = Arc::new(Counting(AtomicU64::new(7)));
+    let boots = Arc::new(Boots::default());
+    let writing = Arc::new(disk.clone());
+    let folder =
+        Folder::open(writing, Path::new(DATA), Access::ReadWrite, boots, entropy).unwrap();
+    let before = all(&folder, &session).unwrap();
+    let head = folder.copy_head(&session).unwrap().unwrap();
+    assert_eq!(head.chain_key, chain::Key::new([7; 32]));
+    assert_eq!(all(&folder, &session).unwrap(), before);
+    assert_sound(&folder);
+    let records = folder.copy_records(&session, 0, 100).unwrap();
+    let other = open(&model());
+    other.copy_in(LogCopy { head, records: Box::new(records.into_iter().map(Ok)) }).unwrap();
+    assert_eq!(all(&other, &session).unwrap(), before);
+    assert_sound(&open(&disk));
+}
+
+/// Wants to show: the same through the store and its threads.
+#[test]
+fn a_copy_through_the_store() {
+    let place = InFolder::new();
+    std::fs::create_dir(place.folder.path().join("sessions")).unwrap();
+    for (name, text) in [("sess_123.json", SNAPSHOT), ("sess_123.messages.jsonl", LOG)] {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(place.file(name), text).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(place.file(name), mode).unwrap();
+    }
+    let sessions = place.folder.path().join("sessions");
+    std::fs::set_permissions(sessions, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    crate::conformance::run(async {
+        let store = place.open().await;
+        let head = store.copy_head(&session("sess_123")).await.unwrap().unwrap();
+        assert_ne!(head.chain_key, chain::Key::new([0; 32]));
+        assert_eq!(store.copy_head(&session("sess_123")).await.unwrap().unwrap(), head);
+    });
+}
