@@ -119,7 +119,7 @@ impl FilesStore {
         }
         data_folder::refuse_network(&data)?;
         let lock = lock(&paths::Paths::new(&data).lock(), access)?;
-        let disk = Arc::new(RealDisk { read_only: access == Access::ReadOnly });
+        let disk = Arc::new(RealDisk::new(access == Access::ReadOnly));
         let folder = Arc::new(Folder::open(disk, &data, access, liveness, entropy)?);
         Self::start(&folder, lock)
     }

@@ -107,7 +107,11 @@ impl Folder {
         for entry in entries {
             match paths::kind(&entry.name) {
                 Some((session, Kind::Log)) => {
-                    if let Some((log, known)) = folder.open_log(&session, entry.guarded)? {
+                    let opened = folder.open_log(&session, entry.guarded);
+                    // One log that cannot be opened keeps nobody from the others.
+                    let opened = opened
+                        .unwrap_or_else(|error| Some((broken(&session, FOREIGN_KEY, error), 0)));
+                    if let Some((log, known)) = opened {
                         let younger = log.end.bytes > known;
                         flushed |= younger;
                         let mut logs = folder.logs();
@@ -123,7 +127,9 @@ impl Folder {
                 Some((session, Kind::Key)) => drop(keys.insert(session)),
                 Some((_, Kind::Unfinished)) if access == Access::ReadWrite => {
                     let path = sessions.join(&entry.name);
-                    disk::remove(&*folder.disk, &path).map_err(|e| write_failed(&path, e))?;
+                    if let Err(e) = disk::remove(&*folder.disk, &path) {
+                        tracing::warn!(path = %path.display(), error = %e, "Left behind");
+                    }
                 }
                 Some((_, Kind::Unfinished | Kind::Torn(_) | Kind::Other)) | None => {}
             }
@@ -158,6 +164,10 @@ impl Folder {
             for folder in [&paths.sessions, &paths.blobs] {
                 self.disk.make_folder(folder).map_err(|e| write_failed(folder, e))?;
             }
+            // Whatever else cannot be opened later: what was written can be flushed.
+            for folder in [&paths.data, &paths.sessions, &paths.blobs] {
+                self.disk.hold_folder(folder).map_err(|e| write_failed(folder, e))?;
+            }
         }
         for folder in [&paths.data, &paths.sessions] {
             let found = self.disk.entry(folder).map_err(|e| Self::unreadable(folder, e))?;
@@ -188,7 +198,9 @@ impl Folder {
             _ => {}
         }
         let failed = |e| write_failed(&paths.data, e);
-        self.write_flushed(&paths.readme(), README.as_bytes()).map_err(failed)?;
+        if self.disk.entry(&paths.readme()).is_err() {
+            self.write_flushed(&paths.readme(), README.as_bytes()).map_err(failed)?;
+        }
         let format = format!("{{\"store\":\"files\",\"format\":{FORMAT}}}\n");
         self.write_flushed(&path, format.as_bytes()).map_err(failed)?;
         self.disk.sync_folder(&paths.data).map_err(failed)
@@ -206,13 +218,7 @@ impl Folder {
     fn open_log(&self, session: &SessionId, guarded: Guarded) -> Result<Option<(Log, u64)>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
-        let broken = |key, error: Error| {
-            tracing::error!(%session, %error, "The session cannot be opened");
-            let end = End::empty(0, chain::GENESIS);
-            let mut log = Log::new(session.clone(), key, Form::Native, end);
-            log.health = Health::Broken(error);
-            Ok(Some((log, 0)))
-        };
+        let broken = |key, error| Ok(Some((broken(session, key, error), 0)));
         if guarded == Guarded::Exposed {
             return broken(FOREIGN_KEY, Error::FileExposed { path });
         }
@@ -422,13 +428,7 @@ impl Folder {
     }
 
     /// Cuts off a log's torn end. Where that cannot be done, nothing is written behind it.
-    pub(super) fn put_aside(
-        &self,
-        log: &mut Log,
-        file: &Arc<dyn DiskFile>,
-        bytes: u64,
-        line: u64,
-    ) {
+    pub(super) fn put_aside(&self, log: &mut Log, file: &Arc<dyn DiskFile>, bytes: u64, line: u64) {
         let path = self.log_path(&log.session);
         let cut = bytes - log.end.bytes;
         if self.access == Access::ReadOnly {
@@ -446,8 +446,7 @@ impl Folder {
                     "The log's end is torn, and cannot be put aside"
                 );
                 let is_empty = log.end.seq == 0;
-                log.health =
-                    if is_empty { Health::Broken(error) } else { Health::Damaged(error) };
+                log.health = if is_empty { Health::Broken(error) } else { Health::Damaged(error) };
             }
         }
     }
@@ -487,6 +486,15 @@ impl Folder {
         copy().map_err(|e| write_failed(&aside, e))?;
         Ok(aside)
     }
+}
+
+/// A log of which nothing can be said.
+fn broken(session: &SessionId, key: chain::Key, error: Error) -> Log {
+    tracing::error!(%session, %error, "The session cannot be opened");
+    let end = End::empty(0, chain::GENESIS);
+    let mut log = Log::new(session.clone(), key, Form::Native, end);
+    log.health = Health::Broken(error);
+    log
 }
 
 /// Whether any line from a place on is a whole record as others write them.

@@ -27,12 +27,26 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T>>;
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Append { batch: Box<Batch>, reply: Reply<Appended> },
-    Delete { removal: Box<Removal>, reply: Reply<()> },
-    CopyIn { copy: LogCopy, reply: Reply<()> },
-    Rebuild { reply: Reply<()> },
+    Append {
+        batch: Box<Batch>,
+        reply: Reply<Appended>,
+    },
+    Delete {
+        removal: Box<Removal>,
+        reply: Reply<()>,
+    },
+    CopyIn {
+        copy: LogCopy,
+        reply: Reply<()>,
+    },
+    Rebuild {
+        reply: Reply<()>,
+    },
     /// Of a log that must be brought into this store's form first.
-    CopyHead { session: SessionId, reply: Reply<Option<CopyHead>> },
+    CopyHead {
+        session: SessionId,
+        reply: Reply<Option<CopyHead>>,
+    },
 }
 
 impl Work {

@@ -176,8 +176,7 @@ impl Folder {
             contents.push(self.keep(payload)?);
         }
         let lease = self.logs().by_id.get(session).map(|log| log.lease().clone());
-        let lines =
-            append::lines(&key, old, &lease.unwrap_or_default(), records, contents, out);
+        let lines = append::lines(&key, old, &lease.unwrap_or_default(), records, contents, out);
         anew.finish(&lines.bytes).map_err(failed)?;
         self.settle(anew.sync())?;
         self.note_sweep(&gone)?;

@@ -79,6 +79,9 @@ impl Writer {
                         Ok(appended) => waiting.push(Waiting { batch, reply, appended }),
                         Err(e) => answer(reply, Err(e)),
                     }
+                    if self.folder.is_crowded() {
+                        self.commit(std::mem::take(&mut waiting));
+                    }
                 }
                 other => {
                     // Done alone, after everything that was called for before it.

@@ -208,9 +208,7 @@ impl Folder {
         }
         match tokens.and_then(|text| snapshot::read_tokens(&view.key, &text)) {
             Cache::Missing => None,
-            Cache::Unreadable => {
-                unreadable(Problem::IndexDisagrees { what: IndexEntry::Session })
-            }
+            Cache::Unreadable => unreadable(Problem::IndexDisagrees { what: IndexEntry::Session }),
             Cache::Read((seq, tokens)) => {
                 let compared = seq == walk.good_to;
                 let token = compared.then(|| differing(&tokens, &walk.folded.tokens))??;

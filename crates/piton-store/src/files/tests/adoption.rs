@@ -269,15 +269,13 @@ fn a_copy_has_a_key_of_its_own() {
     let (disk, session) = example();
     let (boots, entropy) = (Arc::new(Boots::default()), Arc::new(Counting::default()));
     let reading = Arc::new(disk.clone());
-    let reader =
-        Folder::open(reading, Path::new(DATA), Access::ReadOnly, boots, entropy).unwrap();
+    let reader = Folder::open(reading, Path::new(DATA), Access::ReadOnly, boots, entropy).unwrap();
     let refused = reader.copy_head(&session).unwrap_err();
     assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
     let entropy = Arc::new(Counting(AtomicU64::new(7)));
     let boots = Arc::new(Boots::default());
     let writing = Arc::new(disk.clone());
-    let folder =
-        Folder::open(writing, Path::new(DATA), Access::ReadWrite, boots, entropy).unwrap();
+    let folder = Folder::open(writing, Path::new(DATA), Access::ReadWrite, boots, entropy).unwrap();
     let before = all(&folder, &session).unwrap();
     let head = folder.copy_head(&session).unwrap().unwrap();
     assert_eq!(head.chain_key, chain::Key::new([7; 32]));
@@ -302,7 +300,8 @@ fn a_copy_through_the_store() {
         std::fs::set_permissions(place.file(name), mode).unwrap();
     }
     let sessions = place.folder.path().join("sessions");
-    std::fs::set_permissions(sessions, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(sessions, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     crate::conformance::run(async {
         let store = place.open().await;
         let head = store.copy_head(&session("sess_123")).await.unwrap().unwrap();

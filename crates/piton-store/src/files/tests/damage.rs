@@ -459,6 +459,19 @@ fn verifying_while_others_append() {
     assert_sound(&folder);
 }
 
+fn minted(id: &str) -> NewRecord {
+    let event = event::TokenMinted {
+        token_id: id.parse().unwrap(),
+        run_id: "run_1".parse().unwrap(),
+        purpose: event::TokenPurpose::Interruption,
+        wait_id: None,
+        wait_kind: None,
+        hash: "00".repeat(32),
+        expires_at: None,
+    };
+    of(1, event)
+}
+
 /// Wants to show: a cache that is there and is not what was written is said, to whoever only reads
 /// and to whoever has the folder open; one that is missing is not.
 #[test]
@@ -470,10 +483,9 @@ fn changed_caches_are_said() {
         let disk = Arc::new(disk.clone());
         Folder::open(disk, Path::new(DATA), Access::ReadOnly, boots, entropy).unwrap()
     };
-    let key = open(&sample.disk).chain_key(session).unwrap();
-    let tokens = serde_json::json!({"last_seq": 9, "tokens": {}});
-    let (tokens, _) = super::super::sealed::seal(&key, &tokens).unwrap();
-    sample.disk.put(&at_path("s.tokens.json"), tokens.as_bytes());
+    let folder = open(&sample.disk);
+    append(&folder, &mut sample.driver.clone(), vec![minted("rt_1")]).unwrap();
+    folder.write_behind();
     for name in ["s.json", "s.tokens.json", "s.anchor"] {
         let path = at_path(name);
         let text = sample.disk.content(&path).unwrap();
@@ -491,7 +503,7 @@ fn changed_caches_are_said() {
                     _ => matches!(found.problem, Some(Problem::IndexDisagrees { .. })),
                 };
                 assert!(said, "byte {at} of {name}: {found:?}");
-                assert_eq!(found.good_to, 9);
+                assert_eq!(found.good_to, 10);
             }
             // The next life makes it again.
             let next = open(&disk);
