@@ -117,7 +117,7 @@ impl Folder {
         out: &BTreeSet<Seq>,
     ) -> Result<Appended> {
         if view.form == Form::Foreign {
-            self.check_limits(view)?;
+            Self::check_limits(view)?;
         }
         let new = paths::unfinished(&view.path);
         let appended = self.write_anew(writer, view, records, out, &new);
@@ -129,7 +129,7 @@ impl Folder {
     }
 
     /// Whether every record of a log that began elsewhere can be one of this store's.
-    fn check_limits(&self, view: &View) -> Result<()> {
+    fn check_limits(view: &View) -> Result<()> {
         let (last, chain) = view
             .adopted
             .as_ref()
@@ -143,10 +143,9 @@ impl Folder {
         loop {
             match scanner.next() {
                 Ok(Some(mut line)) => check_line(&mut line)?,
-                Ok(None) => return Ok(()),
+                // What is bad is found again, and said, by whoever copies it.
+                Ok(None) | Err(Fault::Bad(_)) => return Ok(()),
                 Err(Fault::Io(e)) => return Err(Self::io(view, e)),
-                // Found again, and said, by whoever copies it.
-                Err(Fault::Bad(_)) => return Ok(()),
             }
         }
     }
