@@ -15,6 +15,7 @@ use super::line;
 use super::log::{End, Health, Log};
 use super::open::{FOREIGN_KEY, Found, Rest, read_lines};
 use super::scan::{Fault, Form, Raw, RawLines, Scanner};
+use super::sealed;
 use super::snapshot::SnapshotFile;
 use crate::error::{Error, Result};
 
@@ -48,7 +49,13 @@ impl Folder {
                 break;
             }
         }
+        if self.disk.entry(&self.paths.anchor(session)).is_ok() {
+            // It was this store's: somebody put another file in its place.
+            return Ok(false);
+        }
         let has_key = self.disk.entry(&self.paths.key(session)).is_ok();
+        let text = self.read_cache(&self.paths.snapshot(session));
+        is_doubtful |= text.is_some_and(|text| sealed::is_sealed(&text));
         Ok(!has_key || !is_doubtful || self.voucher(session).is_some())
     }
 

@@ -309,3 +309,19 @@ fn a_copy_through_the_store() {
         assert_eq!(store.copy_head(&session("sess_123")).await.unwrap().unwrap(), head);
     });
 }
+
+/// Wants to show: lines of that form in the place of a log of this store are not taken for one.
+#[test]
+fn another_file_in_its_place_is_noticed() {
+    for without in ["", "s.anchor", "s.json", "s.key"] {
+        let disk = model();
+        let folder = open(&disk);
+        folder.append(&created(&mut driver("s"))).unwrap();
+        folder.write_behind();
+        disk.put(&at_path("s.messages.jsonl"), FROM_ONE.as_bytes());
+        disk.take(&at_path(without));
+        let folder = open(&disk);
+        assert!(folder.head(&session("s")).is_err(), "without {without}");
+        assert_eq!(disk.content(&at_path("s.messages.jsonl")).unwrap(), FROM_ONE.as_bytes());
+    }
+}
