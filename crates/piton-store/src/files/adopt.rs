@@ -15,12 +15,14 @@ use super::line;
 use super::log::{End, Health, Log};
 use super::open::{FOREIGN_KEY, Found, Rest, read_lines};
 use super::scan::{Fault, Form, Raw, RawLines, Scanner};
+use super::sealed;
 use super::snapshot::SnapshotFile;
 use crate::error::{Error, Result};
 
 impl Folder {
-    /// Whether a log was written elsewhere: no line of it is this store's. Where a key lies beside
-    /// it, somebody else's snapshot must, too: the only line of a log may be damaged.
+    /// Whether a log was written elsewhere: no line of it is this store's. A key beside it proves
+    /// nothing, as an upgrade may have died; but then no line may look like a damaged one of this
+    /// store, unless somebody else's snapshot lies there, too.
     pub(super) fn is_foreign(
         &self,
         session: &SessionId,
@@ -28,7 +30,7 @@ impl Folder {
         bytes: u64,
     ) -> io::Result<bool> {
         let mut raw = RawLines::new(file.clone(), 0, bytes, Form::Foreign);
-        let mut is_first = true;
+        let (mut is_first, mut is_doubtful) = (true, false);
         loop {
             let (line, is_last) = match raw.next()? {
                 Raw::Whole(line) => (line, false),
@@ -42,16 +44,23 @@ impl Folder {
                 return Ok(false);
             }
             is_first = false;
+            is_doubtful |= line::has_chain(line);
             if is_last {
                 break;
             }
         }
+        if self.disk.entry(&self.paths.anchor(session)).is_ok() {
+            // It was this store's: somebody put another file in its place.
+            return Ok(false);
+        }
         let has_key = self.disk.entry(&self.paths.key(session)).is_ok();
-        Ok(!has_key || self.voucher(session).is_some())
+        let text = self.read_cache(&self.paths.snapshot(session));
+        is_doubtful |= text.is_some_and(|text| sealed::is_sealed(&text));
+        Ok(!has_key || !is_doubtful || self.voucher(session).is_some())
     }
 
     /// The snapshot that somebody else wrote for a log.
-    fn voucher(&self, session: &SessionId) -> Option<SnapshotFile> {
+    pub(super) fn voucher(&self, session: &SessionId) -> Option<SnapshotFile> {
         let text = self.read_cache(&self.paths.snapshot(session))?;
         let file = serde_json::from_slice::<SnapshotFile>(&text).ok()?;
         (file.id == *session && file.own.is_none()).then_some(file)
@@ -100,11 +109,23 @@ impl Folder {
         );
         let found = read_lines(scanner, found).map_err(unreadable)?;
         (log.end, log.folded, log.marks) = (found.end, found.folded, found.marks);
-        if let Some(Rest::Bad(bad)) = found.rest {
-            log.health = Health::Broken(damaged(bad.line, bad.why));
-        } else if voucher.is_some_and(|voucher| voucher.last_seq > log.end.seq) {
-            let line = log.end.seq - base;
-            log.health = Health::Broken(damaged(line, "the snapshot knows records after it"));
+        let known = voucher.map_or(0, |voucher| voucher.last_seq);
+        match found.rest {
+            Some(Rest::Bad(bad)) => {
+                let torn = known <= log.end.seq
+                    && log.end.bytes > 0
+                    && ends_within(file, bad.at, bytes).map_err(unreadable)?;
+                if torn {
+                    self.put_aside(&mut log, file, bytes, bad.line);
+                } else {
+                    log.health = Health::Broken(damaged(bad.line, bad.why));
+                }
+            }
+            _ if known > log.end.seq => {
+                let line = log.end.seq - base;
+                log.health = Health::Broken(damaged(line, "the snapshot knows records after it"));
+            }
+            _ => {}
         }
         if let Health::Broken(error) = &log.health {
             tracing::error!(%session, %error, "The session cannot be opened");
@@ -178,6 +199,11 @@ fn adopt(log: &mut Log, voucher: &SnapshotFile, run: Option<AdoptedRun>, ts: Tim
     log.end = End::empty(log.base, chain);
     log.marks = BTreeMap::from([(log.base + 1, log.end.mark())]);
     log.adopted = Some((record, chain));
+}
+
+/// Whether the file ends within the line that begins there.
+fn ends_within(file: &Arc<dyn DiskFile>, at: u64, bytes: u64) -> io::Result<bool> {
+    Ok(!RawLines::new(file.clone(), at, bytes, Form::Foreign).skip_line()?)
 }
 
 fn first_line(file: &Arc<dyn DiskFile>, bytes: u64) -> io::Result<Option<Vec<u8>>> {

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::id::SessionId;
@@ -15,11 +17,15 @@ use super::disk;
 use super::folder::{Folder, Writer};
 use super::line::{self, Kept, Line};
 use super::log::{End, Folded, Log, is_marked};
+use super::paths;
 use super::scan::{Form, Mark};
 use crate::admit;
 use crate::contract::{Appended, Batch};
 use crate::error::{Error, Result};
 use crate::folder::write_failed;
+
+/// Logs that are flushed together.
+const STAGED_MAX: usize = 256;
 
 /// What is not durable yet of one log.
 #[derive(Debug)]
@@ -37,6 +43,8 @@ pub(crate) struct Staged {
     safe: Safe,
     /// The log has no name on the disk yet.
     is_new: bool,
+    /// Where its lines were written: kept until they are flushed, as it might not be opened again.
+    file: Option<Handle>,
 }
 
 #[derive(Clone, Debug)]
@@ -51,7 +59,8 @@ impl Staged {
     fn new(key: chain::Key, end: End, lease: Lease, is_new: bool) -> Self {
         let safe = Safe { end, lease: lease.clone(), events: 0, marks: 0 };
         let (events, marks, buffer) = (Vec::new(), Vec::new(), Vec::new());
-        Self { key, flushed: end.seq, end, lease, events, marks, buffer, safe, is_new }
+        let file = None;
+        Self { key, flushed: end.seq, end, lease, events, marks, buffer, safe, is_new, file }
     }
 
     fn of(log: &Log) -> Self {
@@ -128,6 +137,12 @@ impl Folder {
         }
     }
 
+    /// Whether so many logs wait for a flush that no other one should join them: each keeps its
+    /// file open.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.writer().staged.len() >= STAGED_MAX
+    }
+
     /// Checks a batch and makes its lines; nothing of them is in a file yet.
     pub fn stage(&self, batch: &Batch) -> Result<Appended> {
         let mut writer = self.writer();
@@ -176,33 +191,72 @@ impl Folder {
     /// The files of a log that has no lines yet. The key is durable before the first line is; both
     /// names become so with the first flush.
     fn create(&self, writer: &mut Writer, session: &SessionId) -> Result<chain::Key> {
-        let key = self.fresh_key()?;
+        if self.logs().lost.contains(session) {
+            // A new one would take the place of the one that was there.
+            return Err(Error::ChainBroken { session: session.clone(), seq: 1 });
+        }
+        let key_path = self.paths.key(session);
+        let (key, is_fresh) = match self.read_key(session) {
+            Ok(Some(key)) => {
+                // Left behind by somebody who died before the first line: as good as a new one.
+                let file = self.disk.open(&key_path).map_err(|e| write_failed(&key_path, e))?;
+                self.settle(file.sync())?;
+                (key, false)
+            }
+            Ok(None) | Err(Error::KeyInvalid { .. }) => {
+                let key = self.fresh_key()?;
+                self.write_key(session, &key)?;
+                (key, true)
+            }
+            Err(e) => return Err(e),
+        };
         let path = self.log_path(session);
-        let made = self.write_key(session, &key).and_then(|()| {
-            let made = self.disk.create(&path);
-            made.map_err(|e| write_failed(&path, e))
-        });
-        match made {
+        match self.create_log(&path) {
             Ok(file) => {
                 self.keep_handle(writer, session, &file);
                 Ok(key)
             }
             Err(e) => {
-                self.uncreate(session);
-                Err(e)
+                if is_fresh && let Err(e) = disk::remove(&*self.disk, &key_path) {
+                    tracing::warn!(path = %key_path.display(), error = %e, "Left behind");
+                }
+                Err(write_failed(&path, e))
             }
         }
     }
 
+    /// A log without lines. Nothing that has its name is overwritten, but for an empty file.
+    fn create_log(&self, path: &Path) -> io::Result<Handle> {
+        match self.disk.create_new(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                if self.disk.open(path)?.bytes()? > 0 {
+                    return Err(e);
+                }
+                self.disk.remove(path)?;
+                self.disk.create_new(path)
+            }
+            made => made,
+        }
+    }
+
+    /// Writes a log's key, flushed. Its name is durable after the folder's next flush.
     pub(super) fn write_key(&self, session: &SessionId, key: &chain::Key) -> Result<()> {
         let path = self.paths.key(session);
+        let new = paths::unfinished(&path);
         let text = format!("{}\n", hex::encode(key.as_bytes()));
-        let written = self.disk.create(&path).and_then(|file| {
+        let written = self.disk.create(&new).and_then(|file| {
             file.write_at(text.as_bytes(), 0)?;
             Ok(file)
         });
-        let file = written.map_err(|e| write_failed(&path, e))?;
-        file.sync().map_err(|e| self.poison(e))
+        let written = written.map_err(|e| write_failed(&path, e)).and_then(|file| {
+            self.settle(file.sync())?;
+            self.disk.rename(&new, &path).map_err(|e| write_failed(&path, e))
+        });
+        if written.is_err() {
+            // Removed at the next opening if it cannot be now.
+            let _ = disk::remove(&*self.disk, &new);
+        }
+        written
     }
 
     /// Leaves nothing of a log that never had a line.
@@ -235,7 +289,10 @@ impl Folder {
             let Some(staged) = writer.staged.get_mut(&session) else { continue };
             let at = staged.safe.end.bytes;
             match file.write_at(&staged.buffer, at) {
-                Ok(()) => staged.written(),
+                Ok(()) => {
+                    staged.written();
+                    staged.file = Some(file);
+                }
                 Err(e) => {
                     // A part may have been written. If it cannot be cut off, nobody knows what the
                     // file says.
@@ -268,20 +325,15 @@ impl Folder {
     pub fn sync(&self) -> Result<()> {
         let mut writer = self.writer();
         self.check_writable()?;
-        let staged: Vec<(SessionId, bool)> = writer
-            .staged
-            .iter()
-            .map(|(session, staged)| (session.clone(), staged.is_new))
-            .collect();
-        if staged.is_empty() {
+        if writer.staged.is_empty() {
             return Ok(());
         }
         if !planted::is(Bug::FlushLeftOut) {
-            for (session, _) in &staged {
-                self.settle(self.handle(&mut writer, session).and_then(|file| file.sync()))?;
+            for file in writer.staged.values().filter_map(|staged| staged.file.as_ref()) {
+                self.settle(file.sync())?;
                 self.count_flush();
             }
-            if staged.iter().any(|(_, is_new)| *is_new) {
+            if writer.staged.values().any(|staged| staged.is_new) {
                 let flushed = self.disk.sync_folder(&self.paths.sessions);
                 flushed.map_err(|e| self.poison(e))?;
             }

@@ -50,7 +50,7 @@ impl Folder {
         if files.iter().any(|path| self.disk.entry(path).is_ok()) {
             if !self.is_known_blob(&address) {
                 // The same for the blob's own name.
-                self.settle(self.disk.sync_folder(&folder))?;
+                self.flush_blobs(&folder)?;
                 self.know_blob(address);
             }
             return Ok(address);
@@ -81,9 +81,17 @@ impl Folder {
         };
         file.sync().map_err(|e| self.poison(e))?;
         self.disk.rename(&new, path).map_err(failed)?;
-        self.settle(self.disk.sync_folder(&folder))?;
+        self.flush_blobs(&folder)?;
         self.know_blob(address);
         Ok(address)
+    }
+
+    /// Flushes the names in a folder of blobs. That it cannot be opened is not the end.
+    fn flush_blobs(&self, folder: &Path) -> Result<()> {
+        self.disk.hold_folder(folder).map_err(|e| write_failed(folder, e))?;
+        let flushed = self.disk.sync_folder(folder);
+        self.disk.release_folder(folder);
+        self.settle(flushed)
     }
 
     /// A blob's content, checked against its name.
@@ -114,7 +122,12 @@ impl Folder {
             return Ok(());
         }
         let path = self.paths.sweep();
-        let sweep = Sweep { blobs: blobs.iter().copied().map(Hex).collect() };
+        // What an earlier sweep had to leave stays noted.
+        let old = disk::read(&*self.disk, &path, u64::MAX).map_err(|e| write_failed(&path, e))?;
+        let old = old.and_then(|old| serde_json::from_slice::<Sweep>(&old).ok());
+        let old = old.into_iter().flat_map(|sweep| sweep.blobs).map(|blob| blob.0);
+        let blobs: BTreeSet<chain::Hash> = old.chain(blobs.iter().copied()).collect();
+        let sweep = Sweep { blobs: blobs.into_iter().map(Hex).collect() };
         let text = serde_json::to_string(&sweep).unwrap_or_default();
         self.write_flushed(&path, text.as_bytes()).map_err(|e| write_failed(&path, e))?;
         self.disk.sync_folder(&self.paths.data).map_err(|e| self.poison(e))
@@ -129,19 +142,26 @@ impl Folder {
         let Ok(sweep) = serde_json::from_slice::<Sweep>(&noted) else {
             return Err(Error::Damaged { path, source: None });
         };
-        self.sweep(sweep.blobs.into_iter().map(|blob| blob.0).collect())?;
+        if !self.sweep(sweep.blobs.into_iter().map(|blob| blob.0).collect())? {
+            return Ok(());
+        }
         disk::remove(&*self.disk, &path).map_err(failed)?;
         self.disk.sync_folder(&self.paths.data).map_err(failed)
     }
 
-    /// Removes those of the blobs that no line of any log refers to.
-    fn sweep(&self, mut blobs: BTreeSet<chain::Hash>) -> Result<()> {
+    /// Removes those of the blobs that no line of any log refers to; `false`: as there is a log that
+    /// cannot be read, all stay.
+    fn sweep(&self, mut blobs: BTreeSet<chain::Hash>) -> Result<bool> {
         if blobs.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        self.each_reference(|address| {
+        let looked = self.each_reference(|address| {
             blobs.remove(address);
-        })?;
+        });
+        if let Err(error) = looked {
+            tracing::error!(%error, "Blobs that may be nobody's stay");
+            return Ok(false);
+        }
         for address in blobs {
             self.forget_blob(&address);
             let (folder, files) = self.paths.blob(&address);
@@ -151,7 +171,7 @@ impl Folder {
                 other => other.map_err(|e| write_failed(&folder, e))?,
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Looks through every log for blobs. Damaged lines are looked through as well as they can be:
@@ -221,6 +241,6 @@ impl Folder {
                 }
             }
         }
-        self.sweep(blobs)
+        self.sweep(blobs).map(drop)
     }
 }

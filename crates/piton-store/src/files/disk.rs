@@ -1,12 +1,13 @@
 //! What the store asks of a file system, as a trait: a modelled disk can lose, tear and refuse what
 //! a real one does only on a bad day.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The files of one data folder. Paths lie in it.
 pub trait Disk: Send + Sync + fmt::Debug + 'static {
@@ -16,6 +17,9 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// An empty file, whether or not there was one; readable by its owner only.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
+    /// An empty file under a name that nothing has; readable by its owner only.
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
     /// Replaces what has the new name. Durable after [`Disk::sync_folder`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
@@ -23,10 +27,15 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
 
     fn make_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a folder durable.
+    /// Makes the names in a folder durable. Of a folder that is held, only the flush can fail.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// The plain files in a folder, in the order of their names.
+    /// Keeps a folder open, for its flushes.
+    fn hold_folder(&self, path: &Path) -> io::Result<()>;
+
+    fn release_folder(&self, path: &Path);
+
+    /// The plain files in a folder, in the order of their names; and links, as exposed ones.
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
 
     /// What is known about one file.
@@ -67,10 +76,27 @@ pub enum Guarded {
 }
 
 /// The operating system's files.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct RealDisk {
     /// Files are opened for reading only.
-    pub read_only: bool,
+    read_only: bool,
+    /// Folders that are kept open.
+    held: Mutex<HashMap<PathBuf, Arc<File>>>,
+}
+
+/// Links are not followed: they may lead anywhere.
+fn no_links() -> i32 {
+    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default()
+}
+
+impl RealDisk {
+    pub fn new(read_only: bool) -> Self {
+        Self { read_only, ..Self::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<File>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]
@@ -91,13 +117,22 @@ fn entry(name: String, found: &fs::Metadata) -> Entry {
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(!self.read_only).open(path)?;
-        Ok(Arc::new(RealFile(file)))
+        let mut options = OpenOptions::new();
+        options.read(true).write(!self.read_only).custom_flags(no_links());
+        Ok(Arc::new(RealFile(options.open(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        options.custom_flags(no_links());
+        Ok(Arc::new(RealFile(options.open(path)?)))
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        options.custom_flags(no_links());
         Ok(Arc::new(RealFile(options.open(path)?)))
     }
 
@@ -118,7 +153,21 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        let held = self.held().get(path).cloned();
+        match held {
+            Some(folder) => folder.sync_all(),
+            None => File::open(path)?.sync_all(),
+        }
+    }
+
+    fn hold_folder(&self, path: &Path) -> io::Result<()> {
+        let folder = Arc::new(File::open(path)?);
+        self.held().insert(path.to_owned(), folder);
+        Ok(())
+    }
+
+    fn release_folder(&self, path: &Path) {
+        self.held().remove(path);
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
@@ -127,8 +176,11 @@ impl Disk for RealDisk {
             let one = one?;
             // A link is not followed: it may lead anywhere.
             let metadata = one.metadata()?;
-            if let (true, Ok(name)) = (metadata.is_file(), one.file_name().into_string()) {
+            let Ok(name) = one.file_name().into_string() else { continue };
+            if metadata.is_file() {
                 found.push(entry(name, &metadata));
+            } else if metadata.is_symlink() {
+                found.push(Entry { name, bytes: 0, guarded: Guarded::Exposed });
             }
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));

@@ -17,6 +17,7 @@ use super::append::Staged;
 use super::disk::{self, Disk, DiskFile};
 use super::log::Log;
 use super::paths::{self, Paths};
+use super::scan::Form;
 use super::{Access, snapshot};
 use crate::contract::{Entropy, Head, Liveness, Page, Query, Snapshot};
 use crate::error::{Cause, Error, Result};
@@ -52,6 +53,8 @@ pub(super) struct Logs {
     pub(super) tokens: HashMap<TokenId, SessionId>,
     /// Logs whose caches on the disk are older than they are.
     pub(super) dirty: BTreeSet<SessionId>,
+    /// Logs that are not there, though something beside them says that they were.
+    pub(super) lost: BTreeSet<SessionId>,
 }
 
 /// What only the writer knows.
@@ -66,6 +69,7 @@ impl Logs {
         for id in log.folded.tokens.keys() {
             self.tokens.entry(id.clone()).or_insert_with(|| log.session.clone());
         }
+        self.lost.remove(&log.session);
         self.by_id.insert(log.session.clone(), log);
     }
 
@@ -73,6 +77,7 @@ impl Logs {
         self.by_id.remove(session);
         self.tokens.retain(|_, owner| owner != session);
         self.dirty.remove(session);
+        self.lost.remove(session);
     }
 }
 
@@ -229,7 +234,9 @@ impl Folder {
             let (files, anchor) = {
                 let logs = self.logs();
                 let Some(log) = logs.by_id.get(&session) else { continue };
-                if log.trouble().is_some() || log.adopted.is_some() {
+                // An anchor never goes back, whatever the log says now.
+                let is_behind = log.anchor.is_some_and(|(seq, _)| seq > log.end.seq);
+                if log.trouble().is_some() || log.form == Form::Foreign || is_behind {
                     continue;
                 }
                 let Some(files) = snapshot::make(log) else { continue };
@@ -294,12 +301,17 @@ impl Folder {
         Ok(())
     }
 
-    /// The names of all logs after one, the broken ones' too.
+    /// The names of all logs after one, the broken ones' and those that are gone, too.
     pub fn names(&self, after: Option<&SessionId>, limit: usize) -> Vec<SessionId> {
         let logs = self.logs();
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names = logs.by_id.range::<SessionId, _>((first, Bound::Unbounded));
-        names.take(limit).map(|(session, _)| session.clone()).collect()
+        let range = (first, Bound::Unbounded);
+        let there = logs.by_id.range::<SessionId, _>(range).map(|(session, _)| session);
+        let mut names: Vec<SessionId> = there.take(limit).cloned().collect();
+        names.extend(logs.lost.range::<SessionId, _>(range).take(limit).cloned());
+        names.sort_unstable();
+        names.truncate(limit);
+        names
     }
 
     pub fn list(&self, query: &Query) -> Page {

@@ -231,6 +231,12 @@ pub(crate) fn is_native(line: &[u8]) -> bool {
     line.windows(pattern.len()).any(|window| window == pattern)
 }
 
+/// Whether a line has a field that each line of this store has, beside the one that tells it.
+pub(crate) fn has_chain(line: &[u8]) -> bool {
+    let pattern = b",\"chain\":\"";
+    line.windows(pattern.len()).any(|window| window == pattern)
+}
+
 /// Takes what a text begins with.
 fn take<'a>(text: &'a str, start: &str) -> Result<&'a str, Why> {
     text.strip_prefix(start).ok_or(NOT_A_LINE)

@@ -119,7 +119,7 @@ impl FilesStore {
         }
         data_folder::refuse_network(&data)?;
         let lock = lock(&paths::Paths::new(&data).lock(), access)?;
-        let disk = Arc::new(RealDisk { read_only: access == Access::ReadOnly });
+        let disk = Arc::new(RealDisk::new(access == Access::ReadOnly));
         let folder = Arc::new(Folder::open(disk, &data, access, liveness, entropy)?);
         Self::start(&folder, lock)
     }
@@ -335,6 +335,9 @@ impl Store for FilesStore {
 
     fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
         let session = session.clone();
+        if self.folder.is_upgradable(&session) {
+            return self.ask_writer(|reply| Work::CopyHead { session, reply });
+        }
         self.know(move |folder| folder.copy_head(&session))
     }
 

@@ -36,6 +36,12 @@ struct Inner {
     /// Bytes that can still be written.
     space: Option<u64>,
     flush_fails: bool,
+    /// Files that cannot be opened.
+    refused: BTreeSet<PathBuf>,
+    /// Nothing more can be opened.
+    no_handles: bool,
+    /// Folders that are kept open.
+    held: BTreeSet<PathBuf>,
     /// Changing calls so far.
     calls: u64,
 }
@@ -134,6 +140,20 @@ impl Inner {
         apply(&mut self.names, change);
     }
 
+    /// Whether one more file can be open.
+    fn handle(&self) -> io::Result<()> {
+        /// `EMFILE`.
+        const TOO_MANY: i32 = 24;
+        if self.no_handles { Err(io::Error::from_raw_os_error(TOO_MANY)) } else { Ok(()) }
+    }
+
+    fn make(&mut self, path: &Path) -> usize {
+        self.files.push(Content::default());
+        let file = self.files.len() - 1;
+        self.change(Change::Named(path.to_owned(), file));
+        file
+    }
+
     fn find(&self, path: &Path) -> io::Result<usize> {
         self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -168,6 +188,16 @@ impl ModelDisk {
 
     pub fn set_flush_fails(&self, fails: bool) {
         self.inner().flush_fails = fails;
+    }
+
+    /// A file cannot be opened any more.
+    pub fn refuse(&self, path: &Path) {
+        self.inner().refused.insert(path.to_owned());
+    }
+
+    /// Whether nothing more can be opened.
+    pub fn set_no_handles(&self, none: bool) {
+        self.inner().no_handles = none;
     }
 
     /// The power fails: what was not flushed is lost, torn or kept, as the dice say. Names come in
@@ -234,12 +264,29 @@ impl ModelDisk {
 
 impl Disk for ModelDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.inner().find(path)?;
+        let inner = self.inner();
+        inner.handle()?;
+        let file = inner.find(path)?;
+        if inner.refused.contains(path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(Arc::new(ModelFile { inner: self.inner.clone(), file }))
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut inner = self.inner();
+        inner.handle()?;
+        inner.call()?;
+        if inner.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = inner.make(path);
         Ok(Arc::new(ModelFile { inner: self.inner.clone(), file }))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let mut inner = self.inner();
+        inner.handle()?;
         inner.call()?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         if !inner.folders.contains(&folder) {
@@ -249,10 +296,7 @@ impl Disk for ModelDisk {
             inner.files[file].now.clear();
             file
         } else {
-            inner.files.push(Content::default());
-            let file = inner.files.len() - 1;
-            inner.change(Change::Named(path.to_owned(), file));
-            file
+            inner.make(path)
         };
         Ok(Arc::new(ModelFile { inner: self.inner.clone(), file }))
     }
@@ -287,6 +331,9 @@ impl Disk for ModelDisk {
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.inner();
         inner.call()?;
+        if !inner.held.contains(path) {
+            inner.handle()?;
+        }
         if inner.flush_fails {
             return Err(io::Error::other("the flush fails"));
         }
@@ -296,8 +343,20 @@ impl Disk for ModelDisk {
         Ok(())
     }
 
+    fn hold_folder(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.inner();
+        inner.handle()?;
+        inner.held.insert(path.to_owned());
+        Ok(())
+    }
+
+    fn release_folder(&self, path: &Path) {
+        self.inner().held.remove(path);
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
         let inner = self.inner();
+        inner.handle()?;
         if !inner.folders.contains(folder) {
             return Err(io::ErrorKind::NotFound.into());
         }

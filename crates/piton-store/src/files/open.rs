@@ -2,7 +2,7 @@
 //! snapshot does not fit is read as a whole. What a crash tore off its end is put aside; damage
 //! anywhere else makes that log read-only, and no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,9 @@ use super::folder::Folder;
 use super::line;
 use super::log::{End, Folded, Health, Log, is_marked};
 use super::paths::{self, Kind};
-use super::scan::{Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_SEQ, was_durable};
+use super::scan::{
+    Bad, Fault, Form, Raw, RawLines, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_SEQ, was_durable,
+};
 use super::snapshot::{self, CACHE_BYTES_MAX};
 use crate::contract::{Entropy, Liveness};
 use crate::error::{Error, Result};
@@ -65,6 +67,25 @@ pub(super) enum Rest {
     Bad(Bad),
 }
 
+/// A cache as it lies on the disk.
+#[derive(Debug)]
+pub(super) enum Cache<T> {
+    Missing,
+    /// It is there, and is not what was written.
+    Unreadable,
+    Read(T),
+}
+
+impl<T> Cache<T> {
+    pub(super) fn and_then<U>(self, make: impl FnOnce(T) -> Option<U>) -> Cache<U> {
+        match self {
+            Self::Missing => Cache::Missing,
+            Self::Unreadable => Cache::Unreadable,
+            Self::Read(read) => make(read).map_or(Cache::Unreadable, Cache::Read),
+        }
+    }
+}
+
 impl Folder {
     /// Opens a folder that is there. Locks nothing: that is the caller's work.
     pub fn open(
@@ -80,11 +101,17 @@ impl Folder {
         let unreadable = |e| Self::unreadable(sessions, e);
         let entries = folder.disk.list(sessions).map_err(unreadable)?;
         let mut deleting = Vec::new();
+        let (mut anchors, mut snapshots, mut keys) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut flushed = false;
         for entry in entries {
             match paths::kind(&entry.name) {
                 Some((session, Kind::Log)) => {
-                    if let Some((log, known)) = folder.open_log(&session, entry.guarded)? {
+                    let opened = folder.open_log(&session, entry.guarded);
+                    // One log that cannot be opened keeps nobody from the others.
+                    let opened = opened
+                        .unwrap_or_else(|error| Some((broken(&session, FOREIGN_KEY, error), 0)));
+                    if let Some((log, known)) = opened {
                         let younger = log.end.bytes > known;
                         flushed |= younger;
                         let mut logs = folder.logs();
@@ -95,9 +122,14 @@ impl Folder {
                     }
                 }
                 Some((session, Kind::Deleting)) => deleting.push(session),
+                Some((session, Kind::Anchor)) => drop(anchors.insert(session)),
+                Some((session, Kind::Snapshot)) => drop(snapshots.insert(session)),
+                Some((session, Kind::Key)) => drop(keys.insert(session)),
                 Some((_, Kind::Unfinished)) if access == Access::ReadWrite => {
                     let path = sessions.join(&entry.name);
-                    disk::remove(&*folder.disk, &path).map_err(|e| write_failed(&path, e))?;
+                    if let Err(e) = disk::remove(&*folder.disk, &path) {
+                        tracing::warn!(path = %path.display(), error = %e, "Left behind");
+                    }
                 }
                 Some((_, Kind::Unfinished | Kind::Torn(_) | Kind::Other)) | None => {}
             }
@@ -106,8 +138,18 @@ impl Folder {
             // With a log that is younger than its snapshot, its name may be, too.
             folder.disk.sync_folder(sessions).map_err(unreadable)?;
         }
+        {
+            // A key alone is what a crash leaves of a log that never had a line.
+            anchors.extend(keys.intersection(&snapshots).cloned());
+            let mut logs = folder.logs();
+            anchors.retain(|session| !logs.by_id.contains_key(session));
+            logs.lost = anchors;
+        }
         for session in deleting {
             folder.finish_deleting(&session)?;
+        }
+        for session in &folder.logs().lost {
+            tracing::error!(%session, "The session's log is gone");
         }
         if access == Access::ReadWrite {
             folder.sweep_noted()?;
@@ -121,6 +163,10 @@ impl Folder {
         if self.access == Access::ReadWrite {
             for folder in [&paths.sessions, &paths.blobs] {
                 self.disk.make_folder(folder).map_err(|e| write_failed(folder, e))?;
+            }
+            // Whatever else cannot be opened later: what was written can be flushed.
+            for folder in [&paths.data, &paths.sessions, &paths.blobs] {
+                self.disk.hold_folder(folder).map_err(|e| write_failed(folder, e))?;
             }
         }
         for folder in [&paths.data, &paths.sessions] {
@@ -152,7 +198,9 @@ impl Folder {
             _ => {}
         }
         let failed = |e| write_failed(&paths.data, e);
-        self.write_flushed(&paths.readme(), README.as_bytes()).map_err(failed)?;
+        if self.disk.entry(&paths.readme()).is_err() {
+            self.write_flushed(&paths.readme(), README.as_bytes()).map_err(failed)?;
+        }
         let format = format!("{{\"store\":\"files\",\"format\":{FORMAT}}}\n");
         self.write_flushed(&path, format.as_bytes()).map_err(failed)?;
         self.disk.sync_folder(&paths.data).map_err(failed)
@@ -170,13 +218,7 @@ impl Folder {
     fn open_log(&self, session: &SessionId, guarded: Guarded) -> Result<Option<(Log, u64)>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
-        let broken = |key, error: Error| {
-            tracing::error!(%session, %error, "The session cannot be opened");
-            let end = End::empty(0, chain::GENESIS);
-            let mut log = Log::new(session.clone(), key, Form::Native, end);
-            log.health = Health::Broken(error);
-            Ok(Some((log, 0)))
-        };
+        let broken = |key, error| Ok(Some((broken(session, key, error), 0)));
         if guarded == Guarded::Exposed {
             return broken(FOREIGN_KEY, Error::FileExposed { path });
         }
@@ -220,24 +262,32 @@ impl Folder {
 
     /// A cache's bytes; one that cannot be read is passed over.
     pub(super) fn read_cache(&self, path: &Path) -> Option<Vec<u8>> {
+        match self.cache(path) {
+            Cache::Read(read) => Some(read),
+            Cache::Missing | Cache::Unreadable => None,
+        }
+    }
+
+    /// A cache's bytes, or why there are none.
+    pub(super) fn cache(&self, path: &Path) -> Cache<Vec<u8>> {
         match disk::read(&*self.disk, path, CACHE_BYTES_MAX) {
-            Ok(read) => read,
+            Ok(Some(read)) => Cache::Read(read),
+            Ok(None) => Cache::Missing,
             Err(e) => {
                 tracing::warn!(path = %path.display(), error = %e, "Passed over");
-                None
+                Cache::Unreadable
             }
         }
     }
 
-    pub(super) fn read_anchor(
+    pub(super) fn anchor_file(
         &self,
         session: &SessionId,
         key: &chain::Key,
-    ) -> Option<(Seq, chain::Hash)> {
+    ) -> Cache<(Seq, chain::Hash)> {
         let path = self.paths.anchor(session);
-        let bytes = self.read_cache(&path)?;
-        let anchor = snapshot::read_anchor(key, &bytes);
-        if anchor.is_none() {
+        let anchor = self.cache(&path).and_then(|bytes| snapshot::read_anchor(key, &bytes));
+        if matches!(anchor, Cache::Unreadable) {
             tracing::warn!(path = %path.display(), "The anchor is not readable: passed over");
         }
         anchor
@@ -253,7 +303,11 @@ impl Folder {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
         let mut log = Log::new(session.clone(), key, Form::Native, End::empty(0, chain::GENESIS));
-        log.anchor = self.read_anchor(session, &log.key);
+        match self.anchor_file(session, &log.key) {
+            Cache::Read(anchor) => log.anchor = Some(anchor),
+            Cache::Missing => {}
+            Cache::Unreadable => drop(self.logs().dirty.insert(session.clone())),
+        }
         let restored = self.restore(session, &log.key, file, bytes).map_err(unreadable)?;
         let mut known = 0;
         let found = if let Some(restored) = restored {
@@ -275,6 +329,16 @@ impl Folder {
         (log.end, log.folded, log.marks, log.base) = (end, folded, marks, base);
         if let Some(rest) = rest {
             self.settle_end(&mut log, file, bytes, &rest)?;
+        }
+        if let Some((anchored, _)) = log.anchor
+            && anchored > log.end.seq
+            && log.trouble().is_none()
+        {
+            // Cut off where a batch ends: nothing in the file shows it. What is there is good; a
+            // record behind it would take the place of one that was there.
+            let error = Error::ChainBroken { session: session.clone(), seq: log.end.seq + 1 };
+            tracing::error!(%session, %error, anchored, "The log ends before its anchor");
+            log.health = Health::Damaged(error);
         }
         // Not one batch of it was ever durable: there is no such session.
         let never_was = log.end.seq == 0 && log.broken().is_none();
@@ -301,6 +365,10 @@ impl Folder {
             return Ok(None);
         };
         let tokens = self.read_cache(&self.paths.tokens(session));
+        if tokens.is_some() && saved.own.as_ref().is_some_and(|own| !own.has_tokens()) {
+            // Nobody asks it: it goes with the next writing.
+            self.logs().dirty.insert(session.clone());
+        }
         let Some(restored) = snapshot::restore(key, saved, tokens.as_deref()) else {
             return Ok(None);
         };
@@ -339,10 +407,12 @@ impl Folder {
         let (line, why, torn) = match rest {
             Rest::BatchCut { line } => (*line, "its batch is not whole", !anchored),
             Rest::Bad(bad) => {
-                // A crash leaves no line that is whole and in the wrong place.
-                let misplaced = [WRONG_SEQ, WRONG_BATCH, WRONG_CHAIN].contains(&bad.why);
+                // A crash leaves no line that is whole: in the wrong place, of a later version, or
+                // of somebody else.
+                let whole = [WRONG_SEQ, WRONG_BATCH, WRONG_CHAIN, line::HEADER_UNREADABLE];
                 let durable = anchored
-                    || misplaced
+                    || whole.contains(&bad.why)
+                    || is_anybodys(file, bad.at, bytes).map_err(unreadable)?
                     || was_durable(file, bad, next, bytes).map_err(unreadable)?;
                 (bad.line, bad.why, !durable)
             }
@@ -353,17 +423,32 @@ impl Folder {
             log.health = Health::Broken(error);
             return Ok(());
         }
+        self.put_aside(log, file, bytes, line);
+        Ok(())
+    }
+
+    /// Cuts off a log's torn end. Where that cannot be done, nothing is written behind it.
+    pub(super) fn put_aside(&self, log: &mut Log, file: &Arc<dyn DiskFile>, bytes: u64, line: u64) {
+        let path = self.log_path(&log.session);
         let cut = bytes - log.end.bytes;
         if self.access == Access::ReadOnly {
             tracing::warn!(path = %path.display(), line, cut, "The log's end is torn: not read");
-            return Ok(());
+            return;
         }
-        let aside = self.cut_off(&log.session, file, log.end.bytes, bytes)?;
-        tracing::warn!(
-            path = %path.display(), line, cut, aside = %aside.display(),
-            "The log's end was torn by a crash: put aside"
-        );
-        Ok(())
+        match self.cut_off(&log.session, file, log.end.bytes, bytes) {
+            Ok(aside) => tracing::warn!(
+                path = %path.display(), line, cut, aside = %aside.display(),
+                "The log's end was torn by a crash: put aside"
+            ),
+            Err(error) => {
+                tracing::error!(
+                    path = %path.display(), line, cut, %error,
+                    "The log's end is torn, and cannot be put aside"
+                );
+                let is_empty = log.end.seq == 0;
+                log.health = if is_empty { Health::Broken(error) } else { Health::Damaged(error) };
+            }
+        }
     }
 
     /// Moves a log's torn end into a file of its own.
@@ -400,6 +485,34 @@ impl Folder {
         };
         copy().map_err(|e| write_failed(&aside, e))?;
         Ok(aside)
+    }
+}
+
+/// A log of which nothing can be said.
+fn broken(session: &SessionId, key: chain::Key, error: Error) -> Log {
+    tracing::error!(%session, %error, "The session cannot be opened");
+    let end = End::empty(0, chain::GENESIS);
+    let mut log = Log::new(session.clone(), key, Form::Native, end);
+    log.health = Health::Broken(error);
+    log
+}
+
+/// Whether any line from a place on is a whole record as others write them.
+fn is_anybodys(file: &Arc<dyn DiskFile>, at: u64, bytes: u64) -> io::Result<bool> {
+    let mut raw = RawLines::new(file.clone(), at, bytes, Form::Foreign);
+    loop {
+        let foreign = |line: &[u8]| {
+            !line::is_native(line) && line::decode_foreign(line, &FOREIGN_KEY).is_ok()
+        };
+        let (found, is_last) = match raw.next()? {
+            Raw::End => return Ok(false),
+            Raw::Whole(line) => (foreign(line), false),
+            Raw::Unended(line) => (foreign(line), true),
+            Raw::TooLong => (false, !raw.skip_line()?),
+        };
+        if found || is_last {
+            return Ok(found);
+        }
     }
 }
 

@@ -25,6 +25,10 @@ pub(crate) enum Kind {
     Deleting,
     /// Made under another name, and never got its own.
     Unfinished,
+    /// Says how far a log had come.
+    Anchor,
+    Snapshot,
+    Key,
     Other,
 }
 
@@ -110,6 +114,9 @@ pub(crate) fn kind(name: &str) -> Option<(SessionId, Kind)> {
     let kind = match suffix {
         LOG => Kind::Log,
         "deleting" => Kind::Deleting,
+        "anchor" => Kind::Anchor,
+        "json" => Kind::Snapshot,
+        "key" => Kind::Key,
         _ if is_unfinished(suffix) => Kind::Unfinished,
         _ => match suffix.strip_prefix(LOG).and_then(|rest| rest.strip_prefix(".torn-")) {
             Some(number) => Kind::Torn(number.parse().ok()?),

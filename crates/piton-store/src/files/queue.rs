@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use piton_core::id::SessionId;
 use tokio::sync::oneshot;
 
 use crate::admit::{Removal, batch_bytes};
-use crate::contract::{Appended, Batch, Durability, LogCopy};
+use crate::contract::{Appended, Batch, CopyHead, Durability, LogCopy};
 use crate::error::{Error, Result};
 
 /// Most batches that wait for the writer; beyond it an append is refused as `Overloaded`.
@@ -26,24 +27,46 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T>>;
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Append { batch: Box<Batch>, reply: Reply<Appended> },
-    Delete { removal: Box<Removal>, reply: Reply<()> },
-    CopyIn { copy: LogCopy, reply: Reply<()> },
-    Rebuild { reply: Reply<()> },
+    Append {
+        batch: Box<Batch>,
+        reply: Reply<Appended>,
+    },
+    Delete {
+        removal: Box<Removal>,
+        reply: Reply<()>,
+    },
+    CopyIn {
+        copy: LogCopy,
+        reply: Reply<()>,
+    },
+    Rebuild {
+        reply: Reply<()>,
+    },
+    /// Of a log that must be brought into this store's form first.
+    CopyHead {
+        session: SessionId,
+        reply: Reply<Option<CopyHead>>,
+    },
 }
 
 impl Work {
     fn is_urgent(&self) -> bool {
         match self {
             Self::Append { batch, .. } => batch.durability == Durability::Synced,
-            Self::Delete { .. } | Self::CopyIn { .. } | Self::Rebuild { .. } => true,
+            Self::Delete { .. }
+            | Self::CopyIn { .. }
+            | Self::Rebuild { .. }
+            | Self::CopyHead { .. } => true,
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Self::Append { batch, .. } => batch_bytes(batch),
-            Self::Delete { .. } | Self::CopyIn { .. } | Self::Rebuild { .. } => 0,
+            Self::Delete { .. }
+            | Self::CopyIn { .. }
+            | Self::Rebuild { .. }
+            | Self::CopyHead { .. } => 0,
         }
     }
 
@@ -51,6 +74,7 @@ impl Work {
         // Whoever dropped the future does not want to know.
         let _ = match self {
             Self::Append { reply, .. } => reply.send(Err(error)).is_ok(),
+            Self::CopyHead { reply, .. } => reply.send(Err(error)).is_ok(),
             Self::Delete { reply, .. } | Self::CopyIn { reply, .. } | Self::Rebuild { reply } => {
                 reply.send(Err(error)).is_ok()
             }

@@ -42,6 +42,11 @@ impl View {
         Error::LineDamaged { path: self.path.clone(), line: bad.line, why: bad.why }
     }
 
+    /// Whether places in it are places in that log's file.
+    pub(super) fn is_of(&self, log: &Log) -> bool {
+        self.generation == log.generation
+    }
+
     pub(super) fn line_of(&self, seq: Seq) -> u64 {
         seq - self.base
     }
@@ -255,8 +260,16 @@ impl Folder {
         })
     }
 
+    /// A log that began elsewhere is brought into this store's form first: until then it has no key
+    /// of its own.
     pub fn copy_head(&self, session: &SessionId) -> Result<Option<CopyHead>> {
+        if self.is_upgradable(session) {
+            self.upgrade(session)?;
+        }
         let logs = self.logs();
+        if logs.lost.contains(session) {
+            return Err(Error::ChainBroken { session: session.clone(), seq: 1 });
+        }
         let Some(log) = logs.by_id.get(session) else { return Ok(None) };
         if let Some(e) = log.broken() {
             return Err(e.clone());
@@ -266,7 +279,8 @@ impl Folder {
             chain_key: log.key.clone(),
             last_seq: log.end.seq,
             chain: log.end.chain,
-            anchor: log.anchor.filter(|(seq, _)| *seq <= log.end.seq),
+            // Also one that knows more than the log does: whoever takes the copy refuses it.
+            anchor: log.anchor,
         }))
     }
 

@@ -6,13 +6,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use piton_core::id::SessionId;
-use piton_core::{Seq, chain};
+use piton_core::limits::{HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX};
+use piton_core::{NewRecord, Record, Seq, chain};
 
 use super::append::{self, Handle, targets};
 use super::disk;
 use super::folder::{Folder, Writer};
-use super::line::{self, Kept, Line};
-use super::log::{End, is_marked, next_generation};
+use super::line::{self, Kept, LINE_BYTES_MAX, Line};
+use super::log::{End, Log, is_marked, next_generation};
 use super::paths::{self, Kind};
 use super::read::View;
 use super::scan::{Fault, Form, Mark, Scanner};
@@ -81,9 +82,45 @@ impl Folder {
         let unknown = || Error::SessionUnknown { session: session.clone() };
         let view = self.view(session, 1)?.ok_or_else(unknown)?;
         let out = batch_checked(batch, first_seq(&view) - 1)?;
-        let path = self.log_path(session);
-        let new = paths::unfinished(&path);
-        let appended = self.write_anew(writer, &view, batch, &out, &new);
+        self.replace(writer, &view, &batch.records, &out)
+    }
+
+    /// Whether a log began elsewhere and was not written to since.
+    pub(super) fn is_upgradable(&self, session: &SessionId) -> bool {
+        self.logs().by_id.get(session).is_some_and(|log| log.form == Form::Foreign)
+    }
+
+    /// Brings a log that began elsewhere into this store's form, with a key of its own; durable
+    /// when this returns.
+    pub(super) fn upgrade(&self, session: &SessionId) -> Result<()> {
+        if let Some((_, e)) = self.flush_staged()?.into_iter().next() {
+            return Err(e);
+        }
+        let mut writer = self.writer();
+        self.check_writable()?;
+        if let Some(e) = self.logs().by_id.get(session).and_then(Log::trouble) {
+            return Err(e.clone());
+        }
+        let unknown = || Error::SessionUnknown { session: session.clone() };
+        let view = self.view(session, 1)?.ok_or_else(unknown)?;
+        if view.form == Form::Foreign {
+            self.replace(&mut writer, &view, &[], &BTreeSet::new())?;
+        }
+        Ok(())
+    }
+
+    fn replace(
+        &self,
+        writer: &mut Writer,
+        view: &View,
+        records: &[NewRecord],
+        out: &BTreeSet<Seq>,
+    ) -> Result<Appended> {
+        if view.form == Form::Foreign {
+            Self::check_limits(view)?;
+        }
+        let new = paths::unfinished(&view.path);
+        let appended = self.write_anew(writer, view, records, out, &new);
         if appended.is_err() {
             // Removed at the next opening if it cannot be now.
             let _ = disk::remove(&*self.disk, &new);
@@ -91,11 +128,33 @@ impl Folder {
         appended
     }
 
+    /// Whether every record of a log that began elsewhere can be one of this store's.
+    fn check_limits(view: &View) -> Result<()> {
+        let (last, chain) = view
+            .adopted
+            .as_ref()
+            .map_or((view.base, chain::GENESIS), |(record, chain)| (record.seq, *chain));
+        if let Some((record, _)) = &view.adopted {
+            check_line(&mut adopted_line(record))?;
+        }
+        let (file, key) = (view.file.clone(), view.key.clone());
+        let mut scanner =
+            Scanner::from_start(file, view.end.bytes, key, Form::Foreign, last, chain);
+        loop {
+            match scanner.next() {
+                Ok(Some(mut line)) => check_line(&mut line)?,
+                // What is bad is found again, and said, by whoever copies it.
+                Ok(None) | Err(Fault::Bad(_)) => return Ok(()),
+                Err(Fault::Io(e)) => return Err(Self::io(view, e)),
+            }
+        }
+    }
+
     fn write_anew(
         &self,
         writer: &mut Writer,
         view: &View,
-        batch: &Batch,
+        records: &[NewRecord],
         out: &BTreeSet<Seq>,
         new: &std::path::Path,
     ) -> Result<Appended> {
@@ -109,15 +168,14 @@ impl Folder {
         let mut anew = Anew::new(file.clone());
         let gone = self.copy_lines(view, &key, out, &mut anew, new)?;
         let old = anew.end;
-        let mut contents = Vec::with_capacity(batch.records.len());
-        for (seq, record) in (old.seq + 1..).zip(&batch.records) {
+        let mut contents = Vec::with_capacity(records.len());
+        for (seq, record) in (old.seq + 1..).zip(records) {
             // What the batch itself takes out is never written anywhere.
             let payload = record.payload.as_deref().filter(|_| !out.contains(&seq));
             contents.push(self.keep(payload)?);
         }
         let lease = self.logs().by_id.get(session).map(|log| log.lease().clone());
-        let lines =
-            append::lines(&key, old, &lease.unwrap_or_default(), &batch.records, contents, out);
+        let lines = append::lines(&key, old, &lease.unwrap_or_default(), records, contents, out);
         anew.finish(&lines.bytes).map_err(failed)?;
         self.settle(anew.sync())?;
         self.note_sweep(&gone)?;
@@ -183,17 +241,7 @@ impl Folder {
         let start = match &view.adopted {
             None => (view.base, chain::GENESIS),
             Some((record, chain)) => {
-                let mut line = Line {
-                    seq: record.seq,
-                    ts: record.ts,
-                    kind: Cow::Borrowed(&*record.kind),
-                    header: Cow::Borrowed(&*record.header),
-                    content: Kept::None,
-                    batch_left: 0,
-                    payload_hash: None,
-                    chain: chain::GENESIS,
-                    flushed: None,
-                };
+                let mut line = adopted_line(record);
                 line.chain = line.link(key, &chain::GENESIS);
                 anew.push(&line).map_err(failed)?;
                 (record.seq, *chain)
@@ -271,6 +319,40 @@ fn batch_checked(batch: &Batch, before: Seq) -> Result<BTreeSet<Seq>> {
         return Err(Error::BatchInvalid { why: "only an earlier record can be redacted" });
     }
     Ok(out)
+}
+
+/// What stands for the records before the first line.
+fn adopted_line(record: &Record) -> Line<'_> {
+    Line {
+        seq: record.seq,
+        ts: record.ts,
+        kind: Cow::Borrowed(&*record.kind),
+        header: Cow::Borrowed(&*record.header),
+        content: Kept::None,
+        batch_left: 0,
+        payload_hash: None,
+        chain: chain::GENESIS,
+        flushed: None,
+    }
+}
+
+/// Whether a line can be one of this store's, and be read again.
+fn check_line(line: &mut Line<'_>) -> Result<()> {
+    let limit = |what, bytes, max| {
+        if bytes > max { Err(Error::PayloadTooLarge { what, bytes, max }) } else { Ok(()) }
+    };
+    limit("A header", line.header.len() + line.kind.len(), HEADER_BYTES_MAX)?;
+    if let Kept::Json(text) = &line.content {
+        let bytes = text.len();
+        limit("A content", bytes, PAYLOAD_BYTES_MAX)?;
+        if bytes > PAYLOAD_INLINE_BYTES_MAX {
+            let address = chain::GENESIS;
+            line.content = Kept::Blob { address, bytes: bytes as u64 };
+        }
+    }
+    let mut encoded = Vec::new();
+    line::encode(line, &mut encoded);
+    limit("A line", encoded.len() - 1, LINE_BYTES_MAX)
 }
 
 fn first_seq(view: &View) -> Seq {

@@ -36,6 +36,11 @@ pub(crate) fn unseal<T: DeserializeOwned>(key: &chain::Key, bytes: &[u8]) -> Opt
     Some((object, check.to_owned()))
 }
 
+/// Whether somebody sealed it, whatever became of it.
+pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
+    bytes.windows(START.len()).any(|part| part == START.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -281,6 +281,11 @@ impl Own {
         self.projector
     }
 
+    /// Whether a token index belongs to it.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
     pub(crate) fn chain(&self) -> chain::Hash {
         self.chain.0
     }

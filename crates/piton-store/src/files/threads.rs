@@ -79,6 +79,9 @@ impl Writer {
                         Ok(appended) => waiting.push(Waiting { batch, reply, appended }),
                         Err(e) => answer(reply, Err(e)),
                     }
+                    if self.folder.is_crowded() {
+                        self.commit(std::mem::take(&mut waiting));
+                    }
                 }
                 other => {
                     // Done alone, after everything that was called for before it.
@@ -99,6 +102,7 @@ impl Writer {
             Work::Delete { removal, reply } => answer(reply, self.folder.delete(&removal)),
             Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(copy)),
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
+            Work::CopyHead { session, reply } => answer(reply, self.folder.copy_head(&session)),
         }
     }
 

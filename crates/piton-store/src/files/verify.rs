@@ -7,12 +7,14 @@ use piton_core::id::SessionId;
 use piton_core::state::PROJECTOR_VERSION;
 use piton_core::{Content, Event, Seq, State, chain};
 
+use super::Access;
 use super::folder::Folder;
 use super::line::HEADER_UNREADABLE;
 use super::log::{Folded, Log};
+use super::open::Cache;
 use super::read::View;
 use super::scan::{Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_CONTENT, WRONG_SEQ};
-use super::snapshot;
+use super::{sealed, snapshot};
 use crate::contract::{IndexEntry, Problem, Verification};
 use crate::error::{Error, Result};
 
@@ -31,17 +33,23 @@ struct Walk {
 impl Folder {
     pub fn verify(&self, session: &SessionId) -> Result<Verification> {
         let broken = self.logs().by_id.get(session).and_then(Log::broken).cloned();
-        let Some(view) = self.view(session, 1)? else {
-            return self.verify_missing(session);
-        };
+        match self.view(session, 1) {
+            Ok(Some(view)) => self.verify_view(&view, broken.as_ref()),
+            Ok(None) => self.verify_missing(session),
+            Err(e) => Err(broken.unwrap_or(e)),
+        }
+    }
+
+    /// Verifies a log as it was when somebody looked; others may have appended since.
+    pub(super) fn verify_view(&self, view: &View, broken: Option<&Error>) -> Result<Verification> {
         let anchored_to = view.anchor.map(|(seq, _)| seq);
         let answer = |good_to, problem| Ok(Verification { good_to, problem, anchored_to });
-        match &broken {
+        match broken {
             None | Some(Error::LineDamaged { .. }) => {}
             // Without its key, or as somebody else's file, nothing can be said about it.
             Some(e) => return Err(e.clone()),
         }
-        let bytes = view.file.bytes().map_err(|e| Self::io(&view, e))?;
+        let bytes = view.file.bytes().map_err(|e| Self::io(view, e))?;
         // While others append, what is durable; of a broken log, all there is.
         let end = if broken.is_some() { bytes } else { view.end.bytes };
         let (last, chain) = match (&view.adopted, view.form) {
@@ -65,13 +73,13 @@ impl Folder {
         }
         let (file, key) = (view.file.clone(), view.key.clone());
         let mut scanner = Scanner::from_start(file, end, key, view.form, last, chain);
-        let problem = self.walk(&view, &mut scanner, &mut walk)?;
+        let problem = self.walk(view, &mut scanner, &mut walk)?;
         let problem = match problem {
-            None => walk.end(&view),
+            None => walk.end(view),
             found => found,
         };
         let problem = match problem {
-            None => self.verify_caches(&view, &walk),
+            None => self.verify_caches(view, &walk),
             found => found,
         };
         let good_to = match &problem {
@@ -85,11 +93,26 @@ impl Folder {
 
     /// A log that is not there, though something says that it was.
     fn verify_missing(&self, session: &SessionId) -> Result<Verification> {
-        let unknown = || Error::SessionUnknown { session: session.clone() };
-        let key = self.read_key(session).ok().flatten().ok_or_else(unknown)?;
-        let (anchored, _) = self.read_anchor(session, &key).ok_or_else(unknown)?;
-        let problem = Some(Problem::CutBehindAnchor { anchored, found: 0 });
-        Ok(Verification { good_to: 0, problem, anchored_to: Some(anchored) })
+        if !self.logs().lost.contains(session) {
+            return Err(Error::SessionUnknown { session: session.clone() });
+        }
+        let Some(key) = self.read_key(session)? else {
+            let place = self.paths.key(session).display().to_string();
+            return Err(Error::KeyMissing { key_id: session.to_string(), place });
+        };
+        let snapshot = self.cache(&self.paths.snapshot(session));
+        let known = match (self.anchor_file(session, &key), snapshot) {
+            (Cache::Read((anchored, _)), _) => Some(anchored),
+            (_, Cache::Read(text)) => {
+                snapshot::read(session, &key, &text).map(|file| file.last_seq)
+            }
+            _ => None,
+        };
+        let problem = match known {
+            Some(anchored) => Problem::CutBehindAnchor { anchored, found: 0 },
+            None => Problem::IndexDisagrees { what: IndexEntry::Session },
+        };
+        Ok(Verification { good_to: 0, problem: Some(problem), anchored_to: known })
     }
 
     fn walk(&self, view: &View, scanner: &mut Scanner, walk: &mut Walk) -> Result<Option<Problem>> {
@@ -134,54 +157,64 @@ impl Folder {
     /// Whether snapshot, token index and what is in memory say what the log says.
     fn verify_caches(&self, view: &View, walk: &Walk) -> Option<Problem> {
         let session = &view.session;
-        {
+        // First the files, then what is known: a file that is read now is not younger than that.
+        let snapshot = self.cache(&self.paths.snapshot(session));
+        let tokens = self.cache(&self.paths.tokens(session));
+        let anchor = self.anchor_file(session, &view.key);
+        let is_remade = {
             let logs = self.logs();
             let log = logs.by_id.get(session)?;
-            // Somebody may have appended meanwhile.
-            if log.end.seq == walk.good_to && log.broken().is_none() {
-                if log.folded.state.lease != walk.folded.state.lease {
-                    return Some(Problem::IndexDisagrees { what: IndexEntry::Lease });
-                }
-                if log.folded.state != walk.folded.state {
-                    return Some(Problem::IndexDisagrees { what: IndexEntry::Session });
-                }
-                if let Some(token) = differing(&log.folded.tokens, &walk.folded.tokens) {
-                    return Some(Problem::IndexDisagrees { what: IndexEntry::Token(token) });
-                }
+            // Somebody appended meanwhile, and may have written caches that know more.
+            if log.end != view.end || !view.is_of(log) {
+                return None;
             }
-            if let Some(saved) = &log.saved {
-                let seq = saved.seq;
-                let newer = seq > walk.good_to || saved.projector > PROJECTOR_VERSION;
-                let differs = walk.at_saved.as_ref().is_some_and(|(chain, state)| {
-                    let fits = *chain == saved.chain && saved.projector == PROJECTOR_VERSION;
-                    fits && serde_json::from_str::<State>(&saved.body).ok().as_ref() != Some(state)
-                });
-                if newer || differs {
+            if let Some(found) = walk.differs(log) {
+                return Some(found);
+            }
+            self.access == Access::ReadWrite && logs.dirty.contains(session)
+        };
+        if view.form == Form::Foreign {
+            return None;
+        }
+        // One that was torn in a crash is about to be made again.
+        let unreadable = |problem| (!is_remade).then_some(problem);
+        if matches!(anchor, Cache::Unreadable) {
+            let what = IndexEntry::Session;
+            return unreadable(Problem::IndexDisagrees { what });
+        }
+        let file = match snapshot {
+            // What somebody else wrote before the log was brought here.
+            Cache::Read(text) if !sealed::is_sealed(&text) && self.voucher(session).is_some() => {
+                Cache::Missing
+            }
+            read => read.and_then(|text| snapshot::read(session, &view.key, &text)),
+        };
+        match file {
+            Cache::Missing => {}
+            Cache::Unreadable => {
+                return unreadable(Problem::SnapshotDisagrees { seq: walk.good_to });
+            }
+            Cache::Read(file) => {
+                let own = file.own.as_ref()?;
+                let seq = file.last_seq;
+                let newer = seq > walk.good_to || own.projector() > PROJECTOR_VERSION;
+                let same_end = seq == walk.good_to && own.projector() == PROJECTOR_VERSION;
+                let differs =
+                    same_end && (own.chain() != walk.chain || *own.state() != walk.folded.state);
+                if newer || differs || own.saved().is_some_and(|(_, p)| p > PROJECTOR_VERSION) {
                     return Some(Problem::SnapshotDisagrees { seq });
                 }
             }
         }
-        if view.form == Form::Foreign {
-            return None;
-        }
-        let text = self.read_cache(&self.paths.snapshot(session));
-        let file = text.and_then(|text| snapshot::read(session, &view.key, &text));
-        if let Some(file) = file
-            && let Some(own) = &file.own
-        {
-            let seq = file.last_seq;
-            let newer = seq > walk.good_to || own.projector() > PROJECTOR_VERSION;
-            let same_end = seq == walk.good_to && own.projector() == PROJECTOR_VERSION;
-            let differs =
-                same_end && (own.chain() != walk.chain || *own.state() != walk.folded.state);
-            if newer || differs || own.saved().is_some_and(|(_, p)| p > PROJECTOR_VERSION) {
-                return Some(Problem::SnapshotDisagrees { seq });
+        match tokens.and_then(|text| snapshot::read_tokens(&view.key, &text)) {
+            Cache::Missing => None,
+            Cache::Unreadable => unreadable(Problem::IndexDisagrees { what: IndexEntry::Session }),
+            Cache::Read((seq, tokens)) => {
+                let compared = seq == walk.good_to;
+                let token = compared.then(|| differing(&tokens, &walk.folded.tokens))??;
+                Some(Problem::IndexDisagrees { what: IndexEntry::Token(token) })
             }
         }
-        let text = self.read_cache(&self.paths.tokens(session))?;
-        let (seq, tokens) = snapshot::read_tokens(&view.key, &text)?;
-        let token = (seq == walk.good_to).then(|| differing(&tokens, &walk.folded.tokens))??;
-        Some(Problem::IndexDisagrees { what: IndexEntry::Token(token) })
     }
 }
 
@@ -208,6 +241,30 @@ fn problem(bad: &Bad, good_to: Seq) -> Problem {
 }
 
 impl Walk {
+    /// Whether what is in memory is what the log says.
+    fn differs(&self, log: &Log) -> Option<Problem> {
+        let (known, found) = (&log.folded, &self.folded);
+        if log.end.seq == self.good_to && log.broken().is_none() {
+            if known.state.lease != found.state.lease {
+                return Some(Problem::IndexDisagrees { what: IndexEntry::Lease });
+            }
+            if known.state != found.state {
+                return Some(Problem::IndexDisagrees { what: IndexEntry::Session });
+            }
+            if let Some(token) = differing(&known.tokens, &found.tokens) {
+                return Some(Problem::IndexDisagrees { what: IndexEntry::Token(token) });
+            }
+        }
+        let saved = log.saved.as_ref()?;
+        let seq = saved.seq;
+        let newer = seq > self.good_to || saved.projector > PROJECTOR_VERSION;
+        let differs = self.at_saved.as_ref().is_some_and(|(chain, state)| {
+            let fits = *chain == saved.chain && saved.projector == PROJECTOR_VERSION;
+            fits && serde_json::from_str::<State>(&saved.body).ok().as_ref() != Some(state)
+        });
+        (newer || differs).then_some(Problem::SnapshotDisagrees { seq })
+    }
+
     /// What the end of the log says.
     fn end(&self, view: &View) -> Option<Problem> {
         if let Some(seq) = self.tombstones.first() {

@@ -42,6 +42,11 @@ const LOG: &str = r#"{"seq":145,"ts":"2026-02-21T10:01:10Z","kind":"message.user
 {"seq":148,"ts":"2026-02-21T10:03:14Z","kind":"status.derived","status":"interrupted_waiting"}
 "#;
 
+/// A log from its first record on.
+pub(super) const FROM_ONE: &str = r#"{"seq":1,"ts":"2026-02-21T10:00:00Z","kind":"session.created","session_id":"sess_123"}
+{"seq":2,"ts":"2026-02-21T10:01:10Z","kind":"message.user","message_id":"msg_u1","content":"run tests"}
+"#;
+
 pub(super) fn example() -> (ModelDisk, SessionId) {
     let disk = model();
     disk.put(&at_path("sess_123.json"), SNAPSHOT.as_bytes());
@@ -173,4 +178,150 @@ fn what_does_not_add_up_is_said() {
     assert_eq!(damaged(&|disk| disk.put(&log, gap.as_bytes())).0, 2);
     let garbage = [lines[0], lines[1], "garbage", lines[3]].join("\n");
     assert_eq!(damaged(&|disk| disk.put(&log, garbage.as_bytes())).0, 3);
+}
+
+/// Wants to show: the torn last line of such a log is put aside, and the rest goes on; unless the
+/// snapshot knows that it was there.
+#[test]
+fn a_torn_last_line_is_put_aside() {
+    let log = at_path("sess_123.messages.jsonl");
+    let (disk, session) = example();
+    let torn = r#"{"seq":149,"ts":"2026-02-21T10:05:00Z","kind":"mess"#;
+    disk.put(&log, format!("{LOG}{torn}").as_bytes());
+    let folder = open(&disk);
+    let before = all(&folder, &session).unwrap();
+    assert_eq!(before.len(), 5);
+    assert_eq!(disk.content(&at_path("sess_123.messages.jsonl.torn-1")).unwrap(), torn.as_bytes());
+    assert_eq!(disk.content(&log).unwrap(), LOG.as_bytes());
+    assert_sound(&folder);
+    let mut one = writer(folder.load(&session).unwrap().unwrap().state);
+    let lease = leased(&one.boot, 1);
+    append(&folder, &mut one, vec![lease]).unwrap();
+    assert_eq!(all(&folder, &session).unwrap()[..5], before);
+    assert_sound(&open(&disk));
+
+    let (disk, session) = example();
+    let cut = &LOG[..LOG.len() - 10];
+    disk.put(&log, cut.as_bytes());
+    let refused = open(&disk).head(&session).unwrap_err();
+    assert!(matches!(refused, Error::LineDamaged { line: 4, .. }), "{refused}");
+    assert_eq!(disk.content(&log).unwrap(), cut.as_bytes());
+}
+
+/// Wants to show: the only line of a log of this store is not taken for somebody else's when its
+/// mark is damaged, and is not cut off either.
+#[test]
+fn a_damaged_mark_makes_no_other_form() {
+    let disk = model();
+    let folder = open(&disk);
+    let batch = driver("s").batch(vec![created(&mut driver("s")).records.remove(0)]);
+    let batch = Batch { guard: Guard::Shared, ..batch };
+    if folder.append(&batch).is_err() {
+        // Only with its lease: two lines, of which one is lost.
+        folder.append(&created(&mut driver("s"))).unwrap();
+    }
+    let path = at_path("s.messages.jsonl");
+    let text = String::from_utf8(disk.content(&path).unwrap()).unwrap();
+    let first = text.lines().next().unwrap().replace(",\"_\":{", ",\"^\":{");
+    disk.put(&path, format!("{first}\n").as_bytes());
+    let folder = open(&disk);
+    let refused = folder.head(&session("s")).unwrap_err();
+    assert!(matches!(refused, Error::LineDamaged { line: 1, .. }), "{refused}");
+    assert_eq!(disk.content(&path).unwrap(), format!("{first}\n").into_bytes());
+}
+
+/// Wants to show: what this store could not read again is refused before anything is changed; it
+/// stays readable as it is.
+#[test]
+fn what_does_not_fit_is_not_brought_over() {
+    let (disk, session) = example();
+    let content = format!(
+        r#"{{"seq":149,"ts":"2026-02-21T10:05:00Z","kind":"message.user","message_id":"m","content":"{}"}}"#,
+        "c".repeat(30_000)
+    );
+    let large = format!(
+        r#"{{"seq":150,"ts":"2026-02-21T10:05:00Z","kind":"of.elsewhere","x":"{}"}}"#,
+        "x".repeat(1_100_000)
+    );
+    let log = format!("{LOG}{content}\n{large}\n");
+    disk.put(&at_path("sess_123.messages.jsonl"), log.as_bytes());
+    let folder = open(&disk);
+    let before = all(&folder, &session).unwrap();
+    assert_eq!(before.len(), 7);
+    let names = disk.names();
+    let mut one = writer(folder.load(&session).unwrap().unwrap().state);
+    let lease = leased(&one.boot, 1);
+    let refused = append(&folder, &mut one, vec![lease]).unwrap_err();
+    assert!(matches!(refused, Error::PayloadTooLarge { what: "A header", .. }), "{refused}");
+    let refused = folder.copy_head(&session).unwrap_err();
+    assert!(matches!(refused, Error::PayloadTooLarge { .. }), "{refused}");
+    assert_eq!(disk.names(), names);
+    assert_eq!(disk.content(&at_path("sess_123.messages.jsonl")).unwrap(), log.as_bytes());
+    for folder in [folder, open(&disk)] {
+        assert_eq!(all(&folder, &session).unwrap(), before);
+    }
+}
+
+/// Wants to show: a copy of such a log has a key that nobody knows beforehand; without the right to
+/// write there is no copy.
+#[test]
+fn a_copy_has_a_key_of_its_own() {
+    let (disk, session) = example();
+    let (boots, entropy) = (Arc::new(Boots::default()), Arc::new(Counting::default()));
+    let reading = Arc::new(disk.clone());
+    let reader = Folder::open(reading, Path::new(DATA), Access::ReadOnly, boots, entropy).unwrap();
+    let refused = reader.copy_head(&session).unwrap_err();
+    assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
+    let entropy = Arc::new(Counting(AtomicU64::new(7)));
+    let boots = Arc::new(Boots::default());
+    let writing = Arc::new(disk.clone());
+    let folder = Folder::open(writing, Path::new(DATA), Access::ReadWrite, boots, entropy).unwrap();
+    let before = all(&folder, &session).unwrap();
+    let head = folder.copy_head(&session).unwrap().unwrap();
+    assert_eq!(head.chain_key, chain::Key::new([7; 32]));
+    assert_eq!(all(&folder, &session).unwrap(), before);
+    assert_sound(&folder);
+    let records = folder.copy_records(&session, 0, 100).unwrap();
+    let other = open(&model());
+    other.copy_in(LogCopy { head, records: Box::new(records.into_iter().map(Ok)) }).unwrap();
+    assert_eq!(all(&other, &session).unwrap(), before);
+    assert_sound(&open(&disk));
+}
+
+/// Wants to show: the same through the store and its threads.
+#[test]
+fn a_copy_through_the_store() {
+    let place = InFolder::new();
+    std::fs::create_dir(place.folder.path().join("sessions")).unwrap();
+    for (name, text) in [("sess_123.json", SNAPSHOT), ("sess_123.messages.jsonl", LOG)] {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(place.file(name), text).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(place.file(name), mode).unwrap();
+    }
+    let sessions = place.folder.path().join("sessions");
+    std::fs::set_permissions(sessions, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    crate::conformance::run(async {
+        let store = place.open().await;
+        let head = store.copy_head(&session("sess_123")).await.unwrap().unwrap();
+        assert_ne!(head.chain_key, chain::Key::new([0; 32]));
+        assert_eq!(store.copy_head(&session("sess_123")).await.unwrap().unwrap(), head);
+    });
+}
+
+/// Wants to show: lines of that form in the place of a log of this store are not taken for one.
+#[test]
+fn another_file_in_its_place_is_noticed() {
+    for without in ["", "s.anchor", "s.json", "s.key"] {
+        let disk = model();
+        let folder = open(&disk);
+        folder.append(&created(&mut driver("s"))).unwrap();
+        folder.write_behind();
+        disk.put(&at_path("s.messages.jsonl"), FROM_ONE.as_bytes());
+        disk.take(&at_path(without));
+        let folder = open(&disk);
+        assert!(folder.head(&session("s")).is_err(), "without {without}");
+        assert_eq!(disk.content(&at_path("s.messages.jsonl")).unwrap(), FROM_ONE.as_bytes());
+    }
 }

@@ -190,6 +190,32 @@ fn dying_while_upgrading() {
     });
 }
 
+/// Wants to show: the same for a log that begins with its first record, for which nobody vouches.
+#[test]
+fn dying_while_upgrading_without_a_snapshot() {
+    let disk = model();
+    disk.put(&at_path("sess_123.messages.jsonl"), adoption::FROM_ONE.as_bytes());
+    let session = session("sess_123");
+    drop(open(&disk));
+    disk.sync_folder(Path::new(DATA)).unwrap();
+    let folder = open(&disk.copied());
+    let before = all(&folder, &session).unwrap();
+    assert_eq!(before.len(), 2);
+    let one = adoption::writer(folder.load(&session).unwrap().unwrap().state);
+    let act = |folder: &Folder| {
+        let mut one = one.clone();
+        let lease = leased(&one.boot, 1);
+        append(folder, &mut one, vec![lease, said("x")]).map(drop)
+    };
+    die_everywhere(&disk, &act, &|disk, folder| {
+        let found = all(folder, &session).unwrap();
+        assert_eq!(found[..2], before);
+        assert!(found.len() == 2 || found.len() == 4, "{found:?}");
+        assert_eq!(disk.content(&at_path("sess_123.messages.jsonl.torn-1")), None);
+        found.len() == 4
+    });
+}
+
 /// Wants to show: a batch, of a new session too, is whole or not there; so is a copy.
 #[test]
 fn dying_while_appending() {

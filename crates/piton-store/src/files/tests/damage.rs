@@ -113,6 +113,7 @@ fn cut_at_every_byte() {
             let problem = folder.verify(session).unwrap().problem;
             let known = Problem::CutBehindAnchor { anchored: 9, found: last };
             assert_eq!(problem, Some(known));
+            check_cut_behind_anchor(&sample, &disk, &folder, last);
         } else {
             let refused = folder.head(session).unwrap_err();
             assert!(matches!(refused, Error::LineDamaged { .. }), "cut at {cut}: {refused}");
@@ -120,6 +121,95 @@ fn cut_at_every_byte() {
             assert_eq!(read, sample.records[..usize::try_from(last).unwrap()]);
         }
     }
+}
+
+/// A clean cut behind the anchor stays known, in this life and the next: nothing is written behind
+/// it, the anchor does not go back, and no copy of it is taken for whole.
+fn check_cut_behind_anchor(sample: &Sample, disk: &ModelDisk, folder: &Folder, last: Seq) {
+    let session = &sample.driver.session;
+    let anchor = disk.content(&at_path("s.anchor"));
+    let mut writer = sample.driver.clone();
+    writer.state = sample.states.get(&last).cloned().unwrap_or_default();
+    let next = if last == 0 { created(&mut writer) } else { writer.batch(vec![said("no")]) };
+    let refused = folder.append(&next).unwrap_err();
+    assert!(matches!(refused, Error::ChainBroken { seq, .. } if seq == last + 1), "{refused}");
+    if last > 0 {
+        let head = folder.copy_head(session).unwrap().unwrap();
+        assert_eq!(head.anchor.map(|(seq, _)| seq), Some(9));
+        let records = folder.copy_records(session, 0, 100).unwrap();
+        let records = Box::new(records.into_iter().map(Ok));
+        let refused = open(&model()).copy_in(LogCopy { head, records }).unwrap_err();
+        assert!(matches!(refused, Error::ChainBroken { .. }), "{refused}");
+        let state = folder.load(session).unwrap().unwrap().state;
+        let body = serde_json::to_string(&state).unwrap();
+        let chain = folder.head(session).unwrap().unwrap().chain;
+        let snapshot = Snapshot { seq: last, projector: 1, chain, body };
+        folder.save_snapshot(session, snapshot).unwrap();
+    }
+    folder.write_behind();
+    assert_eq!(disk.content(&at_path("s.anchor")), anchor, "the anchor went back");
+    let again = open(disk);
+    again.write_behind();
+    let problem = again.verify(session).unwrap().problem;
+    assert_eq!(problem, Some(Problem::CutBehindAnchor { anchored: 9, found: last }));
+}
+
+/// Wants to show: a whole last line whose header only a later version can read was not torn: it
+/// stays where it is, and nothing is written behind it.
+#[test]
+fn a_line_of_a_later_version_is_not_cut_off() {
+    use super::super::line;
+    let sample = sample();
+    let session = &sample.driver.session;
+    let folder = open(&sample.with(&sample.log, false));
+    let head = folder.head(session).unwrap().unwrap();
+    let key = folder.chain_key(session).unwrap();
+    let mut later = line::Line {
+        seq: 10,
+        ts: at(9),
+        kind: "run.started".into(),
+        header: "{\"run_id\":[1]}".into(),
+        content: line::Kept::None,
+        batch_left: 0,
+        payload_hash: None,
+        chain: head.chain,
+        flushed: Some(9),
+    };
+    assert!(later.event().is_err());
+    later.chain = later.link(&key, &head.chain);
+    let mut log = sample.log.clone();
+    line::encode(&later, &mut log);
+    let disk = sample.with(&log, false);
+    let folder = open(&disk);
+    let refused = folder.head(session).unwrap_err();
+    assert!(matches!(refused, Error::LineDamaged { line: 10, .. }), "{refused}");
+    assert_eq!(folder.read(session, 0, 100, Detail::Full).unwrap(), sample.records);
+    let refused = append(&folder, &mut sample.driver.clone(), vec![said("no")]);
+    assert!(matches!(refused, Err(Error::LineDamaged { .. })), "{refused:?}");
+    assert_eq!(disk.content(&at_path("s.messages.jsonl")).unwrap(), log);
+    assert_eq!(disk.content(&at_path("s.messages.jsonl.torn-1")), None);
+}
+
+/// Wants to show: where a torn end cannot be put aside for want of space, that log can be read, and
+/// others go on.
+#[test]
+fn a_torn_end_on_a_full_disk() {
+    let sample = sample();
+    let disk = sample.with(&sample.log[..sample.log.len() - 5], false);
+    let mut other = driver("other");
+    open(&disk.copied()).append(&created(&mut other.clone())).unwrap();
+    disk.set_space(Some(0));
+    let folder = open(&disk);
+    assert_eq!(sample.check_prefix(&folder), 8);
+    let mut writer = sample.driver.clone();
+    writer.state = sample.states[&8].clone();
+    disk.set_space(None);
+    let refused = append(&folder, &mut writer.clone(), vec![said("no")]);
+    assert!(matches!(refused, Err(Error::DiskFull(_))), "{refused:?}");
+    folder.append(&created(&mut other)).unwrap();
+    let folder = open(&disk);
+    append(&folder, &mut writer, vec![said("goes on")]).unwrap();
+    assert_sound(&folder);
 }
 
 fn check_flipped(sample: &Sample, log: &[u8], line: u64, caches: bool, what: &str) {
@@ -303,4 +393,125 @@ fn a_line_of_a_hundred_megabytes() {
     assert!(matches!(refused, Error::LineDamaged { line: 6, .. }), "{refused}");
     let read = store.folder.read(&sample.driver.session, 0, 100, Detail::Full).unwrap();
     assert_eq!(read, sample.records[..5]);
+}
+
+/// Wants to show: a log that somebody removed is still named, and verifying says what is missing;
+/// nobody begins a new one in its place, and a copy can be put back.
+#[test]
+fn a_removed_log_is_missed() {
+    let sample = sample();
+    let session = &sample.driver.session;
+    let folder = open(&sample.disk.copied());
+    let head = folder.copy_head(session).unwrap().unwrap();
+    let records = folder.copy_records(session, 0, 100).unwrap();
+    for without_anchor in [false, true] {
+        let disk = sample.disk.copied();
+        disk.put(&at_path("crashed.key"), &disk.content(&at_path("s.key")).unwrap());
+        disk.take(&at_path("s.messages.jsonl"));
+        if without_anchor {
+            disk.take(&at_path("s.anchor"));
+        }
+        let folder = open(&disk);
+        folder.append(&created(&mut driver("t"))).unwrap();
+        folder.append(&created(&mut driver("a"))).unwrap();
+        let names = |after: Option<&SessionId>, limit| {
+            let names = folder.names(after, limit).into_iter();
+            names.map(|name| name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(None, 10), ["a", "s", "t"]);
+        assert_eq!(names(None, 2), ["a", "s"]);
+        assert_eq!(names(Some(session), 2), ["t"]);
+        let found = folder.verify(session).unwrap();
+        assert_eq!(found.problem, Some(Problem::CutBehindAnchor { anchored: 9, found: 0 }));
+        assert_eq!(folder.head(session).unwrap(), None);
+        assert_eq!(folder.read(session, 0, 10, Detail::Full).unwrap(), []);
+        let refused = folder.append(&created(&mut driver("s"))).unwrap_err();
+        assert!(matches!(refused, Error::ChainBroken { seq: 1, .. }), "{refused}");
+        assert!(folder.copy_head(session).is_err());
+        let records = Box::new(records.clone().into_iter().map(Ok));
+        folder.copy_in(LogCopy { head: head.clone(), records }).unwrap();
+        assert_eq!(all(&folder, session).unwrap(), sample.records);
+        assert_sound(&folder);
+        assert_eq!(names(None, 10), ["a", "s", "t"]);
+        folder.append(&created(&mut driver("crashed"))).unwrap();
+    }
+}
+
+/// Wants to show: whoever appends while a log is verified does not make its caches wrong.
+#[test]
+fn verifying_while_others_append() {
+    let sample = sample();
+    let session = &sample.driver.session;
+    let folder = open(&sample.disk);
+    let view = folder.view(session, 1).unwrap().unwrap();
+    let mut writer = sample.driver.clone();
+    append(&folder, &mut writer, vec![said("meanwhile")]).unwrap();
+    let head = folder.head(session).unwrap().unwrap();
+    let body = serde_json::to_string(&writer.state).unwrap();
+    let (seq, chain) = (head.last_seq, head.chain);
+    let projector = piton_core::state::PROJECTOR_VERSION;
+    folder.save_snapshot(session, Snapshot { seq, projector, chain, body }).unwrap();
+    for _ in 0..2 {
+        let found = folder.verify_view(&view, None).unwrap();
+        assert_eq!((found.good_to, found.problem), (9, None));
+        folder.write_behind();
+    }
+    assert_sound(&folder);
+}
+
+fn minted(id: &str) -> NewRecord {
+    let event = event::TokenMinted {
+        token_id: id.parse().unwrap(),
+        run_id: "run_1".parse().unwrap(),
+        purpose: event::TokenPurpose::Interruption,
+        wait_id: None,
+        wait_kind: None,
+        hash: "00".repeat(32),
+        expires_at: None,
+    };
+    of(1, event)
+}
+
+/// Wants to show: a cache that is there and is not what was written is said, to whoever only reads
+/// and to whoever has the folder open; one that is missing is not.
+#[test]
+fn changed_caches_are_said() {
+    let sample = sample();
+    let session = &sample.driver.session;
+    let read_only = |disk: &ModelDisk| {
+        let (boots, entropy) = (Arc::new(Boots::default()), Arc::new(Counting::default()));
+        let disk = Arc::new(disk.clone());
+        Folder::open(disk, Path::new(DATA), Access::ReadOnly, boots, entropy).unwrap()
+    };
+    let folder = open(&sample.disk);
+    append(&folder, &mut sample.driver.clone(), vec![minted("rt_1")]).unwrap();
+    folder.write_behind();
+    for name in ["s.json", "s.tokens.json", "s.anchor"] {
+        let path = at_path(name);
+        let text = sample.disk.content(&path).unwrap();
+        for at in (0..text.len()).step_by(7).chain([text.len() - 1]) {
+            let disk = sample.disk.copied();
+            let writing = open(&disk);
+            assert_sound(&writing);
+            let mut changed = text.clone();
+            changed[at] ^= 1;
+            disk.put(&path, &changed);
+            for folder in [&writing, &read_only(&disk)] {
+                let found = folder.verify(session).unwrap();
+                let said = match name {
+                    "s.json" => matches!(found.problem, Some(Problem::SnapshotDisagrees { .. })),
+                    _ => matches!(found.problem, Some(Problem::IndexDisagrees { .. })),
+                };
+                assert!(said, "byte {at} of {name}: {found:?}");
+                assert_eq!(found.good_to, 10);
+            }
+            // The next life makes it again.
+            let next = open(&disk);
+            next.write_behind();
+            assert_sound(&next);
+            assert_sound(&read_only(&disk));
+            disk.take(&path);
+            assert_sound(&read_only(&disk));
+        }
+    }
 }

@@ -214,3 +214,109 @@ fn other_formats_are_refused() {
     assert!(matches!(try_open(&disk), Err(Error::Foreign { .. })));
     assert!(disk.content(&Path::new(DATA).join("README")).unwrap().starts_with(b"This folder"));
 }
+
+/// Wants to show: a log that cannot be opened, or is a link, is refused by itself; others are there,
+/// and can be written, redacted and removed.
+#[test]
+fn one_unreadable_log_is_no_harm_to_others() {
+    let disk = model();
+    let folder = open(&disk);
+    let (mut one, mut other) = (driver("s"), driver("t"));
+    folder.append(&created(&mut one)).unwrap();
+    folder.append(&created(&mut other)).unwrap();
+    append(&folder, &mut other, vec![said("b".repeat(20_000))]).unwrap();
+    folder.write_behind();
+    disk.refuse(&at_path("s.messages.jsonl"));
+    let folder = open(&disk);
+    let refused = folder.head(&one.session).unwrap_err();
+    assert!(matches!(refused, Error::Unreadable { .. }), "{refused}");
+    assert!(folder.verify(&one.session).is_err());
+    assert!(append(&folder, &mut one, vec![said("no")]).is_err());
+    let redacted = of(9, event::RecordRedacted { target_seq: 3, reason: None });
+    append(&folder, &mut other, vec![redacted]).unwrap();
+    append(&folder, &mut other, vec![said("x")]).unwrap();
+    assert_eq!(folder.names(None, 10).len(), 2);
+    assert_eq!(all(&folder, &other.session).unwrap().len(), 5);
+    // What may be somebody's stays, and is looked at again by the next life.
+    let blob = |disk: &ModelDisk| disk.names().iter().any(|path| path.starts_with("/data/blobs"));
+    assert!(blob(&disk));
+    let later = disk.copied();
+    open(&later);
+    assert!(!blob(&later));
+
+    let place = InFolder::new();
+    run(async {
+        let store = place.open().await;
+        let one = two_sessions(&store).await;
+        drop(store);
+        let target = place.folder.path().join("elsewhere");
+        fs::rename(place.file("s.messages.jsonl"), &target).unwrap();
+        std::os::unix::fs::symlink(&target, place.file("s.messages.jsonl")).unwrap();
+        let before = fs::read(&target).unwrap();
+        let store = place.open().await;
+        assert!(store.head(&one.session).await.is_err());
+        assert!(store.head(&"t".parse().unwrap()).await.unwrap().is_some());
+        drop(store);
+        assert_eq!(fs::read(&target).unwrap(), before);
+    });
+}
+
+/// Wants to show: whatever has a new log's name is not overwritten, nor followed; neither is a
+/// README that is somebody's.
+#[test]
+fn nothing_is_overwritten() {
+    let place = InFolder::new();
+    fs::write(place.folder.path().join("README"), "mine").unwrap();
+    let store = place.store();
+    assert_eq!(fs::read(place.folder.path().join("README")).unwrap(), b"mine");
+    let folder = &store.folder;
+    // All of it comes while the store is open.
+    let target = place.folder.path().join("elsewhere");
+    fs::write(&target, "").unwrap();
+    std::os::unix::fs::symlink(&target, place.file("s.messages.jsonl")).unwrap();
+    fs::write(place.file("t.messages.jsonl"), "{}\n").unwrap();
+    for name in ["s", "t"] {
+        assert!(folder.append(&created(&mut driver(name))).is_err(), "{name}");
+        assert!(!place.file(&format!("{name}.key")).exists());
+    }
+    assert_eq!(fs::read(&target).unwrap(), b"");
+    assert_eq!(fs::read(place.file("t.messages.jsonl")).unwrap(), b"{}\n");
+    // An empty file is what a crash leaves.
+    fs::write(place.file("u.messages.jsonl"), "").unwrap();
+    folder.append(&created(&mut driver("u"))).unwrap();
+    // A link in a key's place is not written through.
+    std::os::unix::fs::symlink(&target, place.file("v.key")).unwrap();
+    assert!(folder.append(&created(&mut driver("v"))).is_err());
+    assert_eq!(fs::read(&target).unwrap(), b"");
+    assert!(!folder.is_poisoned());
+}
+
+/// Wants to show: that nothing more can be opened is not a failed flush: what was written is
+/// flushed, what cannot be is refused, and later everything goes on.
+#[test]
+fn no_more_handles_is_not_the_end() {
+    let disk = model();
+    let folder = open(&disk);
+    let (mut one, mut new) = (driver("s"), driver("new"));
+    folder.append(&created(&mut one)).unwrap();
+    folder.stage(&one.batch(vec![said("x")])).unwrap();
+    folder.stage(&created(&mut new)).unwrap();
+    assert!(folder.write_out().is_empty());
+    for session in [&one.session, &new.session] {
+        folder.writer().forget(session);
+    }
+    disk.set_no_handles(true);
+    folder.sync().unwrap();
+    for records in [vec![said("no")], vec![said("l".repeat(20_000))]] {
+        let refused = append(&folder, &mut one.clone(), records).unwrap_err();
+        assert!(!matches!(refused, Error::Poisoned(_)), "{refused}");
+    }
+    assert!(folder.append(&created(&mut driver("other"))).is_err());
+    assert!(!folder.is_poisoned());
+    disk.set_no_handles(false);
+    append(&folder, &mut one, vec![said("l".repeat(20_000))]).unwrap();
+    folder.append(&created(&mut driver("other"))).unwrap();
+    assert_eq!(all(&folder, &one.session).unwrap().len(), 4);
+    assert_sound(&folder);
+    assert_sound(&open(&disk));
+}
