@@ -1,6 +1,5 @@
 //! What it costs to check a whole log, beside hashing its bytes.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use piton_core::id::BootId;
@@ -17,13 +16,13 @@ const ROUNDS: usize = 15;
 
 pub(crate) fn measure(rig: &Rig, table: &mut Table) -> Result<()> {
     let (one, other) = (rig.folder()?, rig.folder()?);
-    let sqlite = Arc::new(SqliteStore::open(sqlite::Options::new(one.path()))?);
-    let files = Arc::new(FilesStore::open(files::Options::new(other.path()))?);
-    against_hashing(sqlite, "sqlite", table)?;
-    against_hashing(files, "files", table)
+    let sqlite = SqliteStore::open(sqlite::Options::new(one.path()))?;
+    let files = FilesStore::open(files::Options::new(other.path()))?;
+    against_hashing(&sqlite, "sqlite", table)?;
+    against_hashing(&files, "files", table)
 }
 
-fn against_hashing(store: Arc<dyn Store>, name: &str, table: &mut Table) -> Result<()> {
+fn against_hashing(store: &dyn Store, name: &str, table: &mut Table) -> Result<()> {
     let runtime = many_threads()?;
     let boot: BootId = "boot_bench".parse()?;
     let mut session = Session::new(1, &boot)?;
