@@ -495,7 +495,7 @@ fn what_a_session_teaches_changes_nothing_in_others() {
         let teaches = handle.create(NewSession::default()).await.unwrap();
         let run_id = handle.prompt(&teaches, "work").await.unwrap();
         let taught = json!({
-            "token": "/home/alice", "next_token": "claude", "password": "----------",
+            "token": "/repo/alice", "next_token": "claude", "password": "----------",
             "api_key": "alice-key-1",
         });
         let echo = |text: &str| Command::Intend {
@@ -512,7 +512,7 @@ fn what_a_session_teaches_changes_nothing_in_others() {
             arguments: taught,
         };
         handle.execute(&teaches, learn).await.unwrap();
-        let text = "alice-key-1 of claude in /home/alice\n----------";
+        let text = "alice-key-1 of claude in /repo/alice\n----------";
         handle.execute(&teaches, echo(text)).await.unwrap();
         let records = all_records(&*process.store, &teaches).await;
         let last = records.iter().rfind(|record| &*record.kind == "tool.intent").unwrap();
@@ -523,7 +523,7 @@ fn what_a_session_teaches_changes_nothing_in_others() {
 
         let new = NewSession {
             title: Some("for alice-key-1".into()),
-            working_dir: Some("/home/alice/work".into()),
+            working_dir: Some("/repo/alice/work".into()),
             agent_profile_id: Some("claude".into()),
             ..NewSession::default()
         };
@@ -536,7 +536,7 @@ fn what_a_session_teaches_changes_nothing_in_others() {
         });
         let created = created.unwrap();
         assert_eq!(created.title.as_deref(), Some("for alice-key-1"));
-        assert_eq!(created.working_dir.as_deref(), Some("/home/alice/work"));
+        assert_eq!(created.working_dir.as_deref(), Some("/repo/alice/work"));
         assert_eq!(created.agent_profile_id.as_deref(), Some("claude"));
         let prompt = records.iter().find_map(|record| record.content_field("content"));
         assert_eq!(prompt, Some(json!(text)));

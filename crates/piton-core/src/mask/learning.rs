@@ -44,7 +44,7 @@ fn is_word(value: &str) -> bool {
         && rest.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
-/// `/home/alice`, `~/.ssh/id_rsa`, `../x`, `C:\Users\x`: only of what names are made of.
+/// `/repo/alice`, `~/.ssh/id_rsa`, `../x`, `C:\Users\x`: only of what names are made of.
 fn is_path(value: &str) -> bool {
     let drive = value.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
         && value.get(1..).is_some_and(|rest| rest.starts_with(":\\") || rest.starts_with(":/"));
@@ -119,7 +119,7 @@ mod tests {
             "00000000",
             "production",
             "Anonymous",
-            "/home/alice",
+            "/repo/alice",
             "~/.ssh/id_rsa",
             "./target/debug",
             "C:\\Users\\alice",

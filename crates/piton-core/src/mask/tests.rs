@@ -215,7 +215,7 @@ fn learned_values_are_masked_in_contents_and_free_json_only() {
         session_id: "s".parse().unwrap(),
         title: Some("alice-token-1 given-value-1".into()),
         task_id: None,
-        working_dir: Some("/home/alice-token-1".into()),
+        working_dir: Some("/repo/alice-token-1".into()),
         provider: Some(json!({ "url": "http://alice-token-1" })),
         agent_profile_id: Some("alice-token-1".into()),
     };
@@ -233,7 +233,7 @@ fn learned_values_are_masked_in_contents_and_free_json_only() {
 #[test]
 fn plain_values_under_excluded_keys_teach_nothing() {
     let plain = json!({
-        "token": "/home/alice", "next_token": "claude", "password": "----------",
+        "token": "/repo/alice", "next_token": "claude", "password": "----------",
         "secret": "x1".repeat(3_000), "api_key": "production",
     });
     let masker = Masker::default();
