@@ -198,7 +198,8 @@ fn kill_again_and_again(kind: Kind, cycles: usize, verify_every: usize) {
     assert!(found.acks > kills * 10, "{found:?}");
     assert!(found.interruptions > kills, "{found:?}");
     assert!(found.large > kills / 2, "{found:?}");
-    assert!(early > cycles / 20, "{early}");
+    // How many die before they work is chance: in a few lives it may be hardly any.
+    assert!(early > cycles / 20 || cycles < 50, "{early}");
 }
 
 /// Wants to show: whatever was acknowledged before a SIGKILL is there after it, once and in order;
