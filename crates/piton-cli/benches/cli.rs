@@ -36,7 +36,8 @@ fn main() -> Result<()> {
 /// A process from its start to its end.
 fn time(program: &Path, arguments: &[&str]) -> Result<Duration> {
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().env("HOME", "/nowhere").stdout(Stdio::null());
+    command.args(arguments).env_clear().env("HOME", "/nowhere");
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let begin = Instant::now();
     let status = command.status()?;
     let took = begin.elapsed();
