@@ -17,6 +17,7 @@ pub mod planted;
 pub mod reason;
 pub mod record;
 pub mod redact;
+pub mod spool;
 pub mod state;
 pub mod status;
 pub mod task;

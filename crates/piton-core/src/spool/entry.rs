@@ -1,0 +1,276 @@
+//! One entry of a spool.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::event::{ToolStatus, WaitKind};
+use crate::id::{CallId, MessageId, RunId, WaitId};
+use crate::time::Timestamp;
+
+/// Version of the entries that this program writes.
+pub const ENTRY_VERSION: u32 = 1;
+
+/// Position in a spool: 1, 2, 3, … without gaps; 0 is before the first entry.
+pub type Pos = u64;
+
+/// How far a spool was imported. Committed together with what was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spool {
+    pub spool_id: String,
+    pub pos: Pos,
+}
+
+/// What happened, before it has its place in a spool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// The run whose turn it belongs to.
+    pub run_id: Option<RunId>,
+    pub fact: Fact,
+    /// As the agent said it, where `fact` does not say all of it.
+    pub raw: Option<Value>,
+}
+
+/// One entry of a spool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    pub v: u32,
+    pub pos: Pos,
+    pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    #[serde(flatten, deserialize_with = "tolerant")]
+    pub fact: Fact,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Value>,
+}
+
+/// Which of the agent's voices a text is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// What it answers.
+    #[default]
+    Answer,
+    /// What it thinks aloud.
+    Thought,
+}
+
+impl Channel {
+    pub fn is_answer(&self) -> bool {
+        *self == Self::Answer
+    }
+}
+
+/// How the agent came to its conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Begun {
+    New,
+    Loaded,
+    Resumed,
+    Forked,
+}
+
+/// Why a question is no longer open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The agent was given the answer.
+    Answered,
+    /// The agent was told that nobody will answer.
+    Cancelled,
+    /// The agent took it back, or is gone.
+    Withdrawn,
+}
+
+/// Who the agent says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentInfo {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// What the agent says it can do with its sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "a list of capabilities is a list of yes and no")]
+pub struct Offers {
+    pub load: bool,
+    pub resume: bool,
+    pub list: bool,
+    pub close: bool,
+    pub delete: bool,
+    pub fork: bool,
+}
+
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Fact {
+    /// A command was accepted, before anything was done about it. Flushed first.
+    Commanded {
+        command_id: String,
+        command: String,
+    },
+
+    AgentStarting {},
+    AgentReady {
+        begun: Begun,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent_session_id: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentInfo>,
+        #[serde(default)]
+        offers: Offers,
+    },
+    /// The agent's own session id became known, or another one.
+    AgentSession {
+        agent_session_id: String,
+    },
+    /// The agent said itself that it does not know the session id it was given.
+    AgentSessionRefused {
+        code: i64,
+        message: String,
+    },
+    /// It could not be started, or cannot go on. `message` ends with what it last wrote to stderr.
+    AgentError {
+        code: String,
+        message: String,
+    },
+    AgentExited {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<i32>,
+        /// Somebody had asked for it.
+        #[serde(default)]
+        asked: bool,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        stderr: String,
+    },
+
+    /// The prompt is about to be written to the agent. Flushed first.
+    TurnStarted {},
+    /// `stop_reason` as the agent spelled it.
+    TurnEnded {
+        stop_reason: String,
+    },
+    TurnFailed {
+        code: String,
+        message: String,
+    },
+
+    /// A piece of a message; `offset` in UTF-8 bytes of the text as written here.
+    Text {
+        message_id: MessageId,
+        #[serde(default, skip_serializing_if = "Channel::is_answer")]
+        channel: Channel,
+        offset: u64,
+        text: String,
+    },
+    /// A message ended; `hash` is the BLAKE3 of its text as written here.
+    TextEnd {
+        message_id: MessageId,
+        length: u64,
+        hash: String,
+    },
+
+    ToolCall {
+        call_id: CallId,
+        name: String,
+        arguments: Value,
+    },
+    /// Progress of a call; not its outcome.
+    ToolUpdate {
+        call_id: CallId,
+        update: Value,
+    },
+    ToolResult {
+        call_id: CallId,
+        status: ToolStatus,
+        result: Value,
+    },
+
+    /// The agent needs something from outside and waits for it.
+    Asked {
+        wait_id: WaitId,
+        wait_kind: WaitKind,
+        question: Value,
+    },
+    AskEnded {
+        wait_id: WaitId,
+        why: Ended,
+    },
+
+    /// Plans, modes, config options, commands, usage, and whatever else an agent tells.
+    Update {
+        what: String,
+        update: Value,
+    },
+    /// What the agent replayed is not what the log has.
+    HistoryDiverged {
+        unseen: u64,
+        rest: Value,
+    },
+    /// Something was left out, and why: a message over the limit, a line that is no JSON.
+    Dropped {
+        why: String,
+        bytes: u64,
+    },
+
+    /// Written by a newer agentctl.
+    #[serde(skip)]
+    Unknown {
+        name: String,
+        fields: Value,
+    },
+}
+
+impl Fact {
+    /// Must be on the disk before anybody acts on it. Text only has to be written.
+    pub fn is_flushed(&self) -> bool {
+        !matches!(
+            self,
+            Self::Text { .. }
+                | Self::ToolUpdate { .. }
+                | Self::Update { .. }
+                | Self::Dropped { .. }
+                | Self::AgentStarting {}
+        )
+    }
+}
+
+/// A kind that this program does not know is kept as it is.
+fn tolerant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fact, D::Error> {
+    let fields = Value::deserialize(deserializer)?;
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    match Fact::deserialize(&fields) {
+        Ok(fact) => Ok(fact),
+        Err(error) if KINDS.contains(&kind.as_str()) => Err(serde::de::Error::custom(error)),
+        Err(_) => Ok(Fact::Unknown { name: kind, fields }),
+    }
+}
+
+const KINDS: &[&str] = &[
+    "commanded",
+    "agent_starting",
+    "agent_ready",
+    "agent_session",
+    "agent_session_refused",
+    "agent_error",
+    "agent_exited",
+    "turn_started",
+    "turn_ended",
+    "turn_failed",
+    "text",
+    "text_end",
+    "tool_call",
+    "tool_update",
+    "tool_result",
+    "asked",
+    "ask_ended",
+    "update",
+    "history_diverged",
+    "dropped",
+];

@@ -1,0 +1,3 @@
+//! Where agents run. [`protocol`] is what a server and an agentctl say to each other.
+
+pub mod protocol;

@@ -1,0 +1,285 @@
+//! What a server and an agentctl say to each other: HTTP and WebSocket over a Unix socket.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /health` | [`Health`] |
+//! | `GET /capabilities` | [`Capabilities`] |
+//! | `POST /commands` with a [`Command`] | [`Reply`], or a [`Problem`] |
+//! | `GET /stream?spool_id=S&after=POS` (WebSocket) | [`Frame`]s; the other side sends [`Ack`]s |
+//! | `GET`, `PUT /files?path=P`, `GET /list?path=P` | see [`workspace`] |
+//! | `GET /git/status`, `/git/diff`, `/git/log` | see [`workspace`] |
+//! | `POST /shells`, `GET /shells/{id}` (WebSocket), `DELETE /shells/{id}` | see [`workspace`] |
+//!
+//! Every request carries `authorization: Bearer …` ([`bearer`]), the header [`EPOCH`] with the
+//! asker's lease epoch, and [`PROTOCOL_HEADER`] with the version it speaks. A lower epoch than one
+//! seen before is refused with `epoch_stale`; a higher one ends the streams of the lower ones.
+
+pub mod workspace;
+
+use std::path::PathBuf;
+
+use piton_core::id::{ExecutionId, RunId, SessionId, WaitId};
+use piton_core::spool::{Entry, Offers, Pos};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The newest version of the protocol that this program speaks.
+///
+/// - 1: a stream's frame is one entry.
+/// - 2: a frame holds as many entries as there are, and says what was lost.
+pub const PROTOCOL: u32 = 2;
+/// The oldest version that it still understands.
+pub const PROTOCOL_MIN: u32 = 1;
+
+pub const EPOCH: &str = "piton-epoch";
+pub const PROTOCOL_HEADER: &str = "piton-protocol";
+
+/// In the environment of every process of an execution; how its leftovers are found.
+pub const MARKER: &str = "PITON_EXECUTION";
+
+/// The files in an execution's folder.
+pub mod files {
+    /// Locked for as long as agentctl lives; holds its pid.
+    pub const LOCK: &str = "lock";
+    /// The spool's segments.
+    pub const SPOOL: &str = "spool";
+    /// What agentctl itself has to say when nobody listens (bounded).
+    pub const LOG: &str = "agentctl.log";
+}
+
+/// What agentctl is started with; through a descriptor, never by argument or environment.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Launch {
+    pub session_id: SessionId,
+    pub execution_id: ExecutionId,
+    pub epoch: u64,
+    /// The execution's folder; agentctl makes it its working folder, so that it may be moved.
+    pub folder: PathBuf,
+    pub socket: PathBuf,
+    /// Where the agent works.
+    pub workspace: PathBuf,
+    /// 32 bytes in hex, from which bearer token and spool key are derived.
+    pub secret: String,
+    /// Values that must not reach the disk.
+    #[serde(default)]
+    pub mask_values: Vec<String>,
+    /// Keys whose values must not; `None`: the usual ones.
+    #[serde(default)]
+    pub mask_keys: Option<Vec<String>>,
+    #[serde(default)]
+    pub limits: Limits,
+    /// The newest protocol it may speak; for tests of an upgrade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_max: Option<u32>,
+}
+
+impl std::fmt::Debug for Launch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Launch({} of {})", self.execution_id, self.session_id)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// What may wait to be imported; beyond it the agent is not read from.
+    pub spool_bytes_max: u64,
+    /// Alone and idle for so long, it ends itself.
+    pub idle_s_max: u64,
+    /// One message of the agent.
+    pub message_bytes_max: u64,
+    /// How long the agent may take to answer `initialize` and to open its session.
+    pub start_ms_max: u64,
+    /// Between SIGTERM and SIGKILL.
+    pub term_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            spool_bytes_max: 64 * 1024 * 1024,
+            idle_s_max: 24 * 60 * 60,
+            message_bytes_max: 32 * 1024 * 1024,
+            start_ms_max: 60_000,
+            term_ms: 2_000,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// Oldest and newest version of the protocol that are spoken.
+    pub protocol: (u32, u32),
+    pub version: String,
+    pub session_id: SessionId,
+    pub execution_id: ExecutionId,
+    pub pid: u32,
+    /// The highest lease epoch seen.
+    pub epoch: u64,
+    pub spool: SpoolHealth,
+    pub agent: AgentHealth,
+    /// The turn that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// Questions of the agent that wait for an answer.
+    #[serde(default)]
+    pub asking: Vec<WaitId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolHealth {
+    pub spool_id: String,
+    /// The first entry that is still there; what came before was acknowledged.
+    pub first: Pos,
+    pub last: Pos,
+    pub acked: Pos,
+    pub bytes: u64,
+    /// Why the agent is not read from: the spool is full, or the disk refuses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentHealth {
+    pub status: AgentStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_session_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentStatus {
+    /// Workspace only: none was started.
+    #[default]
+    None,
+    Starting,
+    Ready,
+    Error,
+    Exited,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    pub supports_session_resume: bool,
+    pub supports_workspace_only: bool,
+    pub offers: Offers,
+}
+
+/// Something to be done. A repeat under the same id is answered as the first was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    pub id: String,
+    #[serde(flatten)]
+    pub act: Act,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Act {
+    /// Starts the agent. Answered when it is accepted; what became of it is in the stream.
+    Start(Start),
+    /// Gives the agent a prompt; the turn's end is in the stream.
+    Prompt { run_id: RunId, text: String },
+    /// Ends a turn; the agent is told, and open questions are answered `cancelled`.
+    Cancel { run_id: RunId },
+    /// Answers a question of the agent. `None`: nobody will answer.
+    Answer { wait_id: WaitId, answer: Option<Value> },
+    /// Something else that the agent's protocol has: `set_mode`, `set_config_option`,
+    /// `authenticate`, `list_sessions`, `fork_session`, `close_session`, `delete_session`.
+    /// Answered with what the agent answers.
+    Ask { method: String, params: Value },
+    /// Ends the agent and all that it left running; the workspace stays.
+    Stop {},
+    /// Ends the agent, and agentctl behind it.
+    Close {},
+}
+
+impl Act {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Start(_) => "start",
+            Self::Prompt { .. } => "prompt",
+            Self::Cancel { .. } => "cancel",
+            Self::Answer { .. } => "answer",
+            Self::Ask { .. } => "ask",
+            Self::Stop {} => "stop",
+            Self::Close {} => "close",
+        }
+    }
+}
+
+/// How to start an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Added to agentctl's own environment.
+    #[serde(default)]
+    pub env: Vec<(String, String)>,
+    /// Removed from it.
+    #[serde(default)]
+    pub env_remove: Vec<String>,
+    /// Where it works; `None`: the workspace.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+    /// Sent to the agent with every new, loaded and resumed session.
+    #[serde(default)]
+    pub mcp_servers: Vec<Value>,
+    /// The conversation to go on with.
+    #[serde(default)]
+    pub agent_session_id: Option<String>,
+    /// Message ids of the agent that the log knows: a replay of them is not news.
+    #[serde(default)]
+    pub seen_message_ids: Vec<String>,
+    /// What to tell people who do not have this program.
+    #[serde(default)]
+    pub install_hint: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    pub id: String,
+    /// It was done before, and this is what came of it then.
+    #[serde(default)]
+    pub replayed: bool,
+    #[serde(default)]
+    pub result: Value,
+}
+
+/// Why not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Problem {
+    pub code: String,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// One frame of a stream, from version 2 on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<Entry>,
+    /// Positions that were asked for and are no longer there, first and last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<(Pos, Pos)>,
+}
+
+/// All up to here is durable elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ack {
+    pub ack: Pos,
+}
+
+/// The token that every request carries, derived from an execution's secret.
+pub fn bearer(secret: &[u8; 32]) -> String {
+    hex::encode(blake3::derive_key("piton 2026 agentctl bearer token", secret))
+}
+
+/// The key that seals an execution's spool.
+pub fn spool_key(secret: &[u8; 32]) -> [u8; 32] {
+    blake3::derive_key("piton 2026 agentctl spool key", secret)
+}
