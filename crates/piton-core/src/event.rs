@@ -11,6 +11,7 @@ use crate::id::{
     BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
 use crate::reason::Reason;
+use crate::spool::{AgentInfo, Begun, Channel, Offers, Pos};
 use crate::time::Timestamp;
 
 /// Version of the record schema that this program writes.
@@ -208,6 +209,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
         offset: u64,
         length: u64,
+        #[serde(default, skip_serializing_if = "Channel::is_answer")] channel: Channel,
         /// How much the agent had sent with this piece, where masking made it another length or
         /// another text: its offsets are about what it sent.
         #[serde(default, skip_serializing_if = "Option::is_none")] sent: Option<u64>,
@@ -221,6 +223,11 @@ events! {
 
     /// A tool call, before it runs.
     ToolIntent = "tool.intent" { call_id: CallId, run_id: RunId, name: String, } content ["arguments"];
+    /// What a tool call reported before its outcome.
+    ToolUpdated = "tool.updated" {
+        call_id: CallId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
+    } content ["update"];
     /// A tool call, after it ran.
     ToolOutcome = "tool.outcome" { call_id: CallId, run_id: RunId, status: ToolStatus, } content ["result"];
 
@@ -252,7 +259,11 @@ events! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")] deadlines: Vec<WaitDeadline>,
     } content [];
     RunPaused = "run.paused" { run_id: RunId, } content [];
-    RunCompleted = "run.completed" { run_id: RunId, } content [];
+    RunCompleted = "run.completed" {
+        run_id: RunId,
+        /// Why the agent stopped, as it spelled it.
+        #[serde(default, skip_serializing_if = "Option::is_none")] stop_reason: Option<String>,
+    } content [];
     RunFailed = "run.failed" {
         run_id: RunId,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
@@ -313,8 +324,46 @@ events! {
         /// The agent's own handle on its conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
     } content [];
-    AgentError = "agent.error" { execution_id: ExecutionId, } content ["message"];
-    AgentExited = "agent.exited" { execution_id: ExecutionId, } content [];
+    /// The agent's own session id became known, or another one.
+    AgentSession = "agent.session" {
+        execution_id: ExecutionId,
+        agent_session_id: String,
+    } content [];
+    /// Who the agent says it is, what it offers, and how it came to its conversation.
+    AgentDescribed = "agent.described" {
+        execution_id: ExecutionId,
+        begun: Begun,
+        #[serde(default, skip_serializing_if = "Option::is_none")] agent: Option<AgentInfo>,
+        offers: Offers,
+    } content [];
+    AgentError = "agent.error" {
+        execution_id: ExecutionId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+    } content ["message"];
+    AgentExited = "agent.exited" {
+        execution_id: ExecutionId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] exit_code: Option<i32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] signal: Option<i32>,
+    } content ["stderr"];
+    /// Plans, modes, commands, usage, and whatever else an agent tells about itself.
+    AgentUpdated = "agent.updated" {
+        execution_id: ExecutionId,
+        what: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
+    } content ["update"];
+    /// What the agent replayed of its history is not what the log has.
+    AgentHistoryDiverged = "agent.history_diverged" {
+        execution_id: ExecutionId,
+        unseen: u64,
+    } content ["rest"];
+    /// How far an execution's spool was imported. In the same batch as what was.
+    SpoolImported = "spool.imported" {
+        execution_id: ExecutionId,
+        spool_id: String,
+        pos: Pos,
+        /// Entries that were gone before they were imported, first and last.
+        #[serde(default, skip_serializing_if = "Option::is_none")] lost: Option<(Pos, Pos)>,
+    } content [];
     /// The agent itself said that it does not know its session id.
     AgentSessionCleared = "agent.session_cleared" { execution_id: ExecutionId, } content [];
 

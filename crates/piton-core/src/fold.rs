@@ -4,11 +4,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::event::{self, Event, Outcome, Seq, SessionAdopted, TokenPurpose};
+use crate::event::{
+    self, Event, Outcome, Seq, SessionAdopted, SessionCreated, SpoolImported, TokenPurpose,
+};
 use crate::id::{ExecutionId, RunId, TokenId, WaitId};
-use crate::limits::RUNS_KEPT;
+use crate::limits::{RUNS_KEPT, SPOOLS_KEPT};
 use crate::reason::Reason;
 use crate::record::Record;
+use crate::spool::Spool;
 use crate::state::{
     ActiveToken, Agent, AgentStatus, Effect, Executor, ExecutorStatus, Info, OpenCall, Phase, Run,
     State, Wait, WaitToken,
@@ -54,7 +57,15 @@ impl State {
                 self.pending.remove(&e.of_seq);
                 return Change::Inner;
             }
-            Event::StatusDerived(_)
+            Event::SpoolImported(e) => {
+                self.imported(e);
+                return Change::Inner;
+            }
+            Event::ToolUpdated(_)
+            | Event::AgentUpdated(_)
+            | Event::AgentDescribed(_)
+            | Event::AgentHistoryDiverged(_)
+            | Event::StatusDerived(_)
             | Event::RecordRedacted(_)
             | Event::TaskCreated(_)
             | Event::SessionDeleted(_)
@@ -79,18 +90,7 @@ impl State {
                 }
                 self.facts.unknown_critical.get_or_insert_with(|| unknown.kind.clone());
             }
-            Event::SessionCreated(e) => {
-                self.info = Some(Info {
-                    session_id: e.session_id.clone(),
-                    title: e.title.clone(),
-                    task_id: e.task_id.clone(),
-                    working_dir: e.working_dir.clone(),
-                    provider: e.provider.clone(),
-                    agent_profile_id: e.agent_profile_id.clone(),
-                    created_at: ts,
-                    active_at: ts,
-                });
-            }
+            Event::SessionCreated(e) => self.info = Some(created(ts, e)),
             Event::SessionAdopted(e) => {
                 // Only the first record stands for what came before it.
                 if self.info.is_some() {
@@ -127,6 +127,7 @@ impl State {
             | Event::ExecutorAbandoned(_)
             | Event::AgentStarting(_)
             | Event::AgentReady(_)
+            | Event::AgentSession(_)
             | Event::AgentError(_)
             | Event::AgentExited(_)
             | Event::AgentSessionCleared(_) => self.apply_execution(event),
@@ -135,6 +136,15 @@ impl State {
             info.active_at = ts;
         }
         Change::Summary
+    }
+
+    fn imported(&mut self, e: &SpoolImported) {
+        let spool = Spool { spool_id: e.spool_id.clone(), pos: e.pos };
+        self.spools.insert(e.execution_id.clone(), spool);
+        // Ids sort by age: the oldest execution's spool is the one nobody will send again.
+        while self.spools.len() > SPOOLS_KEPT {
+            self.spools.pop_first();
+        }
     }
 
     /// What the records before the first one came to.
@@ -171,6 +181,10 @@ impl State {
     fn apply_stream(&mut self, seq: Seq, event: &Event) {
         match event {
             Event::MessageDelta(e) => {
+                // What comes late belongs to a run that streams no more.
+                if e.run_id.as_ref().is_some_and(|run| !self.streams(run)) {
+                    return;
+                }
                 self.messages.insert(e.message_id.clone(), e.offset.saturating_add(e.length));
                 if let Some(sent) = e.sent {
                     self.messages_sent.insert(e.message_id.clone(), sent);
@@ -181,6 +195,9 @@ impl State {
                 self.messages_sent.remove(&e.message_id);
             }
             Event::ToolIntent(e) => {
+                if !self.streams(&e.run_id) {
+                    return;
+                }
                 let call = OpenCall { run_id: e.run_id.clone(), name: e.name.clone(), seq };
                 self.calls.insert(e.call_id.clone(), call);
             }
@@ -189,6 +206,11 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    /// Whether a run is the current one and has work left.
+    fn streams(&self, run_id: &RunId) -> bool {
+        self.facts.run.as_ref().is_some_and(|run| run.run_id == *run_id && run.is_unfinished())
     }
 
     /// The current run, if it is the one an event speaks of.
@@ -382,6 +404,13 @@ impl State {
                     agent.session_id = Some(id.clone());
                 }
             }
+            Event::AgentSession(e) => {
+                if self.is_current(&e.execution_id)
+                    && let Some(agent) = &mut self.facts.agent
+                {
+                    agent.session_id = Some(e.agent_session_id.clone());
+                }
+            }
             Event::AgentError(e) => {
                 self.agent_is(&e.execution_id, AgentStatus::Error);
             }
@@ -443,5 +472,18 @@ impl State {
         let agent = self.facts.agent.get_or_insert(Agent { status, session_id: None });
         agent.status = status;
         Some(agent)
+    }
+}
+
+fn created(ts: Timestamp, e: &SessionCreated) -> Info {
+    Info {
+        session_id: e.session_id.clone(),
+        title: e.title.clone(),
+        task_id: e.task_id.clone(),
+        working_dir: e.working_dir.clone(),
+        provider: e.provider.clone(),
+        agent_profile_id: e.agent_profile_id.clone(),
+        created_at: ts,
+        active_at: ts,
     }
 }

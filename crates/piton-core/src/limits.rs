@@ -16,6 +16,12 @@ pub const CALLS_OPEN_MAX: usize = 1_024;
 pub const EFFECTS_PENDING_MAX: usize = 256;
 /// Messages that stream at the same time in one session.
 pub const MESSAGES_OPEN_MAX: usize = 64;
+/// Executions of one session whose spools are remembered, so that a repetition is recognised.
+pub const SPOOLS_KEPT: usize = 8;
+/// Entries of a spool that are imported in one batch. An entry makes three records at most.
+pub const IMPORT_ENTRIES_MAX: usize = 256;
+/// Streamed text of one record, in bytes.
+pub const DELTA_BYTES_MAX: usize = 4 * 1024;
 /// Most records in one log.
 pub const SEQ_MAX: u64 = (1 << 32) - 2;
 /// Largest batch, in bytes.

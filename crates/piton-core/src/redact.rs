@@ -281,6 +281,7 @@ mod tests {
             run_id: None,
             offset,
             length: text.len() as u64,
+            channel: crate::spool::Channel::Answer,
             sent: None,
         };
         NewRecord::with_content(Timestamp::from_millis(0), event, "text", text.into())

@@ -12,6 +12,7 @@ use crate::id::{
 };
 use crate::limits::WAITS_SETTLED_KEPT;
 use crate::reason::Reason;
+use crate::spool::Spool;
 use crate::time::Timestamp;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
@@ -33,6 +34,9 @@ pub struct State {
     /// Of those, the ones that masking changed: how much was sent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub messages_sent: BTreeMap<MessageId, u64>,
+    /// How far the spools of the latest executions were imported.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub spools: BTreeMap<ExecutionId, Spool>,
     /// Effects that follow from a record and were not reported as carried out, by its seq.
     pub pending: BTreeMap<Seq, Effect>,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.

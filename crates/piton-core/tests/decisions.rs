@@ -3,11 +3,14 @@
 
 mod common;
 
-use common::{World, cancel, close, complete, create, fresh, id, resume, start};
-use piton_core::decide::{Command, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove};
+use common::{World, at, cancel, close, complete, create, fresh, id, resume, start};
+use piton_core::decide::{
+    Command, Import, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove,
+};
 use piton_core::event::{self, Event, Outcome, ToolStatus};
 use piton_core::limits::{CALLS_OPEN_MAX, EFFECTS_PENDING_MAX, MESSAGES_OPEN_MAX, WAITS_OPEN_MAX};
 use piton_core::reason::Reason;
+use piton_core::spool::{ENTRY_VERSION, Entry, Fact};
 use piton_core::state::State;
 use piton_core::{Code, Content};
 use serde_json::json;
@@ -130,6 +133,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
         ),
         ((World::executed(), seen(starting())), Refusal::ExecutorAlive { execution: id("exec_1") }),
         ((full, one_more), Refusal::LimitReached { what: "waits", max: WAITS_OPEN_MAX }),
+        ((World::executed(), from_entry(2)), Refusal::SpoolGap { last: 0, pos: 2 }),
         ((World::new(), redact(9, Content::Omitted)), Refusal::RecordUnknown { seq: 9 }),
         ((World::new(), redact(1, Content::None)), Refusal::RecordEmpty { seq: 1 }),
         (by_token(World::waiting(), "rt_0"), Refusal::TokenUnknown),
@@ -156,6 +160,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::ExecutorMissing => Code::ExecutorMissing,
             Refusal::ExecutorAlive { .. } => Code::ExecutorAlive,
             Refusal::LimitReached { .. } => Code::LimitReached,
+            Refusal::SpoolGap { .. } => Code::SpoolGap,
             Refusal::RecordUnknown { .. } => Code::RecordUnknown,
             Refusal::RecordEmpty { .. } => Code::RecordEmpty,
             // Asked by who removes a session, not by a command.
@@ -169,6 +174,15 @@ fn every_refusal_is_reachable_and_has_its_code() {
         assert_eq!(world.refused(command), expected);
         assert_eq!(expected.code(), code);
     }
+}
+
+fn from_entry(pos: u64) -> Command {
+    let fact = Fact::TurnStarted {};
+    let at = at(1_000_000);
+    let entry = Entry { v: ENTRY_VERSION, pos, at, run_id: None, fact, raw: None };
+    let (execution_id, spool_id) = (id("exec_1"), "spool_1".to_owned());
+    let (entries, lost, fresh) = (vec![entry], None, Vec::new());
+    Command::Import(Import { execution_id, spool_id, entries, lost, fresh })
 }
 
 /// Wants to show: nothing that still works, or whose agent may live, is removed unasked.
@@ -307,7 +321,7 @@ fn observations_are_of_the_sessions_executor() {
     let mut world = World::executed();
     for event in [
         Event::from(event::ExecutorReady { execution_id: id("exec_2") }),
-        event::AgentExited { execution_id: id("exec_2") }.into(),
+        event::AgentExited { execution_id: id("exec_2"), exit_code: None, signal: None }.into(),
         event::ExecutorAbandoned { execution_id: id("exec_1") }.into(),
         event::RunPaused { run_id: id("run_1") }.into(),
     ] {

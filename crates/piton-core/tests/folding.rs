@@ -45,7 +45,7 @@ fn an_agents_session_id_is_kept_until_the_agent_disowns_it() {
         Some(Agent { status, session_id: session.map(ToOwned::to_owned) })
     };
     world.observe(ready("exec_1", Some("theirs")));
-    world.observe(event::AgentError { execution_id: id("exec_1") });
+    world.observe(event::AgentError { execution_id: id("exec_1"), code: None });
     assert_eq!(world.state.facts.agent, agent(AgentStatus::Error, Some("theirs")));
     world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
     let runtime = "docker".to_owned();
@@ -87,6 +87,7 @@ fn activity_is_what_a_list_shows() {
         run_id: None,
         offset: 0,
         length: 1,
+        channel: piton_core::spool::Channel::Answer,
         sent: None,
     };
     assert_eq!(applied(&mut world, delta), Change::Inner);

@@ -42,7 +42,7 @@ fn an_agent_ends_with_its_executor() {
 #[test]
 fn an_agent_error_outlives_its_executor() {
     let mut world = World::executed();
-    world.observe(event::AgentError { execution_id: id("exec_1") });
+    world.observe(event::AgentError { execution_id: id("exec_1"), code: None });
     world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
     assert_eq!(world.named(), (Name::Error, Reason::AgentError));
 }
@@ -99,8 +99,8 @@ fn an_old_executions_agent_is_not_the_new_ones() {
             agent_session_id: Some("first".to_owned()),
         }
         .into(),
-        event::AgentError { execution_id: execution_id() }.into(),
-        event::AgentExited { execution_id: execution_id() }.into(),
+        event::AgentError { execution_id: execution_id(), code: None }.into(),
+        event::AgentExited { execution_id: execution_id(), exit_code: None, signal: None }.into(),
         event::AgentSessionCleared { execution_id: execution_id() }.into(),
         event::ExecutorStopped { execution_id: execution_id() }.into(),
     ] {
@@ -178,7 +178,7 @@ fn a_wait_that_names_neither_wait_nor_token_cannot_be_answered() {
 #[test]
 fn a_late_completion_ends_an_interrupted_run() {
     let world = World::interrupted();
-    let state = after(&world, event::RunCompleted { run_id: id("run_1") });
+    let state = after(&world, event::RunCompleted { run_id: id("run_1"), stop_reason: None });
     let status = piton_core::status::derive(&state.facts, &world.dead, world.now);
     assert_eq!((status.name, status.last_outcome), (Name::Idle, Some(Outcome::Completed)));
 }

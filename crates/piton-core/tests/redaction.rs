@@ -55,6 +55,7 @@ fn offsets_are_the_senders() {
         run_id: None,
         offset: 0,
         length: 10,
+        channel: piton_core::spool::Channel::Answer,
         sent: Some(25),
     };
     world.state.apply(seq, world.now, &delta.into());

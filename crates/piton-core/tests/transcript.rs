@@ -50,6 +50,7 @@ fn said(seq: u64, message: &str, offset: u64, text: &str) -> Record {
         run_id: Some(run("run_1")),
         offset,
         length: text.len() as u64,
+        channel: piton_core::spool::Channel::Answer,
         sent: None,
     };
     record(seq, event, Some(("text", text.into())))

@@ -3,6 +3,7 @@
 //! `pending` after the records are applied).
 
 mod execution;
+mod import;
 mod recovery;
 mod redact;
 mod run;
@@ -20,10 +21,13 @@ use crate::id::{BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId
 use crate::limits::EFFECTS_PENDING_MAX;
 use crate::reason::Reason;
 use crate::record::{Content, NewRecord};
+use crate::spool::Pos;
 use crate::state::{Run, State};
 use crate::time::Timestamp;
 use crate::token::{Entry, NewToken, ResumeToken};
 use crate::{Code, status};
+
+pub use import::{Import, asks};
 
 /// What every decision is told about the world.
 #[derive(Clone, Debug)]
@@ -125,6 +129,8 @@ pub enum Command {
         event: Event,
         message: Option<String>,
     },
+    /// What an execution's spool says.
+    Import(Import),
     /// The user gives an unreachable executor up.
     Abandon {
         execution_id: ExecutionId,
@@ -263,6 +269,8 @@ pub enum Refusal {
     ExecutorAlive { execution: ExecutionId },
     #[error("No more than {max} {what} can be open")]
     LimitReached { what: &'static str, max: usize },
+    #[error("Entry {pos} does not follow entry {last} of the spool")]
+    SpoolGap { last: Pos, pos: Pos },
     #[error("The session has no record {seq}")]
     RecordUnknown { seq: Seq },
     #[error("Record {seq} has no content that could be taken out")]
@@ -299,6 +307,7 @@ impl Refusal {
             Self::ExecutorMissing => Code::ExecutorMissing,
             Self::ExecutorAlive { .. } => Code::ExecutorAlive,
             Self::LimitReached { .. } => Code::LimitReached,
+            Self::SpoolGap { .. } => Code::SpoolGap,
             Self::RecordUnknown { .. } => Code::RecordUnknown,
             Self::RecordEmpty { .. } => Code::RecordEmpty,
             Self::TokenUnknown => Code::TokenUnknown,
@@ -344,6 +353,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
             return Ok(recovery::recover(state, cx, &dead, probe));
         }
         Command::Redact(redact) => return redact::redact(state, cx, redact),
+        Command::Import(import) => return import::import(state, cx, import),
         _ if state.facts.closed.is_some() => return Err(Refusal::SessionClosed),
         _ => {}
     }
@@ -383,6 +393,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::Observe { .. }
         | Command::Abandon { .. }
         | Command::Redact(_)
+        | Command::Import(_)
         | Command::Recover { .. } => Err(Refusal::SessionClosed),
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn recover(
 }
 
 /// An agent was given the open run; one that is still to be begun or continued has lost nothing.
-fn begun(state: &State, run: &Run) -> bool {
+pub(super) fn begun(state: &State, run: &Run) -> bool {
     let mut effects = state.pending.values().filter(|effect| *effect.run_id() == run.run_id);
     let awaited = |effect| matches!(effect, &Effect::Begin { .. } | &Effect::Continue { .. });
     run.is_open() && !effects.any(awaited)

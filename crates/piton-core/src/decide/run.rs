@@ -97,7 +97,15 @@ pub(super) fn pause(state: &State, cx: &Context, run_id: RunId) -> Result<Decisi
 }
 
 pub(super) fn complete(state: &State, cx: &Context, run_id: &RunId) -> Result<Decision, Refusal> {
-    let event = RunCompleted { run_id: run_id.clone() };
+    completed(state, cx, run_id, RunCompleted { run_id: run_id.clone(), stop_reason: None })
+}
+
+pub(super) fn completed(
+    state: &State,
+    cx: &Context,
+    run_id: &RunId,
+    event: RunCompleted,
+) -> Result<Decision, Refusal> {
     end(state, cx, run_id, Outcome::Completed, NewRecord::new(cx.now, event))
 }
 

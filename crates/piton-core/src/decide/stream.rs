@@ -34,6 +34,7 @@ pub(super) fn say(
         run_id: run.map(|run| run.run_id.clone()),
         offset: written,
         length: text.len() as u64,
+        channel: crate::spool::Channel::Answer,
         sent: None,
     };
     Ok(Decision::done(vec![NewRecord::with_content(cx.now, event, "text", text.into())]))

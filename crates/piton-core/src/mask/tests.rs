@@ -180,6 +180,7 @@ fn the_length_of_a_piece_of_text_is_that_of_what_is_written() {
         run_id: None,
         offset: 7,
         length: 19,
+        channel: crate::spool::Channel::Answer,
         sent: None,
     };
     let record = NewRecord::with_content(

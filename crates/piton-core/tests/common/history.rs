@@ -140,7 +140,7 @@ fn observed(event: u8, execution: u8) -> Event {
         6 => event::ExecutorError { execution_id, reason: None }.into(),
         7 => event::AgentStarting { execution_id }.into(),
         8 => event::AgentReady { execution_id, agent_session_id: Some("theirs".into()) }.into(),
-        _ => event::AgentExited { execution_id }.into(),
+        _ => event::AgentExited { execution_id, exit_code: None, signal: None }.into(),
     }
 }
 

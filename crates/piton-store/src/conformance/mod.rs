@@ -184,6 +184,7 @@ pub(crate) fn piece(offset: u64, text: &str) -> NewRecord {
         run_id: None,
         offset,
         length: text.len() as u64,
+        channel: piton_core::spool::Channel::Answer,
         sent: None,
     };
     NewRecord::with_content(at(0), event, "text", text.into())

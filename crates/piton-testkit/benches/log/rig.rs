@@ -136,7 +136,14 @@ impl Session {
         let offset = self.said;
         self.said += length;
         let message_id = "msg_0000000000000000000000000000000a".parse()?;
-        let said = event::MessageDelta { message_id, run_id: None, offset, length, sent: None };
+        let said = event::MessageDelta {
+            message_id,
+            run_id: None,
+            offset,
+            length,
+            channel: piton_core::spool::Channel::Answer,
+            sent: None,
+        };
         Ok(NewRecord::with_content(now(), said, "text", text.into()))
     }
 

@@ -1,0 +1,367 @@
+//! A spool's entries become records: exactly once, in order, and whatever became of their run
+//! meanwhile. What comes late is kept and reopens nothing.
+
+use serde_json::{Value, json};
+
+use super::{Context, Decision, Refusal, Wait, recovery, run, wait, with_status};
+use crate::event::{
+    AgentDescribed, AgentError, AgentExited, AgentHistoryDiverged, AgentReady, AgentSession,
+    AgentSessionCleared, AgentStarting, AgentUpdated, EffectDone, Event, MessageCompleted,
+    MessageDelta, RunCompleted, SpoolImported, TokenRevoked, ToolIntent, ToolOutcome, ToolUpdated,
+    WaitCancelled,
+};
+use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
+use crate::limits::{CALLS_OPEN_MAX, DELTA_BYTES_MAX, REATTACH_GRACE, wait_default};
+use crate::reason::Reason;
+use crate::record::NewRecord;
+use crate::spool::{Channel, Ended, Entry, Fact, Pos};
+use crate::state::{Phase, Run, State};
+use crate::token::NewToken;
+
+/// Entries of an execution's spool, in order.
+#[derive(Clone, Debug)]
+pub struct Import {
+    pub execution_id: ExecutionId,
+    pub spool_id: String,
+    pub entries: Vec<Entry>,
+    /// Positions before the first entry that are gone for ever, first and last.
+    pub lost: Option<(Pos, Pos)>,
+    /// A token for every question among the entries ([`asks`]).
+    pub fresh: Vec<NewToken>,
+}
+
+/// How many tokens an import needs.
+pub fn asks(entries: &[Entry]) -> usize {
+    entries.iter().filter(|entry| matches!(entry.fact, Fact::Asked { .. })).count()
+}
+
+/// What is at or below the cursor was imported: the log wins. The rest must follow without a gap.
+pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Decision, Refusal> {
+    let Import { execution_id, spool_id, entries, lost, fresh } = import;
+    let known = state.spools.get(&execution_id).filter(|spool| spool.spool_id == spool_id);
+    let cursor = known.map_or(0, |spool| spool.pos);
+    let mut last = cursor;
+    // Only what was not imported can be lost.
+    let gone = lost.filter(|(_, to)| *to > cursor).map(|(from, to)| (from.max(cursor + 1), to));
+    if let Some((_, to)) = gone {
+        last = to;
+    }
+    let mut importing = Importing {
+        state: state.clone(),
+        cx,
+        execution_id: &execution_id,
+        fresh: fresh.into_iter(),
+        records: Vec::new(),
+        text: None,
+    };
+    for entry in entries {
+        if entry.pos <= last {
+            continue;
+        }
+        if entry.pos != last + 1 {
+            return Err(Refusal::SpoolGap { last, pos: entry.pos });
+        }
+        last = entry.pos;
+        importing.entry(entry);
+    }
+    if last == cursor {
+        return Ok(Decision::already());
+    }
+    importing.end_text();
+    let interrupted = |record: &NewRecord| matches!(record.event, Event::RunInterrupted(_));
+    let mut records = importing.records;
+    if records.iter().any(interrupted) {
+        records = with_status(state, cx, records);
+    }
+    let imported = SpoolImported { execution_id, spool_id, pos: last, lost: gone };
+    records.push(NewRecord::new(cx.now, imported));
+    Ok(Decision::done(records))
+}
+
+struct Importing<'a> {
+    /// The state as it will be when the records so far are applied.
+    state: State,
+    cx: &'a Context,
+    execution_id: &'a ExecutionId,
+    fresh: std::vec::IntoIter<NewToken>,
+    records: Vec<NewRecord>,
+    text: Option<Piece>,
+}
+
+/// Text of one message that is put together from adjacent entries.
+struct Piece {
+    message_id: MessageId,
+    channel: Channel,
+    run_id: Option<RunId>,
+    offset: u64,
+    text: String,
+    cx: Context,
+}
+
+impl Importing<'_> {
+    fn push(&mut self, record: NewRecord) {
+        self.state.apply(self.state.last_seq + 1, record.ts, &record.event);
+        self.records.push(record);
+    }
+
+    fn extend(&mut self, decided: Result<Decision, Refusal>) {
+        // A refusal is what makes a late entry one that changes nothing.
+        for record in decided.into_iter().flat_map(|decision| decision.records) {
+            self.push(record);
+        }
+    }
+
+    /// Whether the execution is the session's own; one that was given up or replaced speaks of
+    /// an agent that is not the session's any more.
+    fn is_current(&self) -> bool {
+        let executor = self.state.facts.executor.as_ref();
+        executor.is_some_and(|e| e.execution_id == *self.execution_id && e.may_live())
+    }
+
+    /// The run that an entry belongs to, if it is still at work.
+    fn open_run(&self, run_id: Option<&RunId>) -> Option<&Run> {
+        let run = self.state.facts.run.as_ref().filter(|run| run.is_unfinished());
+        run.filter(|run| self.state.facts.closed.is_none() && run_id == Some(&run.run_id))
+    }
+
+    fn entry(&mut self, entry: Entry) {
+        // A record says when it happened, and an agent's clock does not run ahead of ours.
+        let cx = Context { now: entry.at.min(self.cx.now), boot: self.cx.boot.clone() };
+        let run_id = entry.run_id;
+        if let Fact::Text { message_id, channel, offset, text } = entry.fact {
+            return self.text(cx, run_id, message_id, channel, offset, &text);
+        }
+        self.end_text();
+        self.fact(&cx, run_id, entry.fact);
+    }
+
+    fn fact(&mut self, cx: &Context, run_id: Option<RunId>, fact: Fact) {
+        match fact {
+            // What was begun is told by its command, what streams by `text`.
+            Fact::TurnStarted {} | Fact::Text { .. } => {}
+            Fact::Commanded { command_id, .. } => self.commanded(cx, &command_id),
+            Fact::AgentStarting {}
+            | Fact::AgentReady { .. }
+            | Fact::AgentSession { .. }
+            | Fact::AgentSessionRefused { .. }
+            | Fact::AgentError { .. }
+            | Fact::AgentExited { .. } => self.agent(cx, fact),
+            Fact::TurnEnded { stop_reason } => self.turn_ended(cx, run_id.as_ref(), stop_reason),
+            Fact::TurnFailed { code, message } => {
+                if self.open_run(run_id.as_ref()).is_some_and(Run::is_open)
+                    && let Some(run_id) = run_id
+                {
+                    self.extend(run::fail(&self.state, cx, &run_id, Some(code), message));
+                }
+            }
+            Fact::TextEnd { message_id, length, hash } => {
+                let length = self.state.messages.get(&message_id).copied().unwrap_or(length);
+                self.push(NewRecord::new(cx.now, MessageCompleted { message_id, length, hash }));
+            }
+            Fact::ToolCall { call_id, name, arguments } => {
+                self.call(cx, run_id, call_id, name, arguments);
+            }
+            Fact::ToolUpdate { call_id, update } => {
+                let event = ToolUpdated { call_id, run_id };
+                self.push(NewRecord::with_content(cx.now, event, "update", update));
+            }
+            Fact::ToolResult { call_id, status, result } => match run_id {
+                Some(run_id) => {
+                    let event = ToolOutcome { call_id, run_id, status };
+                    self.push(NewRecord::with_content(cx.now, event, "result", result));
+                }
+                None => self.updated(
+                    cx,
+                    None,
+                    "tool_result",
+                    json!({"call_id": call_id, "status": status, "result": result}),
+                ),
+            },
+            Fact::Asked { wait_id, wait_kind, question } => {
+                let fresh = self.fresh.next();
+                let open = self.open_run(run_id.as_ref()).is_some_and(Run::is_open);
+                if let (true, Some(run_id), Some(fresh)) = (open, run_id.clone(), fresh) {
+                    // However late it comes, there is time to answer.
+                    let kind = wait_kind;
+                    let at_least = self.cx.now.after(REATTACH_GRACE);
+                    let deadline_at = cx.now.after(wait_default(kind)).max(at_least);
+                    let question = question.clone();
+                    let asked = Wait {
+                        run_id,
+                        wait_id: wait_id.clone(),
+                        kind,
+                        deadline_at,
+                        fresh,
+                        question,
+                    };
+                    if let Ok(decision) = wait::wait(&self.state, cx, asked) {
+                        return self.extend(Ok(decision));
+                    }
+                }
+                self.updated(
+                    cx,
+                    run_id,
+                    "question",
+                    json!({"wait_id": wait_id, "question": question}),
+                );
+            }
+            Fact::AskEnded { wait_id, why } => self.ask_ended(cx, run_id, wait_id, why),
+            Fact::Update { what, update } => self.updated(cx, run_id, &what, update),
+            Fact::HistoryDiverged { unseen, rest } => {
+                let event =
+                    AgentHistoryDiverged { execution_id: self.execution_id.clone(), unseen };
+                self.push(NewRecord::with_content(cx.now, event, "rest", rest));
+            }
+            Fact::Dropped { why, bytes } => {
+                self.updated(cx, run_id, "dropped", json!({"why": why, "bytes": bytes}));
+            }
+            Fact::Unknown { name, fields } => {
+                self.updated(cx, run_id, &format!("unknown:{name}"), fields);
+            }
+        }
+    }
+
+    fn updated(&mut self, cx: &Context, run_id: Option<RunId>, what: &str, update: Value) {
+        let (execution_id, what) = (self.execution_id.clone(), what.to_owned());
+        let event = AgentUpdated { execution_id, what, run_id };
+        self.push(NewRecord::with_content(cx.now, event, "update", update));
+    }
+
+    /// agentctl has the command on its disk: the effect it stands for will not be asked for again.
+    fn commanded(&mut self, cx: &Context, command_id: &str) {
+        let session = self.state.info.as_ref().map(|info| info.session_id.as_str());
+        let of_seq = command_id.rsplit_once('/').filter(|(of, _)| Some(*of) == session);
+        if let Some(of_seq) = of_seq.and_then(|(_, seq)| seq.parse().ok())
+            && self.state.pending.contains_key(&of_seq)
+        {
+            self.push(NewRecord::new(cx.now, EffectDone { of_seq }));
+        }
+    }
+
+    fn agent(&mut self, cx: &Context, fact: Fact) {
+        let execution_id = self.execution_id.clone();
+        match fact {
+            Fact::AgentStarting {} => {
+                self.push(NewRecord::new(cx.now, AgentStarting { execution_id }));
+            }
+            Fact::AgentReady { begun, agent_session_id, agent, offers } => {
+                let described =
+                    AgentDescribed { execution_id: execution_id.clone(), begun, agent, offers };
+                self.push(NewRecord::new(cx.now, described));
+                self.push(NewRecord::new(cx.now, AgentReady { execution_id, agent_session_id }));
+            }
+            Fact::AgentSession { agent_session_id } => {
+                self.push(NewRecord::new(cx.now, AgentSession { execution_id, agent_session_id }));
+            }
+            Fact::AgentSessionRefused { code, message } => {
+                self.updated(
+                    cx,
+                    None,
+                    "session_refused",
+                    json!({"code": code, "message": message}),
+                );
+                self.push(NewRecord::new(cx.now, AgentSessionCleared { execution_id }));
+            }
+            Fact::AgentError { code, message } => {
+                let event = AgentError { execution_id, code: Some(code) };
+                self.push(NewRecord::with_content(cx.now, event, "message", message.into()));
+            }
+            Fact::AgentExited { exit_code, signal, stderr, .. } => {
+                let is_current = self.is_current();
+                let event = AgentExited { execution_id, exit_code, signal };
+                self.push(NewRecord::with_content(cx.now, event, "stderr", stderr.into()));
+                let run =
+                    self.state.facts.run.as_ref().filter(|_| self.state.facts.closed.is_none());
+                if is_current && let Some(run) = run.filter(|run| recovery::begun(&self.state, run))
+                {
+                    let records = recovery::interrupted(&self.state, cx, run, Reason::ProcessExit);
+                    self.extend(Ok(Decision::done(records)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A run that was cancelled or paused ends its turn, too; that is no news.
+    fn turn_ended(&mut self, cx: &Context, run_id: Option<&RunId>, stop_reason: String) {
+        let Some(run) = self.open_run(run_id) else { return };
+        if run.phase == Phase::Paused {
+            return;
+        }
+        let run_id = run.run_id.clone();
+        if stop_reason == "cancelled" {
+            return self.extend(run::cancel(&self.state, cx, run_id, Reason::UserRequest));
+        }
+        let event = RunCompleted { run_id: run_id.clone(), stop_reason: Some(stop_reason) };
+        self.extend(run::completed(&self.state, cx, &run_id, event));
+    }
+
+    fn call(
+        &mut self,
+        cx: &Context,
+        run_id: Option<RunId>,
+        call_id: CallId,
+        name: String,
+        arguments: Value,
+    ) {
+        match run_id {
+            Some(run_id) if self.state.calls.len() < CALLS_OPEN_MAX => {
+                let event = ToolIntent { call_id, run_id, name };
+                self.push(NewRecord::with_content(cx.now, event, "arguments", arguments));
+            }
+            run_id => {
+                let update = json!({"call_id": call_id, "name": name, "arguments": arguments});
+                self.updated(cx, run_id, "tool_call", update);
+            }
+        }
+    }
+
+    fn ask_ended(&mut self, cx: &Context, run_id: Option<RunId>, wait_id: WaitId, why: Ended) {
+        let wait = self.open_run(run_id.as_ref()).and_then(|run| run.waits.get(&wait_id));
+        // Who answered has said so already.
+        let (Some(wait), Some(run_id), true) = (wait, run_id, why != Ended::Answered) else {
+            return;
+        };
+        let reason = Reason::Withdrawn;
+        if let Some(token_id) =
+            wait.token_id.clone().filter(|id| self.state.tokens.contains_key(id))
+        {
+            self.push(NewRecord::new(cx.now, TokenRevoked { token_id, reason }));
+        }
+        self.push(NewRecord::new(cx.now, WaitCancelled { run_id, wait_id, reason }));
+    }
+
+    fn text(
+        &mut self,
+        cx: Context,
+        run_id: Option<RunId>,
+        message_id: MessageId,
+        channel: Channel,
+        offset: u64,
+        text: &str,
+    ) {
+        let fits = |open: &Piece| {
+            open.message_id == message_id
+                && open.run_id == run_id
+                && open.text.len() + text.len() <= DELTA_BYTES_MAX
+        };
+        if let Some(open) = self.text.as_mut().filter(|open| fits(open)) {
+            open.text.push_str(text);
+            return;
+        }
+        self.end_text();
+        // Masking may have made it another length here than there; what is late is not counted.
+        let offset = self.state.messages.get(&message_id).copied().unwrap_or(offset);
+        let text = text.to_owned();
+        self.text = Some(Piece { message_id, channel, run_id, offset, text, cx });
+    }
+
+    fn end_text(&mut self) {
+        let Some(Piece { message_id, channel, run_id, offset, text, cx }) = self.text.take() else {
+            return;
+        };
+        let length = text.len() as u64;
+        let event = MessageDelta { message_id, run_id, offset, length, channel, sent: None };
+        self.push(NewRecord::with_content(cx.now, event, "text", text.into()));
+    }
+}
