@@ -41,6 +41,15 @@ impl Key {
         &self.0
     }
 
+    /// A secret for something that belongs to the session, which need not be kept: who has the
+    /// session's key can make it again.
+    pub fn derive(&self, of: &str) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(b"secret\0");
+        hasher.update(of.as_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
     /// The hash that stands for a payload in its record's link.
     pub fn payload_hash(&self, plaintext: &[u8]) -> Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);

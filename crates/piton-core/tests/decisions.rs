@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{World, at, cancel, close, complete, create, fresh, id, resume, start};
 use piton_core::decide::{
     Command, Import, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove,
@@ -181,8 +183,9 @@ fn from_entry(pos: u64) -> Command {
     let at = at(1_000_000);
     let entry = Entry { v: ENTRY_VERSION, pos, at, run_id: None, fact, raw: None };
     let (execution_id, spool_id) = (id("exec_1"), "spool_1".to_owned());
-    let (entries, lost, fresh) = (vec![entry], None, Vec::new());
-    Command::Import(Import { execution_id, spool_id, entries, lost, fresh })
+    let (masked, fresh) = (BTreeMap::new(), Vec::new());
+    let entries = vec![entry];
+    Command::Import(Import { execution_id, spool_id, entries, lost: None, masked, fresh })
 }
 
 /// Wants to show: nothing that still works, or whose agent may live, is removed unasked.

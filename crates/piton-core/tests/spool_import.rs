@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{World, cancel, fresh, id, start};
 use piton_core::decide::{Command, Import, Probe, Refusal, Verdict, asks};
 use piton_core::event::{ExecutorStopped, ToolStatus, WaitKind};
@@ -34,6 +36,7 @@ fn import(entries: Vec<Entry>) -> Command {
         spool_id: "spool_1".into(),
         fresh: names.collect(),
         lost: None,
+        masked: BTreeMap::new(),
         entries,
     })
 }
@@ -137,6 +140,7 @@ fn what_was_imported_is_not_imported_again_and_a_gap_is_refused() {
         spool_id: "spool_1".into(),
         entries: all[1..].to_vec(),
         lost: Some((1, 1)),
+        masked: BTreeMap::new(),
         fresh: Vec::new(),
     });
     world.done(lost);

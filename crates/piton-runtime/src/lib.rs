@@ -31,4 +31,4 @@ pub use service::{Asked, Handle, NewSession, Options, Question, Service};
 pub use session::Ack;
 pub use tokens::Answered;
 pub use view::{Listed, View};
-pub use world::{Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
+pub use world::{Clock, Deed, Drained, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};

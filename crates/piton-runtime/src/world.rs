@@ -10,6 +10,7 @@ use piton_core::decide::Probe;
 use piton_core::id::{
     BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
+use piton_core::spool::{Entry, Spool};
 use piton_core::state::Effect;
 use piton_core::token::{ResumeToken, Secret};
 use piton_core::{Record, Timestamp};
@@ -45,6 +46,8 @@ pub struct Deed {
     pub effect: Effect,
     /// The record it follows from, with its content.
     pub cause: Record,
+    /// What a run begins with, if it begins with something.
+    pub message: Option<String>,
 }
 
 /// Carries effects out. A repetition with a known key must change nothing.
@@ -71,9 +74,27 @@ impl Driver for NoDriver {
     }
 }
 
-/// Asks executors whether they are alive.
+/// What is left of a dead execution's spool.
+#[derive(Clone, Debug, Default)]
+pub struct Drained {
+    pub spool_id: String,
+    /// In order, from behind the cursor; empty at the end.
+    pub entries: Vec<Entry>,
+}
+
+/// Asks executors whether they are alive, and what they left.
 pub trait Executors: Send + Sync + fmt::Debug + 'static {
     fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe>;
+
+    /// What a dead execution wrote down and nobody imported, a batch at a time.
+    fn drain(
+        &self,
+        _session: &SessionId,
+        _execution: &ExecutionId,
+        _after: Option<Spool>,
+    ) -> BoxFuture<Drained> {
+        Box::pin(std::future::ready(Drained::default()))
+    }
 }
 
 /// No executors: whatever a log speaks of is gone.

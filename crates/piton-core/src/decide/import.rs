@@ -1,6 +1,8 @@
 //! A spool's entries become records: exactly once, in order, and whatever became of their run
 //! meanwhile. What comes late is kept and reopens nothing.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{Context, Decision, Refusal, Wait, recovery, run, wait, with_status};
@@ -26,6 +28,8 @@ pub struct Import {
     pub entries: Vec<Entry>,
     /// Positions before the first entry that are gone for ever, first and last.
     pub lost: Option<(Pos, Pos)>,
+    /// Texts that were masked further than agentctl did: where each ends, as the spool counts.
+    pub masked: BTreeMap<Pos, u64>,
     /// A token for every question among the entries ([`asks`]).
     pub fresh: Vec<NewToken>,
 }
@@ -37,7 +41,7 @@ pub fn asks(entries: &[Entry]) -> usize {
 
 /// What is at or below the cursor was imported: the log wins. The rest must follow without a gap.
 pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Decision, Refusal> {
-    let Import { execution_id, spool_id, entries, lost, fresh } = import;
+    let Import { execution_id, spool_id, entries, lost, masked, fresh } = import;
     let known = state.spools.get(&execution_id).filter(|spool| spool.spool_id == spool_id);
     let cursor = known.map_or(0, |spool| spool.pos);
     let mut last = cursor;
@@ -50,6 +54,7 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
         state: state.clone(),
         cx,
         execution_id: &execution_id,
+        masked,
         fresh: fresh.into_iter(),
         records: Vec::new(),
         text: None,
@@ -83,6 +88,7 @@ struct Importing<'a> {
     state: State,
     cx: &'a Context,
     execution_id: &'a ExecutionId,
+    masked: BTreeMap<Pos, u64>,
     fresh: std::vec::IntoIter<NewToken>,
     records: Vec<NewRecord>,
     text: Option<Piece>,
@@ -95,6 +101,7 @@ struct Piece {
     run_id: Option<RunId>,
     offset: u64,
     text: String,
+    sent: Option<u64>,
     cx: Context,
 }
 
@@ -129,7 +136,9 @@ impl Importing<'_> {
         let cx = Context { now: entry.at.min(self.cx.now), boot: self.cx.boot.clone() };
         let run_id = entry.run_id;
         if let Fact::Text { message_id, channel, offset, text } = entry.fact {
-            return self.text(cx, run_id, message_id, channel, offset, &text);
+            let sent = self.masked.get(&entry.pos).copied();
+            let piece = Piece { message_id, channel, run_id, offset, text, sent, cx };
+            return self.text(piece);
         }
         self.end_text();
         self.fact(&cx, run_id, entry.fact);
@@ -331,37 +340,30 @@ impl Importing<'_> {
         self.push(NewRecord::new(cx.now, WaitCancelled { run_id, wait_id, reason }));
     }
 
-    fn text(
-        &mut self,
-        cx: Context,
-        run_id: Option<RunId>,
-        message_id: MessageId,
-        channel: Channel,
-        offset: u64,
-        text: &str,
-    ) {
+    fn text(&mut self, piece: Piece) {
         let fits = |open: &Piece| {
-            open.message_id == message_id
-                && open.run_id == run_id
-                && open.text.len() + text.len() <= DELTA_BYTES_MAX
+            open.message_id == piece.message_id
+                && open.run_id == piece.run_id
+                && open.text.len() + piece.text.len() <= DELTA_BYTES_MAX
         };
         if let Some(open) = self.text.as_mut().filter(|open| fits(open)) {
-            open.text.push_str(text);
+            open.text.push_str(&piece.text);
+            open.sent = piece.sent.or(open.sent);
             return;
         }
         self.end_text();
         // Masking may have made it another length here than there; what is late is not counted.
-        let offset = self.state.messages.get(&message_id).copied().unwrap_or(offset);
-        let text = text.to_owned();
-        self.text = Some(Piece { message_id, channel, run_id, offset, text, cx });
+        let offset = self.state.messages.get(&piece.message_id).copied().unwrap_or(piece.offset);
+        self.text = Some(Piece { offset, ..piece });
     }
 
     fn end_text(&mut self) {
-        let Some(Piece { message_id, channel, run_id, offset, text, cx }) = self.text.take() else {
+        let Some(Piece { message_id, channel, run_id, offset, text, sent, cx }) = self.text.take()
+        else {
             return;
         };
         let length = text.len() as u64;
-        let event = MessageDelta { message_id, run_id, offset, length, channel, sent: None };
+        let event = MessageDelta { message_id, run_id, offset, length, channel, sent };
         self.push(NewRecord::with_content(cx.now, event, "text", text.into()));
     }
 }

@@ -2,6 +2,8 @@
 //! appends, and — only after the flush — answers and acts. Appends are pipelined: the next command
 //! is decided while the last one is being flushed, and is answered after it.
 
+mod acting;
+mod importing;
 mod removing;
 mod saying;
 
@@ -12,13 +14,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Probe, Redact, Verdict};
-use piton_core::event::SessionLeased;
+use piton_core::event::{Event, SessionLeased};
 use piton_core::fold::Change;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
-use piton_core::state::{Effect, PROJECTOR_VERSION};
+use piton_core::state::PROJECTOR_VERSION;
 use piton_core::{NewRecord, Seq, State};
-use piton_store::{Appended, Batch, BoxFuture, Detail, Durability, Guard, Snapshot};
+use piton_store::{Appended, Batch, BoxFuture, Durability, Guard, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::env::Env;
@@ -26,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::messages::{Cut, Messages};
 use crate::redaction;
 use crate::world::Deed;
+use acting::message_of;
 
 pub(crate) use removing::{Archive, Remove, removal_note};
 
@@ -87,12 +90,16 @@ pub(crate) struct Session {
     deeds: VecDeque<Deed>,
     /// The deed that is being carried out: at most one.
     acting: FuturesOrdered<BoxFuture<(Seq, bool)>>,
+    /// The record that it follows from.
+    acting_on: Option<Seq>,
     /// The snapshot that is being saved: at most one.
     saving: FuturesOrdered<BoxFuture<()>>,
     since_snapshot: u64,
     messages: Messages,
     /// When what waits has waited long enough.
     hold: Option<BoxFuture<()>>,
+    /// An agent became ready: what it is owed is to be tried again.
+    agent_ready: bool,
     /// The log was removed: there is no session any more.
     removed: bool,
     /// The first failed append; nothing can follow it.
@@ -120,10 +127,12 @@ impl Session {
             inflight: FuturesOrdered::new(),
             deeds: VecDeque::new(),
             acting: FuturesOrdered::new(),
+            acting_on: None,
             saving: FuturesOrdered::new(),
             since_snapshot: 0,
             messages: Messages::default(),
             hold: None,
+            agent_ready: false,
             removed: false,
             broken: None,
         };
@@ -141,6 +150,10 @@ impl Session {
     async fn serve(&mut self) {
         let mut served = false;
         while self.broken.is_none() && !self.removed {
+            if self.agent_ready && self.inflight.is_empty() {
+                self.agent_ready = false;
+                self.queue_pending().await;
+            }
             self.act_next();
             self.messages.retain(&self.state);
             // From the first byte that waits: what comes meanwhile does not begin the time anew.
@@ -165,6 +178,7 @@ impl Session {
                     self.snapshot_if_due();
                 }
                 Some((of_seq, done)) = self.acting.next(), if !self.acting.is_empty() => {
+                    self.acting_on = None;
                     if done {
                         let command = Command::Done { of_seq };
                         self.execute(command, Durability::Buffered, None).await;
@@ -231,6 +245,7 @@ impl Session {
             }
             Command::Said { message_id, hash } => self.said(message_id, hash).await,
             Command::Redact(redact) => self.redact(redact).await,
+            Command::Import(import) => self.import(import).await,
             command => self.decide(command),
         };
         match decided {
@@ -274,6 +289,10 @@ impl Session {
             Some(execution) => Some(probe(&self.env, &self.id, &execution).await),
             None => None,
         };
+        if probe == Some(Probe::Gone) {
+            // What it wrote down comes before its end.
+            self.drain_spool().await;
+        }
         let boot = self.state.facts.run.iter().map(|run| run.boot_id.clone());
         let dead = boot.filter(|boot| !self.env.is_alive(boot)).collect();
         let takes_over = probe == Some(Probe::Alive) && !self.holds_lease();
@@ -371,10 +390,13 @@ impl Session {
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             self.messages.appended(record);
-            if let Some(effect) = self.state.pending.get(&seq) {
+            self.agent_ready |= matches!(record.event, Event::AgentReady(_));
+            if let Some(effect) = self.state.pending.get(&seq).cloned() {
                 // The agent is told what was meant; only the disk is not.
-                let cause = originals.get(&at).unwrap_or(record).at(seq);
-                deeds.push(self.deed(seq, effect.clone(), cause));
+                let meant = |at: usize| originals.get(&at).unwrap_or(&records[at]);
+                let message = (0..at).rev().map(meant).find_map(|new| message_of(&effect, new));
+                let cause = meant(at).at(seq);
+                deeds.push(self.deed(effect, cause, message));
             }
         }
         // An effect that a later record of the same batch took back is not carried out.
@@ -404,10 +426,6 @@ impl Session {
         }));
     }
 
-    fn deed(&self, seq: Seq, effect: Effect, cause: piton_core::Record) -> Deed {
-        Deed { session: self.id.clone(), key: Effect::key(&self.id, seq), effect, cause }
-    }
-
     /// A batch is durable, or never will be.
     fn settle(&mut self, done: Inflight) {
         if let (Some(Err(error)), None) = (&done.appended, &self.broken) {
@@ -423,36 +441,6 @@ impl Session {
         if let Some(reply) = done.reply {
             // The asker may have gone; what was decided stays decided.
             let _ = reply.send(Answer::Settled(answer));
-        }
-    }
-
-    /// Starts the next deed if none is under way. One that was taken back meanwhile is dropped.
-    fn act_next(&mut self) {
-        while self.acting.is_empty() {
-            let Some(deed) = self.deeds.pop_front() else { return };
-            let seq = deed.cause.seq;
-            if !self.state.pending.contains_key(&seq) {
-                continue;
-            }
-            let performing = self.env.driver.perform(deed);
-            self.acting.push_back(Box::pin(async move { (seq, performing.await) }));
-        }
-    }
-
-    /// Queues what a former life left undone; keys make a repetition recognisable.
-    async fn queue_pending(&mut self) {
-        let pending: Vec<_> =
-            self.state.pending.iter().map(|(seq, effect)| (*seq, effect.clone())).collect();
-        for (seq, effect) in pending {
-            match self.env.store.read(&self.id, seq - 1, 1, Detail::Full).await {
-                Ok(records) => {
-                    let cause = records.into_iter().next();
-                    self.deeds.extend(cause.map(|cause| self.deed(seq, effect, cause)));
-                }
-                Err(error) => {
-                    tracing::error!(session = %self.id, seq, code = %error.code(), "effect's record is unreadable");
-                }
-            }
         }
     }
 

@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// The messages that stream began after the last run did.
-    async fn logged_hash(&mut self, message_id: &MessageId) -> Result<String> {
+    pub(super) async fn logged_hash(&mut self, message_id: &MessageId) -> Result<String> {
         self.drain().await;
         if let Some(error) = &self.broken {
             return Err(error.clone().into());

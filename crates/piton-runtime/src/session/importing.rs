@@ -1,0 +1,96 @@
+//! What an execution's spool says comes into the log.
+
+use std::collections::BTreeMap;
+
+use piton_core::decide::{Command, Decision, Import, Verdict, asks};
+use piton_core::spool::{Entry, Fact};
+use piton_core::token::NewToken;
+use piton_store::Durability;
+
+use super::Session;
+use crate::error::Result;
+
+impl Session {
+    /// Masks what agentctl could not know to be secret, makes the tokens, and decides. agentctl
+    /// masks whatever was configured; here comes what this session's records taught.
+    pub(super) async fn import(&mut self, import: Import) -> Result<Decision> {
+        let Import { execution_id, spool_id, entries, mut lost, .. } = import;
+        let masker = self.env.masking.current(&self.id);
+        let mut masked = BTreeMap::new();
+        let mut batch: Vec<Entry> = Vec::with_capacity(entries.len());
+        for mut entry in entries {
+            match &mut entry.fact {
+                Fact::Text { message_id, offset, text, .. } => {
+                    let safe = masker.text(text);
+                    if *safe != **text || self.state.messages_sent.contains_key(message_id) {
+                        masked.insert(entry.pos, *offset + text.len() as u64);
+                        *text = safe.to_string();
+                    }
+                }
+                Fact::TextEnd { message_id, hash, .. } => {
+                    let of = &*message_id;
+                    let in_batch = |entry: &Entry| {
+                        matches!(&entry.fact, Fact::Text { message_id, .. } if message_id == of)
+                            && masked.contains_key(&entry.pos)
+                    };
+                    if self.state.messages_sent.contains_key(of) || batch.iter().any(in_batch) {
+                        // The hash is that of the text as the log has it: it has to be there.
+                        let message_id = message_id.clone();
+                        let before = Import {
+                            execution_id: execution_id.clone(),
+                            spool_id: spool_id.clone(),
+                            entries: std::mem::take(&mut batch),
+                            lost: lost.take(),
+                            masked: std::mem::take(&mut masked),
+                            fresh: Vec::new(),
+                        };
+                        let decision = self.decide_import(before)?;
+                        self.append(decision, Durability::Buffered, None);
+                        *hash = self.logged_hash(&message_id).await?;
+                    }
+                }
+                _ => {}
+            }
+            batch.push(entry);
+        }
+        let fresh = Vec::new();
+        self.decide_import(Import { execution_id, spool_id, entries: batch, lost, masked, fresh })
+    }
+
+    fn decide_import(&mut self, mut import: Import) -> Result<Decision> {
+        for _ in 0..asks(&import.entries) {
+            import.fresh.push(NewToken::from(&self.env.ids.token()?));
+        }
+        self.decide(Command::Import(import))
+    }
+
+    /// What a dead execution wrote down is imported before its end is.
+    pub(super) async fn drain_spool(&mut self) {
+        let Some(executor) = &self.state.facts.executor else { return };
+        let execution_id = executor.execution_id.clone();
+        while self.broken.is_none() {
+            let after = self.state.spools.get(&execution_id).cloned();
+            let drained = self.env.executors.drain(&self.id, &execution_id, after).await;
+            if drained.entries.is_empty() {
+                return;
+            }
+            let import = Import {
+                execution_id: execution_id.clone(),
+                spool_id: drained.spool_id,
+                entries: drained.entries,
+                lost: None,
+                masked: BTreeMap::new(),
+                fresh: Vec::new(),
+            };
+            match self.import(import).await {
+                Ok(decision) if decision.outcome == Verdict::Already => return,
+                Ok(decision) => self.append(decision, Durability::Synced, None),
+                Err(error) => {
+                    tracing::error!(session = %self.id, %execution_id, code = %error.code(), "a dead execution's spool was not imported");
+                    return;
+                }
+            }
+            self.drain().await;
+        }
+    }
+}
