@@ -44,6 +44,8 @@ codes! {
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";
     ExecutorMissing = "executor_missing", "The session has no executor that could be meant.";
     ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or abandon it first.";
+    AgentctlRefused = "agentctl_refused", "Read what agentctl says; it changed nothing.";
+    AgentctlUnreachable = "agentctl_unreachable", "Wait: it is asked again; if it will not come back, abandon the execution.";
     SpoolGap = "spool_gap", "Read the spool again from the position that the error names.";
     RecordUnknown = "record_unknown", "Read the session's log; it says which records there are.";
     RecordEmpty = "record_empty", "Only contents can be taken out; to remove what is in a header, delete the session.";

@@ -3,6 +3,8 @@
 use piton_core::Code;
 use piton_core::decide::Refusal;
 
+use crate::executions::Fault;
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -13,6 +15,9 @@ pub enum Error {
     /// The store says no, or cannot.
     #[error(transparent)]
     Store(#[from] piton_store::Error),
+    /// The session's agentctl says no, or nothing.
+    #[error(transparent)]
+    Agentctl(#[from] Fault),
     #[error("The session service is shutting down")]
     ShuttingDown,
 }
@@ -22,6 +27,8 @@ impl Error {
         match self {
             Self::Refused(refusal) => refusal.code(),
             Self::Store(error) => error.code(),
+            Self::Agentctl(Fault::Problem(_)) => Code::AgentctlRefused,
+            Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
             Self::ShuttingDown => Code::StoreClosed,
         }
     }

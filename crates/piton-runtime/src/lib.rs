@@ -7,6 +7,7 @@
 mod coordinator;
 mod env;
 mod error;
+mod executions;
 mod guest;
 mod masking;
 mod messages;
@@ -22,6 +23,7 @@ mod view;
 mod world;
 
 pub use error::{Error, Result};
+pub use executions::{Agentctl, At, Executions, Fault, Following, Found, Launching};
 pub use guest::Guest;
 pub use recovery::{Outcome, Recovered};
 pub use redaction::{Pattern, PatternInvalid, Redacted};

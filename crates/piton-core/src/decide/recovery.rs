@@ -61,7 +61,7 @@ pub(super) fn recover(
     let mut records = Vec::new();
     match (executor, probe) {
         (Some(executor), Some(Probe::Alive)) => {
-            if executor.status == ExecutorStatus::Unreachable {
+            if executor.status != ExecutorStatus::Ready {
                 let execution_id = executor.execution_id.clone();
                 records.push(NewRecord::new(cx.now, ExecutorReady { execution_id }));
             }

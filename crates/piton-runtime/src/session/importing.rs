@@ -16,14 +16,14 @@ impl Session {
     pub(super) async fn import(&mut self, import: Import) -> Result<Decision> {
         let Import { execution_id, spool_id, entries, mut lost, .. } = import;
         let masker = self.env.masking.current(&self.id);
-        let mut masked = BTreeMap::new();
+        let mut safer = BTreeMap::new();
         let mut batch: Vec<Entry> = Vec::with_capacity(entries.len());
         for mut entry in entries {
             match &mut entry.fact {
                 Fact::Text { message_id, offset, text, .. } => {
                     let safe = masker.text(text);
                     if *safe != **text || self.state.messages_sent.contains_key(message_id) {
-                        masked.insert(entry.pos, *offset + text.len() as u64);
+                        safer.insert(entry.pos, *offset + text.len() as u64);
                         *text = safe.to_string();
                     }
                 }
@@ -31,7 +31,7 @@ impl Session {
                     let of = &*message_id;
                     let in_batch = |entry: &Entry| {
                         matches!(&entry.fact, Fact::Text { message_id, .. } if message_id == of)
-                            && masked.contains_key(&entry.pos)
+                            && safer.contains_key(&entry.pos)
                     };
                     if self.state.messages_sent.contains_key(of) || batch.iter().any(in_batch) {
                         // The hash is that of the text as the log has it: it has to be there.
@@ -41,7 +41,7 @@ impl Session {
                             spool_id: spool_id.clone(),
                             entries: std::mem::take(&mut batch),
                             lost: lost.take(),
-                            masked: std::mem::take(&mut masked),
+                            masked: std::mem::take(&mut safer),
                             fresh: Vec::new(),
                         };
                         let decision = self.decide_import(before)?;
@@ -53,8 +53,8 @@ impl Session {
             }
             batch.push(entry);
         }
-        let fresh = Vec::new();
-        self.decide_import(Import { execution_id, spool_id, entries: batch, lost, masked, fresh })
+        let (entries, masked, fresh) = (batch, safer, Vec::new());
+        self.decide_import(Import { execution_id, spool_id, entries, lost, masked, fresh })
     }
 
     fn decide_import(&mut self, mut import: Import) -> Result<Decision> {

@@ -1,0 +1,116 @@
+//! Carrying out effects: each is one command to agentctl, under the effect's own key.
+
+use piton_core::decide::{Command, Probe};
+use piton_core::id::{ExecutionId, SessionId};
+use piton_core::spool::Spool;
+use piton_core::state::{AgentStatus, Effect};
+use piton_exec::protocol::Act;
+use piton_store::BoxFuture;
+use serde_json::Value;
+
+use super::{Executions, Fault};
+use crate::error::{Error, Result};
+use crate::world::{Deed, Drained, Driver, Executors};
+
+/// What an agent is told that is to go on where it was stopped.
+const GO_ON: &str = "Continue where you left off.";
+/// Problems after which the command may be tried again with another agent.
+const NO_AGENT: &[&str] = &["agent_not_running", "epoch_stale", "closing"];
+
+impl Driver for Executions {
+    fn perform(&self, deed: Deed) -> BoxFuture<bool> {
+        let executions = self.clone();
+        Box::pin(async move { executions.act(deed).await })
+    }
+
+    fn is_live(&self, session: &SessionId) -> bool {
+        self.followed().live.contains(session)
+    }
+}
+
+impl Executors for Executions {
+    fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
+        self.0.agentctl.probe(session, execution)
+    }
+
+    fn drain(
+        &self,
+        session: &SessionId,
+        execution: &ExecutionId,
+        after: Option<Spool>,
+    ) -> BoxFuture<Drained> {
+        let (executions, session) = (self.clone(), session.clone());
+        let execution = execution.clone();
+        Box::pin(async move {
+            // A dead one knows no epoch.
+            match executions.at(&session, &execution, 0).await {
+                Ok(at) => executions.0.agentctl.drain(&at, after).await,
+                Err(error) => {
+                    tracing::error!(%session, %execution, code = %error.code(), "spool not read");
+                    Drained::default()
+                }
+            }
+        })
+    }
+}
+
+impl Executions {
+    /// Whether it was carried out; if not, it is tried again when there is an agent.
+    async fn act(&self, deed: Deed) -> bool {
+        let Ok(handle) = self.handle().await else { return false };
+        let session = deed.session.clone();
+        let Ok((at, state)) = self.current(&handle, &session).await else { return false };
+        let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);
+        let run_id = deed.effect.run_id().clone();
+        let begins = matches!(deed.effect, Effect::Begin { .. } | Effect::Continue { .. });
+        if begins && !ready {
+            return false;
+        }
+        let Some(act) = act(&deed) else { return true };
+        match self.tell(&at, deed.key, act).await {
+            Ok(_) => true,
+            Err(Error::Agentctl(Fault::Problem(problem))) => {
+                if NO_AGENT.contains(&problem.code.as_str()) {
+                    return false;
+                }
+                if begins {
+                    // Nothing will come of this run: that it was refused is its end.
+                    let (code, error) = (Some(problem.code), problem.message);
+                    let failed = handle.execute(&session, Command::Fail { run_id, code, error });
+                    log_failure(&session, failed.await.map(drop));
+                } else {
+                    // What it was about is over already.
+                    tracing::info!(%session, code = problem.code, "agentctl had nothing to do");
+                }
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%session, code = %error.code(), %error, "effect not carried out");
+                false
+            }
+        }
+    }
+}
+
+fn log_failure(session: &SessionId, result: Result<()>) {
+    if let Err(error) = result {
+        tracing::warn!(%session, code = %error.code(), "a refused prompt's run was not ended");
+    }
+}
+
+/// The command that an effect is; `None` if there is nothing to be said.
+fn act(deed: &Deed) -> Option<Act> {
+    let run_id = deed.effect.run_id().clone();
+    Some(match &deed.effect {
+        Effect::Begin { .. } => Act::Prompt { run_id, text: deed.message.clone()? },
+        Effect::Continue { .. } => Act::Prompt { run_id, text: GO_ON.to_owned() },
+        Effect::Answer { wait_id, .. } => {
+            let answer = deed.cause.content_field("answer").unwrap_or(Value::Null);
+            Act::Answer { wait_id: wait_id.clone(), answer: Some(answer) }
+        }
+        Effect::CancelWait { wait_id, .. } => {
+            Act::Answer { wait_id: wait_id.clone(), answer: None }
+        }
+        Effect::Stop { .. } => Act::Cancel { run_id },
+    })
+}

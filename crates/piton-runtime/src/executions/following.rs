@@ -1,0 +1,152 @@
+//! One follower per execution: what agentctl says is imported, and acknowledged when it is
+//! durable. A lost connection is made again; an execution that is gone is settled.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use piton_core::Code;
+use piton_core::decide::{Command, Import, Probe};
+use piton_core::id::{ExecutionId, SessionId};
+use piton_core::limits::{DELTA_BYTES_MAX, IMPORT_ENTRIES_MAX};
+use piton_core::spool::{Entry, Fact};
+use piton_core::state::Executor;
+use piton_exec::protocol::Frame;
+use tokio::time::Instant;
+
+use super::{At, Executions, Following, not_ours, recover};
+use crate::error::Result;
+use crate::service::Handle;
+
+/// Text waits so long for more of it, so that it shares a record and a flush.
+const WINDOW: Duration = Duration::from_millis(40);
+const AGAIN_MIN: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Why a stream is not followed any more.
+enum Over {
+    /// The connection is lost, or the log is elsewhere: begin again at the cursor.
+    Again,
+    /// The session is not this process's.
+    NotOurs,
+}
+
+impl Executions {
+    /// Follows an execution, once.
+    pub(super) fn follow(&self, session: &SessionId, execution: &ExecutionId) {
+        let mut followed = self.followed();
+        let known = followed.by_session.get(session) == Some(execution);
+        if known || followed.closed {
+            return;
+        }
+        while followed.tasks.try_join_next().is_some() {}
+        followed.by_session.insert(session.clone(), execution.clone());
+        let (executions, session, execution) = (self.clone(), session.clone(), execution.clone());
+        followed.tasks.spawn(async move {
+            if let Err(error) = executions.keep_following(&session, &execution).await
+                && !not_ours(&error)
+            {
+                tracing::error!(%session, %execution, code = %error.code(), %error, "execution not followed");
+            }
+            let mut followed = executions.followed();
+            followed.live.remove(&session);
+            if followed.by_session.get(&session) == Some(&execution) {
+                followed.by_session.remove(&session);
+            }
+        });
+    }
+
+    async fn keep_following(&self, session: &SessionId, execution: &ExecutionId) -> Result<()> {
+        let handle = self.handle().await?;
+        let mut again = AGAIN_MIN;
+        loop {
+            let state = handle.state(session).await?;
+            let executor = state.facts.executor.as_ref().filter(|e| e.execution_id == *execution);
+            if !executor.is_some_and(Executor::may_live) {
+                return Ok(());
+            }
+            if state.lease.owner.as_ref() != Some(handle.boot()) {
+                return Ok(());
+            }
+            let at = self.at(session, execution, state.lease.epoch).await?;
+            let after = state.spools.get(execution).cloned();
+            match self.0.agentctl.follow(&at, after).await {
+                Ok(mut stream) => {
+                    again = AGAIN_MIN;
+                    // It answers: if the log says that it cannot be reached, it says so no more.
+                    handle.execute(session, recover()).await?;
+                    self.followed().live.insert(session.clone());
+                    let over = pump(&handle, &at, &mut *stream).await?;
+                    self.followed().live.remove(session);
+                    if matches!(over, Over::NotOurs) {
+                        return Ok(());
+                    }
+                }
+                Err(fault) => tracing::debug!(%session, %execution, %fault, "not connected"),
+            }
+            let probe = self.0.agentctl.probe(session, execution).await;
+            if probe != Probe::Alive {
+                // Gone: its spool is imported and its run interrupted. Unreachable: the log says so.
+                handle.execute(session, recover()).await?;
+            }
+            if probe == Probe::Gone {
+                self.0.agentctl.forget(&at).await;
+                return Ok(());
+            }
+            tokio::time::sleep(again).await;
+            again = (again * 2).min(AGAIN_MAX);
+        }
+    }
+}
+
+/// Imports what comes until the connection is lost.
+async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Over> {
+    while let Some(mut frame) = stream.next().await {
+        gather(&mut frame, stream).await;
+        let spool_id = stream.spool_id().to_owned();
+        let mut lost = frame.lost;
+        let mut entries = frame.entries.into_iter().peekable();
+        while entries.peek().is_some() || lost.is_some() {
+            let entries: Vec<Entry> = entries.by_ref().take(IMPORT_ENTRIES_MAX).collect();
+            let upto = entries.last().map(|entry| entry.pos).or(lost.map(|(_, to)| to));
+            let import = Import {
+                execution_id: at.execution.clone(),
+                spool_id: spool_id.clone(),
+                entries,
+                lost: lost.take(),
+                masked: BTreeMap::new(),
+                fresh: Vec::new(),
+            };
+            match handle.execute(&at.session, Command::Import(import)).await {
+                Ok(_) => {}
+                Err(error) if error.code() == Code::SpoolGap => return Ok(Over::Again),
+                Err(error) if not_ours(&error) => return Ok(Over::NotOurs),
+                Err(error) => return Err(error),
+            }
+            if let Some(upto) = upto {
+                stream.ack(upto).await;
+            }
+        }
+    }
+    Ok(Over::Again)
+}
+
+/// Text alone can wait a little for more of it.
+async fn gather(frame: &mut Frame, stream: &mut dyn Following) {
+    let until = Instant::now() + WINDOW;
+    while can_wait(&frame.entries) {
+        match tokio::time::timeout_at(until, stream.next()).await {
+            Ok(Some(more)) if more.lost.is_none() => frame.entries.extend(more.entries),
+            // A gap, or the end: what was gathered is imported, and the cursor leads back.
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+fn can_wait(entries: &[Entry]) -> bool {
+    let mut bytes = 0;
+    for entry in entries {
+        let Fact::Text { text, .. } = &entry.fact else { return false };
+        bytes += text.len();
+    }
+    !entries.is_empty() && bytes < DELTA_BYTES_MAX && entries.len() < IMPORT_ENTRIES_MAX
+}

@@ -1,0 +1,217 @@
+//! Executions: starting an agentctl for a session, telling it what the log demands, and bringing
+//! what it says into the log. The agent's turn goes on while nobody is here; this picks it up.
+
+mod agentctl;
+mod driving;
+mod following;
+mod strangers;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use piton_core::decide::{Command, Refusal};
+use piton_core::event::{Event, ExecutorError, ExecutorReady, ExecutorStarting};
+use piton_core::id::{ExecutionId, SessionId};
+use piton_core::reason::Reason;
+use piton_core::state::Executor;
+use piton_core::{Code, State};
+use piton_exec::protocol::{self, Act, Start};
+use piton_store::{Query, Select, Store};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
+
+use crate::error::{Error, Result};
+use crate::service::Handle;
+
+/// How often a command is sent again when no answer came.
+const TRIES_MAX: usize = 5;
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+const PAGE: usize = 256;
+
+/// Cheap to clone. Give it to [`crate::Options`] as driver and as executors, and
+/// [`Executions::attach`] the service's handle when it has started.
+#[derive(Clone)]
+pub struct Executions(Arc<Inner>);
+
+struct Inner {
+    agentctl: Arc<dyn Agentctl>,
+    store: Arc<dyn Store>,
+    /// Set once, when the service has started.
+    handle: watch::Sender<Option<Handle>>,
+    followed: Mutex<Followed>,
+}
+
+#[derive(Default)]
+struct Followed {
+    /// Executions with a follower.
+    by_session: HashMap<SessionId, ExecutionId>,
+    /// Sessions whose agentctl is connected.
+    live: HashSet<SessionId>,
+    tasks: JoinSet<()>,
+    closed: bool,
+}
+
+impl fmt::Debug for Executions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Executions({:?})", self.0.agentctl)
+    }
+}
+
+impl Executions {
+    pub fn new(agentctl: Arc<dyn Agentctl>, store: Arc<dyn Store>) -> Self {
+        let (handle, _) = watch::channel(None);
+        Self(Arc::new(Inner { agentctl, store, handle, followed: Mutex::default() }))
+    }
+
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The service has started and has taken over what was alive: follow it, and end what is no
+    /// session's any more.
+    pub async fn attach(&self, handle: Handle) -> Result<()> {
+        self.0.handle.send_replace(Some(handle.clone()));
+        let mut after = None;
+        loop {
+            let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE };
+            let page = self.0.store.list(query).await?;
+            for row in page.rows {
+                let executor = row.summary.facts.executor.filter(Executor::may_live);
+                if let (Some(executor), true) =
+                    (executor, row.lease.owner.as_ref() == Some(handle.boot()))
+                {
+                    self.follow(&row.session, &executor.execution_id);
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        let executions = self.clone();
+        self.followed().tasks.spawn(async move { executions.watch_strangers().await });
+        Ok(())
+    }
+
+    /// Follows nobody any more; agents and their agentctls go on.
+    pub fn detach(&self) {
+        let mut followed = self.followed();
+        followed.closed = true;
+        followed.tasks.abort_all();
+        followed.live.clear();
+    }
+
+    /// The service's handle, as soon as there is one.
+    async fn handle(&self) -> Result<Handle> {
+        let mut handle = self.0.handle.subscribe();
+        let set = handle.wait_for(Option::is_some).await.map_err(|_| Error::ShuttingDown)?;
+        set.clone().ok_or(Error::ShuttingDown)
+    }
+
+    /// Whom to speak to about an execution. Its secret is derived, not kept.
+    async fn at(&self, session: &SessionId, execution: &ExecutionId, epoch: u64) -> Result<At> {
+        let head = self.0.store.copy_head(session).await?;
+        let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+        let secret = head.ok_or_else(unknown)?.chain_key.derive(&format!("execution {execution}"));
+        Ok(At { session: session.clone(), execution: execution.clone(), secret, epoch })
+    }
+
+    /// Starts an agentctl for a session that has none. The workspace is usable when this returns.
+    pub async fn launch(&self, session: &SessionId, workspace: PathBuf) -> Result<ExecutionId> {
+        let handle = self.handle().await?;
+        let execution_id = handle.ids().execution()?;
+        let runtime = self.0.agentctl.runtime().to_owned();
+        let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
+        observe(&handle, session, starting, None).await?;
+        let epoch = handle.state(session).await?.lease.epoch;
+        let at = self.at(session, &execution_id, epoch).await?;
+        if let Err(fault) = self.0.agentctl.launch(&at, Launching { workspace }).await {
+            let execution_id = execution_id.clone();
+            let failed = ExecutorError { execution_id, reason: Some(Reason::ExecutorError) };
+            observe(&handle, session, failed, Some(fault.to_string())).await?;
+            return Err(fault.into());
+        }
+        let ready = ExecutorReady { execution_id: execution_id.clone() };
+        observe(&handle, session, ready, None).await?;
+        self.follow(session, &execution_id);
+        Ok(execution_id)
+    }
+
+    /// Starts the agent beside the session's agentctl. What became of it is in the log.
+    pub async fn start_agent(&self, session: &SessionId, start: Start) -> Result<()> {
+        let handle = self.handle().await?;
+        let (at, state) = self.current(&handle, session).await?;
+        let id = format!("{}/start/{}", at.execution, state.last_seq);
+        self.tell(&at, id, Act::Start(start)).await.map(drop)
+    }
+
+    /// Ends the session's agent and agentctl, and everything they left running.
+    pub async fn stop(&self, session: &SessionId) -> Result<()> {
+        let handle = self.handle().await?;
+        let (at, _) = self.current(&handle, session).await?;
+        self.0.agentctl.stop(&at).await?;
+        handle.execute(session, recover()).await.map(drop)
+    }
+
+    /// Asks the agent something that its protocol has and ours does not.
+    pub async fn ask_agent(
+        &self,
+        session: &SessionId,
+        id: String,
+        method: String,
+        params: serde_json::Value,
+    ) -> Result<serde_json::Value> {
+        let handle = self.handle().await?;
+        let (at, _) = self.current(&handle, session).await?;
+        Ok(self.tell(&at, id, Act::Ask { method, params }).await?.result)
+    }
+
+    /// The session's execution, which may live.
+    async fn current(&self, handle: &Handle, session: &SessionId) -> Result<(At, State)> {
+        let state = handle.state(session).await?;
+        let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
+        let execution = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
+        let at = self.at(session, &execution.execution_id, state.lease.epoch).await?;
+        Ok((at, state))
+    }
+
+    /// Sends a command until it is answered; agentctl knows a repetition by its id.
+    async fn tell(&self, at: &At, id: String, act: Act) -> Result<protocol::Reply> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let command = protocol::Command { id: id.clone(), act: act.clone() };
+            match self.0.agentctl.command(at, command).await {
+                Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {
+                    tokio::time::sleep(TRY_AGAIN * u32::try_from(tries).unwrap_or(1)).await;
+                }
+                answered => return answered.map_err(Into::into),
+            }
+        }
+    }
+}
+
+/// The session finds out itself what became of its executor.
+fn recover() -> Command {
+    Command::Recover { dead: std::collections::BTreeSet::new(), probe: None }
+}
+
+async fn observe(
+    handle: &Handle,
+    session: &SessionId,
+    event: impl Into<Event>,
+    message: Option<String>,
+) -> Result<()> {
+    let command = Command::Observe { event: event.into(), message };
+    handle.execute(session, command).await.map(drop)
+}
+
+/// Another process owns the session now: what it does is not ours.
+fn not_ours(error: &Error) -> bool {
+    matches!(error.code(), Code::SessionOwned | Code::EpochStale | Code::SessionUnknown)
+}
