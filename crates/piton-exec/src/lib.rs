@@ -1,3 +1,5 @@
-//! Where agents run. [`protocol`] is what a server and an agentctl say to each other.
+//! Where agents run. [`protocol`] is what a server and an agentctl say to each other, [`spool`]
+//! is what agentctl leaves behind.
 
 pub mod protocol;
+pub mod spool;
