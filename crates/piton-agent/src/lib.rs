@@ -1,6 +1,7 @@
 //! Talking to an agent over a byte stream. Nothing here spawns a process or touches a disk:
 //! [`Journal`] keeps what happened, [`ToolHost`] does what the agent asks its client to do.
 
+pub mod acp;
 mod host;
 mod journal;
 
