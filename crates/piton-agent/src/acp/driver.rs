@@ -10,12 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use super::book::{Ask, Book};
-use super::lines::{Line, Lines};
 use super::link::{Answer, Failure, Link, Waiter, Waiting};
 use super::serve::{Request, Serving};
-use super::sniff::Envelope;
 use super::wire::{self, code, method};
 use super::{Error, Limits};
+use crate::lines::{Line, Lines};
+use crate::sniff::Envelope;
 
 pub(super) struct Driver<R, W> {
     pub(super) reader: R,

@@ -6,7 +6,7 @@
 //! back); a line must never take more memory than we allow; and what no type knows must be kept
 //! rather than refused. Only the protocol's types are taken from elsewhere (`wire`).
 //!
-//! - `lines`, `sniff`: bytes to messages, within limits
+//! - `crate::lines`, `crate::sniff`: bytes to messages, within limits
 //! - `driver`: reads, and sees that what was read is kept
 //! - `book`, `message`, `calls`, `replay`, `drops`: what was said, in Piton's own words
 //! - `link`: what is on its way to the agent, and who waits for an answer
@@ -26,13 +26,11 @@ mod connection;
 mod driver;
 mod drops;
 mod error;
-mod lines;
 mod link;
 mod message;
 mod refusal;
 mod replay;
 mod serve;
-mod sniff;
 mod wire;
 
 use std::fmt;

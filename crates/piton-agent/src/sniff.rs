@@ -7,14 +7,14 @@ use serde_json::Value;
 const SCALAR_BYTES_MAX: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Envelope {
-    pub(super) id: Option<Value>,
-    pub(super) method: Option<String>,
+pub(crate) struct Envelope {
+    pub(crate) id: Option<Value>,
+    pub(crate) method: Option<String>,
 }
 
 /// Goes over JSON text of any length and keeps what stands at its top under two keys.
 #[derive(Debug, Default)]
-pub(super) struct Sniffer {
+pub(crate) struct Sniffer {
     depth: usize,
     in_string: bool,
     escaped: bool,
@@ -27,13 +27,13 @@ pub(super) struct Sniffer {
 }
 
 impl Sniffer {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.step(*byte);
         }
     }
 
-    pub(super) fn finish(self) -> Envelope {
+    pub(crate) fn finish(self) -> Envelope {
         self.found
     }
 

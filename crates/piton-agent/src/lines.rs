@@ -4,13 +4,12 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-use super::sniff::Envelope;
-use super::sniff::Sniffer;
+use crate::sniff::{Envelope, Sniffer};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     /// Without its end.
     Whole(Vec<u8>),
     /// It was skipped; what could be told of it on the way.
@@ -18,19 +17,19 @@ pub(super) enum Line {
 }
 
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     bytes_max: usize,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(reader: R, bytes_max: usize) -> Self {
+    pub(crate) fn new(reader: R, bytes_max: usize) -> Self {
         Self { reader: BufReader::with_capacity(BUFFER_BYTES, reader), bytes_max }
     }
 
     /// The next line that is not empty; `None` at the end. What follows the last line's end counts
     /// as a line.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let mut line = Vec::new();
             let mut ended = false;
