@@ -145,7 +145,6 @@ impl Commands {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

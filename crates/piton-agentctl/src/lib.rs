@@ -11,5 +11,6 @@ mod log;
 mod problem;
 mod server;
 pub mod spool;
+pub mod tree;
 
 pub use life::{Error, run};
