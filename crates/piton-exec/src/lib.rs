@@ -1,3 +1,16 @@
-//! Where agents run. [`protocol`] is what a server and an agentctl say to each other.
+//! Where agents run.
+//!
+//! - [`protocol`]: what a server and an agentctl say to each other; [`client`] is the server's side
+//! - [`spool`]: what agentctl leaves behind
+//! - [`executor`]: how an agentctl is launched, found and ended; [`standalone`] does it on this
+//!   machine, and `conformance` says what every executor must do
+//! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
 
+pub mod client;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod executor;
+pub mod leftovers;
 pub mod protocol;
+pub mod spool;
+pub mod standalone;

@@ -211,6 +211,18 @@ impl Masker {
         }
     }
 
+    /// Free JSON as it may be written: masked in place, by value and by key.
+    pub fn json(&self, value: &mut Value) {
+        self.value(value, 0);
+    }
+
+    /// The values of excluded keys in free JSON that are not known yet.
+    pub fn unknown_in(&self, value: &Value) -> Vec<String> {
+        let mut found = BTreeSet::new();
+        self.collect(value, 0, &mut found);
+        found.into_iter().filter(|value| !self.knows(value)).collect()
+    }
+
     /// False: the record passes as it is. True for a few that do, too.
     pub fn may_concern(&self, record: &NewRecord) -> bool {
         (!free_fields(&record.event).is_empty() && self.may_hold(&record.header))

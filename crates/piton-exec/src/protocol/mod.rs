@@ -2,6 +2,7 @@
 //!
 //! | request | answer |
 //! |---|---|
+//! | `GET /alive` | [`Alive`] |
 //! | `GET /health` | [`Health`] |
 //! | `GET /capabilities` | [`Capabilities`] |
 //! | `POST /commands` with a [`Command`] | [`Reply`], or a [`Problem`] |
@@ -13,6 +14,8 @@
 //! Every request carries `authorization: Bearer …` ([`bearer`]), the header [`EPOCH`] with the
 //! asker's lease epoch, and [`PROTOCOL_HEADER`] with the version it speaks. A lower epoch than one
 //! seen before is refused with `epoch_stale`; a higher one ends the streams of the lower ones.
+//! `/health` is answered in every version, since it says which there are. `/alive` needs none of
+//! all this: it is how an executor, which has no secrets, sees that somebody is there.
 
 pub mod workspace;
 
@@ -43,6 +46,8 @@ pub mod files {
     pub const LOCK: &str = "lock";
     /// The spool's segments.
     pub const SPOOL: &str = "spool";
+    /// The highest lease epoch that was seen.
+    pub const EPOCH: &str = "epoch";
     /// What agentctl itself has to say when nobody listens (bounded).
     pub const LOG: &str = "agentctl.log";
 }
@@ -104,6 +109,13 @@ impl Default for Limits {
             term_ms: 2_000,
         }
     }
+}
+
+/// Nothing but that it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    pub execution_id: ExecutionId,
+    pub protocol: (u32, u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -266,6 +278,20 @@ pub struct Frame {
     /// Positions that were asked for and are no longer there, first and last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<(Pos, Pos)>,
+}
+
+/// Why agentctl ends a stream: codes of a WebSocket's close frame.
+pub mod closing {
+    /// agentctl ends; everything was sent.
+    pub const OVER: u16 = 1000;
+    /// Somebody with a higher epoch is there.
+    pub const EPOCH_STALE: u16 = 4001;
+    /// A later stream took its place.
+    pub const REPLACED: u16 = 4002;
+    /// What was sent makes no sense.
+    pub const MALFORMED: u16 = 4003;
+    /// The spool cannot be read.
+    pub const UNREADABLE: u16 = 4004;
 }
 
 /// All up to here is durable elsewhere.

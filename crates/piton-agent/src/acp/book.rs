@@ -1,0 +1,325 @@
+//! What is known of the conversation, and what is to be noted of it. Whoever notes something holds
+//! the book until it is kept: the notes have one order, and nothing is acted upon before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use piton_core::event::WaitKind;
+use piton_core::id::{RunId, WaitId};
+use piton_core::mask::Masker;
+use piton_core::spool::{Begun, Channel, Ended, Fact, Note};
+use serde_json::{Map, Value, json};
+
+use super::calls::Calls;
+use super::drops::Drops;
+use super::message::Message;
+use super::replay::{Replay, Verdict};
+use super::wire::{self, Hello};
+use super::{Error, Limits, MakeIds};
+use crate::Journal;
+
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) run_id: RunId,
+    pub(super) is_cancelled: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Ask {
+    /// The agent's id of its request.
+    pub(super) rpc_id: Value,
+    pub(super) options: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Book {
+    journal: Arc<dyn Journal>,
+    ids: Arc<dyn MakeIds>,
+    masker: Arc<Masker>,
+    pub(super) hello: Option<Hello>,
+    /// The agent's own id of the conversation.
+    pub(super) session: Option<String>,
+    pub(super) turn: Option<Turn>,
+    turns: u64,
+    message: Option<Message>,
+    calls: Calls,
+    pub(super) asks: BTreeMap<WaitId, Ask>,
+    pub(super) replay: Replay,
+    drops: Drops,
+    notes: Vec<Note>,
+}
+
+impl Book {
+    pub(super) fn new(
+        journal: Arc<dyn Journal>,
+        ids: Arc<dyn MakeIds>,
+        masker: Arc<Masker>,
+        limits: &Limits,
+    ) -> Self {
+        Self {
+            journal,
+            ids,
+            masker,
+            hello: None,
+            session: None,
+            turn: None,
+            turns: 0,
+            message: None,
+            calls: Calls::default(),
+            asks: BTreeMap::new(),
+            replay: Replay::new(limits.replay_bytes_max),
+            drops: Drops::new(limits.drops_noted_max),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Resolves when all that was noted is kept.
+    pub(super) async fn keep(&mut self) -> Result<(), Error> {
+        if self.notes.is_empty() {
+            return Ok(());
+        }
+        let notes = std::mem::take(&mut self.notes);
+        Ok(self.journal.keep(notes).await?)
+    }
+
+    pub(super) fn note(&mut self, fact: Fact) {
+        self.note_with(fact, None);
+    }
+
+    fn note_with(&mut self, fact: Fact, raw: Option<Value>) {
+        let run_id = self.turn.as_ref().map(|turn| turn.run_id.clone());
+        self.notes.push(Note { run_id, fact, raw });
+    }
+
+    pub(super) fn dropped(&mut self, why: &'static str, bytes: u64) {
+        if let Some(fact) = self.drops.add(why, bytes) {
+            self.note(fact);
+        }
+    }
+
+    /// Free JSON as it may be written. What stands under an excluded key is known from then on.
+    pub(super) fn mask(&mut self, mut value: Value) -> Value {
+        let unknown = self.masker.unknown_in(&value);
+        if !unknown.is_empty() {
+            match self.masker.learn(unknown) {
+                Ok(learned) => {
+                    self.masker = Arc::new(learned.masker);
+                    if let Some(message) = &mut self.message {
+                        message.set_masker(&self.masker);
+                    }
+                }
+                // It is masked under its key all the same.
+                Err(error) => tracing::warn!(%error, "a secret could not be learned"),
+            }
+        }
+        self.masker.json(&mut value);
+        value
+    }
+
+    pub(super) fn mask_text(&self, text: &str) -> String {
+        self.masker.text(text).into_owned()
+    }
+
+    /// Something else is said: the message is complete.
+    fn end_message(&mut self) {
+        if let Some(message) = self.message.take() {
+            message.end().for_each(|fact| self.note(fact));
+        }
+    }
+
+    /// One update of the session. `outputs`: see [`Calls::said`].
+    pub(super) fn update(&mut self, update: Value, outputs: Map<String, Value>) {
+        if let Some(update) = self.replay.pass(update) {
+            self.said(update, outputs);
+        }
+    }
+
+    fn said(&mut self, update: Value, outputs: Map<String, Value>) {
+        let kind = wire::text_at(&update, "sessionUpdate").unwrap_or_default();
+        let what = match kind.as_str() {
+            "agent_message_chunk" => return self.chunk(update, Channel::Answer),
+            "agent_thought_chunk" => return self.chunk(update, Channel::Thought),
+            "tool_call" | "tool_call_update" => return self.tool(update, outputs),
+            "user_message_chunk" => {
+                self.end_message();
+                "user_message"
+            }
+            "plan" => {
+                self.end_message();
+                "plan"
+            }
+            "available_commands_update" => "commands",
+            "current_mode_update" => "mode",
+            "config_option_update" => "config",
+            "session_info_update" => "session_info",
+            "usage_update" => "usage",
+            "notice" => "notice",
+            "compaction_update" | "compaction_summary_chunk" => "compaction",
+            _ => {
+                let what = self.mask_text(&format!("unknown:{kind}"));
+                return self.other(&what, update);
+            }
+        };
+        self.other(what, update);
+    }
+
+    pub(super) fn other(&mut self, what: &str, update: Value) {
+        let update = self.mask(update);
+        self.note(Fact::Update { what: what.to_owned(), update });
+    }
+
+    fn chunk(&mut self, update: Value, channel: Channel) {
+        let chunk = wire::chunk(&update);
+        let Some(text) = chunk.text else {
+            self.end_message();
+            return self.other("content", update);
+        };
+        if text.is_empty() {
+            return;
+        }
+        let agent_id = chunk.message_id.as_deref();
+        if self.message.as_ref().is_some_and(|message| !message.is(channel, agent_id)) {
+            self.end_message();
+        }
+        let (ids, masker) = (&self.ids, &self.masker);
+        let is_new = self.message.is_none();
+        let message = self.message.get_or_insert_with(|| {
+            Message::new(ids.message(), channel, chunk.message_id.clone(), masker)
+        });
+        let id = message.id().clone();
+        let piece = message.push(&text);
+        if is_new && let Some(agent_id) = chunk.message_id {
+            // So that the log knows it when the agent tells it again.
+            let update = json!({ "message_id": id, "agent_message_id": agent_id });
+            self.other("message_id", update);
+        }
+        if let Some(fact) = piece {
+            self.note(fact);
+        }
+    }
+
+    fn tool(&mut self, update: Value, outputs: Map<String, Value>) {
+        let update = self.mask(update);
+        let outputs = match self.mask(outputs.into()) {
+            Value::Object(outputs) => outputs,
+            _ => Map::new(),
+        };
+        let Some(tool) = wire::tool(&update) else {
+            return self.other("unknown:tool_call", update);
+        };
+        let ids = Arc::clone(&self.ids);
+        let facts = self.calls.said(&update, tool, self.turns, outputs, &*ids);
+        // A message goes on over the progress of a call, but not over its beginning and its end.
+        if facts.iter().any(|fact| !matches!(fact, Fact::ToolUpdate { .. })) {
+            self.end_message();
+        }
+        for fact in facts {
+            let says_all = matches!(fact, Fact::ToolUpdate { .. });
+            self.note_with(fact, (!says_all).then(|| update.clone()));
+        }
+    }
+
+    pub(super) fn terminals_of(&self, update: &Value) -> Vec<String> {
+        wire::tool(update).map(|tool| self.calls.terminals_of(&tool)).unwrap_or_default()
+    }
+
+    /// A question of the agent; `params` as it asked.
+    pub(super) fn asked(&mut self, rpc_id: Value, params: Value) -> WaitId {
+        self.end_message();
+        let wait_id = self.ids.wait();
+        let options = wire::options(&params);
+        let mut question = self.mask(params);
+        let agent_call_id = question.get("toolCall").and_then(|c| wire::text_at(c, "toolCallId"));
+        let call_id = agent_call_id.and_then(|id| self.calls.id_of(&id).cloned());
+        if let (Some(call_id), Value::Object(question)) = (call_id, &mut question) {
+            question.insert("call_id".to_owned(), call_id.as_str().into());
+        }
+        let wait_kind = WaitKind::Permission;
+        self.note(Fact::Asked { wait_id: wait_id.clone(), wait_kind, question });
+        self.asks.insert(wait_id.clone(), Ask { rpc_id, options });
+        wait_id
+    }
+
+    /// Whoever answers the agent does so after this was kept.
+    pub(super) fn ask_ended(&mut self, wait_id: &WaitId, why: Ended) -> Option<Ask> {
+        let ask = self.asks.remove(wait_id)?;
+        self.note(Fact::AskEnded { wait_id: wait_id.clone(), why });
+        Some(ask)
+    }
+
+    pub(super) fn end_all_asks(&mut self, why: Ended) -> Vec<Ask> {
+        let ids: Vec<WaitId> = self.asks.keys().cloned().collect();
+        ids.iter().filter_map(|id| self.ask_ended(id, why)).collect()
+    }
+
+    /// The session is open. What the agent told of its history is settled.
+    pub(super) fn begun(&mut self, begun: Begun, asked_id: Option<String>, answer: &Value) {
+        let session = wire::text_at(answer, "sessionId").or(asked_id);
+        self.session.clone_from(&session);
+        let hello = self.hello.clone().unwrap_or_default();
+        let agent = hello.agent;
+        self.note(Fact::AgentReady {
+            begun,
+            agent_session_id: session,
+            agent,
+            offers: hello.offers,
+        });
+        for (key, what) in [("modes", "modes"), ("configOptions", "config")] {
+            if let Some(part) = answer.get(key).filter(|part| !part.is_null()) {
+                self.other(what, json!({ key: part }));
+            }
+        }
+        match self.replay.told() {
+            Verdict::Known => {}
+            Verdict::Import(updates) => {
+                for update in updates {
+                    self.said(update, Map::new());
+                }
+                self.end_message();
+            }
+            Verdict::Diverged(Fact::HistoryDiverged { unseen, rest }) => {
+                let rest = self.mask(rest);
+                self.note(Fact::HistoryDiverged { unseen, rest });
+            }
+            Verdict::Diverged(fact) => self.note(fact),
+        }
+        if begun == Begun::New {
+            self.replay.live();
+        }
+    }
+
+    pub(super) fn turn_started(&mut self, run_id: RunId) {
+        self.end_message();
+        self.replay.live();
+        self.turns += 1;
+        self.turn = Some(Turn { run_id, is_cancelled: false });
+        self.note(Fact::TurnStarted {});
+    }
+
+    /// Gives the questions that nobody waits for any more.
+    pub(super) fn turn_over(&mut self, fact: Fact) -> Vec<Ask> {
+        self.end_message();
+        let asks = self.end_all_asks(Ended::Withdrawn);
+        self.note_drops();
+        self.note(fact);
+        self.turn = None;
+        asks
+    }
+
+    /// The agent is gone. What it was saying is written, but not said to be complete, and its turn
+    /// is not ended: that it was interrupted is for those to say who know why.
+    pub(super) fn gone(&mut self) {
+        if let Some(fact) = self.message.take().and_then(|mut message| message.flush()) {
+            self.note(fact);
+        }
+        self.end_all_asks(Ended::Withdrawn);
+        self.note_drops();
+        self.turn = None;
+    }
+
+    fn note_drops(&mut self) {
+        for fact in self.drops.take() {
+            self.note(fact);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! What can be asked of an agent.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::id::{RunId, WaitId};
+use piton_core::spool::{Begun, Ended, Fact};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use super::book::Book;
+use super::driver::Driver;
+use super::link::{Link, Waiter};
+use super::refusal::{Refusal, refusal};
+use super::serve::Serving;
+use super::wire::{self, Hello, method};
+use super::{Error, Limits, Options};
+
+/// Messages on their way to the agent that it does not read.
+const OUTGOING_MAX: usize = 256;
+
+/// A conversation to begin or to go on with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Begin {
+    pub cwd: PathBuf,
+    /// Handed to the agent as they are.
+    pub mcp_servers: Vec<Value>,
+    /// The conversation to go on with.
+    pub agent_session_id: Option<String>,
+    /// Message ids of the agent's that the log knows.
+    pub seen_message_ids: Vec<String>,
+}
+
+/// How the agent came to its conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub begun: Begun,
+    pub agent_session_id: String,
+}
+
+/// A turn under way. Need not be waited for: its end is noted.
+#[derive(Debug)]
+pub struct Turn {
+    done: oneshot::Receiver<Result<String, Error>>,
+}
+
+impl Turn {
+    /// The agent's reason to stop, when it was noted. If the agent is gone, nothing was.
+    pub async fn ended(self) -> Result<String, Error> {
+        self.done.await.unwrap_or(Err(Error::Closed))
+    }
+}
+
+/// One agent at the other end. Clones speak to the same one.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    link: Arc<Link>,
+    book: Arc<Mutex<Book>>,
+    limits: Limits,
+    started: Arc<Mutex<Begin>>,
+}
+
+impl Connection {
+    /// The future reads the agent and writes to it; whoever drives it learns when the agent's output
+    /// ended. Nothing happens without it.
+    pub fn open<R, W>(
+        reader: R,
+        writer: W,
+        options: Options,
+    ) -> (Self, impl Future<Output = Result<(), Error>> + Send + use<R, W>)
+    where
+        R: AsyncRead + Unpin + Send,
+        W: AsyncWrite + Unpin + Send,
+    {
+        let Options { masker, journal, host, ids, limits } = options;
+        let (sender, outgoing) = mpsc::channel(OUTGOING_MAX);
+        let link = Arc::new(Link::new(sender, limits.requests_max));
+        let book = Arc::new(Mutex::new(Book::new(journal, ids, masker, &limits)));
+        let serving = Arc::new(Serving::new(host, Arc::clone(&link), limits.terminals_max));
+        let connection = Self {
+            link: Arc::clone(&link),
+            book: Arc::clone(&book),
+            limits: limits.clone(),
+            started: Arc::default(),
+        };
+        let driver = Driver { reader, writer, outgoing, link, book, serving, limits };
+        (connection, driver.run())
+    }
+
+    /// Offers version 1 of the protocol, files and terminals.
+    pub async fn initialize(&self) -> Result<Hello, Error> {
+        let after = self.limits.start_wait;
+        let answer = self.request(method::INITIALIZE, wire::initialize(), after).await?;
+        match wire::spoken_version(&answer) {
+            Some(wire::VERSION) => {}
+            Some(spoken) => return Err(Error::Version { spoken }),
+            None => return Err(protocol(method::INITIALIZE, "It names no version".to_owned())),
+        }
+        let hello = wire::hello(answer).map_err(|why| protocol(method::INITIALIZE, why))?;
+        self.book.lock().await.hello = Some(hello.clone());
+        Ok(hello)
+    }
+
+    pub async fn authenticate(&self, method_id: &str) -> Result<(), Error> {
+        let params = wire::authenticate(method_id);
+        self.request(method::AUTHENTICATE, params, self.limits.start_wait).await.map(drop)
+    }
+
+    /// Goes on with a conversation as well as the agent can: resumes it, else loads it, else begins
+    /// another; likewise if the agent says that it does not know it. Any other refusal is an error,
+    /// and the conversation's id stays good. What was noted of it is kept when this returns.
+    pub async fn begin(&self, begin: Begin) -> Result<Opened, Error> {
+        let offers = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.offers;
+        *self.started.lock().await = begin.clone();
+        let Begin { cwd, mcp_servers, agent_session_id, seen_message_ids } = begin;
+        if let Some(id) = agent_session_id {
+            let mut ways = Vec::new();
+            if offers.resume {
+                let params = wire::resume_session(&id, &cwd, &mcp_servers);
+                ways.push((method::RESUME, Begun::Resumed, params));
+            }
+            if offers.load {
+                let params = wire::load_session(&id, &cwd, &mcp_servers);
+                ways.push((method::LOAD, Begun::Loaded, params));
+            }
+            let last = ways.len().saturating_sub(1);
+            for (at, (name, begun, params)) in ways.into_iter().enumerate() {
+                self.book.lock().await.replay.begin(seen_message_ids.clone());
+                match self.open_session(name, begun, Some(id.clone()), params).await {
+                    Err(Error::Agent { code, message, .. })
+                        if refusal(code, &message) == Refusal::Refused =>
+                    {
+                        let mut book = self.book.lock().await;
+                        book.note(Fact::AgentSessionRefused { code, message });
+                        book.keep().await?;
+                        break;
+                    }
+                    // It offers what it does not have.
+                    Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if at < last => {}
+                    other => return other,
+                }
+            }
+        }
+        self.book.lock().await.replay.live();
+        let params = wire::new_session(&cwd, &mcp_servers);
+        self.open_session(method::NEW, Begun::New, None, params).await
+    }
+
+    async fn open_session(
+        &self,
+        name: &'static str,
+        begun: Begun,
+        asked_id: Option<String>,
+        params: Value,
+    ) -> Result<Opened, Error> {
+        let (done, opened) = oneshot::channel();
+        let waiting = self.link.register(name, Waiter::Begin { begun, asked_id, done })?;
+        let line = wire::request_line(waiting.id, name, &params);
+        let answered = async {
+            self.link.send(line).await?;
+            opened.await.unwrap_or(Err(Error::Closed))
+        };
+        within(self.limits.start_wait, name, answered).await?;
+        let session = self.book.lock().await.session.clone();
+        Ok(Opened { begun, agent_session_id: session.ok_or(Error::NoSession)? })
+    }
+
+    /// Gives the agent a prompt. Returns when the turn's beginning is kept and the prompt is on its
+    /// way; what comes of it is noted.
+    pub async fn prompt(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
+        let mut book = self.book.lock().await;
+        let session = book.session.clone().ok_or(Error::NoSession)?;
+        if let Some(turn) = &book.turn {
+            return Err(Error::Busy { run_id: turn.run_id.clone() });
+        }
+        let (done, receiver) = oneshot::channel();
+        let waiting = self.link.register(method::PROMPT, Waiter::Prompt { done })?;
+        book.turn_started(run_id);
+        if let Err(error) = book.keep().await {
+            book.turn = None;
+            return Err(error);
+        }
+        drop(book);
+        let line = wire::request_line(waiting.id, method::PROMPT, &wire::prompt(&session, text));
+        let sent = self.link.send(line);
+        if let Err(error) = within(self.limits.request_wait, method::PROMPT, sent).await {
+            let mut book = self.book.lock().await;
+            let (code, message) = (error.code().to_owned(), error.to_string());
+            book.turn_over(Fact::TurnFailed { code, message });
+            book.keep().await?;
+            return Err(error);
+        }
+        waiting.keep();
+        Ok(Turn { done: receiver })
+    }
+
+    /// Asks the agent to end its turn; its open questions are answered `cancelled`. The turn ends
+    /// when the agent says so.
+    pub async fn cancel(&self, run_id: &RunId) -> Result<(), Error> {
+        let mut book = self.book.lock().await;
+        let session = book.session.clone().ok_or(Error::NoSession)?;
+        match &mut book.turn {
+            Some(turn) if turn.run_id == *run_id => turn.is_cancelled = true,
+            _ => return Err(Error::NoTurn { run_id: run_id.clone() }),
+        }
+        let asks = book.end_all_asks(Ended::Cancelled);
+        book.keep().await?;
+        drop(book);
+        let cancelled = async {
+            let line = wire::notification_line(method::CANCEL, &wire::cancel(&session));
+            self.link.send(line).await?;
+            for ask in asks {
+                self.link.answer(&ask.rpc_id, &wire::permission(None)).await?;
+            }
+            Ok(())
+        };
+        within(self.limits.request_wait, method::CANCEL, cancelled).await
+    }
+
+    /// Answers a question of the agent: `{"option_id": …}` with one of the offered ids, or
+    /// `{"outcome": "cancelled"}`; `None`: nobody will answer.
+    pub async fn answer(&self, wait_id: &WaitId, answer: Option<Value>) -> Result<(), Error> {
+        let mut book = self.book.lock().await;
+        let not_asked = || Error::NotAsked { wait_id: wait_id.clone() };
+        let ask = book.asks.get(wait_id).ok_or_else(not_asked)?;
+        let option = match &answer {
+            None => None,
+            Some(answer) => match wire::text_at(answer, "option_id") {
+                Some(id) if ask.options.contains(&id) => Some(id),
+                None if wire::text_at(answer, "outcome").as_deref() == Some("cancelled") => None,
+                _ => return Err(Error::NotAnOption { wait_id: wait_id.clone() }),
+            },
+        };
+        let why = if option.is_some() { Ended::Answered } else { Ended::Cancelled };
+        let ask = book.ask_ended(wait_id, why).ok_or_else(not_asked)?;
+        book.keep().await?;
+        drop(book);
+        let result = wire::permission(option.as_deref());
+        let sent = self.link.answer(&ask.rpc_id, &result);
+        within(self.limits.request_wait, method::PERMISSION, sent).await
+    }
+
+    /// Something else that the protocol has: `set_mode`, `set_config_option`, `authenticate`,
+    /// `list_sessions`, `fork_session`, `close_session`, `delete_session`. Parameters are the
+    /// protocol's own; the session is filled in where it is needed and not named. Gives the agent's
+    /// answer, masked.
+    pub async fn ask(&self, name: &str, params: Value) -> Result<Value, Error> {
+        let book = self.book.lock().await;
+        let offers = book.hello.as_ref().ok_or(Error::NoSession)?.offers;
+        let session = book.session.clone();
+        drop(book);
+        let (method, is_offered) = match name {
+            "authenticate" => (method::AUTHENTICATE, true),
+            "set_mode" => (method::SET_MODE, true),
+            "set_config_option" => (method::SET_CONFIG_OPTION, true),
+            "list_sessions" => (method::LIST, offers.list),
+            "fork_session" => (method::FORK, offers.fork),
+            "close_session" => (method::CLOSE, offers.close),
+            "delete_session" => (method::DELETE, offers.delete),
+            _ => return Err(Error::UnknownAsk { name: name.to_owned() }),
+        };
+        if !is_offered {
+            return Err(Error::NotOffered { method: method.to_owned() });
+        }
+        let mut params = if params.is_object() { params } else { json!({}) };
+        if !matches!(name, "authenticate" | "list_sessions") && params.get("sessionId").is_none() {
+            params["sessionId"] = session.ok_or(Error::NoSession)?.into();
+        }
+        if name == "fork_session" {
+            let started = self.started.lock().await;
+            if params.get("cwd").is_none() {
+                params["cwd"] = started.cwd.to_string_lossy().into();
+            }
+            if params.get("mcpServers").is_none() {
+                params["mcpServers"] = started.mcp_servers.clone().into();
+            }
+        }
+        let chosen = params.get("modeId").cloned();
+        let answer = self.request(method, params, self.limits.request_wait).await?;
+        let mut book = self.book.lock().await;
+        let answer = book.mask(answer);
+        // Agents need not tell what they were asked for.
+        match name {
+            "set_mode" => book.other("mode", json!({ "currentModeId": chosen })),
+            "set_config_option" => book.other("config", answer.clone()),
+            _ => {}
+        }
+        book.keep().await?;
+        Ok(answer)
+    }
+
+    /// The turn that is under way.
+    pub async fn turn(&self) -> Option<RunId> {
+        self.book.lock().await.turn.as_ref().map(|turn| turn.run_id.clone())
+    }
+
+    /// The questions that wait for an answer.
+    pub async fn asking(&self) -> Vec<WaitId> {
+        self.book.lock().await.asks.keys().cloned().collect()
+    }
+
+    /// Ends the agent's input, which tells it to exit. What it still says is noted; the driver ends
+    /// when its output does.
+    pub fn close(&self) {
+        self.link.close();
+    }
+
+    async fn request(
+        &self,
+        name: &'static str,
+        params: Value,
+        after: Duration,
+    ) -> Result<Value, Error> {
+        let (done, answer) = oneshot::channel();
+        let waiting = self.link.register(name, Waiter::Plain(done))?;
+        let line = wire::request_line(waiting.id, name, &params);
+        let answered = async {
+            self.link.send(line).await?;
+            answer.await.map_err(|_| Error::Closed)
+        };
+        let answer = within(after, name, answered).await?;
+        answer.into_result(name, &*self.book.lock().await)
+    }
+}
+
+fn protocol(method: &str, why: String) -> Error {
+    Error::Protocol { method: method.to_owned(), why }
+}
+
+async fn within<T>(
+    after: Duration,
+    method: &str,
+    done: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let timed_out = || Error::TimedOut { method: method.to_owned(), after };
+    tokio::time::timeout(after, done).await.unwrap_or_else(|_| Err(timed_out()))
+}

@@ -1,0 +1,340 @@
+//! Reads what the agent says, one message after the other, and sees that it is kept before the next
+//! is read.
+
+use std::io;
+use std::sync::Arc;
+
+use piton_core::spool::{Ended, Fact};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+
+use super::book::{Ask, Book};
+use super::link::{Answer, Failure, Link, Waiter, Waiting};
+use super::serve::{Request, Serving};
+use super::wire::{self, code, method};
+use super::{Error, Limits};
+use crate::lines::{Line, Lines};
+use crate::sniff::Envelope;
+
+pub(super) struct Driver<R, W> {
+    pub(super) reader: R,
+    pub(super) writer: W,
+    pub(super) outgoing: mpsc::Receiver<Vec<u8>>,
+    pub(super) link: Arc<Link>,
+    pub(super) book: Arc<Mutex<Book>>,
+    pub(super) serving: Arc<Serving>,
+    pub(super) limits: Limits,
+}
+
+/// Whatever way the driver ends: everybody who waits for the agent is told.
+struct EndLink(Arc<Link>);
+
+impl Drop for EndLink {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
+    /// Until the agent's output ends. Writing, and what the agent asked for, go on while something
+    /// is being kept: otherwise an agent and a client could wait for each other for ever.
+    pub(super) async fn run(self) -> Result<(), Error> {
+        let end = EndLink(Arc::clone(&self.link));
+        let requests_max = self.limits.host_requests_max.max(1);
+        let (requests, incoming) = mpsc::channel(requests_max);
+        let reading = Reading {
+            link: self.link,
+            book: Arc::clone(&self.book),
+            serving: Arc::clone(&self.serving),
+            requests,
+            under_way: Arc::new(Semaphore::new(requests_max)),
+            limits: self.limits,
+        };
+        let lines = Lines::new(self.reader, reading.limits.line_bytes_max);
+        let serving = async {
+            self.serving.run(incoming).await;
+            std::future::pending::<()>().await;
+        };
+        let writing = async {
+            write_all(self.writer, self.outgoing).await;
+            std::future::pending::<()>().await;
+        };
+        let read = tokio::select! {
+            read = reading.run(lines) => read,
+            () = serving => Ok(()),
+            () = writing => Ok(()),
+        };
+        let kept = if matches!(read, Err(Error::Journal(_))) {
+            Ok(())
+        } else {
+            let mut book = self.book.lock().await;
+            book.gone();
+            book.keep().await
+        };
+        drop(end);
+        read.and(kept)
+    }
+}
+
+async fn write_all<W: AsyncWrite + Unpin>(mut writer: W, mut outgoing: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = outgoing.recv().await {
+        let written: io::Result<()> = async {
+            writer.write_all(&line).await?;
+            writer.flush().await
+        }
+        .await;
+        if let Err(error) = written {
+            // It closed its input, which need not keep it from going on.
+            tracing::debug!(%error, "the agent no longer reads");
+            return;
+        }
+    }
+    let _ = writer.shutdown().await;
+}
+
+struct Reading {
+    link: Arc<Link>,
+    book: Arc<Mutex<Book>>,
+    serving: Arc<Serving>,
+    requests: mpsc::Sender<Request>,
+    under_way: Arc<Semaphore>,
+    limits: Limits,
+}
+
+impl Reading {
+    async fn run<R: AsyncRead + Unpin>(&self, mut lines: Lines<R>) -> Result<(), Error> {
+        loop {
+            let line = match lines.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(Error::Io { kind: error.kind() }),
+            };
+            match line {
+                Line::TooLong { bytes, envelope } => self.too_long(bytes, envelope).await?,
+                Line::Whole(line) => match serde_json::from_slice(&line) {
+                    Ok(Value::Array(batch)) => {
+                        for message in batch {
+                            self.message(message).await?;
+                        }
+                    }
+                    Ok(message) => self.message(message).await?,
+                    Err(_) => self.dropped("not_json", line.len() as u64).await?,
+                },
+            }
+        }
+    }
+
+    async fn dropped(&self, why: &'static str, bytes: u64) -> Result<(), Error> {
+        let mut book = self.book.lock().await;
+        book.dropped(why, bytes);
+        book.keep().await
+    }
+
+    /// Whoever waits for what was skipped is told.
+    async fn too_long(&self, bytes: u64, envelope: Envelope) -> Result<(), Error> {
+        self.dropped("line_too_long", bytes).await?;
+        match envelope {
+            Envelope { id: Some(id), method: Some(_) } => {
+                self.refuse(&id, code::INVALID_REQUEST, "The message is too long").await
+            }
+            Envelope { id: Some(id), method: None } => match self.link.take(&id) {
+                Some(waiting) => self.answered(waiting, Answer::TooLong).await,
+                None => Ok(()),
+            },
+            Envelope { id: None, .. } => Ok(()),
+        }
+    }
+
+    async fn message(&self, mut message: Value) -> Result<(), Error> {
+        let bytes = |message: &Value| message.to_string().len() as u64;
+        let name = wire::text_at(&message, "method");
+        let id = message.get("id").filter(|id| !id.is_null()).cloned();
+        let mut take = |key: &str| message.get_mut(key).map(Value::take).unwrap_or_default();
+        match (name, id) {
+            (Some(name), Some(id)) => self.request(&name, id, take("params")).await,
+            (Some(name), None) => self.notification(&name, take("params")).await,
+            (None, Some(id)) => {
+                let Some(waiting) = self.link.take(&id) else {
+                    return self.dropped("answer_unasked", bytes(&message)).await;
+                };
+                let answer = match failure(&take("error")) {
+                    Some(failure) => Answer::Failed(failure),
+                    None => Answer::Result(take("result")),
+                };
+                self.answered(waiting, answer).await
+            }
+            // An agent that could not read us says so without an id.
+            (None, None) => self.dropped("not_a_message", bytes(&message)).await,
+        }
+    }
+
+    async fn answered(&self, waiting: Waiting, answer: Answer) -> Result<(), Error> {
+        let method = waiting.method;
+        match waiting.waiter {
+            Waiter::Plain(done) => {
+                let _ = done.send(answer);
+            }
+            Waiter::Begin { begun, asked_id, done } => {
+                let mut book = self.book.lock().await;
+                let opened = match answer.into_result(method, &book) {
+                    Ok(answer) if asked_id.is_none() && answer.get("sessionId").is_none() => {
+                        let why = "It names no session".to_owned();
+                        Err(Error::Protocol { method: method.to_owned(), why })
+                    }
+                    Ok(answer) => {
+                        book.begun(begun, asked_id, &answer);
+                        book.keep().await?;
+                        Ok(())
+                    }
+                    Err(error) => {
+                        book.replay.live();
+                        Err(error)
+                    }
+                };
+                let _ = done.send(opened);
+            }
+            Waiter::Prompt { done } => {
+                let mut book = self.book.lock().await;
+                let ended = answer.into_result(method, &book).and_then(|answer| {
+                    wire::text_at(&answer, "stopReason").ok_or_else(|| Error::Protocol {
+                        method: method.to_owned(),
+                        why: "It names no reason to stop".to_owned(),
+                    })
+                });
+                let fact = match &ended {
+                    Ok(reason) => Fact::TurnEnded { stop_reason: book.mask_text(reason) },
+                    Err(error) => Fact::TurnFailed {
+                        code: error.code().to_owned(),
+                        message: error.to_string(),
+                    },
+                };
+                let asks = book.turn_over(fact);
+                book.keep().await?;
+                drop(book);
+                self.cancel_asks(asks);
+                let _ = done.send(ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent went on without the answers; in case it does wait for them.
+    fn cancel_asks(&self, asks: Vec<Ask>) {
+        for ask in asks {
+            self.link.try_send(wire::answer_line(&ask.rpc_id, &wire::permission(None)));
+        }
+    }
+
+    async fn notification(&self, name: &str, mut params: Value) -> Result<(), Error> {
+        let mut book = self.book.lock().await;
+        match name {
+            method::UPDATE => {
+                let session = wire::text_at(&params, "sessionId");
+                let is_ours =
+                    session.is_none() || book.session.is_none() || session == book.session;
+                if is_ours {
+                    let update = params.get_mut("update").map(Value::take).unwrap_or_default();
+                    let terminals = book.terminals_of(&update);
+                    let outputs = if terminals.is_empty() {
+                        Map::new()
+                    } else {
+                        self.serving.outputs(terminals).await
+                    };
+                    book.update(update, outputs);
+                } else {
+                    book.other("other_session", params);
+                }
+            }
+            method::CANCEL_REQUEST => {
+                let id = params.get("requestId").cloned().unwrap_or_default();
+                let wait = book.asks.iter().find(|(_, ask)| ask.rpc_id == id);
+                if let Some(wait_id) = wait.map(|(wait_id, _)| wait_id.clone()) {
+                    book.ask_ended(&wait_id, Ended::Withdrawn);
+                    book.keep().await?;
+                    let line = wire::error_line(&id, code::REQUEST_CANCELLED, "Request cancelled");
+                    self.link.try_send(line);
+                }
+            }
+            // By JSON-RPC's custom these may be ignored.
+            _ if name.starts_with("$/") => {}
+            _ => {
+                let what = book.mask_text(&format!("notification:{name}"));
+                book.other(&what, params);
+            }
+        }
+        book.keep().await
+    }
+
+    async fn request(&self, name: &str, id: Value, params: Value) -> Result<(), Error> {
+        if name == method::PERMISSION {
+            return self.permission(id, params).await;
+        }
+        let call = match wire::host_call(name, params) {
+            Some(Ok(call)) => call,
+            Some(Err(why)) => return self.refuse(&id, code::INVALID_PARAMS, &why).await,
+            None => return self.refuse(&id, code::METHOD_NOT_FOUND, "Method not found").await,
+        };
+        let Ok(permit) = Arc::clone(&self.under_way).try_acquire_owned() else {
+            return self.refuse(&id, code::INTERNAL, "Too many requests at once").await;
+        };
+        // There is as much room as there are permits.
+        let _ = self.requests.try_send(Request { id, call, permit });
+        Ok(())
+    }
+
+    async fn permission(&self, id: Value, params: Value) -> Result<(), Error> {
+        let mut book = self.book.lock().await;
+        if book.asks.len() >= self.limits.asks_max {
+            drop(book);
+            return self.refuse(&id, code::INTERNAL, "Too many questions at once").await;
+        }
+        let wait_id = book.asked(id, params);
+        let is_cancelled = book.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
+        let ask = if is_cancelled { book.ask_ended(&wait_id, Ended::Cancelled) } else { None };
+        book.keep().await?;
+        drop(book);
+        self.cancel_asks(ask.into_iter().collect());
+        Ok(())
+    }
+
+    /// Not waited for: an agent that asks without reading our answers must not keep us from reading.
+    async fn refuse(&self, id: &Value, code: i64, message: &str) -> Result<(), Error> {
+        let line = wire::error_line(id, code, message);
+        let bytes = line.len() as u64;
+        if self.link.try_send(line) { Ok(()) } else { self.dropped("answer_unsent", bytes).await }
+    }
+}
+
+impl Answer {
+    /// What the agent says of an error is masked.
+    pub(super) fn into_result(self, method: &str, book: &Book) -> Result<Value, Error> {
+        let method = method.to_owned();
+        match self {
+            Self::Result(value) => Ok(value),
+            Self::Failed(failure) => {
+                let message = book.mask_text(&failure.message);
+                Err(Error::Agent { method, code: failure.code, message })
+            }
+            Self::TooLong => Err(Error::TooLong { method }),
+        }
+    }
+}
+
+/// Code, message and what text came with it.
+fn failure(error: &Value) -> Option<Failure> {
+    if error.is_null() {
+        return None;
+    }
+    let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
+    let mut message = wire::text_at(error, "message").unwrap_or_else(|| "Unknown error".to_owned());
+    if let Some(data) = error.get("data").filter(|data| !data.is_null()) {
+        let data = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+        let cut = data.floor_char_boundary(DATA_BYTES_MAX);
+        message = format!("{message} {}", &data[..cut]);
+    }
+    Some(Failure { code, message })
+}
+
+/// Of what comes with an error.
+const DATA_BYTES_MAX: usize = 2_000;

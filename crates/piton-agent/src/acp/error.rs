@@ -1,0 +1,70 @@
+//! What can go wrong between an agent and its client.
+
+use std::time::Duration;
+
+use piton_core::id::{RunId, WaitId};
+
+use crate::JournalClosed;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("The agent did not answer {method} within {} ms", after.as_millis())]
+    TimedOut { method: String, after: Duration },
+    #[error("The agent closed the connection")]
+    Closed,
+    #[error("The agent cannot be read from: {kind}")]
+    Io { kind: std::io::ErrorKind },
+    /// As the agent said it, masked.
+    #[error("The agent refused {method}: {message} ({code})")]
+    Agent { method: String, code: i64, message: String },
+    #[error("The agent's answer to {method} is not what the protocol says: {why}")]
+    Protocol { method: String, why: String },
+    #[error("The agent speaks version {spoken} of the protocol, this program version 1")]
+    Version { spoken: u64 },
+    #[error("The agent's answer to {method} was longer than a message may be")]
+    TooLong { method: String },
+    #[error("The agent does not offer {method}")]
+    NotOffered { method: String },
+    #[error("Nothing that can be asked of an agent is called {name}")]
+    UnknownAsk { name: String },
+    #[error("The agent was not initialised, or has no session yet")]
+    NoSession,
+    #[error("The agent is busy with {run_id}")]
+    Busy { run_id: RunId },
+    #[error("No turn of {run_id} is under way")]
+    NoTurn { run_id: RunId },
+    #[error("Nothing waits for an answer under {wait_id}")]
+    NotAsked { wait_id: WaitId },
+    #[error("The answer to {wait_id} is none of those that were offered")]
+    NotAnOption { wait_id: WaitId },
+    #[error("Too many requests wait for the agent's answer")]
+    TooMany,
+    #[error(transparent)]
+    Journal(#[from] JournalClosed),
+}
+
+/// JSON-RPC's code for “log in first”.
+const AUTH_REQUIRED: i64 = -32000;
+
+impl Error {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TimedOut { .. } => "agent_timeout",
+            Self::Closed | Self::Io { .. } => "agent_closed",
+            Self::Agent { code: AUTH_REQUIRED, .. } => "agent_auth_required",
+            Self::Agent { .. } => "agent_error",
+            Self::Protocol { .. } => "agent_protocol",
+            Self::Version { .. } => "agent_version",
+            Self::TooLong { .. } => "agent_message_too_long",
+            Self::NotOffered { .. } => "agent_not_offered",
+            Self::UnknownAsk { .. } => "ask_unknown",
+            Self::NoSession => "agent_no_session",
+            Self::Busy { .. } => "agent_busy",
+            Self::NoTurn { .. } => "turn_unknown",
+            Self::NotAsked { .. } => "wait_unknown",
+            Self::NotAnOption { .. } => "answer_not_an_option",
+            Self::TooMany => "agent_requests_too_many",
+            Self::Journal(_) => "spool_closed",
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is on its way to the agent, and who waits for its answers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use piton_core::spool::Begun;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Error;
+use super::wire;
+
+/// An error as the agent said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) code: i64,
+    pub(super) message: String,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    Result(Value),
+    Failed(Failure),
+    /// It was longer than a message may be, and skipped.
+    TooLong,
+}
+
+/// Who waits for an answer.
+pub(super) enum Waiter {
+    Plain(oneshot::Sender<Answer>),
+    /// The session is opened by whoever reads the answer, before anything behind it is read.
+    Begin {
+        begun: Begun,
+        asked_id: Option<String>,
+        done: oneshot::Sender<Result<(), Error>>,
+    },
+    /// Likewise the turn is ended.
+    Prompt {
+        done: oneshot::Sender<Result<String, Error>>,
+    },
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Begin { .. } => "Begin",
+            Self::Prompt { .. } => "Prompt",
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) method: &'static str,
+    pub(super) waiter: Waiter,
+}
+
+#[derive(Debug)]
+struct Inner {
+    last_id: i64,
+    waiting: HashMap<i64, Waiting>,
+    sender: Option<mpsc::Sender<Vec<u8>>>,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    inner: Mutex<Inner>,
+    requests_max: usize,
+}
+
+impl Link {
+    pub(super) fn new(sender: mpsc::Sender<Vec<u8>>, requests_max: usize) -> Self {
+        let inner =
+            Inner { last_id: 0, waiting: HashMap::new(), sender: Some(sender), is_over: false };
+        Self { inner: Mutex::new(inner), requests_max }
+    }
+
+    /// Nothing in here can be left half done by a panic.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a request before it is sent: its answer may be quicker than we are.
+    pub(super) fn register(
+        self: &Arc<Self>,
+        method: &'static str,
+        waiter: Waiter,
+    ) -> Result<Registered, Error> {
+        let mut inner = self.inner();
+        if inner.is_over || inner.sender.is_none() {
+            return Err(Error::Closed);
+        }
+        if inner.waiting.len() >= self.requests_max {
+            return Err(Error::TooMany);
+        }
+        inner.last_id += 1;
+        let id = inner.last_id;
+        inner.waiting.insert(id, Waiting { method, waiter });
+        Ok(Registered { link: Some(Arc::clone(self)), id })
+    }
+
+    /// Whose answer this is; `None`: nobody waits for it (any more).
+    pub(super) fn take(&self, id: &Value) -> Option<Waiting> {
+        self.inner().waiting.remove(&id.as_i64()?)
+    }
+
+    pub(super) async fn send(&self, line: Vec<u8>) -> Result<(), Error> {
+        let sender = self.inner().sender.clone().ok_or(Error::Closed)?;
+        sender.send(line).await.map_err(|_| Error::Closed)
+    }
+
+    /// Without waiting for room; whether there was some.
+    pub(super) fn try_send(&self, line: Vec<u8>) -> bool {
+        let sender = self.inner().sender.clone();
+        sender.is_some_and(|sender| sender.try_send(line).is_ok())
+    }
+
+    pub(super) async fn answer(&self, id: &Value, result: &Value) -> Result<(), Error> {
+        self.send(wire::answer_line(id, result)).await
+    }
+
+    /// Nothing more is sent; what was queued still is, then the agent's input ends.
+    pub(super) fn close(&self) {
+        self.inner().sender = None;
+    }
+
+    /// Nothing more will come: everybody who waits is told.
+    pub(super) fn end(&self) {
+        let mut inner = self.inner();
+        inner.is_over = true;
+        inner.sender = None;
+        inner.waiting.clear();
+    }
+}
+
+/// A request that waits; forgotten when nobody waits for it any more.
+#[derive(Debug)]
+pub(super) struct Registered {
+    link: Option<Arc<Link>>,
+    pub(super) id: i64,
+}
+
+impl Registered {
+    /// It stays registered however long it takes.
+    pub(super) fn keep(mut self) {
+        self.link = None;
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.inner().waiting.remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether an agent said that it does not know a session id. Agents disagree about the code
+//! (-32002, -32602, -32603), so the words count too. In doubt the id is kept (law 9).
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The agent does not know the session.
+    Refused,
+    /// It may know it, and something else went wrong.
+    Ambiguous,
+}
+
+const RESOURCE_NOT_FOUND: i64 = -32002;
+const INVALID_PARAMS: i64 = -32602;
+const INTERNAL: i64 = -32603;
+
+/// `message` is the error's message and whatever text came with it.
+pub fn refusal(code: i64, message: &str) -> Refusal {
+    let message = message.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let is_conversation = has(&["session", "conversation", "thread", "rollout"]);
+    let is_missing = has(&[
+        "not found",
+        "notfound",
+        "not_found",
+        "no such",
+        "unknown",
+        "does not exist",
+        "doesn't exist",
+        "not exist",
+        "no conversation",
+        "no rollout",
+        "no session",
+        "invalid session id",
+        "invalid session identifier",
+    ]);
+    // A missing folder, file or command says nothing about the session.
+    let is_other = has(&["cwd", "director", "folder", "enoent", "no such file", "mcp", "command"]);
+    let refused = match code {
+        RESOURCE_NOT_FOUND => !is_other,
+        INVALID_PARAMS | INTERNAL => is_conversation && is_missing && !is_other,
+        _ => false,
+    };
+    if refused { Refusal::Refused } else { Refusal::Ambiguous }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_names_the_session_as_unknown_is_a_refusal() {
+        for (code, message) in [
+            (-32002, "Resource not found"),
+            (-32002, "Resource not found: 3f2b"),
+            (-32002, "Session not found"),
+            (-32602, "Invalid params: unknown session abc"),
+            (-32602, "Session \"abc\" does not exist"),
+            (-32602, "Invalid session identifier \"abc\""),
+            (-32603, "Internal error {\"details\":\"Session not found: abc\"}"),
+            (-32603, "No conversation found with session ID: abc"),
+            (-32603, "no rollout found for thread id abc"),
+        ] {
+            assert_eq!(refusal(code, message), Refusal::Refused, "{code} {message}");
+        }
+        for (code, message) in [
+            (-32002, "Resource not found: cwd /repo"),
+            (-32002, "ENOENT: no such file or directory"),
+            (-32602, "Invalid params"),
+            (-32602, "Missing field mcpServers"),
+            (-32602, "Unknown model"),
+            (-32603, "Internal error"),
+            (-32603, "Session is locked by another process"),
+            (-32603, "Failed to load session: database is locked"),
+            (-32603, "Session folder not found"),
+            (-32000, "Authentication required"),
+            (-32601, "Method not found: session/load"),
+            (-32800, "Request cancelled"),
+            (500, "Session not found"),
+        ] {
+            assert_eq!(refusal(code, message), Refusal::Ambiguous, "{code} {message}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The agent's side of the protocol: its sessions, and whose turn it is.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+
+use super::memory::{Memory, Session, unique};
+use super::out::Out;
+use super::turn::Turn;
+use super::{End, Options, Replay, Stage};
+
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) options: Options,
+    pub(super) out: Arc<Out>,
+    memory: Mutex<Memory>,
+    script: Mutex<VecDeque<String>>,
+    /// What ends the turns under way.
+    turns: Mutex<HashMap<String, Arc<Notify>>>,
+    pub(super) has_terminals: AtomicBool,
+}
+
+/// An error of the protocol: code and message.
+struct Refused(i64, String);
+
+type Answer = Result<Value, Refused>;
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self(-32603, format!("Internal error: {error}"))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn text_at(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+impl Agent {
+    pub(super) fn new(options: Options, out: Arc<Out>) -> io::Result<Self> {
+        let memory = Memory::open(options.memory.clone())?;
+        let script = match &options.script {
+            Some(file) => std::fs::read_to_string(file)?,
+            None => String::new(),
+        };
+        let parts = script.split("\n---\n").map(str::trim).filter(|part| !part.is_empty());
+        Ok(Self {
+            script: Mutex::new(parts.map(str::to_owned).collect()),
+            options,
+            out,
+            memory: Mutex::new(memory),
+            turns: Mutex::default(),
+            has_terminals: AtomicBool::new(false),
+        })
+    }
+
+    /// Until something ends it.
+    pub(super) async fn run(&self, mut incoming: mpsc::Receiver<Value>) -> End {
+        let mut turns = FuturesUnordered::new();
+        loop {
+            let message = tokio::select! {
+                Some(message) = incoming.recv() => message,
+                Some(end) = turns.next(), if !turns.is_empty() => match end {
+                    Some(end) => return end,
+                    None => continue,
+                },
+                else => std::future::pending().await,
+            };
+            let method = text_at(&message, "method");
+            let params = message.get("params").cloned().unwrap_or_default();
+            let Some(id) = message.get("id").filter(|id| !id.is_null()).cloned() else {
+                self.notified(&method, &params);
+                continue;
+            };
+            if method.is_empty() {
+                self.out.answered(message);
+                continue;
+            }
+            let stage = match method.as_str() {
+                "initialize" => Some(Stage::Initialize),
+                "session/new" => Some(Stage::New),
+                "session/load" | "session/resume" => Some(Stage::Load),
+                "session/prompt" => Some(Stage::Prompt),
+                _ => None,
+            };
+            if stage.is_some() && self.options.crash_at == stage {
+                return End::Crash;
+            }
+            match method.as_str() {
+                "initialize" if self.options.no_answer => {}
+                "session/prompt" => match self.begin_turn(&params) {
+                    Ok(turn) => turns.push(self.turn(turn, id)),
+                    Err(refused) => self.answer(&id, Err(refused)).await,
+                },
+                "session/load" => {
+                    let answer = self.take_up(&params);
+                    let is_known = answer.is_ok();
+                    if is_known && self.options.replay == Replay::Before {
+                        self.tell_again(&params).await;
+                    }
+                    self.answer(&id, answer).await;
+                    if is_known && self.options.replay == Replay::After {
+                        self.tell_again(&params).await;
+                    }
+                }
+                _ => self.answer(&id, self.request(&method, &params)).await,
+            }
+        }
+    }
+
+    async fn answer(&self, id: &Value, answer: Answer) {
+        let message = match answer {
+            Ok(result) => json!({ "id": id, "result": result }),
+            Err(Refused(code, message)) => {
+                json!({ "id": id, "error": { "code": code, "message": message } })
+            }
+        };
+        self.out.message(message).await;
+    }
+
+    fn notified(&self, method: &str, params: &Value) {
+        if method == "session/cancel" && !self.out.is_deaf() {
+            let cancelled = lock(&self.turns).get(&text_at(params, "sessionId")).cloned();
+            if let Some(cancelled) = cancelled {
+                cancelled.notify_one();
+            }
+        }
+    }
+
+    fn request(&self, method: &str, params: &Value) -> Answer {
+        let id = text_at(params, "sessionId");
+        match method {
+            "initialize" => Ok(self.initialize(params)),
+            "authenticate" => Ok(json!({})),
+            "session/new" => {
+                let id = format!("echo-{}", unique());
+                let cwd = PathBuf::from(text_at(params, "cwd"));
+                let session = Session { cwd, mode: "normal".to_owned(), ..Session::default() };
+                lock(&self.memory).put(&id, Some(&session))?;
+                Ok(json!({ "sessionId": id, "modes": modes("normal") }))
+            }
+            "session/resume" if !self.options.no_resume => self.take_up(params),
+            "session/fork" => {
+                let session = self.session(&id)?;
+                let fork = format!("echo-{}", unique());
+                let modes = modes(&session.mode);
+                lock(&self.memory).put(&fork, Some(&session))?;
+                Ok(json!({ "sessionId": fork, "modes": modes }))
+            }
+            "session/list" => {
+                let memory = lock(&self.memory);
+                let session = |(id, session): (&String, &Session)| json!({ "sessionId": id, "cwd": session.cwd, "title": session.prompts.first() });
+                Ok(json!({ "sessions": memory.iter().map(session).collect::<Vec<_>>() }))
+            }
+            "session/close" => {
+                self.notified("session/cancel", params);
+                Ok(json!({}))
+            }
+            "session/delete" => {
+                lock(&self.memory).put(&id, None)?;
+                Ok(json!({}))
+            }
+            "session/set_mode" => {
+                let mut session = self.session(&id)?;
+                session.mode = text_at(params, "modeId");
+                lock(&self.memory).put(&id, Some(&session))?;
+                Ok(json!({}))
+            }
+            _ => Err(Refused(-32601, format!("Method not found: {method}"))),
+        }
+    }
+
+    fn initialize(&self, params: &Value) -> Value {
+        let terminals = params.pointer("/clientCapabilities/terminal").and_then(Value::as_bool);
+        self.has_terminals.store(terminals.unwrap_or_default(), Ordering::Relaxed);
+        let mut sessions = json!({ "list": {}, "close": {}, "delete": {}, "fork": {} });
+        if !self.options.no_resume {
+            sessions["resume"] = json!({});
+        }
+        json!({
+            "protocolVersion": self.options.protocol.unwrap_or(1),
+            "agentCapabilities": {
+                "loadSession": !self.options.no_load,
+                "promptCapabilities": {},
+                "sessionCapabilities": sessions,
+            },
+            "agentInfo": { "name": "echo", "version": env!("CARGO_PKG_VERSION") },
+            "authMethods": [],
+        })
+    }
+
+    fn session(&self, id: &str) -> Result<Session, Refused> {
+        let not_found = || Refused(-32002, format!("Session not found: {id}"));
+        lock(&self.memory).get(id).cloned().ok_or_else(not_found)
+    }
+
+    /// An earlier session.
+    fn take_up(&self, params: &Value) -> Answer {
+        let id = text_at(params, "sessionId");
+        if self.options.refuse_session {
+            return Err(Refused(-32002, format!("Session not found: {id}")));
+        }
+        let session = self.session(&id)?;
+        Ok(json!({ "modes": modes(&session.mode) }))
+    }
+
+    async fn tell_again(&self, params: &Value) {
+        let id = text_at(params, "sessionId");
+        let Ok(session) = self.session(&id) else { return };
+        for update in &session.transcript {
+            self.out.update(&id, update).await;
+        }
+    }
+
+    fn begin_turn(&self, params: &Value) -> Result<Turn<'_>, Refused> {
+        let id = text_at(params, "sessionId");
+        let session = self.session(&id)?;
+        let cancelled = Arc::new(Notify::new());
+        let mut turns = lock(&self.turns);
+        if turns.contains_key(&id) {
+            return Err(Refused(-32600, "A turn is under way".to_owned()));
+        }
+        turns.insert(id.clone(), Arc::clone(&cancelled));
+        let blocks = params.get("prompt").and_then(Value::as_array).into_iter().flatten();
+        let prompt: String = blocks.map(|block| text_at(block, "text")).collect();
+        let script = lock(&self.script).pop_front();
+        Ok(Turn::new(self, id, session, prompt, script.as_deref(), cancelled))
+    }
+
+    /// How it ended the agent, if it did.
+    async fn turn(&self, turn: Turn<'_>, rpc_id: Value) -> Option<End> {
+        let id = turn.session_id().to_owned();
+        let (stop, session) = turn.run().await;
+        let reason = match stop {
+            Ok(reason) => reason,
+            Err(end) => {
+                self.out.flush().await;
+                return Some(end);
+            }
+        };
+        let kept = lock(&self.memory).put(&id, Some(&session));
+        lock(&self.turns).remove(&id);
+        let answer = kept.map(|()| json!({ "stopReason": reason })).map_err(Refused::from);
+        self.answer(&rpc_id, answer).await;
+        None
+    }
+}
+
+fn modes(current: &str) -> Value {
+    json!({
+        "currentModeId": current,
+        "availableModes": [{ "id": "normal", "name": "Normal" }, { "id": "quiet", "name": "Quiet" }],
+    })
+}

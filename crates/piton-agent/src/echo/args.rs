@@ -1,0 +1,99 @@
+//! `piton agent echo [ARGS]`.
+
+use super::{Options, Replay, Stage};
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArgsError {
+    #[error("Unknown argument {name:?}")]
+    Unknown { name: String },
+    #[error("{name} needs a value")]
+    Missing { name: String },
+    #[error("{value:?} is no value for {name}")]
+    Value { name: String, value: String },
+}
+
+impl Options {
+    /// `--name value`, `--name=value`, and `crash_at=STAGE`.
+    pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, ArgsError> {
+        let mut options = Self::default();
+        let mut args = args.into_iter();
+        while let Some(arg) = args.next() {
+            let (name, given) = match arg.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (arg, None),
+            };
+            let mut value = || {
+                let missing = || ArgsError::Missing { name: name.clone() };
+                given.clone().or_else(|| args.next()).ok_or_else(missing)
+            };
+            let wrong = |value: String| ArgsError::Value { name: name.clone(), value };
+            match name.as_str() {
+                "--memory" => options.memory = Some(value()?.into()),
+                "--script" => options.script = Some(value()?.into()),
+                "--protocol" => {
+                    let text = value()?;
+                    options.protocol = Some(text.parse().map_err(|_| wrong(text))?);
+                }
+                "--crash-at" | "crash_at" => {
+                    let text = value()?;
+                    options.crash_at = Some(stage(&text).ok_or_else(|| wrong(text))?);
+                }
+                "--replay" => {
+                    options.replay = match given.as_deref() {
+                        None | Some("before") => Replay::Before,
+                        Some("after") => Replay::After,
+                        Some("none") => Replay::None,
+                        Some(other) => return Err(wrong(other.to_owned())),
+                    };
+                }
+                "--refuse-session" => options.refuse_session = true,
+                "--no-load" => options.no_load = true,
+                "--no-resume" => options.no_resume = true,
+                "--no-message-ids" => options.no_message_ids = true,
+                "--no-answer" => options.no_answer = true,
+                "--exit-at-once" => options.exit_at_once = true,
+                _ => return Err(ArgsError::Unknown { name }),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn stage(text: &str) -> Option<Stage> {
+    Some(match text {
+        "initialize" => Stage::Initialize,
+        "new" => Stage::New,
+        "load" => Stage::Load,
+        "prompt" => Stage::Prompt,
+        "tool" => Stage::Tool,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &str) -> Result<Options, ArgsError> {
+        Options::parse(args.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn arguments() {
+        let options = Options {
+            memory: Some("m.json".into()),
+            protocol: Some(2),
+            crash_at: Some(Stage::Tool),
+            replay: Replay::After,
+            no_load: true,
+            ..Options::default()
+        };
+        let given = "--memory m.json --protocol=2 crash_at=tool --replay=after --no-load";
+        assert_eq!(parse(given), Ok(options));
+        assert_eq!(parse(""), Ok(Options::default()));
+        assert_eq!(parse("--memory"), Err(ArgsError::Missing { name: "--memory".to_owned() }));
+        assert_eq!(parse("--what"), Err(ArgsError::Unknown { name: "--what".to_owned() }));
+        let wrong = ArgsError::Value { name: "--protocol".to_owned(), value: "x".to_owned() };
+        assert_eq!(parse("--protocol x"), Err(wrong));
+    }
+}

@@ -1,0 +1,228 @@
+//! Commands are done once. Their ids are in the spool before anything is done about them, and a
+//! repeat, which comes when a reply was lost, gets what came of the first.
+//!
+//! The results are in memory only: if agentctl dies the agent dies with it, and nobody can repeat
+//! anything to it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use piton_core::spool::{Fact, Note};
+use piton_exec::protocol::{Act, Command, Problem, Reply};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::problem::problem;
+use crate::spool::Spool;
+
+/// So many ids are known. Beyond it the oldest that are settled are forgotten: a repeat of one of
+/// those would be done again, long after any client has stopped repeating it.
+const KNOWN_MAX: usize = 4_096;
+const ID_BYTES_MAX: usize = 128;
+
+type Outcome = Option<Result<Value, Problem>>;
+
+#[derive(Debug)]
+struct Known {
+    /// Of what it said.
+    digest: blake3::Hash,
+    outcome: watch::Receiver<Outcome>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    known: HashMap<String, Known>,
+    /// Oldest first.
+    order: VecDeque<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Commands {
+    book: Mutex<Book>,
+    spool: Spool,
+}
+
+impl Commands {
+    pub(crate) fn new(spool: Spool) -> Self {
+        Self { book: Mutex::default(), spool }
+    }
+
+    /// Does it, unless it was done or is being done: then waits for what came of it. Goes on when
+    /// the asker has left.
+    pub(crate) async fn run<F>(
+        &self,
+        command: Command,
+        act: impl FnOnce(Act) -> F,
+    ) -> Result<Reply, Problem>
+    where
+        F: Future<Output = Result<Value, Problem>> + Send + 'static,
+    {
+        let Command { id, act: what } = command;
+        if id.is_empty() || id.len() > ID_BYTES_MAX {
+            let message = format!("A command's id has 1 to {ID_BYTES_MAX} bytes");
+            return Err(problem("request_malformed", message));
+        }
+        let said = serde_json::to_vec(&what);
+        let said = said.map_err(|e| problem("request_malformed", e.to_string()))?;
+        let digest = blake3::hash(&said);
+        let (mut outcome, replayed) = match self.known(&id, digest)? {
+            Seen::Before(outcome) => (outcome, true),
+            Seen::Never(settle, outcome) => {
+                let spool = self.spool.clone();
+                let fact =
+                    Fact::Commanded { command_id: id.clone(), command: what.name().to_owned() };
+                let run_id = match &what {
+                    Act::Prompt { run_id, .. } | Act::Cancel { run_id } => Some(run_id.clone()),
+                    _ => None,
+                };
+                let doing = act(what);
+                tokio::spawn(async move {
+                    let kept = spool.keep_now(vec![Note { run_id, fact, raw: None }]).await;
+                    let result = match kept {
+                        Ok(()) => doing.await,
+                        Err(_) => Err(problem("closing", "agentctl is about to end")),
+                    };
+                    settle.send_replace(Some(result));
+                });
+                (outcome, false)
+            }
+        };
+        let settled = outcome.wait_for(Option::is_some).await;
+        let result = settled.ok().and_then(|result| result.clone());
+        let interrupted = || Err(problem("command_interrupted", "It was begun and not ended"));
+        let result = result.unwrap_or_else(interrupted)?;
+        Ok(Reply { id, replayed, result })
+    }
+
+    fn known(&self, id: &str, digest: blake3::Hash) -> Result<Seen, Problem> {
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = book.known.get(id) {
+            if known.digest != digest {
+                let message = format!("The command {id} was another one when it came first");
+                return Err(problem("command_mismatch", message));
+            }
+            return Ok(Seen::Before(known.outcome.clone()));
+        }
+        if book.known.len() >= KNOWN_MAX {
+            book.forget_one();
+        }
+        if book.known.len() >= KNOWN_MAX {
+            let message = format!("{KNOWN_MAX} commands are under way");
+            return Err(problem("limit_reached", message));
+        }
+        let (settle, outcome) = watch::channel(None);
+        book.known.insert(id.to_owned(), Known { digest, outcome: outcome.clone() });
+        book.order.push_back(id.to_owned());
+        Ok(Seen::Never(settle, outcome))
+    }
+}
+
+enum Seen {
+    Before(watch::Receiver<Outcome>),
+    Never(watch::Sender<Outcome>, watch::Receiver<Outcome>),
+}
+
+impl Book {
+    fn forget_one(&mut self) {
+        let is_settled = |id: &String| {
+            self.known.get(id).is_none_or(|known| {
+                known.outcome.borrow().is_some() || known.outcome.has_changed().is_err()
+            })
+        };
+        if let Some(index) = self.order.iter().position(is_settled)
+            && let Some(id) = self.order.remove(index)
+        {
+            self.known.remove(&id);
+        }
+    }
+}
+
+/// How many commands are known; for tests.
+#[cfg(test)]
+impl Commands {
+    fn count(&self) -> usize {
+        self.book.lock().unwrap().known.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use piton_exec::spool::SpoolReader;
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn commands(folder: &std::path::Path) -> Commands {
+        Commands::new(Spool::create(folder, &[1; 32], 1 << 20).unwrap())
+    }
+
+    fn stop(id: &str) -> Command {
+        Command { id: id.to_owned(), act: Act::Stop {} }
+    }
+
+    #[tokio::test]
+    async fn a_repeat_is_answered_as_the_first_was_and_done_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let commands = commands(temp.path());
+        let done = Arc::new(AtomicUsize::new(0));
+        let act = |_| {
+            let done = done.clone();
+            async move { Ok(json!(done.fetch_add(1, Ordering::SeqCst))) }
+        };
+        let first = commands.run(stop("c1"), act).await.unwrap();
+        assert_eq!(first, Reply { id: "c1".into(), replayed: false, result: json!(0) });
+        let again = commands.run(stop("c1"), act).await.unwrap();
+        assert_eq!(again, Reply { id: "c1".into(), replayed: true, result: json!(0) });
+        let other = Command { id: "c1".into(), act: Act::Close {} };
+        assert_eq!(commands.run(other, act).await.unwrap_err().code, "command_mismatch");
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+        let reader = SpoolReader::open(temp.path(), &[1; 32]).unwrap();
+        let kept: Vec<_> = reader.after(0).map(|entry| entry.unwrap().fact).collect();
+        let fact = Fact::Commanded { command_id: "c1".into(), command: "stop".into() };
+        assert_eq!(kept, [fact]);
+    }
+
+    /// A refusal is an outcome, too; and one that is asked for twice at once is given twice.
+    #[tokio::test]
+    async fn a_repeat_waits_for_the_first_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let commands = Arc::new(commands(temp.path()));
+        let (go, gone) = tokio::sync::oneshot::channel::<()>();
+        let both = commands.clone();
+        let first = tokio::spawn(async move {
+            let act = |_| async move {
+                gone.await.unwrap();
+                Err(problem("agent_running", "There is one"))
+            };
+            both.run(stop("c1"), act).await
+        });
+        while commands.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let both = commands.clone();
+        let second =
+            tokio::spawn(
+                async move { both.run(stop("c1"), |_| async { panic!("done twice") }).await },
+            );
+        tokio::task::yield_now().await;
+        go.send(()).unwrap();
+        assert_eq!(first.await.unwrap().unwrap_err().code, "agent_running");
+        assert_eq!(second.await.unwrap().unwrap_err().code, "agent_running");
+    }
+
+    #[tokio::test]
+    async fn the_oldest_settled_ids_are_forgotten() {
+        let temp = tempfile::tempdir().unwrap();
+        let commands = commands(temp.path());
+        for n in 0..KNOWN_MAX + 10 {
+            commands.run(stop(&format!("c{n}")), |_| async { Ok(Value::Null) }).await.unwrap();
+        }
+        assert_eq!(commands.count(), KNOWN_MAX);
+        let newest = format!("c{}", KNOWN_MAX + 9);
+        let again = commands.run(stop(&newest), |_| async { Ok(Value::Null) }).await.unwrap();
+        assert!(again.replayed);
+        let oldest = commands.run(stop("c0"), |_| async { Ok(Value::Null) }).await.unwrap();
+        assert!(!oldest.replayed);
+    }
+}

@@ -1,0 +1,65 @@
+//! What every request must carry.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use piton_exec::protocol::{EPOCH, PROTOCOL_HEADER, Problem};
+
+use crate::ctl::Ctl;
+use crate::problem::{Refused, problem};
+
+/// Who asks, once it was let in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) epoch: u64,
+    pub(crate) protocol: u32,
+}
+
+pub(crate) async fn admit(
+    State(ctl): State<Arc<Ctl>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let _present = ctl.activity.enter();
+    match check(&ctl, request.headers(), request.uri().path()).await {
+        Ok(asker) => {
+            request.extensions_mut().insert(asker);
+            next.run(request).await
+        }
+        Err(problem) => Refused(problem).into_response(),
+    }
+}
+
+async fn check(ctl: &Ctl, headers: &HeaderMap, path: &str) -> Result<Asker, Problem> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let token = text(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
+    // Hashes are compared in constant time.
+    if blake3::hash(token.unwrap_or_default().as_bytes()) != ctl.bearer {
+        return Err(problem("unauthorized", "The bearer token is missing or wrong"));
+    }
+    let (oldest, newest) = ctl.protocol;
+    let protocol = match text(PROTOCOL_HEADER).map(str::parse::<u32>) {
+        Some(Ok(protocol)) if (oldest..=newest).contains(&protocol) => protocol,
+        _ if path == "/health" => oldest,
+        Some(Ok(protocol)) => {
+            let message = format!(
+                "Protocol {protocol} was asked for; this agentctl speaks {oldest} to {newest}"
+            );
+            return Err(problem("protocol_unsupported", message));
+        }
+        _ => {
+            let message = format!("The header {PROTOCOL_HEADER} is missing or not a number");
+            return Err(problem("request_malformed", message));
+        }
+    };
+    let Some(Ok(epoch)) = text(EPOCH).map(str::parse::<u64>) else {
+        let message = format!("The header {EPOCH} is missing or not a number");
+        return Err(problem("epoch_missing", message));
+    };
+    ctl.epochs.admit(epoch).await?;
+    Ok(Asker { epoch, protocol })
+}

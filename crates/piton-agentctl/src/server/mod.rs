@@ -1,0 +1,56 @@
+//! HTTP and WebSocket over a Unix socket: [`piton_exec::protocol`], from agentctl's side.
+
+mod gate;
+pub(crate) mod guard;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use piton_exec::protocol::{Alive, Capabilities, Command, Health, Reply};
+
+pub(crate) use gate::Gate;
+
+use crate::ctl::Ctl;
+use crate::problem::{Refused, problem};
+
+/// A prompt, or a file.
+const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+pub(crate) fn router(ctl: Arc<Ctl>) -> Router {
+    let guarded = Router::new()
+        .route("/health", get(health))
+        .route("/capabilities", get(capabilities))
+        .route("/commands", post(command))
+        .route("/stream", get(stream::stream))
+        .fallback(unknown)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(ctl.clone(), guard::admit));
+    Router::new().route("/alive", get(alive)).merge(guarded).with_state(ctl)
+}
+
+async fn alive(State(ctl): State<Arc<Ctl>>) -> Json<Alive> {
+    Json(Alive { execution_id: ctl.execution_id.clone(), protocol: ctl.protocol })
+}
+
+async fn health(State(ctl): State<Arc<Ctl>>) -> Json<Health> {
+    Json(ctl.health().await)
+}
+
+async fn capabilities(State(ctl): State<Arc<Ctl>>) -> Json<Capabilities> {
+    Json(ctl.capabilities().await)
+}
+
+async fn command(State(ctl): State<Arc<Ctl>>, body: Bytes) -> Result<Json<Reply>, Refused> {
+    let command: Command =
+        serde_json::from_slice(&body).map_err(|e| problem("request_malformed", e.to_string()))?;
+    let doing = ctl.clone();
+    Ok(Json(ctl.commands.run(command, move |act| doing.act(act)).await?))
+}
+
+async fn unknown() -> Refused {
+    problem("not_found", "There is nothing under this path").into()
+}

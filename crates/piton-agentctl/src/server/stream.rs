@@ -1,0 +1,166 @@
+//! The spool as it grows, from any position on. Nothing is buffered for a slow reader: what it has
+//! not taken is read from the files when it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Query, State};
+use axum::response::Response;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use piton_core::spool::Pos;
+use piton_exec::protocol::{Ack, closing};
+use serde::Deserialize;
+
+use super::guard::Asker;
+use crate::ctl::Ctl;
+use crate::problem::{Refused, problem};
+use crate::spool::ReadError;
+
+/// As much of the spool as one frame holds, if it is more than one entry.
+const FRAME_BYTES_MAX: usize = 256 * 1024;
+/// An acknowledgement is a number.
+const ACK_BYTES_MAX: usize = 4 * 1024;
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct From {
+    spool_id: String,
+    after: Pos,
+}
+
+/// Why a stream ends.
+type End = (u16, String);
+
+pub(crate) async fn stream(
+    State(ctl): State<Arc<Ctl>>,
+    Extension(asker): Extension<Asker>,
+    Query(from): Query<From>,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, Refused> {
+    let health = ctl.spool.health();
+    if from.spool_id != health.spool_id {
+        let message =
+            format!("This agentctl's spool is {}, not {}", health.spool_id, from.spool_id);
+        return Err(problem("spool_unknown", message).into());
+    }
+    if from.after > health.last {
+        let message = format!("The spool ends with {}, before {}", health.last, from.after);
+        return Err(problem("cursor_ahead", message).into());
+    }
+    if asker.protocol < 2 && from.after + 1 < health.first {
+        let message = format!("The spool begins with {}", health.first);
+        return Err(problem("cursor_lost", message).into());
+    }
+    let upgrade = upgrade.max_message_size(ACK_BYTES_MAX).max_frame_size(ACK_BYTES_MAX);
+    let present = ctl.activity.enter();
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        run(&ctl, socket, from.after, asker).await;
+        drop(present);
+    }))
+}
+
+async fn run(ctl: &Ctl, socket: WebSocket, after: Pos, asker: Asker) {
+    let (mut sink, mut source) = socket.split();
+    let end = tokio::select! {
+        end = superseded(ctl, asker.epoch) => Some(end),
+        end = send(ctl, &mut sink, after, asker.protocol) => end,
+        end = receive(ctl, &mut source) => end,
+    };
+    let Some((code, reason)) = end else { return };
+    let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
+    let _ = tokio::time::timeout(CLOSE_WAIT, sink.send(close)).await;
+}
+
+/// One stream at a time, and none of an epoch that is over.
+async fn superseded(ctl: &Ctl, epoch: u64) -> End {
+    let own = ctl.next_stream();
+    let mut streams = ctl.streams();
+    let mut epochs = ctl.epochs.watch();
+    tokio::select! {
+        _ = epochs.wait_for(|highest| *highest > epoch) => {
+            (closing::EPOCH_STALE, "epoch_stale".to_owned())
+        }
+        _ = streams.wait_for(|newest| *newest != own) => {
+            (closing::REPLACED, "replaced".to_owned())
+        }
+    }
+}
+
+/// `None`: the other side is gone.
+async fn send(
+    ctl: &Ctl,
+    sink: &mut SplitSink<WebSocket, Message>,
+    mut after: Pos,
+    protocol: u32,
+) -> Option<End> {
+    let mut last = ctl.spool.last();
+    let mut over = ctl.over();
+    loop {
+        // Seen before the spool is read: what was kept before the end is sent before the end.
+        let is_over = *over.borrow_and_update();
+        let mut lost = None;
+        let entries = match ctl.spool.read(after, FRAME_BYTES_MAX).await {
+            Ok(entries) => entries,
+            Err(ReadError::Lost { first, last }) => {
+                (lost, after) = (Some((first, last)), last);
+                Vec::new()
+            }
+            Err(error) => {
+                tracing::error!("The spool cannot be read: {error}");
+                return Some((closing::UNREADABLE, "spool_unreadable".to_owned()));
+            }
+        };
+        if entries.is_empty() && lost.is_none() {
+            if is_over {
+                return Some((closing::OVER, "over".to_owned()));
+            }
+            tokio::select! {
+                changed = last.wait_for(|last| *last > after) => { changed.ok()?; }
+                changed = over.changed() => changed.ok()?,
+            }
+            continue;
+        }
+        after += entries.len() as Pos;
+        if protocol < 2 {
+            for entry in entries {
+                sink.send(Message::text(&*entry)).await.ok()?;
+            }
+        } else {
+            sink.send(Message::text(frame(&entries, lost))).await.ok()?;
+        }
+    }
+}
+
+/// A [`piton_exec::protocol::Frame`], without reading the entries.
+fn frame(entries: &[Arc<str>], lost: Option<(Pos, Pos)>) -> String {
+    let mut text = String::from("{");
+    if let Some((first, last)) = lost {
+        text.push_str(&format!("\"lost\":[{first},{last}],"));
+    }
+    text.push_str("\"entries\":[");
+    for (index, entry) in entries.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text.push_str(entry);
+    }
+    text.push_str("]}");
+    text
+}
+
+async fn receive(ctl: &Ctl, source: &mut SplitStream<WebSocket>) -> Option<End> {
+    loop {
+        match source.next().await?.ok()? {
+            Message::Text(text) => match serde_json::from_str::<Ack>(&text) {
+                Ok(Ack { ack }) if ack <= ctl.spool.health().last => ctl.spool.ack(ack),
+                _ => return Some((closing::MALFORMED, "ack_malformed".to_owned())),
+            },
+            Message::Close(_) => return None,
+            Message::Binary(_) => return Some((closing::MALFORMED, "ack_malformed".to_owned())),
+            Message::Ping(_) | Message::Pong(_) => {}
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Keeps what the agent says until a server has it.
+//!
+//! An entry is acknowledged to whoever gave it when it is written, and flushed if its kind says so
+//! ([`piton_core::spool::Fact::is_flushed`]); only then can a stream see it. While too much waits
+//! for the server, [`Journal::keep`] waits: the agent is held back, and nothing is dropped. While
+//! the disk refuses, everything waits.
+
+mod disk;
+mod state;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use piton_agent::{Journal, JournalClosed};
+use piton_core::spool::{Note, Pos};
+use piton_exec::protocol::SpoolHealth;
+use piton_exec::spool::format::{self, Sealer};
+use piton_exec::spool::{self as stored, SegmentReader};
+use tokio::sync::{Notify, oneshot, watch};
+
+use disk::{Disk, OsDisk};
+use state::State;
+use writer::{Job, Writer};
+
+/// A segment that is longer is followed by another.
+const SEGMENT_BYTES_MAX: u64 = 1024 * 1024;
+/// The writer's needs are small and known.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// A handle; there is one spool behind all its clones.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    shared: Arc<Shared>,
+    jobs: Sender<Job>,
+    /// Held by whoever waits for room, so that those behind keep their order.
+    gate: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Why a spool cannot be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("Cannot make the spool {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("There is a spool already in {}", path.display())]
+    Exists { path: PathBuf },
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    spool_id: String,
+    folder: PathBuf,
+    key: zeroize::Zeroizing<[u8; 32]>,
+    bytes_max: u64,
+    state: Mutex<State>,
+    /// The last position that can be read.
+    last: watch::Sender<Pos>,
+    /// Something was acknowledged, or all is over.
+    room: Notify,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds this; if it did, the counts are still counts.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn publish(&self, last: Pos) {
+        self.state().last = last;
+        self.last.send_if_modified(|known| std::mem::replace(known, last) != last);
+    }
+
+    pub(crate) fn close(&self) {
+        self.state().is_closed = true;
+        self.room.notify_waiters();
+    }
+}
+
+/// Why a position cannot be streamed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("Entries {first} to {last} are no longer there")]
+    Lost { first: Pos, last: Pos },
+    #[error(transparent)]
+    Stored(#[from] stored::Error),
+    #[error("The reading was stopped")]
+    Stopped,
+}
+
+impl Spool {
+    /// Begins a spool under a new id, in a folder that has none.
+    pub fn create(folder: &Path, key: &[u8; 32], bytes_max: u64) -> Result<Self, Error> {
+        let failed = |source| Error::Io { path: folder.to_owned(), source };
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        for name in fs::read_dir(folder).map_err(failed)? {
+            let name = name.map_err(failed)?.file_name();
+            if name.to_str().and_then(format::segment_first).is_some() {
+                return Err(Error::Exists { path: folder.to_owned() });
+            }
+        }
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|e| failed(io::Error::other(e)))?;
+        let spool_id = format!("spool_{}", hex::encode(random));
+        let disk = Box::new(OsDisk(folder.to_owned()));
+        Self::begin(disk, folder, spool_id, key, bytes_max).map_err(failed)
+    }
+
+    fn begin(
+        disk: Box<dyn Disk>,
+        folder: &Path,
+        spool_id: String,
+        key: &[u8; 32],
+        bytes_max: u64,
+    ) -> io::Result<Self> {
+        let sealer = Sealer::new(key, &spool_id);
+        let shared = Arc::new(Shared {
+            spool_id,
+            folder: folder.to_owned(),
+            key: zeroize::Zeroizing::new(*key),
+            bytes_max,
+            state: Mutex::new(State::new()),
+            last: watch::Sender::new(0),
+            room: Notify::new(),
+        });
+        let segment_bytes_max = SEGMENT_BYTES_MAX.min(bytes_max / 4);
+        let writer = Writer::new(disk, sealer, shared.clone(), segment_bytes_max);
+        let (jobs, taken) = channel();
+        let thread = std::thread::Builder::new().name("spool".to_owned()).stack_size(STACK_BYTES);
+        thread.spawn(move || writer.run(&taken))?;
+        Ok(Self { shared, jobs, gate: Arc::default() })
+    }
+
+    pub fn spool_id(&self) -> &str {
+        &self.shared.spool_id
+    }
+
+    /// Keeps notes even if the spool is full: for what is said rarely and must be said now.
+    pub async fn keep_now(&self, notes: Vec<Note>) -> Result<(), JournalClosed> {
+        self.send(notes)?.await.map_err(|_| JournalClosed)
+    }
+
+    fn send(&self, notes: Vec<Note>) -> Result<oneshot::Receiver<()>, JournalClosed> {
+        let (kept, done) = oneshot::channel();
+        self.jobs.send(Job::Keep(notes, kept)).map_err(|_| JournalClosed)?;
+        Ok(done)
+    }
+
+    async fn keep_in_turn(&self, notes: Vec<Note>) -> Result<(), JournalClosed> {
+        let turn = self.gate.lock().await;
+        self.wait_for_room().await?;
+        let done = self.send(notes)?;
+        drop(turn);
+        done.await.map_err(|_| JournalClosed)
+    }
+
+    async fn wait_for_room(&self) -> Result<(), JournalClosed> {
+        let mut waiting = None;
+        loop {
+            let changed = self.shared.room.notified();
+            {
+                let state = self.shared.state();
+                if state.is_closed {
+                    return Err(JournalClosed);
+                }
+                if state.unacked_bytes() < self.shared.bytes_max {
+                    return Ok(());
+                }
+            }
+            waiting.get_or_insert_with(|| Waiting::new(&self.shared));
+            changed.await;
+        }
+    }
+
+    /// Everything up to `pos` is durable elsewhere.
+    pub fn ack(&self, pos: Pos) {
+        let _ = self.jobs.send(Job::Ack(pos));
+    }
+
+    /// Flushes everything and keeps no more. Takes as long as the disk refuses.
+    pub async fn close(&self) {
+        let (closed, done) = oneshot::channel();
+        if self.jobs.send(Job::Close(closed)).is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    /// Changes whenever there is more to read.
+    pub fn last(&self) -> watch::Receiver<Pos> {
+        self.shared.last.subscribe()
+    }
+
+    pub fn health(&self) -> SpoolHealth {
+        let state = self.shared.state();
+        let full = (state.waiting > 0).then(|| {
+            let bytes = state.unacked_bytes();
+            format!("The spool is full: {bytes} bytes wait to be acknowledged")
+        });
+        SpoolHealth {
+            spool_id: self.shared.spool_id.clone(),
+            first: state.first(),
+            last: state.last,
+            acked: state.acked,
+            bytes: state.unacked_bytes(),
+            blocked: state.refused.clone().or(full),
+        }
+    }
+
+    /// Entries behind `after`, as JSON: as many as fit into `bytes_max`, at least one unless there
+    /// is none.
+    pub async fn read(&self, after: Pos, bytes_max: usize) -> Result<Vec<Arc<str>>, ReadError> {
+        let (segment, last) = {
+            let state = self.shared.state();
+            if after >= state.last {
+                return Ok(Vec::new());
+            }
+            if after + 1 < state.first() {
+                return Err(ReadError::Lost { first: after + 1, last: state.first() - 1 });
+            }
+            // What is in memory may be further than what may be seen.
+            if let Some(mut found) = state.recent(after, bytes_max) {
+                found.truncate(usize::try_from(state.last - after).unwrap_or(usize::MAX));
+                return Ok(found);
+            }
+            let holds = |segment: &&state::Segment| segment.first <= after + 1;
+            (state.segments.iter().rev().find(holds).cloned(), state.last)
+        };
+        let Some(segment) = segment else { return Ok(Vec::new()) };
+        let shared = self.shared.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            read_segment(&shared, &segment, after, last, bytes_max)
+        });
+        reading.await.map_err(|_| ReadError::Stopped)?
+    }
+}
+
+fn read_segment(
+    shared: &Shared,
+    segment: &state::Segment,
+    after: Pos,
+    last: Pos,
+    bytes_max: usize,
+) -> Result<Vec<Arc<str>>, ReadError> {
+    let path = shared.folder.join(format::segment_name(segment.first));
+    let lost = || ReadError::Lost { first: after + 1, last: segment.end.max(after + 2) - 1 };
+    let mut reader = match SegmentReader::open(&path, segment.first, &shared.key) {
+        Ok(Some(reader)) => reader,
+        Ok(None) => return Err(stored::Error::Foreign { path }.into()),
+        // Acknowledged and removed since we looked.
+        Err(stored::Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Err(lost());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (pos, offset) = segment.near(after + 1);
+    reader.jump(pos, offset)?;
+    while reader.next_pos() <= after && reader.skip()? {}
+    let mut found = Vec::new();
+    let mut bytes = 0;
+    while reader.next_pos() <= last && reader.next_pos() < segment.end {
+        let Some(entry) = reader.next_entry()? else { break };
+        bytes += entry.json.len();
+        let json = String::from_utf8_lossy(&entry.json);
+        if bytes > bytes_max && !found.is_empty() {
+            break;
+        }
+        found.push(json.into());
+    }
+    if found.is_empty() {
+        // It was there when we looked.
+        return Err(stored::Error::Damaged { path, pos: after + 1 }.into());
+    }
+    Ok(found)
+}
+
+impl Journal for Spool {
+    fn keep(&self, notes: Vec<Note>) -> BoxFuture<'_, Result<(), JournalClosed>> {
+        Box::pin(self.keep_in_turn(notes))
+    }
+}
+
+/// Counts whoever waits, also when it stops waiting halfway.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.state().waiting += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
+    }
+}

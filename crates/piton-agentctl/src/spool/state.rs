@@ -1,0 +1,127 @@
+//! What is known of a spool without looking at the disk; shared between its thread and all who
+//! ask.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use piton_core::spool::Pos;
+
+/// What is kept in memory of what was written last, so that who follows closely reads no file.
+const RECENT_BYTES_MAX: usize = 256 * 1024;
+/// How far apart the known places inside a segment are.
+const MARK_BYTES: u64 = 16 * 1024;
+
+/// A segment that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) first: Pos,
+    /// Behind its last entry.
+    pub(crate) end: Pos,
+    pub(crate) bytes: u64,
+    /// Positions and where their frames begin, ascending; the first entry is always there.
+    marks: Vec<(Pos, u64)>,
+}
+
+impl Segment {
+    pub(crate) fn new(first: Pos, header_bytes: u64) -> Self {
+        Self { first, end: first, bytes: header_bytes, marks: vec![(first, header_bytes)] }
+    }
+
+    pub(crate) fn push(&mut self, frame_bytes: u64) {
+        let at = self.bytes;
+        if self.marks.last().is_some_and(|(_, marked)| at - marked >= MARK_BYTES) {
+            self.marks.push((self.end, at));
+        }
+        self.end += 1;
+        self.bytes += frame_bytes;
+    }
+
+    /// A place at or before the frame of `pos`.
+    pub(crate) fn near(&self, pos: Pos) -> (Pos, u64) {
+        let index = self.marks.partition_point(|(marked, _)| *marked <= pos);
+        self.marks[index.saturating_sub(1)]
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) segments: VecDeque<Segment>,
+    pub(crate) last: Pos,
+    pub(crate) acked: Pos,
+    /// Entries as JSON, up to `last`.
+    recent: VecDeque<(Pos, Arc<str>)>,
+    recent_bytes: usize,
+    /// What the disk said when it last refused.
+    pub(crate) refused: Option<String>,
+    /// How many wait until there is room.
+    pub(crate) waiting: usize,
+    pub(crate) is_closed: bool,
+}
+
+impl State {
+    pub(crate) fn new() -> Self {
+        Self {
+            segments: VecDeque::new(),
+            last: 0,
+            acked: 0,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+            refused: None,
+            waiting: 0,
+            is_closed: false,
+        }
+    }
+
+    /// The first position that can be read.
+    pub(crate) fn first(&self) -> Pos {
+        self.segments.front().map_or(self.last + 1, |segment| segment.first)
+    }
+
+    /// Bytes on the disk that wait to be acknowledged; up to [`MARK_BYTES`] too many.
+    pub(crate) fn unacked_bytes(&self) -> u64 {
+        if self.acked >= self.last {
+            return 0;
+        }
+        let next = self.acked + 1;
+        let unacked = self.segments.iter().filter(|segment| segment.end > next);
+        let bytes = unacked.map(|segment| {
+            let (_, begin) = segment.near(next);
+            segment.bytes - begin
+        });
+        bytes.sum()
+    }
+
+    pub(crate) fn remember(&mut self, pos: Pos, json: &Arc<str>) {
+        self.recent_bytes += json.len();
+        self.recent.push_back((pos, json.clone()));
+        while self.recent_bytes > RECENT_BYTES_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, json)) = self.recent.pop_front() {
+            self.recent_bytes -= json.len();
+        }
+    }
+
+    /// Acknowledged: nobody will ask for it again.
+    pub(crate) fn forget_acked(&mut self) {
+        while self.recent.front().is_some_and(|(pos, _)| *pos <= self.acked) {
+            self.forget_oldest();
+        }
+    }
+
+    /// Entries behind `after` from memory; `None` if they are not there any more.
+    pub(crate) fn recent(&self, after: Pos, bytes_max: usize) -> Option<Vec<Arc<str>>> {
+        let front = self.recent.front()?.0;
+        let skip = usize::try_from((after + 1).checked_sub(front)?).ok()?;
+        let mut bytes = 0;
+        let fits = |(_, json): &&(Pos, Arc<str>)| {
+            let is_first = bytes == 0;
+            bytes += json.len();
+            is_first || bytes <= bytes_max
+        };
+        Some(self.recent.iter().skip(skip).take_while(fits).map(|(_, json)| json.clone()).collect())
+    }
+}

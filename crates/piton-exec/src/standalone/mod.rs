@@ -1,0 +1,194 @@
+//! Executions as detached processes on this machine.
+//!
+//! Each has a folder `run/EXECUTION` in the data folder. agentctl holds the lock in it for as long
+//! as it lives: a free lock, and no process left with the execution's marker, is the proof of
+//! death. Two servers may do all this at once; the epochs sort out which of them is heard.
+
+mod paths;
+mod program;
+mod start;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use piton_core::id::ExecutionId;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::Instant;
+
+use crate::client::alive;
+use crate::executor::{Error, Executor, LaunchSpec, Liveness, Located, Result};
+use crate::leftovers;
+use crate::protocol::files;
+
+use paths::Place;
+
+/// For an answer of an agentctl that holds its lock.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// For a socket to come back after it was asked for.
+const REBIND_WAIT: Duration = Duration::from_secs(3);
+/// For agentctl to end its agent and itself.
+const STOP_WAIT: Duration = Duration::from_secs(15);
+/// For a killed process to let go of its lock.
+const KILL_WAIT: Duration = Duration::from_secs(5);
+/// Between SIGTERM and SIGKILL, for what a dead agentctl left.
+const LEFTOVERS_TERM: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Launches agentctls on this machine.
+#[derive(Clone, Debug)]
+pub struct Standalone {
+    data: PathBuf,
+    program: PathBuf,
+    args: Vec<String>,
+    /// `systemd-run`, where there is a systemd to ask.
+    scope_program: Option<PathBuf>,
+    temp: PathBuf,
+}
+
+impl Standalone {
+    /// `program` with `args` runs an agentctl that reads its launch from stdin.
+    pub fn new(data: &Path, program: PathBuf, args: Vec<String>) -> Self {
+        // What is launched must know it whatever folder it works in.
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        let temp = std::env::temp_dir();
+        Self { data, program, args, scope_program: start::scope_program(), temp }
+    }
+
+    /// The program that puts a command into a scope of its own; `None`: none does.
+    pub fn with_scope_program(mut self, scope_program: Option<PathBuf>) -> Self {
+        self.scope_program = scope_program;
+        self
+    }
+
+    /// Where sockets go whose path in the data folder would be too long.
+    pub fn with_temp_folder(mut self, temp: PathBuf) -> Self {
+        self.temp = temp;
+        self
+    }
+
+    fn place(&self, execution: &ExecutionId) -> Place {
+        Place::new(&self.data, execution)
+    }
+
+    async fn probe_now(&self, execution: &ExecutionId) -> Liveness {
+        let place = self.place(execution);
+        if !place.is_locked() {
+            return match leftovers::end(execution, LEFTOVERS_TERM).await {
+                // It may have been launched since.
+                Ok(_) if !place.is_locked() => Liveness::Gone,
+                Ok(_) => Liveness::Unreachable,
+                Err(error) => {
+                    tracing::warn!("What {execution} left does not end: {error}");
+                    Liveness::Unreachable
+                }
+            };
+        }
+        if answers(&place, ANSWER_WAIT).await {
+            return Liveness::Alive;
+        }
+        if place.is_bound() {
+            return Liveness::Unreachable;
+        }
+        // Somebody removed the socket's file; agentctl makes another when it is asked to.
+        signal(&place, Signal::HUP);
+        let deadline = Instant::now() + REBIND_WAIT;
+        while Instant::now() < deadline {
+            if answers(&place, ANSWER_WAIT).await {
+                return Liveness::Alive;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Liveness::Unreachable
+    }
+
+    async fn stop_now(&self, execution: &ExecutionId) -> Result<()> {
+        let place = self.place(execution);
+        for (with, wait) in [(Signal::TERM, STOP_WAIT), (Signal::KILL, KILL_WAIT)] {
+            if place.is_locked() {
+                signal(&place, with);
+                // One that is stopped hears of it only then.
+                signal(&place, Signal::CONT);
+                unlocked(&place, wait).await;
+            }
+        }
+        if place.is_locked() {
+            return Err(Error::Stuck { execution: execution.clone() });
+        }
+        leftovers::end(execution, LEFTOVERS_TERM).await?;
+        place.remove_socket();
+        Ok(())
+    }
+
+    async fn forget_now(&self, execution: &ExecutionId) -> Result<()> {
+        let place = self.place(execution);
+        if place.is_locked() {
+            return Err(Error::Alive { execution: execution.clone() });
+        }
+        leftovers::end(execution, LEFTOVERS_TERM).await?;
+        place.remove_socket();
+        match fs::remove_dir_all(&place.folder) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(Error::Io { what: "remove", path: place.folder, source: e })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn answers(place: &Place, wait: Duration) -> bool {
+    let Ok(Some(socket)) = place.socket() else { return false };
+    match tokio::time::timeout(wait, alive(&socket)).await {
+        Ok(Ok(alive)) => alive.execution_id == place.execution,
+        _ => false,
+    }
+}
+
+async fn unlocked(place: &Place, wait: Duration) {
+    let deadline = Instant::now() + wait;
+    while place.is_locked() && Instant::now() < deadline {
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// To whoever holds the lock. Looked at again right before, since pids are used again.
+fn signal(place: &Place, signal: Signal) {
+    if let Some(pid) = place.holder().and_then(Pid::from_raw)
+        && place.is_locked()
+        && let Err(error) = kill_process(pid, signal)
+    {
+        tracing::warn!("{} cannot be signalled: {error}", place.execution);
+    }
+}
+
+impl Executor for Standalone {
+    fn name(&self) -> &'static str {
+        "standalone"
+    }
+
+    fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<Located>> {
+        Box::pin(self.launch_now(spec))
+    }
+
+    fn find<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<Option<Located>>> {
+        Box::pin(async { self.place(execution).located() })
+    }
+
+    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Liveness> {
+        Box::pin(self.probe_now(execution))
+    }
+
+    fn stop<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.stop_now(execution))
+    }
+
+    fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf>> {
+        Box::pin(async { Ok(self.place(execution).folder.join(files::SPOOL)) })
+    }
+
+    fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.forget_now(execution))
+    }
+}

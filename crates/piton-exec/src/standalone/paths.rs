@@ -1,0 +1,236 @@
+//! Where an execution's files are, and what they say.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use piton_core::id::ExecutionId;
+
+use crate::executor::{Address, Error, Located, Result};
+use crate::protocol::files;
+use crate::spool::format;
+
+/// Longest path of a socket, in bytes: the kernel takes 107, macOS 103, and a socket is made under
+/// a name that is four longer.
+const SOCKET_BYTES_MAX: usize = 99;
+/// In an execution's folder: where its socket is. A name alone means beside the folder.
+const SOCKET_FILE: &str = "socket";
+
+/// The place of one execution in a data folder.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) execution: ExecutionId,
+    /// `run` in the data folder.
+    run: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+impl Place {
+    pub(super) fn new(data: &Path, execution: &ExecutionId) -> Self {
+        let run = data.join("run");
+        let folder = run.join(execution.as_str());
+        Self { execution: execution.clone(), run, folder }
+    }
+
+    /// Makes the folder; refuses one that was used.
+    pub(super) fn make(&self) -> Result<()> {
+        let failed = |source| Error::Io { what: "make", path: self.folder.clone(), source };
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(true).create(&self.run).map_err(failed)?;
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                if self.is_locked() {
+                    return Err(Error::Alive { execution: self.execution.clone() });
+                }
+                // A launch that came to nothing leaves a folder, but nothing in its spool.
+                if self.was_used() {
+                    return Err(Error::Exists { execution: self.execution.clone() });
+                }
+                Ok(())
+            }
+            made => made.map_err(failed),
+        }
+    }
+
+    fn was_used(&self) -> bool {
+        let Ok(mut names) = fs::read_dir(self.folder.join(files::SPOOL)) else { return false };
+        let is_segment = |name: fs::DirEntry| {
+            name.file_name().to_str().and_then(format::segment_first).is_some()
+        };
+        names.any(|name| name.is_ok_and(is_segment))
+    }
+
+    /// Chooses a place for the socket, and remembers it.
+    pub(super) fn choose_socket(&self, temp: &Path) -> Result<PathBuf> {
+        let name = format!("{}.sock", self.execution);
+        let beside = self.run.join(&name);
+        let (said, socket) = if fits(&beside) {
+            (PathBuf::from(name), beside)
+        } else {
+            let folder = private_folder(temp)?;
+            let hash = blake3::hash(self.folder.as_os_str().as_bytes()).to_hex();
+            let socket = folder.join(format!("{}.sock", &hash[..20]));
+            if !fits(&socket) {
+                let bytes = socket.as_os_str().len();
+                return Err(Error::TooLong { path: socket, bytes });
+            }
+            (socket.clone(), socket)
+        };
+        let path = self.folder.join(SOCKET_FILE);
+        let written = fs::write(&path, said.as_os_str().as_bytes());
+        written.map_err(|source| Error::Io { what: "write", path, source })?;
+        Ok(socket)
+    }
+
+    /// `None`: it was never launched.
+    pub(super) fn socket(&self) -> Result<Option<PathBuf>> {
+        let path = self.folder.join(SOCKET_FILE);
+        match fs::read(&path) {
+            // A path that is absolute stays as it is.
+            Ok(said) => Ok(Some(self.run.join(std::ffi::OsStr::from_bytes(&said)))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { what: "read", path, source }),
+        }
+    }
+
+    pub(super) fn located(&self) -> Result<Option<Located>> {
+        let socket = self.socket()?;
+        let located = |socket| Located {
+            execution: self.execution.clone(),
+            address: Address::Socket(socket),
+        };
+        Ok(socket.map(located))
+    }
+
+    /// Whether the socket's file is there.
+    pub(super) fn is_bound(&self) -> bool {
+        let Ok(Some(socket)) = self.socket() else { return false };
+        fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket())
+    }
+
+    pub(super) fn remove_socket(&self) {
+        if let Ok(Some(socket)) = self.socket() {
+            let _ = fs::remove_file(socket);
+        }
+    }
+
+    /// Whether an agentctl holds the lock. When it cannot be known: yes, because a living one taken
+    /// for dead costs more than a dead one taken for alive.
+    pub(super) fn is_locked(&self) -> bool {
+        let file = match File::open(self.folder.join(files::LOCK)) {
+            Ok(file) => file,
+            Err(e) => return e.kind() != io::ErrorKind::NotFound,
+        };
+        // Shared, so that two who ask do not take each other for the holder.
+        !matches!(file.try_lock_shared(), Ok(()))
+    }
+
+    /// Whether an agentctl ever came as far as its lock.
+    pub(super) fn has_begun(&self) -> bool {
+        self.folder.join(files::LOCK).exists()
+    }
+
+    /// The process that says to hold the lock.
+    pub(super) fn holder(&self) -> Option<i32> {
+        fs::read_to_string(self.folder.join(files::LOCK)).ok()?.trim().parse().ok()
+    }
+
+    /// The end of agentctl's own log, for messages.
+    pub(super) fn said(&self) -> String {
+        let log = fs::read(self.folder.join(files::LOG)).unwrap_or_default();
+        let tail = &log[log.len().saturating_sub(1000)..];
+        match String::from_utf8_lossy(tail).trim() {
+            "" => "It wrote nothing into its log".to_owned(),
+            said => said.to_owned(),
+        }
+    }
+}
+
+fn fits(path: &Path) -> bool {
+    path.as_os_str().len() <= SOCKET_BYTES_MAX
+}
+
+/// A folder in the temp folder, where everybody may make things: it must be ours and closed.
+fn private_folder(temp: &Path) -> Result<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let path = temp.join(format!("piton-{uid}"));
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::Io { what: "make", path, source: e });
+        }
+        _ => {}
+    }
+    // Not through a link: that could be anybody's.
+    let found = fs::symlink_metadata(&path);
+    let found = found.map_err(|source| Error::Io { what: "read", path: path.clone(), source })?;
+    if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
+        return Err(Error::Unsafe { path });
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn place(data: &Path) -> Place {
+        let place = Place::new(data, &"exec_1".parse().unwrap());
+        place.make().unwrap();
+        place
+    }
+
+    #[test]
+    fn a_short_path_is_beside_the_folder_and_moves_with_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let data = temp.path().join("a");
+        assert_eq!(place(&data).socket().unwrap(), None);
+        let chosen = place(&data).choose_socket(temp.path()).unwrap();
+        assert_eq!(chosen, data.join("run/exec_1.sock"));
+        let moved = temp.path().join("b");
+        fs::rename(&data, &moved).unwrap();
+        assert_eq!(place(&moved).socket().unwrap(), Some(moved.join("run/exec_1.sock")));
+    }
+
+    #[test]
+    fn a_long_path_goes_into_a_private_folder() {
+        let temp = tempfile::tempdir().unwrap();
+        let data = temp.path().join("x".repeat(120));
+        let chosen = place(&data).choose_socket(temp.path()).unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let folder = temp.path().join(format!("piton-{uid}"));
+        assert!(chosen.starts_with(&folder), "{chosen:?}");
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(place(&data).socket().unwrap(), Some(chosen));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_and_a_link_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let data = temp.path().join("x".repeat(120));
+        let uid = rustix::process::geteuid().as_raw();
+        let folder = temp.path().join(format!("piton-{uid}"));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = place(&data).choose_socket(temp.path()).unwrap_err();
+        assert_eq!(error.code(), "socket_folder_unsafe");
+        fs::remove_dir(&folder).unwrap();
+        let elsewhere = temp.path().join("elsewhere");
+        DirBuilder::new().mode(0o700).create(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &folder).unwrap();
+        let error = place(&data).choose_socket(temp.path()).unwrap_err();
+        assert_eq!(error.code(), "socket_folder_unsafe");
+    }
+
+    #[test]
+    fn where_everything_is_too_long_the_code_says_so() {
+        let temp = tempfile::tempdir().unwrap();
+        let data = temp.path().join("x".repeat(120));
+        let deep = temp.path().join("y".repeat(120));
+        fs::create_dir(&deep).unwrap();
+        let error = place(&data).choose_socket(&deep).unwrap_err();
+        assert_eq!(error.code(), "socket_path_too_long");
+    }
+}
