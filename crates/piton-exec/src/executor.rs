@@ -83,6 +83,9 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// alive. When it fails, nothing of it is left running.
     fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<Located>>;
 
+    /// Every execution that is there, dead or alive, and whose it is.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<(SessionId, ExecutionId)>>>;
+
     /// Whether there is such an execution, dead or alive, and how it would be reached.
     fn find<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<Option<Located>>>;
 

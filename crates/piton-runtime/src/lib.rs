@@ -23,7 +23,7 @@ mod view;
 mod world;
 
 pub use error::{Error, Result};
-pub use executions::{Agentctl, At, Executions, Fault, Following, Found, Launching};
+pub use executions::{Agentctl, At, Executions, Fault, Following, Found, Launching, OnExecutor};
 pub use guest::Guest;
 pub use recovery::{Outcome, Recovered};
 pub use redaction::{Pattern, PatternInvalid, Redacted};

@@ -2,4 +2,5 @@
 //! one: processes that are killed, system calls that are watched and made to fail.
 
 pub mod crash;
+pub mod drive;
 pub mod sim;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use piton_core::id::ExecutionId;
+use piton_core::id::{ExecutionId, SessionId};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
@@ -170,6 +170,10 @@ impl Executor for Standalone {
 
     fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<Located>> {
         Box::pin(self.launch_now(spec))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<(SessionId, ExecutionId)>>> {
+        Box::pin(async { Place::all(&self.data) })
     }
 
     fn find<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<Option<Located>>> {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use piton_core::id::ExecutionId;
+use piton_core::id::{ExecutionId, SessionId};
 
 use crate::executor::{Address, Error, Located, Result};
 use crate::protocol::files;
@@ -17,6 +17,8 @@ use crate::spool::format;
 const SOCKET_BYTES_MAX: usize = 99;
 /// In an execution's folder: where its socket is. A name alone means beside the folder.
 const SOCKET_FILE: &str = "socket";
+/// In an execution's folder: whose it is.
+const SESSION_FILE: &str = "session";
 
 /// The place of one execution in a data folder.
 #[derive(Debug)]
@@ -34,8 +36,34 @@ impl Place {
         Self { execution: execution.clone(), run, folder }
     }
 
+    /// Every execution that has a folder and says whose it is.
+    pub(super) fn all(data: &Path) -> Result<Vec<(SessionId, ExecutionId)>> {
+        let run = data.join("run");
+        let names = match fs::read_dir(&run) {
+            Ok(names) => names,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(Error::Io { what: "read", path: run, source }),
+        };
+        let mut found = Vec::new();
+        for name in names.flatten() {
+            let execution = name.file_name().to_str().and_then(|name| name.parse().ok());
+            let session = fs::read_to_string(name.path().join(SESSION_FILE)).ok();
+            let session = session.and_then(|session| session.trim().parse().ok());
+            found.extend(session.zip(execution));
+        }
+        found.sort();
+        Ok(found)
+    }
+
     /// Makes the folder; refuses one that was used.
-    pub(super) fn make(&self) -> Result<()> {
+    pub(super) fn make(&self, session: &SessionId) -> Result<()> {
+        self.make_folder()?;
+        let path = self.folder.join(SESSION_FILE);
+        let written = fs::write(&path, session.as_str());
+        written.map_err(|source| Error::Io { what: "write", path, source })
+    }
+
+    fn make_folder(&self) -> Result<()> {
         let failed = |source| Error::Io { what: "make", path: self.folder.clone(), source };
         let mut builder = DirBuilder::new();
         builder.mode(0o700).recursive(true).create(&self.run).map_err(failed)?;

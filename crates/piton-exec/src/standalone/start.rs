@@ -28,7 +28,7 @@ pub(super) fn scope_program() -> Option<PathBuf> {
 impl Standalone {
     pub(super) async fn launch_now(&self, spec: LaunchSpec) -> Result<Located> {
         let place = self.place(&spec.execution);
-        place.make()?;
+        place.make(&spec.session)?;
         let socket = place.choose_socket(&self.temp)?;
         let program = program::versioned(&self.data, &self.program)?;
         let launch = Launch {

@@ -4,6 +4,7 @@
 mod agentctl;
 mod driving;
 mod following;
+mod on_executor;
 mod strangers;
 
 use std::collections::{HashMap, HashSet};
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
+pub use on_executor::OnExecutor;
 
 use crate::error::{Error, Result};
 use crate::service::Handle;
