@@ -1,8 +1,9 @@
 //! What the log costs, each figure beside what the same disk and processor do without it, measured
-//! in turns in one run. `cargo bench -p piton-testkit --bench log -- [--full] [--only a,b,c,d,e,f,g]`
+//! in turns in one run. `cargo bench -p piton-testkit --bench log -- [--full] [--only a,b,c,d,e,f,g,j,k]`
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
+mod agents;
 mod append;
 mod files;
 mod recovery;
@@ -49,6 +50,12 @@ fn main() -> Result<()> {
     }
     if wanted("g") {
         verify::measure(&rig, &mut table)?;
+    }
+    if wanted("j") {
+        agents::messages(&rig, &mut table)?;
+    }
+    if wanted("k") {
+        agents::many(&rig, &mut table)?;
     }
     println!("{table}");
     Ok(())

@@ -55,7 +55,7 @@ pub(crate) fn one_thread() -> Result<tokio::runtime::Runtime> {
 
 /// As many threads as cores.
 pub(crate) fn many_threads() -> Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_time().build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }
 
 pub(crate) fn now() -> Timestamp {
