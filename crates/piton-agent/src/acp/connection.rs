@@ -128,7 +128,8 @@ impl Connection {
             let last = ways.len().saturating_sub(1);
             for (at, (name, begun, params)) in ways.into_iter().enumerate() {
                 self.book.lock().await.replay.begin(seen_message_ids.clone());
-                match self.open_session(name, begun, Some(id.clone()), params).await {
+                // Boxed: the future is large, and those who wait for it hold copies.
+                match Box::pin(self.open_session(name, begun, Some(id.clone()), params)).await {
                     Err(Error::Agent { code, message, .. })
                         if refusal(code, &message) == Refusal::Refused =>
                     {
@@ -145,7 +146,7 @@ impl Connection {
         }
         self.book.lock().await.replay.live();
         let params = wire::new_session(&cwd, &mcp_servers);
-        self.open_session(method::NEW, Begun::New, None, params).await
+        Box::pin(self.open_session(method::NEW, Begun::New, None, params)).await
     }
 
     async fn open_session(
@@ -157,9 +158,8 @@ impl Connection {
     ) -> Result<Opened, Error> {
         let (done, opened) = oneshot::channel();
         let waiting = self.link.register(name, Waiter::Begin { begun, asked_id, done })?;
-        let line = wire::request_line(waiting.id, name, &params);
         let answered = async {
-            self.link.send(line).await?;
+            self.link.send_request(&waiting, name, &params).await?;
             opened.await.unwrap_or(Err(Error::Closed))
         };
         within(self.limits.start_wait, name, answered).await?;
@@ -183,8 +183,8 @@ impl Connection {
             return Err(error);
         }
         drop(book);
-        let line = wire::request_line(waiting.id, method::PROMPT, &wire::prompt(&session, text));
-        let sent = self.link.send(line);
+        let params = wire::prompt(&session, text);
+        let sent = self.link.send_request(&waiting, method::PROMPT, &params);
         if let Err(error) = within(self.limits.request_wait, method::PROMPT, sent).await {
             let mut book = self.book.lock().await;
             let (code, message) = (error.code().to_owned(), error.to_string());
@@ -315,9 +315,8 @@ impl Connection {
     ) -> Result<Value, Error> {
         let (done, answer) = oneshot::channel();
         let waiting = self.link.register(name, Waiter::Plain(done))?;
-        let line = wire::request_line(waiting.id, name, &params);
         let answered = async {
-            self.link.send(line).await?;
+            self.link.send_request(&waiting, name, &params).await?;
             answer.await.map_err(|_| Error::Closed)
         };
         let answer = within(after, name, answered).await?;
