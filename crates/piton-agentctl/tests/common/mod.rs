@@ -1,0 +1,42 @@
+//! What several tests need.
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use piton_agentctl::tree::{Part, Program, Streams, Tree};
+use piton_core::id::ExecutionId;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
+
+pub(crate) fn execution(name: &str) -> ExecutionId {
+    format!("exe_{name}-{}", std::process::id()).parse().unwrap()
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Starts a shell script as a part of the execution, and waits until it says `ready`.
+pub(crate) async fn start(tree: &Tree, part: Part, script: &str) -> Child {
+    let command = vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()];
+    let mut child = tree
+        .spawn(Program {
+            command,
+            cwd: Path::new("/").to_owned(),
+            env: Vec::new(),
+            env_remove: Vec::new(),
+            part,
+            streams: Streams::Piped,
+        })
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
