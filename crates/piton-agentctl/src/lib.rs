@@ -3,3 +3,4 @@
 //! an agent. It outlives the server: see `docs/agentctl.md`.
 
 pub mod tree;
+pub mod workspace;
