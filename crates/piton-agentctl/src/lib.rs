@@ -2,5 +2,7 @@
 //! agent says in a spool until a server has it, and serves the workspace whether or not there is
 //! an agent. It outlives the server: see `docs/agentctl.md`.
 
+pub mod host;
+pub mod terminals;
 pub mod tree;
 pub mod workspace;
