@@ -6,11 +6,14 @@ mod activity;
 mod commands;
 mod ctl;
 mod epoch;
+pub mod host;
 mod life;
 mod log;
 mod problem;
 mod server;
 pub mod spool;
+pub mod terminals;
 pub mod tree;
+pub mod workspace;
 
 pub use life::{Error, run};
