@@ -3,6 +3,7 @@
 //! an agent. It outlives the server: see `docs/agentctl.md`.
 
 mod activity;
+mod agent;
 mod commands;
 mod ctl;
 mod epoch;

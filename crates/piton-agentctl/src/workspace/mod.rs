@@ -18,7 +18,7 @@ use crate::tree::Tree;
 
 pub use files::{Content, Range};
 pub use git::Staged;
-pub use shells::Shells;
+pub use shells::{ShellEvent, Shells, Writer as ShellWriter};
 
 /// Why something in the workspace cannot be done.
 #[derive(Debug, thiserror::Error)]
