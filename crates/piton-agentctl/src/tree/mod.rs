@@ -106,7 +106,7 @@ pub struct Tree {
 struct Inner {
     execution: ExecutionId,
     /// Our own cgroup and the execution's below it.
-    cgroup: Result<(Cgroup, Cgroup), cgroup::None>,
+    cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>,
     /// Only where processes cannot be listed.
     groups: groups::Groups,
 }
@@ -123,11 +123,11 @@ impl Tree {
 
     /// A tree without a cgroup, as where none is permitted.
     pub fn without_cgroup(execution: &ExecutionId) -> Self {
-        let cgroup = Err(cgroup::None { reason: "not wanted".to_owned() });
+        let cgroup = Err(cgroup::Absent { reason: "not wanted".to_owned() });
         Self::with(execution, cgroup)
     }
 
-    fn with(execution: &ExecutionId, cgroup: Result<(Cgroup, Cgroup), cgroup::None>) -> Self {
+    fn with(execution: &ExecutionId, cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>) -> Self {
         let (execution, groups) = (execution.clone(), groups::Groups::default());
         Self { inner: Arc::new(Inner { execution, cgroup, groups }) }
     }
@@ -140,7 +140,7 @@ impl Tree {
     pub fn cgroup(&self) -> String {
         match &self.inner.cgroup {
             Ok(_) => format!("cgroup: piton-{}", self.inner.execution),
-            Err(none) => none.to_string(),
+            Err(absent) => absent.to_string(),
         }
     }
 
