@@ -114,6 +114,8 @@ struct Inner {
 impl Tree {
     /// Tries to make the execution's cgroup; see [`Tree::cgroup`] for what came of it.
     pub fn new(execution: &ExecutionId) -> Self {
+        // Our own cgroup is not where we are for the moment of a start.
+        let _started = one_at_a_time();
         let cgroup = cgroup::own().and_then(|own| {
             let made = Cgroup::make(&own, execution)?;
             Ok((own, made))
