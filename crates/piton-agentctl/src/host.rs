@@ -1,5 +1,6 @@
 //! Serves what an agent asks of its client: files and terminals, inside the workspace.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use futures_util::FutureExt;
@@ -43,11 +44,17 @@ impl Host {
 }
 
 fn of_workspace(error: &workspace::Error) -> HostError {
-    HostError { code: error.code(), message: error.to_string() }
+    HostError { code: error.code(), message: told(error) }
 }
 
 fn of_terminals(error: &terminals::Error) -> HostError {
-    HostError { code: error.code(), message: error.to_string() }
+    HostError { code: error.code(), message: told(error) }
+}
+
+/// The agent gets one line: what failed, and why.
+fn told(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
 impl ToolHost for Host {

@@ -36,11 +36,11 @@ pub enum Error {
     Unknown { id: String },
     #[error("There are {TERMINALS_MAX} terminals already; release some")]
     TooMany,
-    #[error("The terminal's working folder cannot be used: {source}")]
+    #[error("The terminal's working folder cannot be used")]
     Folder { source: workspace::Error },
-    #[error("The command {command:?} does not start: {source}")]
+    #[error("The command {command:?} does not start")]
     Start { command: String, source: io::Error },
-    #[error("The command does not end: {source}")]
+    #[error("The command does not end")]
     Remains { source: piton_exec::leftovers::Error },
 }
 

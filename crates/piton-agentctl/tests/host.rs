@@ -92,7 +92,9 @@ async fn a_terminal_has_output_exit_code_environment_and_folder() {
     let (_, output) = world.run(line("echo a | tr a b")).await;
     assert_eq!(output.output, "b\n");
     let absent = world.host.create_terminal(line("no-such-program")).await;
-    assert_eq!(absent.unwrap_err().code, "terminal_start");
+    let absent = absent.unwrap_err();
+    assert_eq!(absent.code, "terminal_start");
+    assert!(absent.message.contains("does not start: No such file"), "{}", absent.message);
     let outside = TerminalSpec { cwd: Some("/".into()), ..spec };
     assert_eq!(world.host.create_terminal(outside).await.unwrap_err().code, "path_outside");
     let unknown = world.host.terminal_output("9".to_owned()).await;

@@ -106,7 +106,7 @@ pub struct Tree {
 struct Inner {
     execution: ExecutionId,
     /// Our own cgroup and the execution's below it.
-    cgroup: Result<(Cgroup, Cgroup), cgroup::None>,
+    cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>,
     /// Only where processes cannot be listed.
     groups: groups::Groups,
 }
@@ -114,6 +114,8 @@ struct Inner {
 impl Tree {
     /// Tries to make the execution's cgroup; see [`Tree::cgroup`] for what came of it.
     pub fn new(execution: &ExecutionId) -> Self {
+        // Our own cgroup is not where we are for the moment of a start.
+        let _started = one_at_a_time();
         let cgroup = cgroup::own().and_then(|own| {
             let made = Cgroup::make(&own, execution)?;
             Ok((own, made))
@@ -123,11 +125,11 @@ impl Tree {
 
     /// A tree without a cgroup, as where none is permitted.
     pub fn without_cgroup(execution: &ExecutionId) -> Self {
-        let cgroup = Err(cgroup::None { reason: "not wanted".to_owned() });
+        let cgroup = Err(cgroup::Absent { reason: "not wanted".to_owned() });
         Self::with(execution, cgroup)
     }
 
-    fn with(execution: &ExecutionId, cgroup: Result<(Cgroup, Cgroup), cgroup::None>) -> Self {
+    fn with(execution: &ExecutionId, cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>) -> Self {
         let (execution, groups) = (execution.clone(), groups::Groups::default());
         Self { inner: Arc::new(Inner { execution, cgroup, groups }) }
     }
@@ -140,7 +142,7 @@ impl Tree {
     pub fn cgroup(&self) -> String {
         match &self.inner.cgroup {
             Ok(_) => format!("cgroup: piton-{}", self.inner.execution),
-            Err(none) => none.to_string(),
+            Err(absent) => absent.to_string(),
         }
     }
 

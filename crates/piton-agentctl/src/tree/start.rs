@@ -95,8 +95,8 @@ impl Tree {
         let group = Cgroup::make(own, &self.inner.execution);
         match group.and_then(|group| group.below(&part.name())).and_then(|part| part.enter()) {
             Ok(()) => true,
-            Err(none) => {
-                tracing::debug!(part = part.name(), "{none}");
+            Err(absent) => {
+                tracing::debug!(part = part.name(), "{absent}");
                 false
             }
         }
@@ -104,10 +104,10 @@ impl Tree {
 
     fn leave(&self) {
         if let Ok((own, _)) = &self.inner.cgroup
-            && let Err(none) = own.enter()
+            && let Err(absent) = own.enter()
         {
             // Then the cgroup is never killed as a whole: it would be us too.
-            tracing::warn!("agentctl stays in its agent's cgroup: {none}");
+            tracing::warn!("agentctl stays in its agent's cgroup: {absent}");
         }
     }
 }

@@ -195,18 +195,28 @@ impl Shells {
     /// Hangs up on a shell and ends all that it started; it is forgotten.
     pub async fn close(&self, shell_id: &str) -> Result<(), Error> {
         let running = self.get(shell_id)?;
-        if lock(&running.output).ended.is_none() {
-            // Interactive shells ignore SIGTERM; this is what a closed window tells them.
-            let pid = i32::try_from(running.pid).ok().and_then(Pid::from_raw);
-            let _ = pid.map(|pid| rustix::process::kill_process_group(pid, Signal::HUP));
-        }
         let scope = Scope::Part(running.part.clone());
+        self.hang_up(&running, scope.clone()).await;
         let ended = self.workspace.tree().end(scope, HANG_UP).await;
         ended.map_err(|source| Error::ShellRemains { source })?;
         if let Ok(number) = shell_id.parse() {
             lock(&self.known).remove(&number);
         }
         Ok(())
+    }
+
+    /// Interactive shells ignore SIGTERM; this is what a closed window tells them.
+    async fn hang_up(&self, running: &Running, scope: Scope) {
+        let (tree, leader) = (self.workspace.tree().clone(), running.pid);
+        let hung_up = tokio::task::spawn_blocking(move || {
+            // Once it has ended, its pid may be another's.
+            let found = tree.find(&scope).unwrap_or_default();
+            let pid = i32::try_from(leader).ok().and_then(Pid::from_raw);
+            if let (true, Some(pid)) = (found.iter().any(|process| process.pid == leader), pid) {
+                let _ = rustix::process::kill_process_group(pid, Signal::HUP);
+            }
+        });
+        let _ = hung_up.await;
     }
 
     /// Closes all, at the same time; the first failure, if there was one.
