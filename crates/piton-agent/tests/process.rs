@@ -14,10 +14,12 @@ use piton_core::spool::Fact;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
-/// Cargo builds the examples of a package with its tests, beside them.
+/// Cargo builds the examples of a package with all of its tests, beside them; not with one alone.
 fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().join("examples").join("echo")
+    let program = test.parent().unwrap().parent().unwrap().join("examples").join("echo");
+    assert!(program.exists(), "build it first: cargo build -p piton-agent --example echo");
+    program
 }
 
 struct Agent {

@@ -315,3 +315,28 @@ async fn statuses_that_some_agents_say() {
         |fact: &Fact| matches!(fact, Fact::ToolResult { status: ToolStatus::Cancelled, .. });
     assert!(world.notes.facts().iter().any(is_cancelled));
 }
+
+/// Whoever gave it may be gone before it is written down, and must not leave it half given.
+#[tokio::test]
+async fn a_prompt_is_given_even_if_nobody_waits_for_it() {
+    let (world, mut puppet, prompt, turn) = in_turn(Setup::default()).await;
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    soon(turn.ended()).await.unwrap();
+    world.notes.open(false);
+    let given = world.connection.prompt(run(2), "more");
+    assert!(tokio::time::timeout(Duration::ZERO, given).await.is_err(), "it waits for the journal");
+    world.notes.open(true);
+    let prompt = puppet.hear().await;
+    assert_eq!(prompt["params"]["prompt"][0]["text"], "more");
+    assert_eq!(world.connection.turn().await, Some(run(2)));
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    let ended = |fact: &Fact| matches!(fact, Fact::TurnEnded { .. });
+    let count = || world.notes.facts().iter().filter(|fact| ended(fact)).count();
+    soon(async {
+        while count() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(world.connection.turn().await, None);
+}

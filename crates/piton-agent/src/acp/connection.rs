@@ -168,8 +168,14 @@ impl Connection {
     }
 
     /// Gives the agent a prompt. Returns when the turn's beginning is kept and the prompt is on its
-    /// way; what comes of it is noted.
+    /// way; what comes of it is noted. Like [`Self::cancel`] and [`Self::answer`] it is carried out
+    /// even if the caller does not wait for it: nothing is left half said.
     pub async fn prompt(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
+        let (this, text) = (self.clone(), text.to_owned());
+        carry_out(async move { this.prompt_now(run_id, &text).await }).await
+    }
+
+    async fn prompt_now(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
         let mut book = self.book.lock().await;
         let session = book.session.clone().ok_or(Error::NoSession)?;
         if let Some(turn) = &book.turn {
@@ -199,6 +205,11 @@ impl Connection {
     /// Asks the agent to end its turn; its open questions are answered `cancelled`. The turn ends
     /// when the agent says so.
     pub async fn cancel(&self, run_id: &RunId) -> Result<(), Error> {
+        let (this, run_id) = (self.clone(), run_id.clone());
+        carry_out(async move { this.cancel_now(&run_id).await }).await
+    }
+
+    async fn cancel_now(&self, run_id: &RunId) -> Result<(), Error> {
         let mut book = self.book.lock().await;
         let session = book.session.clone().ok_or(Error::NoSession)?;
         match &mut book.turn {
@@ -222,6 +233,11 @@ impl Connection {
     /// Answers a question of the agent: `{"option_id": …}` with one of the offered ids, or
     /// `{"outcome": "cancelled"}`; `None`: nobody will answer.
     pub async fn answer(&self, wait_id: &WaitId, answer: Option<Value>) -> Result<(), Error> {
+        let (this, wait_id) = (self.clone(), wait_id.clone());
+        carry_out(async move { this.answer_now(&wait_id, answer).await }).await
+    }
+
+    async fn answer_now(&self, wait_id: &WaitId, answer: Option<Value>) -> Result<(), Error> {
         let mut book = self.book.lock().await;
         let not_asked = || Error::NotAsked { wait_id: wait_id.clone() };
         let ask = book.asks.get(wait_id).ok_or_else(not_asked)?;
@@ -326,6 +342,13 @@ impl Connection {
 
 fn protocol(method: &str, why: String) -> Error {
     Error::Protocol { method: method.to_owned(), why }
+}
+
+/// To its end, whether or not somebody still waits for it.
+async fn carry_out<T: Send + 'static>(
+    act: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(act).await.unwrap_or(Err(Error::Closed))
 }
 
 async fn within<T>(

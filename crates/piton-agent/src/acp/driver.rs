@@ -197,8 +197,12 @@ impl Reading {
             }
             Waiter::Begin { begun, asked_id, done } => {
                 let mut book = self.book.lock().await;
+                let named = |answer: &Value| wire::text_at(answer, "sessionId");
+                let is_good = |id: &String| !id.is_empty() && id.len() <= SESSION_ID_BYTES_MAX;
                 let opened = match answer.into_result(method, &book) {
-                    Ok(answer) if asked_id.is_none() && answer.get("sessionId").is_none() => {
+                    Ok(answer)
+                        if !named(&answer).as_ref().or(asked_id.as_ref()).is_some_and(is_good) =>
+                    {
                         let why = "It names no session".to_owned();
                         Err(Error::Protocol { method: method.to_owned(), why })
                     }
@@ -357,5 +361,7 @@ fn failure(error: &Value) -> Option<Failure> {
     Some(Failure { code, message })
 }
 
+/// Longer ones would not fit where they are kept.
+const SESSION_ID_BYTES_MAX: usize = 1_024;
 /// Of what comes with an error.
 const DATA_BYTES_MAX: usize = 2_000;
