@@ -40,11 +40,12 @@ struct Book {
 pub(crate) struct Commands {
     book: Mutex<Book>,
     spool: Spool,
+    known_max: usize,
 }
 
 impl Commands {
     pub(crate) fn new(spool: Spool) -> Self {
-        Self { book: Mutex::default(), spool }
+        Self { book: Mutex::default(), spool, known_max: KNOWN_MAX }
     }
 
     /// Does it, unless it was done or is being done: then waits for what came of it. Goes on when
@@ -103,11 +104,11 @@ impl Commands {
             }
             return Ok(Seen::Before(known.outcome.clone()));
         }
-        if book.known.len() >= KNOWN_MAX {
+        if book.known.len() >= self.known_max {
             book.forget_one();
         }
-        if book.known.len() >= KNOWN_MAX {
-            let message = format!("{KNOWN_MAX} commands are under way");
+        if book.known.len() >= self.known_max {
+            let message = format!("{} commands are under way", self.known_max);
             return Err(problem("limit_reached", message));
         }
         let (settle, outcome) = watch::channel(None);
@@ -214,13 +215,12 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_settled_ids_are_forgotten() {
         let temp = tempfile::tempdir().unwrap();
-        let commands = commands(temp.path());
-        for n in 0..KNOWN_MAX + 10 {
+        let commands = Commands { known_max: 20, ..commands(temp.path()) };
+        for n in 0..30 {
             commands.run(stop(&format!("c{n}")), |_| async { Ok(Value::Null) }).await.unwrap();
         }
-        assert_eq!(commands.count(), KNOWN_MAX);
-        let newest = format!("c{}", KNOWN_MAX + 9);
-        let again = commands.run(stop(&newest), |_| async { Ok(Value::Null) }).await.unwrap();
+        assert_eq!(commands.count(), 20);
+        let again = commands.run(stop("c29"), |_| async { Ok(Value::Null) }).await.unwrap();
         assert!(again.replayed);
         let oldest = commands.run(stop("c0"), |_| async { Ok(Value::Null) }).await.unwrap();
         assert!(!oldest.replayed);

@@ -1,19 +1,25 @@
 //! What agentctl is made of, and what it does when it is told to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use piton_core::id::{ExecutionId, SessionId};
 use piton_exec::protocol::{
-    Act, AgentHealth, Capabilities, Health, Launch, PROTOCOL, PROTOCOL_MIN, Problem, bearer,
+    Act, Capabilities, Health, Launch, PROTOCOL, PROTOCOL_MIN, Problem, bearer,
 };
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::activity::Activity;
+use crate::agent::{Means, Owner};
 use crate::commands::Commands;
 use crate::epoch::Epochs;
-use crate::problem::problem;
 use crate::spool::Spool;
+use crate::tree::Scope;
+use crate::workspace::{Shells, Workspace};
+
+/// For people's shells, when all is over.
+const TERM: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Ctl {
@@ -26,6 +32,9 @@ pub(crate) struct Ctl {
     pub(crate) epochs: Epochs,
     pub(crate) commands: Commands,
     pub(crate) activity: Activity,
+    pub(crate) agent: Owner,
+    pub(crate) workspace: Workspace,
+    pub(crate) shells: Shells,
     /// Number of the newest stream.
     streams: watch::Sender<u64>,
     /// Everything was said and done.
@@ -33,15 +42,18 @@ pub(crate) struct Ctl {
 }
 
 impl Ctl {
-    pub(crate) fn new(launch: &Launch, secret: &[u8; 32], spool: Spool, epochs: Epochs) -> Self {
+    pub(crate) fn new(launch: &Launch, secret: &[u8; 32], means: Means, epochs: Epochs) -> Self {
         let newest = launch.protocol_max.unwrap_or(PROTOCOL).clamp(PROTOCOL_MIN, PROTOCOL);
         Self {
             session_id: launch.session_id.clone(),
             execution_id: launch.execution_id.clone(),
             bearer: blake3::hash(bearer(secret).as_bytes()),
             protocol: (PROTOCOL_MIN, newest),
-            commands: Commands::new(spool.clone()),
-            spool,
+            commands: Commands::new(means.spool.clone()),
+            spool: means.spool.clone(),
+            shells: Shells::new(&means.workspace),
+            workspace: means.workspace.clone(),
+            agent: Owner::new(means),
             epochs,
             activity: Activity::new(),
             streams: watch::Sender::new(0),
@@ -50,6 +62,7 @@ impl Ctl {
     }
 
     pub(crate) async fn health(&self) -> Health {
+        let (agent, run_id, asking) = self.agent.health().await;
         Health {
             protocol: self.protocol,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -58,33 +71,46 @@ impl Ctl {
             pid: std::process::id(),
             epoch: self.epochs.highest(),
             spool: self.spool.health(),
-            agent: AgentHealth::default(),
-            run_id: None,
-            asking: Vec::new(),
+            agent,
+            run_id,
+            asking,
         }
     }
 
-    pub(crate) async fn capabilities(&self) -> Capabilities {
+    pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities {
             supports_session_resume: true,
             supports_workspace_only: true,
-            offers: piton_core::spool::Offers::default(),
+            offers: self.agent.offers(),
         }
     }
 
     pub(crate) async fn act(self: Arc<Self>, act: Act) -> Result<Value, Problem> {
         match act {
+            Act::Start(start) => self.agent.start(start),
+            Act::Prompt { run_id, text } => self.agent.prompt(run_id, &text).await,
+            Act::Cancel { run_id } => self.agent.cancel(&run_id).await,
+            Act::Answer { wait_id, answer } => self.agent.answer(&wait_id, answer).await,
+            Act::Ask { method, params } => self.agent.ask(&method, params).await,
+            Act::Stop {} => self.agent.stop().await,
             Act::Close {} => {
                 self.end().await;
                 Ok(Value::Null)
             }
-            Act::Stop {} => Ok(Value::Null),
-            _ => Err(problem("agent_none", "No agent was started")),
         }
     }
 
     /// Ends the agent, flushes the spool, and says that it is over.
     pub(crate) async fn end(&self) {
+        if let Err(problem) = self.agent.stop().await {
+            tracing::error!("The agent does not end: {problem}");
+        }
+        if let Err(error) = self.shells.close_all().await {
+            tracing::error!("A shell does not end: {error}");
+        }
+        if let Err(error) = self.workspace.tree().end(Scope::All, TERM).await {
+            tracing::error!("Some processes do not end: {error}");
+        }
         self.spool.close().await;
         self.is_over();
     }
@@ -95,11 +121,15 @@ impl Ctl {
 
     /// Whether an agent is at work.
     pub(crate) async fn is_working(&self) -> bool {
-        false
+        self.agent.is_working().await
     }
 
     pub(crate) fn over(&self) -> watch::Receiver<bool> {
         self.over.subscribe()
+    }
+
+    pub(crate) async fn until_over(&self) {
+        let _ = self.over().wait_for(|over| *over).await;
     }
 
     pub(crate) fn streams(&self) -> watch::Receiver<u64> {

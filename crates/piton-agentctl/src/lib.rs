@@ -3,14 +3,18 @@
 //! an agent. It outlives the server: see `docs/agentctl.md`.
 
 mod activity;
+mod agent;
 mod commands;
 mod ctl;
 mod epoch;
+pub mod host;
 mod life;
 mod log;
 mod problem;
 mod server;
 pub mod spool;
+pub mod terminals;
 pub mod tree;
+pub mod workspace;
 
 pub use life::{Error, run};

@@ -12,11 +12,15 @@ use piton_exec::protocol::{Launch, files, spool_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::agent::Means;
 use crate::ctl::Ctl;
 use crate::epoch::Epochs;
+use crate::host::Host;
 use crate::log::LogFile;
 use crate::server::{self, Gate};
 use crate::spool::{self, Spool};
+use crate::tree::{Tree, become_subreaper};
+use crate::workspace::{self, Workspace};
 
 /// Somebody who looks whether the lock is free holds it for a moment.
 const LOCK_TRIES: u32 = 40;
@@ -39,6 +43,8 @@ pub enum Error {
     Spool(#[from] spool::Error),
     #[error("Cannot bind the socket {}", path.display())]
     Socket { path: PathBuf, source: io::Error },
+    #[error("Cannot use the workspace")]
+    Workspace(#[source] workspace::Error),
     #[error("Cannot make a runtime")]
     Runtime(#[source] io::Error),
 }
@@ -100,7 +106,7 @@ fn socket_path(launch: &Launch) -> PathBuf {
     }
 }
 
-async fn live(launch: Launch, _masker: Arc<Masker>) -> Result<(), Error> {
+async fn live(launch: Launch, masker: Arc<Masker>) -> Result<(), Error> {
     let here = Path::new(".");
     let failed = |source| Error::Folder { path: launch.folder.clone(), source };
     let mut secret = [0; 32];
@@ -110,7 +116,15 @@ async fn live(launch: Launch, _masker: Arc<Masker>) -> Result<(), Error> {
     let epochs = Epochs::open(here, launch.epoch).map_err(failed)?;
     let folder = here.join(files::SPOOL);
     let spool = Spool::create(&folder, &spool_key(&secret), launch.limits.spool_bytes_max)?;
-    let ctl = Arc::new(Ctl::new(&launch, &secret, spool, epochs));
+    if let Err(error) = become_subreaper() {
+        tracing::warn!("Orphans of the agent will not come to us: {error}");
+    }
+    let tree = Tree::new(&launch.execution_id);
+    tokio::spawn(tree.clone().reap_always());
+    let workspace = Workspace::open(&launch.workspace, &tree).map_err(Error::Workspace)?;
+    let means =
+        Means { spool, masker, host: Host::new(&workspace), workspace, limits: launch.limits };
+    let ctl = Arc::new(Ctl::new(&launch, &secret, means, epochs));
     let path = socket_path(&launch);
     let (rebind, asked) = mpsc::channel(1);
     let gate = Gate::bind(&path, asked);

@@ -1,6 +1,7 @@
 //! Processes that try to escape their agentctl, by the ways that real agents and their tools have.
 //! Descent is from this test's own process, so that one test runs at a time.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod common;
 
@@ -112,7 +113,7 @@ async fn what_ignores_sigterm_and_respawns_is_killed() {
     let tree = Tree::without_cgroup(&execution("stubborn"));
     let script = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         (trap 'setsid sleep 300 & setsid sleep 300 &' TERM; sleep 300; sleep 300) & done
-        echo ready; wait";
+        echo ready; while :; do sleep 300; done";
     start(&tree, Part::Agent, script).await;
     let ended = tree.end(Scope::All, Duration::from_millis(100)).await.unwrap();
     assert!(ended.processes.len() >= 21 && !ended.killed.is_empty(), "{}", ended.processes.len());

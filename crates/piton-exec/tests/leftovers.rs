@@ -1,6 +1,7 @@
 //! What a successor does after an agentctl was killed: its processes are found by marker and ended,
 //! and nothing else is.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

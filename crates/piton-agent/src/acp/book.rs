@@ -7,7 +7,7 @@ use std::sync::Arc;
 use piton_core::event::WaitKind;
 use piton_core::id::{RunId, WaitId};
 use piton_core::mask::Masker;
-use piton_core::spool::{Begun, Channel, Ended, Fact, Note};
+use piton_core::spool::{AgentInfo, Begun, Channel, Ended, Fact, Note};
 use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
@@ -17,6 +17,9 @@ use super::replay::{Replay, Verdict};
 use super::wire::{self, Hello};
 use super::{Error, Limits, MakeIds};
 use crate::Journal;
+
+/// Names, reasons and the like are cut here: they become headers, which have a limit of their own.
+const TEXT_BYTES_MAX: usize = 4 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -116,8 +119,11 @@ impl Book {
         value
     }
 
+    /// Words of the agent's where a few are expected.
     pub(super) fn mask_text(&self, text: &str) -> String {
-        self.masker.text(text).into_owned()
+        let mut text = self.masker.text(text).into_owned();
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text
     }
 
     /// Something else is said: the message is complete.
@@ -257,7 +263,10 @@ impl Book {
         let session = wire::text_at(answer, "sessionId").or(asked_id);
         self.session.clone_from(&session);
         let hello = self.hello.clone().unwrap_or_default();
-        let agent = hello.agent;
+        let agent = hello.agent.map(|agent| AgentInfo {
+            name: self.mask_text(&agent.name),
+            version: agent.version.map(|version| self.mask_text(&version)),
+        });
         self.note(Fact::AgentReady {
             begun,
             agent_session_id: session,

@@ -128,7 +128,8 @@ impl Connection {
             let last = ways.len().saturating_sub(1);
             for (at, (name, begun, params)) in ways.into_iter().enumerate() {
                 self.book.lock().await.replay.begin(seen_message_ids.clone());
-                match self.open_session(name, begun, Some(id.clone()), params).await {
+                // Boxed: the future is large, and those who wait for it hold copies.
+                match Box::pin(self.open_session(name, begun, Some(id.clone()), params)).await {
                     Err(Error::Agent { code, message, .. })
                         if refusal(code, &message) == Refusal::Refused =>
                     {
@@ -145,7 +146,7 @@ impl Connection {
         }
         self.book.lock().await.replay.live();
         let params = wire::new_session(&cwd, &mcp_servers);
-        self.open_session(method::NEW, Begun::New, None, params).await
+        Box::pin(self.open_session(method::NEW, Begun::New, None, params)).await
     }
 
     async fn open_session(
@@ -157,9 +158,8 @@ impl Connection {
     ) -> Result<Opened, Error> {
         let (done, opened) = oneshot::channel();
         let waiting = self.link.register(name, Waiter::Begin { begun, asked_id, done })?;
-        let line = wire::request_line(waiting.id, name, &params);
         let answered = async {
-            self.link.send(line).await?;
+            self.link.send_request(&waiting, name, &params).await?;
             opened.await.unwrap_or(Err(Error::Closed))
         };
         within(self.limits.start_wait, name, answered).await?;
@@ -168,8 +168,14 @@ impl Connection {
     }
 
     /// Gives the agent a prompt. Returns when the turn's beginning is kept and the prompt is on its
-    /// way; what comes of it is noted.
+    /// way; what comes of it is noted. Like [`Self::cancel`] and [`Self::answer`] it is carried out
+    /// even if the caller does not wait for it: nothing is left half said.
     pub async fn prompt(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
+        let (this, text) = (self.clone(), text.to_owned());
+        carry_out(async move { this.prompt_now(run_id, &text).await }).await
+    }
+
+    async fn prompt_now(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
         let mut book = self.book.lock().await;
         let session = book.session.clone().ok_or(Error::NoSession)?;
         if let Some(turn) = &book.turn {
@@ -183,8 +189,8 @@ impl Connection {
             return Err(error);
         }
         drop(book);
-        let line = wire::request_line(waiting.id, method::PROMPT, &wire::prompt(&session, text));
-        let sent = self.link.send(line);
+        let params = wire::prompt(&session, text);
+        let sent = self.link.send_request(&waiting, method::PROMPT, &params);
         if let Err(error) = within(self.limits.request_wait, method::PROMPT, sent).await {
             let mut book = self.book.lock().await;
             let (code, message) = (error.code().to_owned(), error.to_string());
@@ -199,6 +205,11 @@ impl Connection {
     /// Asks the agent to end its turn; its open questions are answered `cancelled`. The turn ends
     /// when the agent says so.
     pub async fn cancel(&self, run_id: &RunId) -> Result<(), Error> {
+        let (this, run_id) = (self.clone(), run_id.clone());
+        carry_out(async move { this.cancel_now(&run_id).await }).await
+    }
+
+    async fn cancel_now(&self, run_id: &RunId) -> Result<(), Error> {
         let mut book = self.book.lock().await;
         let session = book.session.clone().ok_or(Error::NoSession)?;
         match &mut book.turn {
@@ -222,6 +233,11 @@ impl Connection {
     /// Answers a question of the agent: `{"option_id": …}` with one of the offered ids, or
     /// `{"outcome": "cancelled"}`; `None`: nobody will answer.
     pub async fn answer(&self, wait_id: &WaitId, answer: Option<Value>) -> Result<(), Error> {
+        let (this, wait_id) = (self.clone(), wait_id.clone());
+        carry_out(async move { this.answer_now(&wait_id, answer).await }).await
+    }
+
+    async fn answer_now(&self, wait_id: &WaitId, answer: Option<Value>) -> Result<(), Error> {
         let mut book = self.book.lock().await;
         let not_asked = || Error::NotAsked { wait_id: wait_id.clone() };
         let ask = book.asks.get(wait_id).ok_or_else(not_asked)?;
@@ -315,9 +331,8 @@ impl Connection {
     ) -> Result<Value, Error> {
         let (done, answer) = oneshot::channel();
         let waiting = self.link.register(name, Waiter::Plain(done))?;
-        let line = wire::request_line(waiting.id, name, &params);
         let answered = async {
-            self.link.send(line).await?;
+            self.link.send_request(&waiting, name, &params).await?;
             answer.await.map_err(|_| Error::Closed)
         };
         let answer = within(after, name, answered).await?;
@@ -327,6 +342,13 @@ impl Connection {
 
 fn protocol(method: &str, why: String) -> Error {
     Error::Protocol { method: method.to_owned(), why }
+}
+
+/// To its end, whether or not somebody still waits for it.
+async fn carry_out<T: Send + 'static>(
+    act: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(act).await.unwrap_or(Err(Error::Closed))
 }
 
 async fn within<T>(

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use super::book::{Ask, Book};
-use super::link::{Answer, Failure, Link, Waiter, Waiting};
+use super::link::{Answer, Failure, Link, Outgoing, Waiter, Waiting};
 use super::serve::{Request, Serving};
 use super::wire::{self, code, method};
 use super::{Error, Limits};
@@ -20,7 +20,7 @@ use crate::sniff::Envelope;
 pub(super) struct Driver<R, W> {
     pub(super) reader: R,
     pub(super) writer: W,
-    pub(super) outgoing: mpsc::Receiver<Vec<u8>>,
+    pub(super) outgoing: mpsc::Receiver<Outgoing>,
     pub(super) link: Arc<Link>,
     pub(super) book: Arc<Mutex<Book>>,
     pub(super) serving: Arc<Serving>,
@@ -57,13 +57,15 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
             std::future::pending::<()>().await;
         };
         let writing = async {
-            write_all(self.writer, self.outgoing).await;
-            std::future::pending::<()>().await;
+            for id in write_all(self.writer, self.outgoing).await {
+                reading.answer_of(id, Answer::Unsent).await?;
+            }
+            std::future::pending().await
         };
         let read = tokio::select! {
             read = reading.run(lines) => read,
             () = serving => Ok(()),
-            () = writing => Ok(()),
+            unwritten = writing => unwritten,
         };
         let kept = if matches!(read, Err(Error::Journal(_))) {
             Ok(())
@@ -77,8 +79,13 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
     }
 }
 
-async fn write_all<W: AsyncWrite + Unpin>(mut writer: W, mut outgoing: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = outgoing.recv().await {
+/// Until nothing more will be sent, or the agent does not read any more; gives the requests that it
+/// never got.
+async fn write_all<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut outgoing: mpsc::Receiver<Outgoing>,
+) -> Vec<i64> {
+    while let Some(Outgoing { line, id }) = outgoing.recv().await {
         let written: io::Result<()> = async {
             writer.write_all(&line).await?;
             writer.flush().await
@@ -87,10 +94,16 @@ async fn write_all<W: AsyncWrite + Unpin>(mut writer: W, mut outgoing: mpsc::Rec
         if let Err(error) = written {
             // It closed its input, which need not keep it from going on.
             tracing::debug!(%error, "the agent no longer reads");
-            return;
+            let mut unsent: Vec<i64> = id.into_iter().collect();
+            outgoing.close();
+            while let Some(Outgoing { id, .. }) = outgoing.recv().await {
+                unsent.extend(id);
+            }
+            return unsent;
         }
     }
     let _ = writer.shutdown().await;
+    Vec::new()
 }
 
 struct Reading {
@@ -138,8 +151,8 @@ impl Reading {
             Envelope { id: Some(id), method: Some(_) } => {
                 self.refuse(&id, code::INVALID_REQUEST, "The message is too long").await
             }
-            Envelope { id: Some(id), method: None } => match self.link.take(&id) {
-                Some(waiting) => self.answered(waiting, Answer::TooLong).await,
+            Envelope { id: Some(id), method: None } => match id.as_i64() {
+                Some(id) => self.answer_of(id, Answer::TooLong).await,
                 None => Ok(()),
             },
             Envelope { id: None, .. } => Ok(()),
@@ -155,7 +168,7 @@ impl Reading {
             (Some(name), Some(id)) => self.request(&name, id, take("params")).await,
             (Some(name), None) => self.notification(&name, take("params")).await,
             (None, Some(id)) => {
-                let Some(waiting) = self.link.take(&id) else {
+                let Some(waiting) = id.as_i64().and_then(|id| self.link.take(id)) else {
                     return self.dropped("answer_unasked", bytes(&message)).await;
                 };
                 let answer = match failure(&take("error")) {
@@ -169,6 +182,13 @@ impl Reading {
         }
     }
 
+    async fn answer_of(&self, id: i64, answer: Answer) -> Result<(), Error> {
+        match self.link.take(id) {
+            Some(waiting) => self.answered(waiting, answer).await,
+            None => Ok(()),
+        }
+    }
+
     async fn answered(&self, waiting: Waiting, answer: Answer) -> Result<(), Error> {
         let method = waiting.method;
         match waiting.waiter {
@@ -177,8 +197,12 @@ impl Reading {
             }
             Waiter::Begin { begun, asked_id, done } => {
                 let mut book = self.book.lock().await;
+                let named = |answer: &Value| wire::text_at(answer, "sessionId");
+                let is_good = |id: &String| !id.is_empty() && id.len() <= SESSION_ID_BYTES_MAX;
                 let opened = match answer.into_result(method, &book) {
-                    Ok(answer) if asked_id.is_none() && answer.get("sessionId").is_none() => {
+                    Ok(answer)
+                        if !named(&answer).as_ref().or(asked_id.as_ref()).is_some_and(is_good) =>
+                    {
                         let why = "It names no session".to_owned();
                         Err(Error::Protocol { method: method.to_owned(), why })
                     }
@@ -317,6 +341,7 @@ impl Answer {
                 Err(Error::Agent { method, code: failure.code, message })
             }
             Self::TooLong => Err(Error::TooLong { method }),
+            Self::Unsent => Err(Error::Closed),
         }
     }
 }
@@ -336,5 +361,7 @@ fn failure(error: &Value) -> Option<Failure> {
     Some(Failure { code, message })
 }
 
+/// Longer ones would not fit where they are kept.
+const SESSION_ID_BYTES_MAX: usize = 1_024;
 /// Of what comes with an error.
 const DATA_BYTES_MAX: usize = 2_000;

@@ -25,6 +25,15 @@ pub(super) enum Answer {
     Failed(Failure),
     /// It was longer than a message may be, and skipped.
     TooLong,
+    /// None: the request could not be written.
+    Unsent,
+}
+
+/// A line on its way, and the request that it is.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) line: Vec<u8>,
+    pub(super) id: Option<i64>,
 }
 
 /// Who waits for an answer.
@@ -62,7 +71,7 @@ pub(super) struct Waiting {
 struct Inner {
     last_id: i64,
     waiting: HashMap<i64, Waiting>,
-    sender: Option<mpsc::Sender<Vec<u8>>>,
+    sender: Option<mpsc::Sender<Outgoing>>,
     is_over: bool,
 }
 
@@ -73,7 +82,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(sender: mpsc::Sender<Vec<u8>>, requests_max: usize) -> Self {
+    pub(super) fn new(sender: mpsc::Sender<Outgoing>, requests_max: usize) -> Self {
         let inner =
             Inner { last_id: 0, waiting: HashMap::new(), sender: Some(sender), is_over: false };
         Self { inner: Mutex::new(inner), requests_max }
@@ -104,19 +113,33 @@ impl Link {
     }
 
     /// Whose answer this is; `None`: nobody waits for it (any more).
-    pub(super) fn take(&self, id: &Value) -> Option<Waiting> {
-        self.inner().waiting.remove(&id.as_i64()?)
+    pub(super) fn take(&self, id: i64) -> Option<Waiting> {
+        self.inner().waiting.remove(&id)
     }
 
     pub(super) async fn send(&self, line: Vec<u8>) -> Result<(), Error> {
+        self.send_line(Outgoing { line, id: None }).await
+    }
+
+    pub(super) async fn send_request(
+        &self,
+        request: &Registered,
+        method: &str,
+        params: &Value,
+    ) -> Result<(), Error> {
+        let line = wire::request_line(request.id, method, params);
+        self.send_line(Outgoing { line, id: Some(request.id) }).await
+    }
+
+    async fn send_line(&self, outgoing: Outgoing) -> Result<(), Error> {
         let sender = self.inner().sender.clone().ok_or(Error::Closed)?;
-        sender.send(line).await.map_err(|_| Error::Closed)
+        sender.send(outgoing).await.map_err(|_| Error::Closed)
     }
 
     /// Without waiting for room; whether there was some.
     pub(super) fn try_send(&self, line: Vec<u8>) -> bool {
         let sender = self.inner().sender.clone();
-        sender.is_some_and(|sender| sender.try_send(line).is_ok())
+        sender.is_some_and(|sender| sender.try_send(Outgoing { line, id: None }).is_ok())
     }
 
     pub(super) async fn answer(&self, id: &Value, result: &Value) -> Result<(), Error> {
@@ -141,7 +164,7 @@ impl Link {
 #[derive(Debug)]
 pub(super) struct Registered {
     link: Option<Arc<Link>>,
-    pub(super) id: i64,
+    id: i64,
 }
 
 impl Registered {

@@ -37,7 +37,8 @@ pub enum Directive {
     Crash,
     /// `exit CODE`
     Exit(i32),
-    /// `hang`: for ever, deaf to cancellation and to the end of its input.
+    /// `hang`: for ever. From the beginning of its turn on the agent is deaf to cancellation and to
+    /// the end of its input.
     Hang,
     /// `flood BYTES`: in many small chunks.
     Flood(u64),

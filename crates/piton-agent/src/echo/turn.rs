@@ -46,6 +46,9 @@ impl<'a> Turn<'a> {
         if !agent.options.no_message_ids {
             said["messageId"] = unique().into();
         }
+        if steps.contains(&Directive::Hang) {
+            agent.out.be_deaf();
+        }
         session.transcript.push(said);
         session.prompts.push(prompt);
         Self { agent, id, session, steps, cancelled, message: None }
@@ -121,10 +124,7 @@ impl<'a> Turn<'a> {
             Directive::Wait(time) => tokio::time::sleep(time).await,
             Directive::Crash => return Err(End::Crash),
             Directive::Exit(code) => return Err(End::Exit(code)),
-            Directive::Hang => {
-                out.be_deaf();
-                std::future::pending::<()>().await;
-            }
+            Directive::Hang => std::future::pending::<()>().await,
             Directive::Garbage => out.line("Loading model ... 42% {not json").await,
             Directive::Raw(line) => {
                 self.message = None;

@@ -3,6 +3,7 @@
 mod gate;
 pub(crate) mod guard;
 mod stream;
+mod workspace;
 
 use std::sync::Arc;
 
@@ -26,6 +27,13 @@ pub(crate) fn router(ctl: Arc<Ctl>) -> Router {
         .route("/capabilities", get(capabilities))
         .route("/commands", post(command))
         .route("/stream", get(stream::stream))
+        .route("/files", get(workspace::read).put(workspace::write))
+        .route("/list", get(workspace::list))
+        .route("/git/status", get(workspace::git_status))
+        .route("/git/diff", get(workspace::git_diff))
+        .route("/git/log", get(workspace::git_log))
+        .route("/shells", post(workspace::new_shell))
+        .route("/shells/{id}", get(workspace::attach).delete(workspace::end_shell))
         .fallback(unknown)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(ctl.clone(), guard::admit));
@@ -41,7 +49,7 @@ async fn health(State(ctl): State<Arc<Ctl>>) -> Json<Health> {
 }
 
 async fn capabilities(State(ctl): State<Arc<Ctl>>) -> Json<Capabilities> {
-    Json(ctl.capabilities().await)
+    Json(ctl.capabilities())
 }
 
 async fn command(State(ctl): State<Arc<Ctl>>, body: Bytes) -> Result<Json<Reply>, Refused> {

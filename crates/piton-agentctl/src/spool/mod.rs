@@ -199,16 +199,15 @@ impl Spool {
 
     pub fn health(&self) -> SpoolHealth {
         let state = self.shared.state();
-        let full = (state.waiting > 0).then(|| {
-            let bytes = state.unacked_bytes();
-            format!("The spool is full: {bytes} bytes wait to be acknowledged")
-        });
+        let bytes = state.unacked_bytes();
+        let full = (state.waiting > 0 && bytes >= self.shared.bytes_max)
+            .then(|| format!("The spool is full: {bytes} bytes wait to be acknowledged"));
         SpoolHealth {
             spool_id: self.shared.spool_id.clone(),
             first: state.first(),
             last: state.last,
             acked: state.acked,
-            bytes: state.unacked_bytes(),
+            bytes,
             blocked: state.refused.clone().or(full),
         }
     }

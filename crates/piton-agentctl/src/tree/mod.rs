@@ -4,10 +4,11 @@
 //! come to it), by the marker in its environment, or by its cgroup. Within the execution it
 //! belongs to a [`Part`], so that ending the agent leaves people's shells alone.
 
+mod groups;
 mod scan;
 mod start;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -67,12 +68,21 @@ impl Scope {
     }
 }
 
+/// The children of this process that were started through a tree, and what for.
+type Children = BTreeMap<(u32, u64), Child>;
+
+#[derive(Debug)]
+struct Child {
+    execution: ExecutionId,
+    part: String,
+}
+
 /// One start at a time, for the whole process: while agentctl is in a cgroup to bear a child there,
 /// nothing else may be started, and no child may be looked at before it is registered.
-static STARTING: Mutex<()> = Mutex::new(());
+static CHILDREN: Mutex<Children> = Mutex::new(BTreeMap::new());
 
-fn one_at_a_time() -> MutexGuard<'static, ()> {
-    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+fn one_at_a_time() -> MutexGuard<'static, Children> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes orphans of our descendants our children. Where that is unknown, the reason.
@@ -96,37 +106,32 @@ pub struct Tree {
 struct Inner {
     execution: ExecutionId,
     /// Our own cgroup and the execution's below it.
-    cgroup: Result<(Cgroup, Cgroup), cgroup::None>,
-    /// Children whose end another part of the program asks for; never reaped here.
-    owned: Mutex<HashSet<(u32, u64)>>,
+    cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>,
+    /// Only where processes cannot be listed.
+    groups: groups::Groups,
 }
 
 impl Tree {
     /// Tries to make the execution's cgroup; see [`Tree::cgroup`] for what came of it.
     pub fn new(execution: &ExecutionId) -> Self {
+        // Our own cgroup is not where we are for the moment of a start.
+        let _started = one_at_a_time();
         let cgroup = cgroup::own().and_then(|own| {
             let made = Cgroup::make(&own, execution)?;
             Ok((own, made))
         });
-        Self {
-            inner: Arc::new(Inner {
-                execution: execution.clone(),
-                cgroup,
-                owned: Mutex::default(),
-            }),
-        }
+        Self::with(execution, cgroup)
     }
 
     /// A tree without a cgroup, as where none is permitted.
     pub fn without_cgroup(execution: &ExecutionId) -> Self {
-        let cgroup = Err(cgroup::None { reason: "not wanted".to_owned() });
-        Self {
-            inner: Arc::new(Inner {
-                execution: execution.clone(),
-                cgroup,
-                owned: Mutex::default(),
-            }),
-        }
+        let cgroup = Err(cgroup::Absent { reason: "not wanted".to_owned() });
+        Self::with(execution, cgroup)
+    }
+
+    fn with(execution: &ExecutionId, cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>) -> Self {
+        let (execution, groups) = (execution.clone(), groups::Groups::default());
+        Self { inner: Arc::new(Inner { execution, cgroup, groups }) }
     }
 
     pub fn execution(&self) -> &ExecutionId {
@@ -137,21 +142,25 @@ impl Tree {
     pub fn cgroup(&self) -> String {
         match &self.inner.cgroup {
             Ok(_) => format!("cgroup: piton-{}", self.inner.execution),
-            Err(none) => none.to_string(),
+            Err(absent) => absent.to_string(),
         }
     }
 
     /// The living processes in `scope`; never agentctl itself.
     pub fn find(&self, scope: &Scope) -> io::Result<Vec<Process>> {
-        let _started = one_at_a_time();
-        let groups = self.inner.cgroup.as_ref().ok().map(|(_, group)| group);
-        let mut found = scan::find(&self.inner.execution, groups, scope)?;
+        let children = one_at_a_time();
+        let group = self.inner.cgroup.as_ref().ok().map(|(_, group)| group);
+        let mut found = scan::find(&self.inner.execution, &children, group, scope)?;
         found.retain(|process| !process.zombie);
         Ok(found)
     }
 
     /// Ends all in `scope`: asks, waits for `term`, kills until none is found.
     pub async fn end(&self, scope: Scope, term: Duration) -> Result<Ended, Error> {
+        if groups::NEEDED {
+            self.inner.groups.end(&scope, term).await;
+            return Ok(Ended::default());
+        }
         let (finding, killing) = (self.clone(), self.clone());
         let (wanted, meant) = (scope.clone(), scope.clone());
         let target = Target {
@@ -196,16 +205,15 @@ impl Tree {
     }
 
     /// Asks how orphans that came to us have ended, so that they do not stay as zombies. Children
-    /// that were started through this tree are left to those who wait for them.
+    /// that were started through a tree are left to those who wait for them.
     pub fn reap(&self) {
-        let _started = one_at_a_time();
+        let mut owned = one_at_a_time();
         let Ok(processes) = proc::all() else { return };
-        let mut owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
         let present: HashSet<_> = processes.iter().map(Process::identity).collect();
-        owned.retain(|identity| present.contains(identity));
+        owned.retain(|identity, _| present.contains(identity));
         let own = std::process::id();
         for process in processes {
-            if process.zombie && process.parent == own && !owned.contains(&process.identity()) {
+            if process.zombie && process.parent == own && !owned.contains_key(&process.identity()) {
                 let pid = i32::try_from(process.pid).ok().and_then(rustix::process::Pid::from_raw);
                 let _ = rustix::process::waitpid(pid, rustix::process::WaitOptions::NOHANG);
             }

@@ -7,7 +7,7 @@ use piton_core::id::ExecutionId;
 use piton_exec::leftovers::{Cgroup, Process, proc};
 use piton_exec::protocol::MARKER;
 
-use super::{PART, Scope};
+use super::{Children, PART, Scope};
 
 /// What a process itself says about where it belongs.
 #[derive(Clone)]
@@ -24,6 +24,7 @@ enum Says {
 /// alone by descent, since it has processes that may outlive ours; a cgroup holds all.
 pub(super) fn find(
     execution: &ExecutionId,
+    children: &Children,
     group: Option<&Cgroup>,
     scope: &Scope,
 ) -> io::Result<Vec<Process>> {
@@ -32,7 +33,7 @@ pub(super) fn find(
     let by_pid: HashMap<u32, &Process> =
         processes.iter().map(|process| (process.pid, process)).collect();
     let in_cgroup = parts_by_cgroup(group);
-    let mut said: HashMap<u32, Says> = HashMap::new();
+    let mut asked = Asked { execution, children, said: HashMap::new() };
     let mut found = Vec::new();
     for process in &processes {
         if process.pid == own || process.pid == 1 {
@@ -40,7 +41,7 @@ pub(super) fn find(
         }
         let says = match in_cgroup.get(&process.pid) {
             Some(part) => Says::Ours(part.clone()),
-            None => belongs(process, execution, own, &by_pid, &mut said),
+            None => belongs(process, own, &by_pid, &mut |at| asked.of(at)),
         };
         if let Says::Ours(part) = says
             && scope.holds(part.as_deref())
@@ -64,19 +65,17 @@ fn parts_by_cgroup(group: Option<&Cgroup>) -> HashMap<u32, Option<String>> {
 /// What it says itself, or the nearest of its ancestors that says something.
 fn belongs(
     process: &Process,
-    execution: &ExecutionId,
     own: u32,
     by_pid: &HashMap<u32, &Process>,
-    said: &mut HashMap<u32, Says>,
+    ask: &mut impl FnMut(&Process) -> Says,
 ) -> Says {
     let mut at = process;
     // A chain of parents cannot be longer than the list; the bound is for a list torn by changes.
     for _ in 0..=by_pid.len() {
-        let says = said.entry(at.pid).or_insert_with(|| ask(at.pid, execution));
-        match says {
+        match ask(at) {
             Says::Nothing if at.parent == own => return Says::Ours(None),
             Says::Nothing => {}
-            Says::Ours(_) | Says::Anothers => return says.clone(),
+            says => return says,
         }
         at = match by_pid.get(&at.parent) {
             Some(parent) if parent.pid > 1 => parent,
@@ -91,10 +90,36 @@ fn belongs(
     Says::Nothing
 }
 
-fn ask(pid: u32, execution: &ExecutionId) -> Says {
-    match proc::variable(pid, MARKER) {
-        Some(marker) if marker == execution.as_str() => Says::Ours(proc::variable(pid, PART)),
-        Some(_) => Says::Anothers,
-        None => Says::Nothing,
+/// What was asked already.
+struct Asked<'a> {
+    execution: &'a ExecutionId,
+    children: &'a Children,
+    said: HashMap<u32, Says>,
+}
+
+impl Asked<'_> {
+    fn of(&mut self, process: &Process) -> Says {
+        if let Some(says) = self.said.get(&process.pid) {
+            return says.clone();
+        }
+        let says = self.ask(process);
+        self.said.insert(process.pid, says.clone());
+        says
+    }
+
+    fn ask(&self, process: &Process) -> Says {
+        // We know our own children even in the moment in which their program is being loaded and
+        // they have no environment.
+        if let Some(child) = self.children.get(&process.identity()) {
+            let ours = child.execution == *self.execution;
+            return if ours { Says::Ours(Some(child.part.clone())) } else { Says::Anothers };
+        }
+        match proc::variable(process.pid, MARKER) {
+            Some(marker) if marker == self.execution.as_str() => {
+                Says::Ours(proc::variable(process.pid, PART))
+            }
+            Some(_) => Says::Anothers,
+            None => Says::Nothing,
+        }
     }
 }

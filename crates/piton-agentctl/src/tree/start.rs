@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::PoisonError;
 
 use piton_exec::leftovers::{Cgroup, proc};
 use piton_exec::protocol::MARKER;
@@ -32,8 +31,6 @@ pub enum Streams {
     Piped,
     /// No input; stdout and stderr into one pipe, so that their order is kept.
     Merged(io::PipeWriter),
-    /// No input; stdout through a pipe, stderr to nowhere.
-    Output,
 }
 
 impl Tree {
@@ -53,15 +50,14 @@ impl Tree {
             command.env_remove(variable);
         }
         command.envs(program.env).envs(self.markers(&program.part)).process_group(0);
+        // Nobody waits any more for what a dropped request had started.
+        command.kill_on_drop(program.part == Part::Own);
         match program.streams {
             Streams::Piped => {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             }
             Streams::Merged(writer) => {
                 command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-            }
-            Streams::Output => {
-                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
             }
         }
         self.started(&program.part, || command.spawn())
@@ -74,17 +70,18 @@ impl Tree {
         part: &Part,
         start: impl FnOnce() -> io::Result<Child>,
     ) -> io::Result<Child> {
-        let _started = one_at_a_time();
+        let mut children = one_at_a_time();
         let moved = self.enter(part);
         let child = start();
         if moved {
             self.leave();
         }
         let child = child?;
+        self.inner.groups.add(part, child.id());
         // Not yet waited for, so the pid cannot be another's, even if it has ended already.
         if let Some(process) = child.id().and_then(proc::one) {
-            let mut owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
-            owned.insert(process.identity());
+            let (execution, part) = (self.inner.execution.clone(), part.name());
+            children.insert(process.identity(), super::Child { execution, part });
         }
         Ok(child)
     }
@@ -98,8 +95,8 @@ impl Tree {
         let group = Cgroup::make(own, &self.inner.execution);
         match group.and_then(|group| group.below(&part.name())).and_then(|part| part.enter()) {
             Ok(()) => true,
-            Err(none) => {
-                tracing::debug!(part = part.name(), "{none}");
+            Err(absent) => {
+                tracing::debug!(part = part.name(), "{absent}");
                 false
             }
         }
@@ -107,10 +104,10 @@ impl Tree {
 
     fn leave(&self) {
         if let Ok((own, _)) = &self.inner.cgroup
-            && let Err(none) = own.enter()
+            && let Err(absent) = own.enter()
         {
             // Then the cgroup is never killed as a whole: it would be us too.
-            tracing::warn!("agentctl stays in its agent's cgroup: {none}");
+            tracing::warn!("agentctl stays in its agent's cgroup: {absent}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The commands: a file for each, in folders that mirror the subcommands. A new one is a file with
 //! `Args` and `run`, a line in its parent's enum, and a line in its `match`.
 
+pub(crate) mod agent;
+pub(crate) mod agentctl;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod convert;
@@ -29,6 +31,10 @@ pub(crate) enum Command {
     Demo(demo::Args),
     #[command(hide = true)]
     DemoWorker(demo::worker::Args),
+    #[command(hide = true, subcommand)]
+    Agent(agent::Command),
+    #[command(hide = true)]
+    Agentctl(agentctl::Args),
     /// Look at the settings
     #[command(subcommand)]
     Config(config::Command),
@@ -50,6 +56,9 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         // A world of its own: nobody's settings count in it.
         Command::Demo(args) => block_on(demo::run(ui, args)),
         Command::DemoWorker(args) => block_on(demo::worker::run(args)),
+        // They speak another language on their input and output, and know no settings.
+        Command::Agent(command) => block_on(agent::run(command)),
+        Command::Agentctl(args) => agentctl::run(&args),
         Command::Config(command) => {
             let cx = context(ui, &cli.global)?;
             config::run(ui, &cx, &command)

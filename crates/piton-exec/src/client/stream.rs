@@ -9,6 +9,7 @@ use hyper::{Method, Request};
 use piton_core::spool::{Entry, Pos};
 use tokio::net::UnixStream;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
@@ -123,10 +124,9 @@ fn ended(why: &str) -> ClientError {
 pub(super) fn broken(error: tungstenite::Error) -> ClientError {
     match error {
         tungstenite::Error::Io(e) => ClientError::Unreachable(e),
-        tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => gone(),
-        tungstenite::Error::Protocol(
-            tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-        ) => gone(),
+        tungstenite::Error::ConnectionClosed
+        | tungstenite::Error::AlreadyClosed
+        | tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => gone(),
         other => ClientError::Protocol(other.to_string()),
     }
 }

@@ -17,7 +17,7 @@ use crate::protocol::workspace::{
 };
 
 /// For what reads a disk, or runs git.
-const WORK_WAIT: Duration = Duration::from_secs(60);
+const WORK_WAIT: Duration = Duration::from_mins(1);
 const TYPE_WAIT: Duration = Duration::from_secs(10);
 
 /// What a query may hold without being escaped.

@@ -20,16 +20,16 @@ pub struct Cgroup {
 /// Why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cgroup: none ({reason})")]
-pub struct None {
+pub struct Absent {
     pub reason: String,
 }
 
-fn none(reason: impl Into<String>) -> None {
-    None { reason: reason.into() }
+fn absent(reason: impl Into<String>) -> Absent {
+    Absent { reason: reason.into() }
 }
 
-fn refused(error: &io::Error) -> None {
-    none(match error.kind() {
+fn refused(error: &io::Error) -> Absent {
+    absent(match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => "read-only".to_owned(),
         io::ErrorKind::PermissionDenied => "not permitted".to_owned(),
         _ => error.to_string(),
@@ -51,19 +51,19 @@ fn mount() -> Option<PathBuf> {
 }
 
 /// The caller's own cgroup.
-pub fn own() -> Result<Cgroup, None> {
-    let root = mount().ok_or_else(|| none("no cgroup v2"))?;
+pub fn own() -> Result<Cgroup, Absent> {
+    let root = mount().ok_or_else(|| absent("no cgroup v2"))?;
     let lines = fs::read_to_string("/proc/self/cgroup").map_err(|error| refused(&error))?;
     let path = lines.lines().find_map(|line| line.strip_prefix("0::"));
-    let path = path.ok_or_else(|| none("no cgroup v2"))?;
+    let path = path.ok_or_else(|| absent("no cgroup v2"))?;
     if path.split('/').any(|part| part == "..") {
-        return Err(none("outside this namespace"));
+        return Err(absent("outside this namespace"));
     }
     let folder = root.join(path.trim_start_matches('/'));
     if folder.join("cgroup.procs").is_file() {
         Ok(Cgroup { folder })
     } else {
-        Err(none("not mounted"))
+        Err(absent("not mounted"))
     }
 }
 
@@ -99,12 +99,12 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 
 impl Cgroup {
     /// Makes the execution's cgroup below `own`.
-    pub fn make(own: &Cgroup, execution: &ExecutionId) -> Result<Cgroup, None> {
+    pub fn make(own: &Cgroup, execution: &ExecutionId) -> Result<Cgroup, Absent> {
         own.below(&name_of(execution))
     }
 
     /// Makes a folder for one part of the execution.
-    pub fn below(&self, name: &str) -> Result<Cgroup, None> {
+    pub fn below(&self, name: &str) -> Result<Cgroup, Absent> {
         let folder = self.folder.join(name);
         match fs::create_dir(&folder) {
             Ok(()) => Ok(Cgroup { folder }),
@@ -127,7 +127,7 @@ impl Cgroup {
     }
 
     /// Moves the caller, with all its threads, into this cgroup: what it starts is born inside.
-    pub fn enter(&self) -> Result<(), None> {
+    pub fn enter(&self) -> Result<(), Absent> {
         fs::write(self.folder.join("cgroup.procs"), "0").map_err(|error| refused(&error))
     }
 

@@ -88,13 +88,15 @@ fn parse(stat: &str) -> Option<Process> {
     let (head, rest) = stat.rsplit_once(')')?;
     let (pid, name) = head.split_once('(')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // One whose first thread has ended while others run looks like a zombie, and is none.
+    let threads: u32 = fields.get(17)?.parse().ok()?;
     Some(Process {
         pid: pid.trim().parse().ok()?,
         // Field 22 of the line; `rest` begins with field 3.
         start_time: fields.get(19)?.parse().ok()?,
         parent: fields.get(1)?.parse().ok()?,
         name: name.to_owned(),
-        zombie: matches!(*fields.first()?, "Z" | "X" | "x"),
+        zombie: matches!(*fields.first()?, "Z" | "X" | "x") && threads <= 1,
     })
 }
 
@@ -115,6 +117,11 @@ mod tests {
         };
         assert_eq!(process, expected);
         assert_eq!(parse("12 (cut off"), None);
+        let zombie = |threads: u32| {
+            let rest = format!("Z 7 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 4711 0 0");
+            parse(&format!("12 (a) {rest}")).unwrap().zombie
+        };
+        assert!(zombie(1) && !zombie(2));
     }
 
     #[cfg(target_os = "linux")]

@@ -14,7 +14,7 @@ use crate::executor::{Error, LaunchSpec, Located, Result};
 use crate::protocol::{Launch, MARKER};
 
 /// For agentctl to answer.
-const READY_WAIT: Duration = Duration::from_secs(60);
+const READY_WAIT: Duration = Duration::from_mins(1);
 
 /// `systemd-run`, if there is a systemd that it can talk to.
 pub(super) fn scope_program() -> Option<PathBuf> {

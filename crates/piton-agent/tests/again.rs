@@ -1,0 +1,208 @@
+//! Going on with a conversation: resumed, loaded, refused, and what is told again.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
+
+mod common;
+
+use common::{Puppet, Setup, World, soon, with_echo, world};
+use piton_agent::acp::{Begin, Opened};
+use piton_agent::echo;
+use piton_core::spool::{Begun, Fact};
+use serde_json::{Value, json};
+
+fn options(memory: &std::path::Path, args: &str) -> echo::Options {
+    let mut options = echo::Options::parse(args.split_whitespace().map(str::to_owned)).unwrap();
+    options.memory = Some(memory.to_owned());
+    options
+}
+
+/// A client with an agent that remembers in `memory`.
+async fn start(
+    memory: &std::path::Path,
+    args: &str,
+    id: Option<&str>,
+    seen: &[String],
+) -> (World, Opened) {
+    let world = with_echo(Setup::default(), options(memory, args));
+    soon(world.connection.initialize()).await.unwrap();
+    let opened = world.begin(id, seen).await.unwrap();
+    (world, opened)
+}
+
+fn seen(world: &World) -> Vec<String> {
+    let ids = world.notes.updates("message_id");
+    ids.iter().map(|id| id["agent_message_id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn diverged(world: &World) -> Vec<(u64, Value)> {
+    let facts = world.notes.facts().into_iter();
+    facts
+        .filter_map(|fact| match fact {
+            Fact::HistoryDiverged { unseen, rest } => Some((unseen, rest)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn an_agent_still_knows_what_it_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = folder.path().join("memory.json");
+    let (world, first) = start(&memory, "", None, &[]).await;
+    assert_eq!(first.begun, Begun::New);
+    world.turn("remember colour blue").await.unwrap();
+    // The turn in which it is killed is lost, like with real agents.
+    world.turn("remember colour red\ncrash").await.unwrap_err();
+    world.over().await.unwrap();
+
+    let id = first.agent_session_id.as_str();
+    for (args, begun) in [
+        ("", Begun::Resumed),
+        ("--no-resume", Begun::Loaded),
+        ("--no-resume --no-load", Begun::New),
+    ] {
+        let (world, opened) = start(&memory, args, Some(id), &[]).await;
+        assert_eq!(opened.begun, begun, "{args}");
+        assert_eq!(opened.agent_session_id == id, begun != Begun::New, "{args}");
+        let ready = world.notes.facts().into_iter().find_map(|fact| match fact {
+            Fact::AgentReady { begun, agent_session_id, .. } => Some((begun, agent_session_id)),
+            _ => None,
+        });
+        assert_eq!(ready, Some((begun, Some(opened.agent_session_id))), "kept when it returned");
+        assert_eq!(world.notes.answers(), [""; 0], "what is told again is no news");
+        world.turn("recall colour\nrecall").await.unwrap();
+        let answers = world.notes.answers();
+        let known = if begun == Begun::New { "nothing about colour" } else { "blue" };
+        assert_eq!(answers[0], known, "{args}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_conversation_is_refused_and_another_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = folder.path().join("memory.json");
+    for (args, id) in [("", "nobody-knows"), ("--refuse-session --no-resume", "x")] {
+        let (world, opened) = start(&memory, args, Some(id), &[]).await;
+        assert_eq!(opened.begun, Begun::New);
+        let facts = world.notes.facts();
+        let Fact::AgentSessionRefused { code, message } = &facts[0] else { panic!("{facts:?}") };
+        assert_eq!((*code, message), (-32002, &format!("Session not found: {id}")));
+        assert!(matches!(facts[1], Fact::AgentReady { begun: Begun::New, .. }));
+        world.turn("say live").await.unwrap();
+        assert_eq!(world.notes.answers(), ["live"]);
+    }
+}
+
+#[tokio::test]
+async fn known_messages_told_again_are_dropped_and_later_ones_are_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = folder.path().join("memory.json");
+    let (world, opened) = start(&memory, "", None, &[]).await;
+    world.turn("say one\ntool t").await.unwrap();
+    let known = seen(&world);
+    assert_eq!(known.len(), 1);
+    world.turn("say two\nrun true\nsay three").await.unwrap();
+    let all = seen(&world);
+    let id = Some(opened.agent_session_id.as_str());
+
+    for how in ["before", "none"] {
+        let (world, _) = start(&memory, &format!("--no-resume --replay={how}"), id, &all).await;
+        assert_eq!(world.notes.answers(), [""; 0], "{how}");
+        assert_eq!(diverged(&world), [], "{how}");
+    }
+    // The log missed the second turn.
+    let (world, _) = start(&memory, "--no-resume", id, &known).await;
+    assert_eq!(world.notes.answers(), ["two", "three"]);
+    assert_eq!(world.notes.updates("user_message").len(), 1);
+    let calls =
+        world.notes.facts().into_iter().filter(|fact| matches!(fact, Fact::ToolCall { .. }));
+    assert_eq!(calls.count(), 1, "the call of the known turn is not told again");
+    assert_eq!(diverged(&world), []);
+    // The log knows another history.
+    let (world, _) = start(&memory, "--no-resume", id, &["other".to_owned()]).await;
+    assert_eq!(world.notes.answers(), [""; 0]);
+    let found = diverged(&world);
+    let [(3, rest)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(rest["left_out"], 0);
+    assert!(rest["updates"].as_array().unwrap().len() > 3);
+    // Nothing can be told without ids.
+    let (world, _) = start(&memory, "--no-resume", id, &[]).await;
+    assert_eq!((world.notes.answers(), diverged(&world)), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn what_trails_in_behind_the_answer_is_dropped_until_the_first_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = folder.path().join("memory.json");
+    let (world, opened) = start(&memory, "--no-message-ids", None, &[]).await;
+    world.turn("say one\nsay two").await.unwrap();
+    let id = Some(opened.agent_session_id.as_str());
+    let (world, _) = start(&memory, "--no-resume --replay=after", id, &[]).await;
+    // Behind it in the stream: by its answer all that trailed has come.
+    soon(world.connection.ask("list_sessions", Value::Null)).await.unwrap();
+    world.turn("say live").await.unwrap();
+    assert_eq!(world.notes.answers(), ["live"]);
+}
+
+/// An agent that answers each request as told.
+async fn with_answers(
+    capabilities: Value,
+    answers: Vec<(&str, Value)>,
+) -> (World, Result<Opened, piton_agent::acp::Error>, Vec<String>) {
+    let (world, agent) = world(Setup::default());
+    let mut puppet = Puppet::new(agent);
+    let begin = Begin { agent_session_id: Some("s1".to_owned()), ..Begin::default() };
+    let opening = async {
+        world.connection.initialize().await.unwrap();
+        world.connection.begin(begin).await
+    };
+    let answering = async {
+        puppet.open(capabilities).await;
+        let mut heard = Vec::new();
+        for (method, answer) in answers {
+            let mut asked = puppet.hear().await;
+            assert_eq!(asked["method"], method);
+            heard.push(asked["params"].take().to_string());
+            let mut message = json!({ "id": asked["id"] });
+            let key = if answer.get("code").is_some() { "error" } else { "result" };
+            message[key] = answer;
+            puppet.say(message).await;
+        }
+        heard
+    };
+    let (opened, heard) = Box::pin(soon(async { tokio::join!(opening, answering) })).await;
+    (world, opened, heard)
+}
+
+#[tokio::test]
+async fn an_error_that_says_nothing_of_the_session_keeps_its_id() {
+    let capabilities = json!({ "loadSession": true });
+    let error = json!({ "code": -32603, "message": "Internal error" });
+    let (world, opened, _) = with_answers(capabilities, vec![("session/load", error)]).await;
+    let error = opened.unwrap_err();
+    assert_eq!(error.code(), "agent_error");
+    assert_eq!(world.notes.facts(), [], "nothing was refused");
+}
+
+#[tokio::test]
+async fn what_is_offered_and_missing_gives_way_to_the_next() {
+    let capabilities = json!({ "loadSession": true, "sessionCapabilities": { "resume": {} } });
+    let missing = json!({ "code": -32601, "message": "Method not found" });
+    let answers = vec![("session/resume", missing), ("session/load", Value::Null)];
+    let (world, opened, heard) = with_answers(capabilities, answers).await;
+    let opened = opened.unwrap();
+    assert_eq!(opened, Opened { begun: Begun::Loaded, agent_session_id: "s1".to_owned() });
+    assert!(heard[1].contains("\"mcpServers\":[]"), "{heard:?}");
+    assert_eq!(world.notes.facts().len(), 1);
+}
+
+#[tokio::test]
+async fn details_of_an_error_tell_that_a_session_is_unknown() {
+    let capabilities = json!({ "sessionCapabilities": { "resume": {} } });
+    let data = json!({ "details": "Session not found" });
+    let error = json!({ "code": -32603, "message": "Internal error", "data": data });
+    let new = json!({ "sessionId": "s2" });
+    let answers = vec![("session/resume", error), ("session/new", new)];
+    let (world, opened, _) = with_answers(capabilities, answers).await;
+    assert_eq!(opened.unwrap().agent_session_id, "s2");
+    assert!(matches!(world.notes.facts()[0], Fact::AgentSessionRefused { code: -32603, .. }));
+}

@@ -1,0 +1,243 @@
+//! One agent's life.
+
+use std::future::pending;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_agent::acp::{self, Begin, Connection, Opened};
+use piton_core::spool::{Fact, Note};
+use piton_exec::protocol::{AgentStatus, Start};
+use tokio::process::Child;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::stderr::Stderr;
+use super::{Ids, Owner};
+use crate::tree::{Part, Program, Scope, Streams};
+
+/// What it still has to say, once everything that could say it is dead. A spool that is full may
+/// hold it up; then it takes as long as it takes, unless somebody wants an end.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Between the end of its output and its own.
+const EXIT_WAIT: Duration = Duration::from_secs(2);
+
+/// Why it did not come to life.
+struct Failure {
+    code: &'static str,
+    message: String,
+}
+
+/// From its start to its end; gives the status that stays.
+pub(super) async fn run(
+    owner: &Owner,
+    start: Start,
+    mut stop: watch::Receiver<bool>,
+) -> AgentStatus {
+    note(owner, Fact::AgentStarting {}).await;
+    // What a predecessor left must not meet its successor.
+    let term = owner.term();
+    let cleared = owner.means.workspace.tree().end(Scope::Agent, term).await;
+    if let Err(error) = cleared {
+        let message = format!("What an earlier agent left running does not end: {error}");
+        return failed(owner, Failure { code: "processes_remain", message }, None).await;
+    }
+    let cwd = start.cwd.clone().unwrap_or_else(|| owner.means.workspace.root().to_owned());
+    let mut child = match spawn(owner, &start, &cwd) {
+        Ok(child) => child,
+        Err(failure) => return failed(owner, failure, None).await,
+    };
+    let stderr = Stderr::new(owner.means.masker.clone());
+    if let Some(from) = child.stderr.take() {
+        tokio::spawn(stderr.clone().read(from));
+    }
+    let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
+        let failure = Failure { code: "agent_start_failed", message: "It has no pipes".to_owned() };
+        return failed(owner, failure, None).await;
+    };
+    let (connection, driver) = Connection::open(output, input, options(owner));
+    let mut driver = tokio::spawn(driver);
+    owner.is_started(child.id());
+    let begun = tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => None,
+        begun = begin(owner, &connection, start, cwd) => Some(begun),
+    };
+    let ended = match begun {
+        Some(Ok(opened)) => {
+            owner.is_ready(&connection, opened);
+            tokio::select! {
+                status = child.wait() => Ended::Exited(status),
+                _ = &mut driver => Ended::Silent,
+                _ = stop.wait_for(|stop| *stop) => Ended::Asked,
+            }
+        }
+        Some(Err(error)) => Ended::Failed(error),
+        None => Ended::Asked,
+    };
+    bury(owner, ended, child, &connection, driver, &stderr, stop).await
+}
+
+enum Ended {
+    Exited(io::Result<ExitStatus>),
+    /// Its output ended.
+    Silent,
+    Asked,
+    /// It never became ready.
+    Failed(acp::Error),
+}
+
+/// Everything that belongs to it ends, what it said is kept, and its end is noted.
+async fn bury(
+    owner: &Owner,
+    ended: Ended,
+    mut child: Child,
+    connection: &Connection,
+    mut driver: JoinHandle<Result<(), acp::Error>>,
+    stderr: &Stderr,
+    mut stop: watch::Receiver<bool>,
+) -> AgentStatus {
+    // The end of its input is the polite way to say it.
+    connection.close();
+    if matches!(ended, Ended::Silent | Ended::Failed(acp::Error::Closed)) {
+        let _ = tokio::time::timeout(EXIT_WAIT, child.wait()).await;
+    }
+    let died = child.try_wait().ok().flatten();
+    let remains = owner.means.workspace.tree().end(Scope::Agent, owner.term()).await;
+    if let Err(error) = &remains {
+        tracing::error!("The agent's processes do not end: {error}");
+    }
+    let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
+    let patience = async {
+        if remains.is_ok() {
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    if !driver.is_finished() {
+        tokio::select! {
+            _ = &mut driver => {}
+            () = patience => {
+                tracing::error!("Its last words do not end; they are cut off");
+                driver.abort();
+            }
+        }
+    }
+    if let Err(error) = owner.means.host.release_all().await {
+        tracing::warn!("A terminal of the agent does not end: {error}");
+    }
+    let asked = matches!(ended, Ended::Asked);
+    if let Ended::Failed(error) = ended {
+        let failure = match (error, died) {
+            (acp::Error::Closed, Some(status)) => Failure {
+                code: "agent_exited",
+                message: format!("The agent ended before it was ready ({status})"),
+            },
+            (error, _) => Failure { code: error.code(), message: error.to_string() },
+        };
+        return failed(owner, failure, Some(stderr)).await;
+    }
+    let status = match ended {
+        Ended::Exited(Ok(status)) => Some(status),
+        _ => status,
+    };
+    let fact = Fact::AgentExited {
+        exit_code: status.and_then(|status| status.code()),
+        signal: status.and_then(|status| status.signal()),
+        asked,
+        stderr: stderr.tail(),
+    };
+    note(owner, fact).await;
+    AgentStatus::Exited
+}
+
+fn options(owner: &Owner) -> acp::Options {
+    let limits = owner.means.limits;
+    let start_wait = Duration::from_millis(limits.start_ms_max);
+    let line_bytes_max = usize::try_from(limits.message_bytes_max).unwrap_or(usize::MAX);
+    acp::Options {
+        masker: owner.means.masker.clone(),
+        journal: Arc::new(owner.means.spool.clone()),
+        host: Arc::new(owner.means.host.clone()),
+        ids: Arc::new(Ids),
+        limits: acp::Limits { line_bytes_max, start_wait, ..acp::Limits::default() },
+    }
+}
+
+async fn begin(
+    owner: &Owner,
+    connection: &Connection,
+    start: Start,
+    cwd: std::path::PathBuf,
+) -> Result<Opened, acp::Error> {
+    let hello = connection.initialize().await?;
+    owner.state().offers = hello.offers;
+    let begin = Begin {
+        cwd,
+        mcp_servers: start.mcp_servers,
+        agent_session_id: start.agent_session_id,
+        seen_message_ids: start.seen_message_ids,
+    };
+    connection.begin(begin).await
+}
+
+fn spawn(owner: &Owner, start: &Start, cwd: &Path) -> Result<Child, Failure> {
+    let name = &start.command[0];
+    let failure = |code, message| Failure { code, message };
+    if !cwd.is_dir() {
+        let message = format!("The agent's folder {} is not there", cwd.display());
+        return Err(failure("workspace_missing", message));
+    }
+    let program = Program {
+        command: start.command.clone(),
+        cwd: cwd.to_owned(),
+        env: start.env.clone(),
+        env_remove: start.env_remove.clone(),
+        part: Part::Agent,
+        streams: Streams::Piped,
+    };
+    owner.means.workspace.tree().spawn(program).map_err(|error| {
+        let no_format = error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error());
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                let hint = start.install_hint.as_deref().unwrap_or("Install it, or check PATH");
+                let message = format!("The agent's program {name:?} is not there. {hint}");
+                failure("agent_missing", message)
+            }
+            io::ErrorKind::PermissionDenied => {
+                let message = format!("The agent's program {name:?} may not be executed");
+                failure("agent_not_executable", message)
+            }
+            _ if no_format => {
+                let message = format!("The agent's program {name:?} is nothing to be executed");
+                failure("agent_not_executable", message)
+            }
+            _ => {
+                let message = format!("The agent's program {name:?} does not start: {error}");
+                failure("agent_start_failed", message)
+            }
+        }
+    })
+}
+
+async fn failed(owner: &Owner, failure: Failure, stderr: Option<&Stderr>) -> AgentStatus {
+    let mut message = failure.message;
+    let said = stderr.map(Stderr::tail).unwrap_or_default();
+    if !said.is_empty() {
+        message = format!("{message}\nIt last wrote:\n{said}");
+    }
+    note(owner, Fact::AgentError { code: failure.code.to_owned(), message }).await;
+    AgentStatus::Error
+}
+
+/// Rare, and must not wait behind what the agent said too much of.
+async fn note(owner: &Owner, fact: Fact) {
+    let kept = owner.means.spool.keep_now(vec![Note { run_id: None, fact, raw: None }]).await;
+    if kept.is_err() {
+        // It only closes after the agent's end, or when the process ends.
+        pending::<()>().await;
+    }
+}

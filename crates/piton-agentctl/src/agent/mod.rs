@@ -1,0 +1,248 @@
+//! The agent that agentctl owns: at most one, with everything that it starts. Whatever becomes of
+//! it is noted in the spool; then agentctl goes on without one.
+
+mod life;
+mod stderr;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use piton_agent::acp::{self, Connection, MakeIds, Opened};
+use piton_core::id::{CallId, MessageId, RunId, WaitId};
+use piton_core::mask::Masker;
+use piton_core::spool::Offers;
+use piton_exec::protocol::{AgentHealth, AgentStatus, Limits, Problem, Start};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::host::Host;
+use crate::problem::problem;
+use crate::spool::Spool;
+use crate::tree::Scope;
+use crate::workspace::Workspace;
+
+/// A connection that is held up by a full spool does not say what it is doing.
+const ASK_WAIT: Duration = Duration::from_millis(200);
+
+/// What an agent is started with, and noted in.
+#[derive(Clone, Debug)]
+pub(crate) struct Means {
+    pub(crate) spool: Spool,
+    pub(crate) masker: Arc<Masker>,
+    pub(crate) host: Host,
+    pub(crate) workspace: Workspace,
+    pub(crate) limits: Limits,
+}
+
+/// Clones own the same agent.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    means: Means,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    status: AgentStatus,
+    offers: Offers,
+    agent_session_id: Option<String>,
+    /// What was last heard of it.
+    turn: Option<RunId>,
+    asking: Vec<WaitId>,
+    agent: Option<Agent>,
+}
+
+/// One that is there.
+#[derive(Clone, Debug)]
+struct Agent {
+    pid: Option<u32>,
+    /// Once it has a conversation.
+    connection: Option<Connection>,
+    /// Somebody wants it to end.
+    stop: Arc<watch::Sender<bool>>,
+    /// It has ended, and everything was noted.
+    done: watch::Receiver<bool>,
+}
+
+impl Owner {
+    pub(crate) fn new(means: Means) -> Self {
+        Self { means, state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts it; what becomes of it is noted.
+    pub(crate) fn start(&self, start: Start) -> Result<Value, Problem> {
+        if start.command.is_empty() {
+            return Err(problem("request_malformed", "The agent's command is empty"));
+        }
+        let (end, done) = watch::channel(false);
+        let stop = Arc::new(watch::Sender::new(false));
+        {
+            let mut state = self.state();
+            if state.agent.is_some() {
+                return Err(problem("agent_running", "An agent is running already"));
+            }
+            *state = State { status: AgentStatus::Starting, ..State::default() };
+            state.agent = Some(Agent { pid: None, connection: None, stop: stop.clone(), done });
+        }
+        let owner = self.clone();
+        tokio::spawn(async move {
+            let status = life::run(&owner, start, stop.subscribe()).await;
+            owner.is_over(status);
+            end.send_replace(true);
+        });
+        Ok(Value::Null)
+    }
+
+    fn is_started(&self, pid: Option<u32>) {
+        if let Some(agent) = &mut self.state().agent {
+            agent.pid = pid;
+        }
+    }
+
+    fn is_ready(&self, connection: &Connection, opened: Opened) {
+        let mut state = self.state();
+        state.status = AgentStatus::Ready;
+        state.agent_session_id = Some(opened.agent_session_id);
+        if let Some(agent) = &mut state.agent {
+            agent.connection = Some(connection.clone());
+        }
+    }
+
+    fn is_over(&self, status: AgentStatus) {
+        let mut state = self.state();
+        state.status = status;
+        (state.agent, state.turn, state.asking) = (None, None, Vec::new());
+    }
+
+    /// Ends the agent and all that it left running. Nothing is done if there is none.
+    pub(crate) async fn stop(&self) -> Result<Value, Problem> {
+        let agent = self.state().agent.clone();
+        if let Some(mut agent) = agent {
+            agent.stop.send_replace(true);
+            // An error means that its task is gone, and the agent with it.
+            let _ = agent.done.wait_for(|done| *done).await;
+        }
+        let ended = self.means.workspace.tree().end(Scope::Agent, self.term()).await;
+        ended.map_err(|error| problem(error.code(), error.to_string()))?;
+        Ok(Value::Null)
+    }
+
+    pub(crate) async fn prompt(&self, run_id: RunId, text: &str) -> Result<Value, Problem> {
+        let connection = self.connection()?;
+        connection.prompt(run_id, text).await.map_err(refused)?;
+        Ok(Value::Null)
+    }
+
+    pub(crate) async fn cancel(&self, run_id: &RunId) -> Result<Value, Problem> {
+        self.connection()?.cancel(run_id).await.map_err(refused)?;
+        Ok(Value::Null)
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        wait_id: &WaitId,
+        answer: Option<Value>,
+    ) -> Result<Value, Problem> {
+        self.connection()?.answer(wait_id, answer).await.map_err(refused)?;
+        Ok(Value::Null)
+    }
+
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, Problem> {
+        self.connection()?.ask(method, params).await.map_err(refused)
+    }
+
+    fn connection(&self) -> Result<Connection, Problem> {
+        let state = self.state();
+        match &state.agent {
+            None => Err(problem("agent_none", "No agent is running")),
+            Some(Agent { connection: None, .. }) => {
+                Err(problem("agent_starting", "The agent is not ready yet"))
+            }
+            Some(Agent { connection: Some(connection), .. }) => Ok(connection.clone()),
+        }
+    }
+
+    /// Also the turn that is under way, and the questions that wait.
+    pub(crate) async fn health(&self) -> (AgentHealth, Option<RunId>, Vec<WaitId>) {
+        self.look().await;
+        let state = self.state();
+        let health = AgentHealth {
+            status: state.status,
+            pid: state.agent.as_ref().and_then(|agent| agent.pid),
+            agent_session_id: state.agent_session_id.clone(),
+        };
+        (health, state.turn.clone(), state.asking.clone())
+    }
+
+    pub(crate) fn offers(&self) -> Offers {
+        self.state().offers
+    }
+
+    pub(crate) async fn is_working(&self) -> bool {
+        self.look().await;
+        let state = self.state();
+        state.status == AgentStatus::Starting || state.turn.is_some()
+    }
+
+    /// Asks the connection what it is doing. What it does not say in time is as it was.
+    async fn look(&self) {
+        let Ok(connection) = self.connection() else { return };
+        let asked = async { (connection.turn().await, connection.asking().await) };
+        if let Ok((turn, asking)) = tokio::time::timeout(ASK_WAIT, asked).await {
+            let mut state = self.state();
+            if state.agent.is_some() {
+                (state.turn, state.asking) = (turn, asking);
+            }
+        }
+    }
+
+    fn term(&self) -> Duration {
+        Duration::from_millis(self.means.limits.term_ms)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn refused(error: acp::Error) -> Problem {
+    problem(error.code(), error.to_string())
+}
+
+/// Ids of now and chance.
+struct Ids;
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ids")
+    }
+}
+
+fn parts() -> (u64, [u8; 10]) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let mut random = [0; 10];
+    if let Err(error) = getrandom::fill(&mut random) {
+        // The time alone makes them differ, but for those of one millisecond.
+        tracing::error!("The kernel gives no random bytes: {error}");
+    }
+    (u64::try_from(now).unwrap_or(u64::MAX), random)
+}
+
+impl MakeIds for Ids {
+    fn message(&self) -> MessageId {
+        let (now, random) = parts();
+        MessageId::new(now, random)
+    }
+
+    fn wait(&self) -> WaitId {
+        let (now, random) = parts();
+        WaitId::new(now, random)
+    }
+
+    fn call(&self) -> CallId {
+        let (now, random) = parts();
+        CallId::new(now, random)
+    }
+}

@@ -1,0 +1,166 @@
+//! The standalone executor with real agentctl processes.
+
+mod ctl;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ctl::World;
+use piton_core::spool::Fact;
+use piton_exec::conformance;
+use piton_exec::executor::{Executor, Liveness};
+use piton_exec::protocol::{Act, Command};
+
+fn stop(id: &str) -> Command {
+    Command { id: id.to_owned(), act: Act::Stop {} }
+}
+
+#[tokio::test]
+async fn it_conforms() {
+    let world = World::new();
+    conformance::all(|| Arc::new(world.executor()), &world.workspace()).await;
+}
+
+#[tokio::test]
+async fn its_folder_and_socket_are_closed_to_others() {
+    let world = World::new();
+    let run = world.launch().await;
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&run.folder()), 0o700);
+    assert_eq!(mode(&world.data().join("run")), 0o700);
+    assert_eq!(mode(&run.socket()), 0o600);
+    for file in ["lock", "epoch", "agentctl.log"] {
+        assert_eq!(mode(&run.folder().join(file)), 0o600, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_socket_comes_back_when_it_is_probed() {
+    let world = World::new();
+    let run = world.launch().await;
+    fs::remove_file(run.socket()).unwrap();
+    assert!(run.client(1).health().await.is_err());
+    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
+    assert_eq!(run.client(1).health().await.unwrap().pid, run.pid);
+}
+
+/// The folder is renamed under a living agentctl: an executor over the new place finds it, and
+/// what it keeps from then on is there.
+#[tokio::test]
+async fn the_data_folder_may_be_moved() {
+    let mut world = World::new();
+    let run = world.launch().await;
+    world.rename_data();
+    let executor = world.executor();
+    assert_eq!(executor.probe(&run.execution).await, Liveness::Alive);
+    let located = executor.find(&run.execution).await.unwrap().unwrap();
+    let client = located.client(&run.secret, 1);
+    client.command(&stop("moved")).await.unwrap();
+    let ctl::Socket(socket) = ctl::Socket::of(&located);
+    fs::remove_file(socket).unwrap();
+    assert_eq!(executor.probe(&run.execution).await, Liveness::Alive, "rebound in the new place");
+    client.command(&Command { id: "end".into(), act: Act::Close {} }).await.unwrap();
+    ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
+    let kept = ctl::facts_on_disk(&executor.spool(&run.execution).await.unwrap(), &run.secret);
+    let commanded = |id: &str, command: &str| Fact::Commanded {
+        command_id: id.to_owned(),
+        command: command.to_owned(),
+    };
+    assert_eq!(kept, [commanded("moved", "stop"), commanded("end", "close")]);
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_goes_elsewhere() {
+    let world = World::deep();
+    let run = world.launch().await;
+    assert!(!run.socket().starts_with(world.data()), "{:?}", run.socket());
+    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
+    world.executor().stop(&run.execution).await.unwrap();
+    assert!(!run.socket().exists());
+}
+
+/// SIGKILL of agentctl: what it kept is readable, and it is gone.
+#[tokio::test]
+async fn a_killed_agentctl_is_gone_and_its_spool_is_read() {
+    let world = World::new();
+    let run = world.launch().await;
+    run.client(1).command(&stop("before")).await.unwrap();
+    ctl::kill(run.pid);
+    ctl::until("gone", async || world.executor().probe(&run.execution).await == Liveness::Gone)
+        .await;
+    let folder = world.executor().spool(&run.execution).await.unwrap();
+    let kept = ctl::facts_on_disk(&folder, &run.secret);
+    let fact = Fact::Commanded { command_id: "before".into(), command: "stop".into() };
+    assert_eq!(kept, [fact]);
+}
+
+/// A stopped process holds its lock and says nothing: nobody may take it for dead.
+#[tokio::test]
+async fn a_silent_agentctl_is_unreachable_and_can_be_stopped() {
+    let world = World::new();
+    let run = world.launch().await;
+    ctl::signal(run.pid, rustix::process::Signal::STOP);
+    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Unreachable);
+    world.executor().stop(&run.execution).await.unwrap();
+    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Gone);
+}
+
+#[tokio::test]
+async fn one_that_is_alone_for_too_long_ends() {
+    let world = World::new();
+    let mut spec = world.spec();
+    spec.limits.idle_s_max = 1;
+    let run = world.launch_with(spec).await;
+    ctl::until("gone", async || world.executor().probe(&run.execution).await == Liveness::Gone)
+        .await;
+    assert!(!run.socket().exists());
+}
+
+#[tokio::test]
+async fn one_that_is_watched_does_not_end() {
+    let world = World::new();
+    let mut spec = world.spec();
+    spec.limits.idle_s_max = 1;
+    let run = world.launch_with(spec).await;
+    let client = run.client(1);
+    let spool_id = client.health().await.unwrap().spool.spool_id;
+    let mut stream = client.stream(&spool_id, 0).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_millis(2_500), stream.next()).await;
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_is_a_failure_with_a_reason() {
+    let world = World::new();
+    let executor = world.executor_of("/bin/false".into());
+    let error = executor.launch(world.spec()).await.unwrap_err();
+    assert_eq!(error.code(), "agentctl_ended");
+    let executor = world.executor_of("/nonexistent/piton".into());
+    let error = executor.launch(world.spec()).await.unwrap_err();
+    assert_eq!(error.code(), "agentctl_missing");
+}
+
+/// Where there is a systemd, agentctl is started through it; where it refuses, without it.
+#[tokio::test]
+async fn a_scope_is_asked_for_and_done_without() {
+    let world = World::new();
+    let script = world.data().join("systemd-run");
+    let write = |text: &str| {
+        fs::create_dir_all(world.data()).unwrap();
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+    };
+    write(
+        "#!/bin/sh\necho \"$@\" >> \"$0.said\"\nwhile [ \"$1\" != -- ]; do shift; done; shift\nexec \"$@\"\n",
+    );
+    let executor = world.executor().with_scope_program(Some(script.clone()));
+    let run = world.launch_on(&executor, world.spec()).await;
+    let said = fs::read_to_string(script.with_extension("said")).unwrap();
+    assert!(said.contains("--scope --quiet --collect -- "), "{said}");
+    executor.stop(&run.execution).await.unwrap();
+    write("#!/bin/sh\necho refused >> \"$0.said\"\nexit 1\n");
+    world.launch_on(&executor, world.spec()).await;
+    assert!(fs::read_to_string(script.with_extension("said")).unwrap().contains("refused"));
+}
