@@ -373,3 +373,22 @@ async fn a_prompt_is_given_even_if_nobody_waits_for_it() {
     .await;
     assert_eq!(world.connection.turn().await, None);
 }
+
+/// Both sides have more to say than the pipes hold, and the agent does not listen before it is done.
+#[tokio::test]
+async fn an_agent_that_talks_before_it_listens_is_heard() {
+    let setup = Setup { pipe_bytes: 1_024, ..Setup::default() };
+    let (world, mut puppet, prompt, turn) = in_turn(setup).await;
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    soon(turn.ended()).await.unwrap();
+    let long = "y".repeat(100_000);
+    let turn = soon(world.connection.prompt(run(2), &long)).await.unwrap();
+    for _ in 0..100 {
+        puppet.chunk(&"x".repeat(1_000)).await;
+    }
+    let prompt = puppet.hear().await;
+    assert_eq!(prompt["params"]["prompt"][0]["text"], long);
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    soon(turn.ended()).await.unwrap();
+    assert_eq!(world.notes.answers(), ["x".repeat(100_000)]);
+}
