@@ -315,13 +315,14 @@ impl Book {
         asks
     }
 
-    /// The agent is gone. What it was saying is written, but not said to be complete, and its turn
-    /// is not ended: that it was interrupted is for those to say who know why.
+    /// The agent is gone. What it was saying is written, but not said to be complete, its turn is not
+    /// ended, and its questions were open to the last: that it was interrupted is for those to say
+    /// who know why.
     pub(super) fn gone(&mut self) {
         if let Some(fact) = self.message.take().and_then(|mut message| message.flush()) {
             self.note(fact);
         }
-        self.end_all_asks(Ended::Withdrawn);
+        self.asks.clear();
         self.note_drops();
         self.turn = None;
     }

@@ -1,0 +1,6 @@
+//! Real servers, real agentctls and real agents, killed with SIGKILL. What the agent said is in
+//! the log once and in order, a pending question can still be answered, nothing is left running.
+
+mod bench_of_work;
+mod deaths;
+mod outliving;
