@@ -30,7 +30,7 @@ fn masker() -> Arc<Masker> {
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let keys = KeyPatterns::default();
     let values = environment_values(environment, &keys);
-    Arc::new(Masker::new(keys, values))
+    Arc::new(Masker::new(keys, values).unwrap())
 }
 
 async fn all_records(store: &dyn Store, session: &SessionId) -> Vec<Record> {
