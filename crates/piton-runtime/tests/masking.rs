@@ -575,9 +575,16 @@ fn what_may_not_be_shown_waits_on() {
         handle.prompt(&id, "work").await.unwrap();
         let message_id = handle.ids().message().unwrap();
         *place.outside.hurries.lock().unwrap() = true;
-        handle.execute(&id, say(&message_id, Some(0), "an env-v")).await.unwrap();
-        tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+        let ack = handle.execute(&id, say(&message_id, Some(0), "an env-v")).await.unwrap();
+        // Once a little of another message was written because it waited long enough, this one was
+        // passed over.
+        let little = handle.ids().message().unwrap();
+        let held = handle.execute(&id, say(&little, Some(0), "e")).await.unwrap().held_bytes;
+        assert_eq!(held, 1);
+        let mut tail = handle.tail(&id, ack.last_seq);
+        while !tail.next().await.unwrap().iter().any(|record| &*record.kind == "message.delta") {}
         let records = all_records(&*process.store, &id).await;
+        assert_eq!(message(&records, &little).0, "e");
         assert_eq!(message(&records, &message_id).0, "an ");
         handle.execute(&id, say(&message_id, Some(8), "ironment")).await.unwrap();
         let records = all_records(&*process.store, &id).await;
