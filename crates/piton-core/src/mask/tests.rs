@@ -380,6 +380,36 @@ fn the_rest_of_a_secret_that_another_life_began_is_masked() {
     assert_eq!(stream.push("P, ghp_ABCDEFGHIJKLMNOP"), "P, [masked]", "a little is shown");
 }
 
+/// Where nobody knows whether something was written before, a text that goes on as a secret ends is
+/// masked, and a little that is in one by chance is not.
+#[test]
+fn the_rest_of_a_secret_is_masked_where_its_beginning_is_forgotten() {
+    let masker = Arc::new(masker(&["ghp_ABCDEFGHIJKLMNOP"]));
+    let perhaps = || StreamMasker::perhaps_resumed(Arc::clone(&masker));
+    for begun in 1..=14 {
+        let rest = &"ghp_ABCDEFGHIJKLMNOP"[begun..];
+        for cut in 0..rest.len() {
+            let mut stream = perhaps();
+            let mut out = stream.push(&rest[..cut]);
+            out.push_str(&stream.cut());
+            out.push_str(&stream.push(&rest[cut..]));
+            out.push_str(&stream.push(" and on"));
+            out.push_str(&stream.finish());
+            let shown = if cut > 5 { "" } else { &rest[..cut] };
+            assert_eq!(out, format!("{shown}[masked] and on"), "{begun} {cut}");
+            assert!(stream.has_changed());
+        }
+    }
+    let mut stream = perhaps();
+    assert_eq!(stream.push("ABC"), "", "it may go on");
+    assert!(stream.may_show());
+    assert_eq!(stream.cut(), "ABC");
+    assert_eq!(stream.push(" of it"), " of it");
+    assert!(!stream.has_changed());
+    let mut stream = perhaps();
+    assert_eq!(stream.push("words, CDEFGHIJKLMNOP"), "words, CDEFGHIJKLMNOP", "only at once");
+}
+
 /// Few letters, so that secrets overlap, contain each other, and touch what stands for them.
 fn secrets() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[ab\\[\\]masked\"\nü]{6,12}", 1..5)

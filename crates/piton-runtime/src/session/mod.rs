@@ -112,6 +112,7 @@ impl Session {
                 return;
             }
         };
+        let messages = Messages::after(&state);
         let mut session = Self {
             env,
             id,
@@ -122,7 +123,7 @@ impl Session {
             acting: FuturesOrdered::new(),
             saving: FuturesOrdered::new(),
             since_snapshot: 0,
-            messages: Messages::default(),
+            messages,
             hold: None,
             removed: false,
             broken: None,
