@@ -43,7 +43,10 @@ pub(crate) fn masker(settings: &Settings) -> Result<Masker> {
         })?;
         values.push(long_enough(&text, what)?);
     }
-    Ok(Masker::new(keys, values))
+    Masker::new(keys, values).map_err(|e| {
+        let message = "What is to be masked cannot be looked for";
+        Error::new(Code::ConfigInvalid, message).because(&e)
+    })
 }
 
 fn long_enough(value: &str, what: impl Fn() -> String) -> Result<String> {

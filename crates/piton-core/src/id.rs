@@ -2,10 +2,12 @@
 //! listing by age; an id made elsewhere is accepted as it is, within one alphabet and length.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Code;
 
@@ -45,12 +47,32 @@ fn check(what: &'static str, text: &str) -> Result<(), Error> {
     }
 }
 
+/// Parses a string where it lies: every record that is read has ids, and a copy of each before it is
+/// looked at would be seen.
+pub(crate) struct Parsed<T>(pub(crate) PhantomData<T>);
+
+impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Parsed<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $what:literal, $prefix:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(into = "String")]
         pub struct $name(Arc<str>);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Parsed(PhantomData))
+            }
+        }
 
         impl $name {
             pub const PREFIX: &'static str = $prefix;

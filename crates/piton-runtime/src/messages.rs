@@ -5,7 +5,8 @@
 //! What waits is lost with the process: the log's offset leads its sender back to it. What was
 //! written because something had to come behind it stays in mind here, so that the rest of a secret
 //! is recognised, also after its run ended. Another life does not know it, and takes whatever goes
-//! on as a secret ends for the rest of one.
+//! on as a secret ends for the rest of one; also what seems to begin, since the log forgets a message
+//! with its run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     open: BTreeMap<MessageId, Message>,
+    /// The log is older than what is known here.
+    has_past: bool,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,11 @@ impl Message {
 }
 
 impl Messages {
+    /// Of a session whose log has come so far.
+    pub(crate) fn after(state: &State) -> Self {
+        Self { open: BTreeMap::new(), has_past: state.last_seq > 0 }
+    }
+
     /// Whether a message's text has to come through here.
     pub(crate) fn concerns(&self, state: &State, masker: &Masker, message: &MessageId) -> bool {
         !masker.knows_nothing()
@@ -104,11 +112,12 @@ impl Messages {
     ) -> Piece {
         let sent = self.sent(state, message);
         let begins = sent == 0 && !state.messages.contains_key(message);
+        let has_past = self.has_past;
         let entry = self.open.entry(message.clone()).or_insert_with(|| Message {
-            masker: if begins {
-                StreamMasker::new(Arc::clone(masker))
-            } else {
-                StreamMasker::resumed(Arc::clone(masker))
+            masker: match (begins, has_past) {
+                (true, false) => StreamMasker::new(Arc::clone(masker)),
+                (true, true) => StreamMasker::perhaps_resumed(Arc::clone(masker)),
+                (false, _) => StreamMasker::resumed(Arc::clone(masker)),
             },
             sent,
             changed: state.messages_sent.contains_key(message),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use chacha20poly1305::XChaCha20Poly1305;
-use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::aead::{Aead, AeadInOut, KeyInit, Payload};
 use piton_core::{Seq, chain};
 use zeroize::Zeroizing;
 
@@ -13,6 +13,7 @@ use crate::contract::Entropy;
 use crate::error::Result;
 
 const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
 const ID_CONTEXT: &str = "piton store 2026 key id";
 const PAYLOAD_CONTEXT: &str = "piton store 2026 payload";
 const WRAP_CONTEXT: &str = "piton store 2026 chain key wrap";
@@ -93,6 +94,26 @@ impl Subkeys {
         open(&self.payload, &place.aad(), sealed)
     }
 
+    /// The same where it lies: what is only looked at needs no memory of its own.
+    pub(crate) fn open_payload_in_place<'a>(
+        &self,
+        place: Place<'_>,
+        sealed: &'a mut [u8],
+    ) -> Result<&'a [u8], Unsealed> {
+        let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_BYTES>().ok_or(Unsealed)?;
+        let (text, tag) = sealed.split_last_chunk_mut::<TAG_BYTES>().ok_or(Unsealed)?;
+        let cipher = XChaCha20Poly1305::new((&*self.payload).into());
+        cipher
+            .decrypt_inout_detached(
+                &(*nonce).into(),
+                &place.aad(),
+                (&mut *text).into(),
+                &(*tag).into(),
+            )
+            .map_err(|_| Unsealed)?;
+        Ok(text)
+    }
+
     /// A blob's address: the same content has the same one, within one key.
     pub(crate) fn address(&self, plaintext: &[u8]) -> [u8; 32] {
         *blake3::keyed_hash(&self.address, plaintext).as_bytes()
@@ -167,18 +188,27 @@ mod tests {
         let place = Place { session: "s", seq: 1, kind: "message.user" };
         let sealed = keys.seal_payload(place, b"secret", &OsEntropy).unwrap();
         assert_eq!(keys.open_payload(place, &sealed).unwrap(), b"secret");
+        let in_place = |place, sealed: &[u8]| {
+            keys.open_payload_in_place(place, &mut sealed.to_vec()).map(<[u8]>::to_vec)
+        };
+        assert_eq!(in_place(place, &sealed).unwrap(), b"secret");
         for elsewhere in [
             Place { session: "t", ..place },
             Place { seq: 2, ..place },
             Place { kind: "message.delta", ..place },
         ] {
             assert_eq!(keys.open_payload(elsewhere, &sealed), Err(Unsealed));
+            assert_eq!(in_place(elsewhere, &sealed), Err(Unsealed));
         }
         assert_eq!(other.open_payload(place, &sealed), Err(Unsealed));
         let mut bent = sealed.clone();
         bent[30] ^= 1;
         assert_eq!(keys.open_payload(place, &bent), Err(Unsealed));
-        assert_eq!(keys.open_payload(place, &sealed[..10]), Err(Unsealed));
+        assert_eq!(in_place(place, &bent), Err(Unsealed));
+        for short in [0, 10, 24, 39, sealed.len() - 1] {
+            assert_eq!(keys.open_payload(place, &sealed[..short]), Err(Unsealed));
+            assert_eq!(in_place(place, &sealed[..short]), Err(Unsealed));
+        }
         let again = keys.seal_payload(place, b"secret", &OsEntropy).unwrap();
         assert_ne!(again, sealed, "a nonce was used twice");
     }

@@ -73,7 +73,7 @@ impl fmt::Debug for Masker {
 impl Default for Masker {
     /// The excluded keys that apply when nobody says otherwise, and no values.
     fn default() -> Self {
-        Self::new(KeyPatterns::default(), Vec::<String>::new())
+        Self::with(KeyPatterns::default(), Arc::new([]), None)
     }
 }
 
@@ -91,20 +91,22 @@ pub struct Learned {
 pub struct TooMuch(#[source] aho_corasick::BuildError);
 
 impl Masker {
-    /// Values are trimmed; those that are too short to be looked for are left out.
-    ///
-    /// # Panics
-    ///
-    /// If the values are more than can be looked for, which takes gigabytes of them.
-    pub fn new(keys: KeyPatterns, values: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+    /// Values are trimmed; those that are too short to be looked for are left out. There is no
+    /// masker for more than can be looked for, which takes gigabytes: to go on would be to mask none
+    /// of them.
+    pub fn new(
+        keys: KeyPatterns,
+        values: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, TooMuch> {
         let values = values.into_iter();
         let given: BTreeSet<Box<str>> = values.filter_map(|v| worth(v.as_ref())).collect();
         let given: Arc<[Box<str>]> = given.into_iter().collect();
-        let search = match Search::new(given.iter().map(|value| &**value)) {
-            Ok(search) => search.map(Arc::new),
-            // To go on would be to mask none of them.
-            Err(error) => panic!("{}: {error}", TooMuch(error.clone())),
-        };
+        let search = Search::new(given.iter().map(|value| &**value)).map_err(TooMuch)?;
+        Ok(Self::with(keys, given, search))
+    }
+
+    fn with(keys: KeyPatterns, given: Arc<[Box<str>]>, search: Option<Search>) -> Self {
+        let search = search.map(Arc::new);
         let given_search = search.clone();
         Self { keys: Arc::new(keys), given, learned: VecDeque::new(), search, given_search }
     }

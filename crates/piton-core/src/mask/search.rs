@@ -132,6 +132,13 @@ impl Search {
         self.find(text, 0).is_none() && (0..bytes.len()).all(|at| little(&bytes[at..]))
     }
 
+    /// Whether a text is not too much of any spelling that it may be of the middle of.
+    pub(super) fn may_show_of_middle(&self, text: &str) -> bool {
+        let is_in = |spelling: &str| spelling.contains(text);
+        let much = |spelling: &&String| text.len() * SHOWN_PART > spelling.len();
+        !self.spellings.iter().filter(much).any(|spelling| is_in(spelling))
+    }
+
     /// Whether a text, from its first byte on, is the rest of a spelling whose beginning is not
     /// here; no less than may not be shown of it.
     pub(super) fn rest_of_one(&self, text: &str, more: More) -> Rest {

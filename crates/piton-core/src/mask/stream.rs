@@ -18,9 +18,19 @@ pub struct StreamMasker {
     given_out: usize,
     /// It was given out masked.
     given_masked: bool,
-    /// What came before `held` is not known here, and may be the beginning of a secret.
-    resumed: bool,
+    before: Before,
     changed: bool,
+}
+
+/// What came before `held`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// Nothing that matters.
+    Seen,
+    /// What somebody else wrote: it may end in the middle of a secret.
+    Unseen,
+    /// Nothing, as far as is known, though somebody else may have written something.
+    Perhaps,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +46,7 @@ impl StreamMasker {
             held: String::new(),
             given_out: 0,
             given_masked: false,
-            resumed: false,
+            before: Before::Seen,
             changed: false,
         }
     }
@@ -45,7 +55,14 @@ impl StreamMasker {
     /// written of it may be masked: if the text goes on as a secret ends, with more than may be
     /// shown of it, this is masked as the rest of it.
     pub fn resumed(masker: Arc<Masker>) -> Self {
-        Self { resumed: true, ..Self::new(masker) }
+        Self { before: Before::Unseen, ..Self::new(masker) }
+    }
+
+    /// For a text that seems to begin, where nobody knows any more what was written before it. The
+    /// same, but a little that may be of a secret's middle may be shown, as a little of its beginning
+    /// may: nearly always it is not.
+    pub fn perhaps_resumed(masker: Arc<Masker>) -> Self {
+        Self { before: Before::Perhaps, ..Self::new(masker) }
     }
 
     /// From now on with a masker that knows other values.
@@ -67,8 +84,15 @@ impl StreamMasker {
 
     /// Whether something waits of which so little is known that it may be shown as it is.
     pub fn may_show(&self) -> bool {
-        let may = |search: &Search| search.may_show(&self.held);
-        self.held() > 0 && !self.resumed && self.masker.search.as_deref().is_none_or(may)
+        let may = |search: &Search| {
+            search.may_show(&self.held)
+                && match self.before {
+                    Before::Seen => true,
+                    Before::Unseen => false,
+                    Before::Perhaps => search.may_show_of_middle(&self.held),
+                }
+        };
+        self.held() > 0 && self.masker.search.as_deref().is_none_or(may)
     }
 
     /// Whether anything was masked so far: what came out is not what went in.
@@ -110,7 +134,7 @@ impl StreamMasker {
         let mut out = String::new();
         let mut position = 0;
         let search = self.masker.search.clone();
-        if self.resumed && !self.held.is_empty() {
+        if self.before != Before::Seen && !self.held.is_empty() {
             match search.as_deref().map_or(Rest::None, |s| s.rest_of_one(&self.held, more)) {
                 Rest::None => {}
                 Rest::Unsure => return out,
@@ -122,7 +146,7 @@ impl StreamMasker {
                     position = end;
                 }
             }
-            self.resumed = false;
+            self.before = Before::Seen;
         }
         loop {
             let search = search.as_deref();

@@ -119,6 +119,7 @@ impl Session {
                 return;
             }
         };
+        let messages = Messages::after(&state);
         let mut session = Self {
             env,
             id,
@@ -130,7 +131,7 @@ impl Session {
             acting_on: None,
             saving: FuturesOrdered::new(),
             since_snapshot: 0,
-            messages: Messages::default(),
+            messages,
             hold: None,
             agent_ready: false,
             removed: false,

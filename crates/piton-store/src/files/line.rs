@@ -13,6 +13,7 @@ use std::io::Write as _;
 
 use piton_core::limits::{HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX, SEQ_MAX};
 use piton_core::{Event, Seq, Timestamp, chain, event};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -87,15 +88,24 @@ impl Serialize for Hex {
 
 impl<'de> Deserialize<'de> for Hex {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let mut hash = [0; 32];
-        hex::decode_to_slice(text, &mut hash).map_err(serde::de::Error::custom)?;
-        Ok(Self(hash))
+        struct Digits;
+        impl Visitor<'_> for Digits {
+            type Value = Hex;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a hash in hex")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Hex, E> {
+                let mut hash = [0; 32];
+                hex::decode_to_slice(text, &mut hash).map_err(E::custom)?;
+                Ok(Hex(hash))
+            }
+        }
+        deserializer.deserialize_str(Digits)
     }
 }
 
 /// Where a text is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Place<'a> {
     /// In the line, so many bytes.
@@ -108,6 +118,40 @@ enum Place<'a> {
     Redacted {
         redacted: bool,
     },
+}
+
+/// By hand: every line has two, and to try one variant after the other would copy each.
+impl<'de> Deserialize<'de> for Place<'_> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Apart {
+            blob: Option<Hex>,
+            bytes: Option<u64>,
+            redacted: Option<bool>,
+        }
+        struct OneOf;
+        impl<'de> Visitor<'de> for OneOf {
+            type Value = Place<'static>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes, a text, or where it is")
+            }
+            fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Self::Value, E> {
+                usize::try_from(bytes).map(Place::Flat).map_err(E::custom)
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Place::Raw(Cow::Owned(text.to_owned())))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let apart = Apart::deserialize(MapAccessDeserializer::new(map))?;
+                match (apart.blob, apart.bytes, apart.redacted) {
+                    (Some(blob), Some(bytes), _) => Ok(Place::Blob { blob, bytes }),
+                    (_, _, Some(redacted)) => Ok(Place::Redacted { redacted }),
+                    _ => Err(serde::de::Error::custom("it says nowhere")),
+                }
+            }
+        }
+        deserializer.deserialize_any(OneOf)
+    }
 }
 
 /// What the field `_` says.
@@ -252,14 +296,41 @@ fn take_flat(text: &str, bytes: usize) -> Result<(Cow<'static, str>, &str), Why>
         return Err(NOT_A_LINE);
     }
     let (inner, rest) = text.split_at(bytes);
-    Ok((Cow::Owned(format!("{{{inner}}}")), rest))
+    Ok((Cow::Owned(["{", inner, "}"].concat()), rest))
+}
+
+/// Where the store's part begins. Its last byte is rare behind there, and one byte is found much
+/// faster than many.
+fn own_at(text: &str) -> Option<usize> {
+    let mut end = text.len();
+    loop {
+        let brace = text[..end].rfind('{')?;
+        if text[..=brace].ends_with(OWN_START) {
+            return Some(brace + 1 - OWN_START.len());
+        }
+        end = brace;
+    }
+}
+
+/// Takes a JSON string.
+fn take_string(text: &str) -> Result<(String, &str), Why> {
+    if let Some(rest) = text.strip_prefix('"')
+        && let Some(end) = rest.find(['"', '\\'])
+        && let (plain, Some(rest)) = (&rest[..end], rest[end..].strip_prefix('"'))
+        && !plain.bytes().any(|byte| byte < b' ')
+    {
+        return Ok((plain.to_owned(), rest));
+    }
+    let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    let string = strings.next().and_then(Result::ok).ok_or(NOT_A_LINE)?;
+    let rest = text.get(strings.byte_offset()..).ok_or(NOT_A_LINE)?;
+    Ok((string, rest))
 }
 
 /// Reads a line, without its line break. The link is the caller's to check.
 pub(crate) fn decode(line: &[u8]) -> Result<Line<'static>, Why> {
     let text = std::str::from_utf8(line).map_err(|_| NOT_TEXT)?;
-    let own_at = text.rfind(OWN_START).ok_or(NOT_A_LINE)?;
-    let (flat, own) = text.split_at(own_at);
+    let (flat, own) = text.split_at(own_at(text).ok_or(NOT_A_LINE)?);
     let own = own.strip_prefix(",\"_\":").and_then(|own| own.strip_suffix('}'));
     let own: Own<'_> = serde_json::from_str(own.ok_or(NOT_A_LINE)?).map_err(|_| NOT_A_LINE)?;
 
@@ -270,9 +341,7 @@ pub(crate) fn decode(line: &[u8]) -> Result<Line<'static>, Why> {
     let moment = rest.find('"').ok_or(NOT_A_LINE)?;
     let ts = rest[..moment].parse().map_err(|_| NOT_A_LINE)?;
     let rest = take(&rest[moment..], "\",\"kind\":")?;
-    let mut kinds = serde_json::Deserializer::from_str(rest).into_iter::<String>();
-    let kind = kinds.next().and_then(Result::ok).ok_or(NOT_A_LINE)?;
-    let rest = rest.get(kinds.byte_offset()..).ok_or(NOT_A_LINE)?;
+    let (kind, rest) = take_string(rest)?;
 
     let (header, rest) = match own.header {
         Place::Flat(bytes) => take_flat(rest, bytes)?,
@@ -292,7 +361,7 @@ pub(crate) fn decode(line: &[u8]) -> Result<Line<'static>, Why> {
         }
     };
     let hash = own.hash.map(|hash| hash.0);
-    let hash_fits = hash.is_some() == (content != Kept::None);
+    let hash_fits = hash.is_some() != matches!(content, Kept::None);
     if !rest.is_empty() || !hash_fits || !(1..=SEQ_MAX).contains(&seq) {
         return Err(NOT_A_LINE);
     }

@@ -532,10 +532,8 @@ fn read_on(
     found: Found,
 ) -> io::Result<Found> {
     let (mark, base) = (found.end.mark(), found.base);
-    let mut scanner =
-        Scanner::from_mark(file.clone(), bytes, key.clone(), Form::Native, base, mark);
-    scanner.left = Some(0);
-    read_lines(scanner, found)
+    let scanner = Scanner::from_mark(file.clone(), bytes, key.clone(), Form::Native, base, mark);
+    read_lines(scanner.at_batch_start(), found)
 }
 
 /// Reads and folds up to the last whole batch.

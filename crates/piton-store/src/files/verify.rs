@@ -5,18 +5,38 @@ use std::collections::BTreeSet;
 
 use piton_core::id::SessionId;
 use piton_core::state::PROJECTOR_VERSION;
-use piton_core::{Content, Event, Seq, State, chain};
+use piton_core::{Event, Seq, State, chain};
 
 use super::Access;
 use super::folder::Folder;
-use super::line::HEADER_UNREADABLE;
+use super::line::{HEADER_UNREADABLE, Kept, Line};
 use super::log::{Folded, Log};
 use super::open::Cache;
 use super::read::View;
-use super::scan::{Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_CONTENT, WRONG_SEQ};
+use super::scan::{
+    Ahead, Bad, Fault, Form, Scanner, WRONG_BATCH, WRONG_CHAIN, WRONG_CONTENT, WRONG_SEQ,
+};
 use super::{sealed, snapshot};
 use crate::contract::{IndexEntry, Problem, Verification};
 use crate::error::{Error, Result};
+
+/// A log of so many bytes is read ahead by another thread; for less it is not worth one.
+const AHEAD_FROM_BYTES: u64 = 1024 * 1024;
+
+/// A log's lines.
+enum Lines {
+    Here(Scanner),
+    Ahead(Ahead),
+}
+
+impl Lines {
+    fn next(&mut self) -> Result<Option<Line<'_>>, Fault> {
+        match self {
+            Self::Here(scanner) => scanner.next(),
+            Self::Ahead(ahead) => ahead.next(),
+        }
+    }
+}
 
 /// What the walk has seen so far.
 struct Walk {
@@ -72,8 +92,14 @@ impl Folder {
             walk.folded.apply(record.seq, record.ts, &event);
         }
         let (file, key) = (view.file.clone(), view.key.clone());
-        let mut scanner = Scanner::from_start(file, end, key, view.form, last, chain);
-        let problem = self.walk(view, &mut scanner, &mut walk)?;
+        let scanner = Scanner::from_start(file, end, key, view.form, last, chain);
+        let problem = if end < AHEAD_FROM_BYTES {
+            self.walk(view, Lines::Here(scanner), &mut walk)?
+        } else {
+            std::thread::scope(|scope| {
+                self.walk(view, Lines::Ahead(scanner.ahead(scope)), &mut walk)
+            })?
+        };
         let problem = match problem {
             None => walk.end(view),
             found => found,
@@ -115,26 +141,32 @@ impl Folder {
         Ok(Verification { good_to: 0, problem: Some(problem), anchored_to: known })
     }
 
-    fn walk(&self, view: &View, scanner: &mut Scanner, walk: &mut Walk) -> Result<Option<Problem>> {
+    fn walk(&self, view: &View, mut lines: Lines, walk: &mut Walk) -> Result<Option<Problem>> {
         let saved = self.snapshot(&view.session).map(|saved| saved.seq);
         loop {
-            let line = match scanner.next() {
+            let line = match lines.next() {
                 Ok(None) => return Ok(None),
                 Ok(Some(line)) => line,
                 Err(Fault::Io(e)) => return Err(Self::io(view, e)),
                 Err(Fault::Bad(bad)) => return Ok(Some(problem(&bad, walk.good_to))),
             };
             let seq = line.seq;
-            match self.content(view, &line) {
-                Ok(Content::Redacted) => {
+            match &line.content {
+                // Checked when its line was read.
+                Kept::None | Kept::Json(_) => {}
+                Kept::Redacted => {
                     walk.tombstones.insert(seq);
                 }
-                Ok(_) => {}
-                Err(Error::LineDamaged { .. }) => {
-                    return Ok(Some(Problem::PayloadDamaged { seq }));
-                }
-                Err(Error::BlobMissing { .. }) => return Ok(Some(Problem::BlobMissing { seq })),
-                Err(e) => return Err(e),
+                Kept::Blob { .. } => match self.content(view, &line) {
+                    Ok(_) => {}
+                    Err(Error::LineDamaged { .. }) => {
+                        return Ok(Some(Problem::PayloadDamaged { seq }));
+                    }
+                    Err(Error::BlobMissing { .. }) => {
+                        return Ok(Some(Problem::BlobMissing { seq }));
+                    }
+                    Err(e) => return Err(e),
+                },
             }
             let Ok(event) = line.event() else {
                 let (line, why) = (view.line_of(seq), HEADER_UNREADABLE);

@@ -155,6 +155,21 @@ pub(crate) fn fetch_inline(
     checked(chain_key, stored.hash, plaintext)
 }
 
+/// Whether a content that lies in its record is what was written; it is opened where it is.
+pub(crate) fn check_inline(
+    keys: &Keys,
+    chain_key: &chain::Key,
+    place: Place<'_>,
+    key_id: Option<&str>,
+    hash: Option<chain::Hash>,
+    bytes: &mut [u8],
+) -> Result<(), Trouble> {
+    let subkeys = subkeys(keys, key_id)?;
+    let text = subkeys.open_payload_in_place(place, bytes).map_err(|_| Trouble::Damaged)?;
+    let fits = hash == Some(chain_key.payload_hash(text)) && std::str::from_utf8(text).is_ok();
+    if fits { Ok(()) } else { Err(Trouble::Damaged) }
+}
+
 fn checked(
     chain_key: &chain::Key,
     hash: Option<chain::Hash>,

@@ -85,13 +85,19 @@ impl Reader {
         let (mut good_to, mut problem) = std::thread::scope(|scope| {
             let mut beside = Beside::new(scope, with);
             let walked = self.walk_rows(session, no, &key, &mut walk, &mut beside);
-            // Heard in any case: a thread that ended badly must not go unnoticed.
-            let damaged = beside.finish()?;
-            let (good_to, problem) = walked?;
-            Ok::<_, Error>(match damaged {
-                Some(seq) if seq <= good_to => (seq - 1, Some(Problem::PayloadDamaged { seq })),
-                _ => (good_to, problem),
-            })
+            // Heard in any case: a thread that ended badly must not go unnoticed. What it found is
+            // before whatever ended the walk.
+            match (beside.finish()?, walked) {
+                (Some(Problem::ChainBroken { seq }), _) => {
+                    Ok((seq - 1, Some(Problem::ChainBroken { seq })))
+                }
+                (Some(Problem::PayloadDamaged { seq }), walked)
+                    if walked.as_ref().map_or(true, |(good_to, _)| seq <= *good_to) =>
+                {
+                    Ok((seq - 1, Some(Problem::PayloadDamaged { seq })))
+                }
+                (_, walked) => walked,
+            }
         })?;
         if problem.is_none() {
             problem = self.compare(session, no, walk.caches)?;
@@ -149,10 +155,10 @@ impl Reader {
         beside: &mut Beside<'_, '_>,
     ) -> Result<Option<Problem>> {
         let seq = raw.seq;
-        if !raw.follows(key, &walk.link) {
-            return Ok(Some(Problem::ChainBroken { seq }));
-        }
-        if !beside.take(raw) {
+        if !beside.take(&walk.link, raw) {
+            if !raw.follows(key, &walk.link) {
+                return Ok(Some(Problem::ChainBroken { seq }));
+            }
             match self.content(session, key, raw) {
                 Ok(Content::Redacted) => {
                     walk.tombstones.insert(seq);

@@ -27,8 +27,10 @@ use world::{Boot, World};
 
 /// Knows part of what is streamed: some of it is masked, and what may be the beginning of it waits,
 /// over crashes too.
-static MASKER: LazyLock<Arc<Masker>> =
-    LazyLock::new(|| Arc::new(Masker::new(KeyPatterns::default(), ["word word word"])));
+static MASKER: LazyLock<Arc<Masker>> = LazyLock::new(|| {
+    let masker = Masker::new(KeyPatterns::default(), ["word word word"]);
+    Arc::new(masker.expect("one value can be looked for"))
+});
 
 /// Which store a world has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

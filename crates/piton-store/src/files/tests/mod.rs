@@ -2,6 +2,7 @@
 //! them.
 
 mod adoption;
+mod ahead;
 mod crashes;
 mod damage;
 mod lines;
