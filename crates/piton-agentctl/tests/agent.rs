@@ -1,4 +1,5 @@
 //! agentctl with an agent: the built-in one, and programs that are none.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod ctl;
 
@@ -101,7 +102,7 @@ async fn a_permission_is_answered_after_the_client_came_back() {
     let Fact::Asked { wait_id, question, .. } = &asked.last().unwrap().fact else { panic!() };
     let client = run.client(2);
     let health = client.health().await.unwrap();
-    assert_eq!(health.asking, [wait_id.clone()]);
+    assert_eq!(health.asking.iter().collect::<Vec<_>>(), [wait_id]);
     assert_eq!(health.run_id, Some(turn("run_p1")));
     assert_eq!(health.agent.pid, pid);
     let mut stream = client.stream(&run.spool_id, asked.last().unwrap().pos).await.unwrap();
