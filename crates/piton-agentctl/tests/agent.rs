@@ -65,8 +65,10 @@ async fn ready(world: &World, args: &[&str]) -> (Run, piton_exec::client::Stream
 async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let world = World::new();
     let (run, mut stream) = ready(&world, &[]).await;
-    let health = run.client(1).health().await.unwrap();
-    assert_eq!(health.agent.status, AgentStatus::Ready);
+    let client = run.client(1);
+    ctl::until("ready", async || client.health().await.unwrap().agent.status == AgentStatus::Ready)
+        .await;
+    let health = client.health().await.unwrap();
     assert!(health.agent.pid.is_some() && health.agent.agent_session_id.is_some());
     let again = act(&run, "again", Act::Start(echo(&[]))).await.unwrap_err();
     assert_eq!(again.code(), "agent_running");
@@ -143,9 +145,9 @@ async fn a_crash_is_told_with_its_last_words_and_the_next_one_starts() {
     let world = World::new();
     let memory = world.workspace().join("memory.json").display().to_string();
     let (run, mut stream) = ready(&world, &["--memory", &memory]).await;
-    let session = run.client(1).health().await.unwrap().agent.agent_session_id;
     prompt(&run, "p0", "remember colour green").await.unwrap();
     entries_until(&mut stream, turn_ended).await;
+    let session = run.client(1).health().await.unwrap().agent.agent_session_id;
     prompt(&run, "p1", "stderr it hurts\nsay half\nescape sleep 1000\ncrash").await.unwrap();
     let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
     let entries = entries_until(&mut stream, exited).await;
