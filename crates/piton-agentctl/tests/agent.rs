@@ -211,12 +211,10 @@ async fn what_is_no_agent_is_named() {
         };
         assert_eq!(found, code, "{message}");
         assert!(message.contains(words), "{message}");
-        let client = run.client(1);
-        ctl::until("error", async || {
-            client.health().await.unwrap().agent.status == AgentStatus::Error
-        })
-        .await;
     }
+    let client = run.client(1);
+    ctl::until("error", async || client.health().await.unwrap().agent.status == AgentStatus::Error)
+        .await;
     let left = piton_exec::leftovers::find(&run.execution).unwrap();
     assert!(left.is_empty(), "{left:?}");
 }

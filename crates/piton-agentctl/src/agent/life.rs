@@ -153,6 +153,7 @@ async fn bury(
         asked,
         stderr: stderr.tail(),
     };
+    owner.is_ending();
     note(owner, fact).await;
     AgentStatus::Exited
 }
@@ -232,6 +233,7 @@ async fn failed(owner: &Owner, failure: Failure, stderr: Option<&Stderr>) -> Age
     if !said.is_empty() {
         message = format!("{message}\nIt last wrote:\n{said}");
     }
+    owner.is_ending();
     note(owner, Fact::AgentError { code: failure.code.to_owned(), message }).await;
     AgentStatus::Error
 }

@@ -59,6 +59,8 @@ struct Agent {
     pid: Option<u32>,
     /// Once it has a conversation; gone when it has ended.
     connection: watch::Receiver<Option<Connection>>,
+    /// Its end is being noted.
+    is_ending: bool,
     /// Somebody wants it to end.
     stop: Arc<watch::Sender<bool>>,
     /// It has ended, and everything was noted.
@@ -75,21 +77,15 @@ impl Owner {
     }
 
     /// Accepts it; what becomes of it is noted.
-    pub(crate) fn start(&self, start: Start) -> Result<Value, Problem> {
+    pub(crate) async fn start(&self, start: Start) -> Result<Value, Problem> {
         if start.command.is_empty() {
             return Err(problem("request_malformed", "The agent's command is empty"));
         }
         let (end, done) = watch::channel(false);
         let stop = Arc::new(watch::Sender::new(false));
         let (connected, connection) = watch::channel(None);
-        {
-            let mut state = self.state();
-            if state.agent.is_some() {
-                return Err(problem("agent_running", "An agent is running already"));
-            }
-            *state = State { status: AgentStatus::Starting, ..State::default() };
-            state.agent = Some(Agent { pid: None, connection, stop: stop.clone(), done });
-        }
+        let agent = Agent { pid: None, connection, is_ending: false, stop: stop.clone(), done };
+        self.make_room(agent).await?;
         let owner = self.clone();
         tokio::spawn(async move {
             let status = life::run(&owner, start, connected, stop.subscribe()).await;
@@ -97,6 +93,33 @@ impl Owner {
             end.send_replace(true);
         });
         Ok(Value::Null)
+    }
+
+    /// One at a time. Who has just read of an agent's end may be faster than we are: then we wait.
+    async fn make_room(&self, agent: Agent) -> Result<(), Problem> {
+        loop {
+            let mut ended = {
+                let mut state = self.state();
+                match &state.agent {
+                    None => {
+                        *state = State { status: AgentStatus::Starting, ..State::default() };
+                        state.agent = Some(agent);
+                        return Ok(());
+                    }
+                    Some(Agent { is_ending: true, done, .. }) => done.clone(),
+                    Some(_) => {
+                        return Err(problem("agent_running", "An agent is running already"));
+                    }
+                }
+            };
+            let _ = ended.wait_for(|done| *done).await;
+        }
+    }
+
+    fn is_ending(&self) {
+        if let Some(agent) = &mut self.state().agent {
+            agent.is_ending = true;
+        }
     }
 
     fn is_started(&self, pid: Option<u32>) {
