@@ -1,5 +1,6 @@
-//! Talking to an agent over a byte stream. Nothing here spawns a process or touches a disk:
-//! [`Journal`] keeps what happened, [`ToolHost`] does what the agent asks its client to do.
+//! Talking to an agent over a byte stream. The client ([`acp`]) spawns no process and touches no
+//! disk: [`Journal`] keeps what happened, [`ToolHost`] does what the agent asks its client to do.
+//! At the other end of the stream can be [`echo`], an agent without a model.
 
 pub mod acp;
 pub mod echo;

@@ -3,14 +3,17 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Setup, in_turn, run, soon};
+use common::{Host, Setup, in_turn, run, soon};
+use futures_util::FutureExt;
 use piton_agent::acp::{Error, Limits};
 use piton_core::event::ToolStatus;
 use piton_core::spool::{Ended, Fact};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
 
 fn tool(kind: &str, id: &str, more: Value) -> Value {
     let mut update = json!({ "sessionUpdate": kind, "toolCallId": id });
@@ -224,7 +227,7 @@ async fn questions_end_with_the_turn_the_request_or_the_agent() {
     puppet.say(ask(4)).await;
     drop(puppet);
     assert_eq!(soon(turn.ended()).await.unwrap_err(), Error::Closed);
-    let notes = std::sync::Arc::clone(&world.notes);
+    let notes = Arc::clone(&world.notes);
     world.over().await.unwrap();
     let ended: Vec<Ended> = notes
         .facts()
@@ -258,6 +261,36 @@ async fn too_many_questions_and_terminals_are_refused() {
     }
     puppet.say(json!({ "id": 5, "method": "terminal/create", "params": { "command": 1 } })).await;
     assert_eq!(puppet.hear().await["error"]["code"], -32602);
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limits_are_refused_on_both_sides() {
+    let finish = Arc::new(Notify::new());
+    let host = Host { finish: Some(Arc::clone(&finish)), ..Host::default() };
+    // The prompt is one of those that wait.
+    let limits = Limits { host_requests_max: 1, requests_max: 2, ..Limits::default() };
+    let (world, mut puppet, prompt, _turn) =
+        in_turn(Setup { limits, host, ..Setup::default() }).await;
+    for id in [1, 2] {
+        let params = json!({ "sessionId": "s1", "terminalId": "t" });
+        puppet.say(json!({ "id": id, "method": "terminal/wait_for_exit", "params": params })).await;
+    }
+    let refused = puppet.hear().await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(2), &json!(-32603)));
+    finish.notify_one();
+    let served = puppet.hear().await;
+    assert_eq!((&served["id"], &served["result"]["exitCode"]), (&json!(1), &json!(0)));
+
+    let connection = world.connection.clone();
+    let first = tokio::spawn(async move { connection.authenticate("a").await });
+    let asked = puppet.hear().await;
+    let second = world.connection.authenticate("b").await.unwrap_err();
+    assert_eq!(second.code(), "agent_requests_too_many");
+    puppet.answer(&asked, json!({})).await;
+    soon(first).await.unwrap().unwrap();
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    soon(world.connection.authenticate("c")).now_or_never();
+    assert_eq!(puppet.hear().await["params"]["methodId"], "c", "there is room again");
 }
 
 #[tokio::test]
@@ -339,4 +372,23 @@ async fn a_prompt_is_given_even_if_nobody_waits_for_it() {
     })
     .await;
     assert_eq!(world.connection.turn().await, None);
+}
+
+/// Both sides have more to say than the pipes hold, and the agent does not listen before it is done.
+#[tokio::test]
+async fn an_agent_that_talks_before_it_listens_is_heard() {
+    let setup = Setup { pipe_bytes: 1_024, ..Setup::default() };
+    let (world, mut puppet, prompt, turn) = in_turn(setup).await;
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    soon(turn.ended()).await.unwrap();
+    let long = "y".repeat(100_000);
+    let turn = soon(world.connection.prompt(run(2), &long)).await.unwrap();
+    for _ in 0..100 {
+        puppet.chunk(&"x".repeat(1_000)).await;
+    }
+    let prompt = puppet.hear().await;
+    assert_eq!(prompt["params"]["prompt"][0]["text"], long);
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    soon(turn.ended()).await.unwrap();
+    assert_eq!(world.notes.answers(), ["x".repeat(100_000)]);
 }

@@ -451,3 +451,23 @@ proptest! {
         prop_assert_eq!(masker.text(&once).into_owned(), once);
     }
 }
+
+#[test]
+fn free_json_is_masked_by_value_and_by_key_and_says_what_it_taught() {
+    let masker = masker(&["hunter2-value"]);
+    let mut value = serde_json::json!({
+        "hunter2-value": ["a hunter2-value"],
+        "login": { "api_key": "sk-1234567" },
+        "given_token": "hunter2-value",
+    });
+    assert_eq!(masker.unknown_in(&value), ["sk-1234567"]);
+    masker.json(&mut value);
+    assert_eq!(
+        value,
+        serde_json::json!({
+            "[masked]": ["a [masked]"],
+            "login": { "api_key": "[masked]" },
+            "given_token": "[masked]",
+        })
+    );
+}
