@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::mask::{KeyPatterns, Masker};
+use piton_core::mask::{KeyPatterns, Masker, TooMuch};
 use piton_exec::protocol::{Launch, files, spool_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -40,6 +40,8 @@ pub enum Error {
     #[error("The secret is not 32 bytes in hex")]
     Secret,
     #[error(transparent)]
+    Mask(#[from] TooMuch),
+    #[error(transparent)]
     Spool(#[from] spool::Error),
     #[error("Cannot bind the socket {}", path.display())]
     Socket { path: PathBuf, source: io::Error },
@@ -62,7 +64,7 @@ pub fn run(launch: Launch) -> Result<(), Error> {
     let here = Path::new(".");
     let lock = lock(here).map_err(failed)?.ok_or_else(|| Error::Taken { path: folder.clone() })?;
     let keys = launch.mask_keys.as_deref().map_or_else(KeyPatterns::default, KeyPatterns::new);
-    let masker = Arc::new(Masker::new(keys, &launch.mask_values));
+    let masker = Arc::new(Masker::new(keys, &launch.mask_values)?);
     let log = LogFile::open(Path::new(files::LOG), masker.clone()).map_err(failed)?;
     // A second life in one process is one of a test's; it shares the log of the first.
     let _ = tracing::subscriber::set_global_default(log);

@@ -102,7 +102,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("agentctl.log");
         let keys = piton_core::mask::KeyPatterns::default();
-        let masker = Arc::new(Masker::new(keys, ["hunter2hunter2"]));
+        let masker = Arc::new(Masker::new(keys, ["hunter2hunter2"]).unwrap());
         let log = LogFile::open(&path, masker).unwrap();
         tracing::subscriber::with_default(log, || {
             for n in 0..10_000 {

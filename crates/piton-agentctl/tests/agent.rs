@@ -1,4 +1,5 @@
 //! agentctl with an agent: the built-in one, and programs that are none.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod ctl;
 
@@ -64,8 +65,10 @@ async fn ready(world: &World, args: &[&str]) -> (Run, piton_exec::client::Stream
 async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let world = World::new();
     let (run, mut stream) = ready(&world, &[]).await;
-    let health = run.client(1).health().await.unwrap();
-    assert_eq!(health.agent.status, AgentStatus::Ready);
+    let client = run.client(1);
+    ctl::until("ready", async || client.health().await.unwrap().agent.status == AgentStatus::Ready)
+        .await;
+    let health = client.health().await.unwrap();
     assert!(health.agent.pid.is_some() && health.agent.agent_session_id.is_some());
     let again = act(&run, "again", Act::Start(echo(&[]))).await.unwrap_err();
     assert_eq!(again.code(), "agent_running");
@@ -101,7 +104,7 @@ async fn a_permission_is_answered_after_the_client_came_back() {
     let Fact::Asked { wait_id, question, .. } = &asked.last().unwrap().fact else { panic!() };
     let client = run.client(2);
     let health = client.health().await.unwrap();
-    assert_eq!(health.asking, [wait_id.clone()]);
+    assert_eq!(health.asking.iter().collect::<Vec<_>>(), [wait_id]);
     assert_eq!(health.run_id, Some(turn("run_p1")));
     assert_eq!(health.agent.pid, pid);
     let mut stream = client.stream(&run.spool_id, asked.last().unwrap().pos).await.unwrap();
@@ -142,9 +145,9 @@ async fn a_crash_is_told_with_its_last_words_and_the_next_one_starts() {
     let world = World::new();
     let memory = world.workspace().join("memory.json").display().to_string();
     let (run, mut stream) = ready(&world, &["--memory", &memory]).await;
-    let session = run.client(1).health().await.unwrap().agent.agent_session_id;
     prompt(&run, "p0", "remember colour green").await.unwrap();
     entries_until(&mut stream, turn_ended).await;
+    let session = run.client(1).health().await.unwrap().agent.agent_session_id;
     prompt(&run, "p1", "stderr it hurts\nsay half\nescape sleep 1000\ncrash").await.unwrap();
     let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
     let entries = entries_until(&mut stream, exited).await;
@@ -208,12 +211,10 @@ async fn what_is_no_agent_is_named() {
         };
         assert_eq!(found, code, "{message}");
         assert!(message.contains(words), "{message}");
-        let client = run.client(1);
-        ctl::until("error", async || {
-            client.health().await.unwrap().agent.status == AgentStatus::Error
-        })
-        .await;
     }
+    let client = run.client(1);
+    ctl::until("error", async || client.health().await.unwrap().agent.status == AgentStatus::Error)
+        .await;
     let left = piton_exec::leftovers::find(&run.execution).unwrap();
     assert!(left.is_empty(), "{left:?}");
 }

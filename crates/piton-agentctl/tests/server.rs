@@ -1,4 +1,5 @@
 //! agentctl's server: who is heard, what is streamed, what is done once.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod ctl;
 

@@ -1,4 +1,5 @@
 //! The standalone executor with real agentctl processes.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod ctl;
 

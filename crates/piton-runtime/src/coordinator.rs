@@ -54,7 +54,7 @@ impl Coordinator {
         command: Command,
         durability: Durability,
     ) -> Result<Ack> {
-        self.ask(session, Work::Execute(command, durability)).await
+        self.ask(session, Work::Execute(Box::new(command), durability)).await
     }
 
     /// Brings work to its session. One that removes the session ends its task, too.

@@ -15,6 +15,8 @@ pub enum Directive {
     Stream { count: u64, pause: Duration },
     /// `tool NAME`: a call that does nothing.
     Tool(String),
+    /// `tool-now`: the same, named by the moment at which it is made, in microseconds.
+    ToolNow,
     /// `shell COMMAND`: in a terminal of the client's, if it has any.
     Shell(String),
     /// `run COMMAND`: by itself.
@@ -86,6 +88,7 @@ impl Directive {
                 Some(Self::Stream { count: count.parse().ok()?, pause: ms(pause)? })
             }
             "tool" => text().map(Self::Tool),
+            "tool-now" => alone(Self::ToolNow),
             "shell" => text().map(Self::Shell),
             "run" => text().map(Self::Run),
             "escape" => text().map(Self::Escape),

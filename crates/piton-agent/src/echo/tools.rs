@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -178,6 +179,11 @@ fn refused(error: &Value) -> Done {
 
 /// Name, kind, title and arguments of a call.
 fn describe(step: &Directive) -> (String, &'static str, String, Value) {
+    if *step == Directive::ToolNow {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = now.as_micros().to_string();
+        return (name.clone(), "other", name, json!({}));
+    }
     let (name, kind, title, input) = match step {
         Directive::Tool(name) => (name.as_str(), "other", name.clone(), json!({})),
         Directive::Shell(command) => {

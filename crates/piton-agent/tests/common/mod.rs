@@ -285,7 +285,7 @@ pub fn world(setup: Setup) -> (World, AgentEnd) {
     let notes = Arc::new(Notes::default());
     let host = Arc::new(setup.host);
     let options = Options {
-        masker: Arc::new(Masker::new(KeyPatterns::default(), setup.secrets)),
+        masker: Arc::new(Masker::new(KeyPatterns::default(), setup.secrets).unwrap()),
         journal: Arc::clone(&notes) as Arc<dyn Journal>,
         host: Arc::clone(&host) as Arc<dyn ToolHost>,
         ids: Arc::new(Ids::default()),

@@ -35,6 +35,7 @@ struct Failure {
 pub(super) async fn run(
     owner: &Owner,
     start: Start,
+    connected: watch::Sender<Option<Connection>>,
     mut stop: watch::Receiver<bool>,
 ) -> AgentStatus {
     note(owner, Fact::AgentStarting {}).await;
@@ -68,7 +69,8 @@ pub(super) async fn run(
     };
     let ended = match begun {
         Some(Ok(opened)) => {
-            owner.is_ready(&connection, opened);
+            owner.is_ready(opened);
+            connected.send_replace(Some(connection.clone()));
             tokio::select! {
                 status = child.wait() => Ended::Exited(status),
                 _ = &mut driver => Ended::Silent,
@@ -78,6 +80,7 @@ pub(super) async fn run(
         Some(Err(error)) => Ended::Failed(error),
         None => Ended::Asked,
     };
+    drop(connected);
     bury(owner, ended, child, &connection, driver, &stderr, stop).await
 }
 
@@ -150,6 +153,7 @@ async fn bury(
         asked,
         stderr: stderr.tail(),
     };
+    owner.is_ending();
     note(owner, fact).await;
     AgentStatus::Exited
 }
@@ -229,6 +233,7 @@ async fn failed(owner: &Owner, failure: Failure, stderr: Option<&Stderr>) -> Age
     if !said.is_empty() {
         message = format!("{message}\nIt last wrote:\n{said}");
     }
+    owner.is_ending();
     note(owner, Fact::AgentError { code: failure.code.to_owned(), message }).await;
     AgentStatus::Error
 }

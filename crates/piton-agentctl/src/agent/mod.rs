@@ -57,8 +57,10 @@ struct State {
 #[derive(Clone, Debug)]
 struct Agent {
     pid: Option<u32>,
-    /// Once it has a conversation.
-    connection: Option<Connection>,
+    /// Once it has a conversation; gone when it has ended.
+    connection: watch::Receiver<Option<Connection>>,
+    /// Its end is being noted.
+    is_ending: bool,
     /// Somebody wants it to end.
     stop: Arc<watch::Sender<bool>>,
     /// It has ended, and everything was noted.
@@ -75,27 +77,49 @@ impl Owner {
     }
 
     /// Accepts it; what becomes of it is noted.
-    pub(crate) fn start(&self, start: Start) -> Result<Value, Problem> {
+    pub(crate) async fn start(&self, start: Start) -> Result<Value, Problem> {
         if start.command.is_empty() {
             return Err(problem("request_malformed", "The agent's command is empty"));
         }
         let (end, done) = watch::channel(false);
         let stop = Arc::new(watch::Sender::new(false));
-        {
-            let mut state = self.state();
-            if state.agent.is_some() {
-                return Err(problem("agent_running", "An agent is running already"));
-            }
-            *state = State { status: AgentStatus::Starting, ..State::default() };
-            state.agent = Some(Agent { pid: None, connection: None, stop: stop.clone(), done });
-        }
+        let (connected, connection) = watch::channel(None);
+        let agent = Agent { pid: None, connection, is_ending: false, stop: stop.clone(), done };
+        self.make_room(agent).await?;
         let owner = self.clone();
         tokio::spawn(async move {
-            let status = life::run(&owner, start, stop.subscribe()).await;
+            let status = life::run(&owner, start, connected, stop.subscribe()).await;
             owner.is_over(status);
             end.send_replace(true);
         });
         Ok(Value::Null)
+    }
+
+    /// One at a time. Who has just read of an agent's end may be faster than we are: then we wait.
+    async fn make_room(&self, agent: Agent) -> Result<(), Problem> {
+        loop {
+            let mut ended = {
+                let mut state = self.state();
+                match &state.agent {
+                    None => {
+                        *state = State { status: AgentStatus::Starting, ..State::default() };
+                        state.agent = Some(agent);
+                        return Ok(());
+                    }
+                    Some(Agent { is_ending: true, done, .. }) => done.clone(),
+                    Some(_) => {
+                        return Err(problem("agent_running", "An agent is running already"));
+                    }
+                }
+            };
+            let _ = ended.wait_for(|done| *done).await;
+        }
+    }
+
+    fn is_ending(&self) {
+        if let Some(agent) = &mut self.state().agent {
+            agent.is_ending = true;
+        }
     }
 
     fn is_started(&self, pid: Option<u32>) {
@@ -104,13 +128,10 @@ impl Owner {
         }
     }
 
-    fn is_ready(&self, connection: &Connection, opened: Opened) {
+    fn is_ready(&self, opened: Opened) {
         let mut state = self.state();
         state.status = AgentStatus::Ready;
         state.agent_session_id = Some(opened.agent_session_id);
-        if let Some(agent) = &mut state.agent {
-            agent.connection = Some(connection.clone());
-        }
     }
 
     fn is_over(&self, status: AgentStatus) {
@@ -133,13 +154,13 @@ impl Owner {
     }
 
     pub(crate) async fn prompt(&self, run_id: RunId, text: &str) -> Result<Value, Problem> {
-        let connection = self.connection()?;
+        let connection = self.connection().await?;
         connection.prompt(run_id, text).await.map_err(refused)?;
         Ok(Value::Null)
     }
 
     pub(crate) async fn cancel(&self, run_id: &RunId) -> Result<Value, Problem> {
-        self.connection()?.cancel(run_id).await.map_err(refused)?;
+        self.connection().await?.cancel(run_id).await.map_err(refused)?;
         Ok(Value::Null)
     }
 
@@ -148,23 +169,22 @@ impl Owner {
         wait_id: &WaitId,
         answer: Option<Value>,
     ) -> Result<Value, Problem> {
-        self.connection()?.answer(wait_id, answer).await.map_err(refused)?;
+        self.connection().await?.answer(wait_id, answer).await.map_err(refused)?;
         Ok(Value::Null)
     }
 
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, Problem> {
-        self.connection()?.ask(method, params).await.map_err(refused)
+        self.connection().await?.ask(method, params).await.map_err(refused)
     }
 
-    fn connection(&self) -> Result<Connection, Problem> {
-        let state = self.state();
-        match &state.agent {
-            None => Err(problem("agent_none", "No agent is running")),
-            Some(Agent { connection: None, .. }) => {
-                Err(problem("agent_starting", "The agent is not ready yet"))
-            }
-            Some(Agent { connection: Some(connection), .. }) => Ok(connection.clone()),
-        }
+    /// Waits for an agent that is starting: who has just read that it is ready may be faster than
+    /// we are.
+    async fn connection(&self) -> Result<Connection, Problem> {
+        let agent = self.state().agent.clone();
+        let none = || problem("agent_none", "No agent is running");
+        let mut connection = agent.ok_or_else(none)?.connection;
+        let found = connection.wait_for(Option::is_some).await;
+        found.ok().and_then(|found| found.clone()).ok_or_else(none)
     }
 
     /// Also the turn that is under way, and the questions that wait.
@@ -191,7 +211,9 @@ impl Owner {
 
     /// Asks the connection what it is doing. What it does not say in time is as it was.
     async fn look(&self) {
-        let Ok(connection) = self.connection() else { return };
+        let agent = self.state().agent.clone();
+        let connection = agent.and_then(|agent| agent.connection.borrow().clone());
+        let Some(connection) = connection else { return };
         let asked = async { (connection.turn().await, connection.asking().await) };
         if let Ok((turn, asking)) = tokio::time::timeout(ASK_WAIT, asked).await {
             let mut state = self.state();

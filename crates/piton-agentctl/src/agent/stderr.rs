@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_kept_and_secrets_are_not() {
-        let masker = Masker::new(KeyPatterns::default(), ["hunter2hunter2"]);
+        let masker = Masker::new(KeyPatterns::default(), ["hunter2hunter2"]).unwrap();
         let stderr = Stderr::new(Arc::new(masker));
         for _ in 0..20_000 {
             stderr.push("a line – of many\n".as_bytes());

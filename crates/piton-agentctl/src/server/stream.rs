@@ -101,11 +101,11 @@ async fn send(
     loop {
         // Seen before the spool is read: what was kept before the end is sent before the end.
         let is_over = *over.borrow_and_update();
-        let mut lost = None;
+        let mut gap = None;
         let entries = match ctl.spool.read(after, FRAME_BYTES_MAX).await {
             Ok(entries) => entries,
             Err(ReadError::Lost { first, last }) => {
-                (lost, after) = (Some((first, last)), last);
+                (gap, after) = (Some((first, last)), last);
                 Vec::new()
             }
             Err(error) => {
@@ -113,7 +113,7 @@ async fn send(
                 return Some((closing::UNREADABLE, "spool_unreadable".to_owned()));
             }
         };
-        if entries.is_empty() && lost.is_none() {
+        if entries.is_empty() && gap.is_none() {
             if is_over {
                 return Some((closing::OVER, "over".to_owned()));
             }
@@ -129,18 +129,15 @@ async fn send(
                 sink.send(Message::text(&*entry)).await.ok()?;
             }
         } else {
-            sink.send(Message::text(frame(&entries, lost))).await.ok()?;
+            sink.send(Message::text(frame(&entries, gap))).await.ok()?;
         }
     }
 }
 
 /// A [`piton_exec::protocol::Frame`], without reading the entries.
-fn frame(entries: &[Arc<str>], lost: Option<(Pos, Pos)>) -> String {
-    let mut text = String::from("{");
-    if let Some((first, last)) = lost {
-        text.push_str(&format!("\"lost\":[{first},{last}],"));
-    }
-    text.push_str("\"entries\":[");
+fn frame(entries: &[Arc<str>], gap: Option<(Pos, Pos)>) -> String {
+    let lost = gap.map(|(first, last)| format!("\"lost\":[{first},{last}],"));
+    let mut text = format!("{{{}\"entries\":[", lost.unwrap_or_default());
     for (index, entry) in entries.iter().enumerate() {
         if index > 0 {
             text.push(',');

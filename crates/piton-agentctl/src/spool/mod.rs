@@ -248,13 +248,13 @@ fn read_segment(
     bytes_max: usize,
 ) -> Result<Vec<Arc<str>>, ReadError> {
     let path = shared.folder.join(format::segment_name(segment.first));
-    let lost = || ReadError::Lost { first: after + 1, last: segment.end.max(after + 2) - 1 };
     let mut reader = match SegmentReader::open(&path, segment.first, &shared.key) {
         Ok(Some(reader)) => reader,
         Ok(None) => return Err(stored::Error::Foreign { path }.into()),
         // Acknowledged and removed since we looked.
         Err(stored::Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Err(lost());
+            let last = segment.end.max(after + 2) - 1;
+            return Err(ReadError::Lost { first: after + 1, last });
         }
         Err(error) => return Err(error.into()),
     };

@@ -1,7 +1,7 @@
 //! Agentctls as an executor runs them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl OnExecutor {
 }
 
 /// Reads what is left in a folder; what is behind damage cannot be had.
-fn read_spool(folder: &PathBuf, key: &[u8; 32], after: Option<Spool>) -> Drained {
+fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
     let reader = match SpoolReader::open(folder, key) {
         Ok(reader) => reader,
         Err(error) => {

@@ -62,7 +62,7 @@ pub(crate) struct Request {
 /// What a session is asked for.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Execute(Command, Durability),
+    Execute(Box<Command>, Durability),
     Remove(Remove),
 }
 
@@ -191,7 +191,7 @@ impl Session {
                         served = true;
                         match request.work {
                             Work::Execute(command, durability) => {
-                                self.execute(command, durability, Some(request.reply)).await;
+                                self.execute(*command, durability, Some(request.reply)).await;
                             }
                             Work::Remove(removal) => self.remove(removal, request.reply).await,
                         }

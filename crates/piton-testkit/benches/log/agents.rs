@@ -21,7 +21,7 @@ use crate::table::{Seen, Table, Target, short};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_piton-drive");
 const MESSAGES: usize = 400;
-const SESSIONS: usize = 200;
+const SESSIONS: u16 = 200;
 const PATIENCE: Duration = Duration::from_mins(3);
 
 struct Server {
@@ -99,7 +99,7 @@ pub(crate) fn messages(rig: &Rig, table: &mut Table) -> Result<()> {
         let mut tail = server.handle.tail(&session, 0);
         let (mut came, mut appends) = (Vec::new(), Vec::new());
         for round in 0..MESSAGES {
-            server.handle.prompt(&session, "wait 2\nstamp").await?;
+            server.handle.prompt(&session, "wait 2\ntool-now").await?;
             let mut over = false;
             while !over {
                 let records = tail.next().await?;
@@ -155,7 +155,7 @@ pub(crate) fn many(rig: &Rig, table: &mut Table) -> Result<()> {
         for _ in 0..SESSIONS {
             sessions.push(server.session(&workspace).await?);
         }
-        let each = begun.elapsed().as_secs_f64() * 1e3 / SESSIONS as f64;
+        let each = begun.elapsed().as_secs_f64() * 1e3 / f64::from(SESSIONS);
         table.value(
             "k: launch of a session's agent",
             each,
@@ -167,7 +167,7 @@ pub(crate) fn many(rig: &Rig, table: &mut Table) -> Result<()> {
         Result::Ok(sessions)
     })?;
     let pids = agentctls(&data)?;
-    if pids.len() != SESSIONS {
+    if pids.len() != usize::from(SESSIONS) {
         return Err(format!("{} agentctls are alive", pids.len()).into());
     }
     let own: Vec<f64> = pids.iter().map(|pid| own_mib(*pid)).collect::<Result<_>>()?;
@@ -188,7 +188,7 @@ pub(crate) fn many(rig: &Rig, table: &mut Table) -> Result<()> {
     let woken: u64 = after.iter().zip(&before).map(|(after, before)| after - before).sum();
     table.value(
         "k: wake-ups of an idle agentctl per second",
-        woken as f64 / 20.0 / SESSIONS as f64,
+        f64::from(u32::try_from(woken)?) / 20.0 / f64::from(SESSIONS),
         "",
         Target::AtMost(0.1),
         "voluntary context switches of all its threads over 20 s",
@@ -215,7 +215,7 @@ pub(crate) fn many(rig: &Rig, table: &mut Table) -> Result<()> {
     })?;
     table.value(
         "k: a server's start with 200 live agents, per session",
-        took.as_secs_f64() * 1e3 / SESSIONS as f64,
+        took.as_secs_f64() * 1e3 / f64::from(SESSIONS),
         "ms",
         Target::None,
         format!("from the start until all are followed again: {} s", short(took.as_secs_f64())),

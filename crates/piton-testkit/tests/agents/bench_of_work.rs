@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_piton-drive");
 pub(crate) const SESSION: &str = "sess_agents";
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Bench {
     pub(crate) folder: tempfile::TempDir,
@@ -61,11 +61,6 @@ impl Bench {
         server.status_when(SESSION, |status| status["facts"]["agent"]["status"] == "ready");
     }
 
-    pub(crate) fn prompt(&self, server: &mut Server, text: &str) -> String {
-        let prompt = json!({"do": "prompt", "session": SESSION, "text": text});
-        server.must(prompt).as_str().expect("an id").to_owned()
-    }
-
     /// The log, read beside whoever writes it (for plain files: when nobody does).
     pub(crate) fn log(&self) -> Vec<Record> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -92,9 +87,16 @@ impl Bench {
     /// agentctl's pid, as its lock file tells it.
     pub(crate) fn agentctl(&self, execution: &str) -> u32 {
         let lock = self.data().join("run").join(execution).join("lock");
-        let text = std::fs::read_to_string(&lock).unwrap_or_else(|e| panic!("{lock:?}: {e}"));
+        let text =
+            std::fs::read_to_string(&lock).unwrap_or_else(|e| panic!("{}: {e}", lock.display()));
         text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is no pid"))
     }
+}
+
+/// Gives the agent a prompt; the run's id.
+pub(crate) fn prompt(server: &mut Server, text: &str) -> String {
+    let prompt = json!({"do": "prompt", "session": SESSION, "text": text});
+    server.must(prompt).as_str().expect("an id").to_owned()
 }
 
 /// What the agent answered in a run, put together.
@@ -137,7 +139,7 @@ pub(crate) fn header(record: &Record) -> Value {
 }
 
 pub(crate) fn chunks(count: usize) -> String {
-    (1..=count).map(|n| format!("chunk {n} ")).collect()
+    (1..=count).flat_map(|n| ["chunk ".to_owned(), n.to_string(), " ".to_owned()]).collect()
 }
 
 /// Ends a process at once.

@@ -7,7 +7,7 @@ use piton_testkit::drive::wait_until;
 use serde_json::{Value, json};
 
 use crate::bench_of_work::{
-    Bench, PATIENCE, SESSION, assert_nothing_left, count, header, last, said, sigkill,
+    Bench, PATIENCE, SESSION, assert_nothing_left, count, header, last, prompt, said, sigkill,
 };
 
 /// A turn with an escaped child, a call under way, and an open question.
@@ -32,7 +32,7 @@ fn whoever_dies(dies: Dies) {
     let (mut server, execution) = bench.start();
     let (agent, agentctl) =
         (Bench::agent(&execution).expect("it runs"), bench.agentctl(&execution));
-    let run = bench.prompt(&mut server, TURN);
+    let run = prompt(&mut server, TURN);
     server.status_when(SESSION, is_asking);
     let kills_server =
         matches!(dies, Dies::ServerAndAgent | Dies::ServerAndAgentctl | Dies::Everything);
@@ -68,7 +68,7 @@ fn whoever_dies(dies: Dies) {
     // The session goes on with another agent.
     let next = bench.launch(&mut server);
     bench.start_agent(&mut server, &[]);
-    let run = bench.prompt(&mut server, "say again");
+    let run = prompt(&mut server, "say again");
     server.status_when(SESSION, |status| status["status"] == "idle");
     server.must(json!({"do": "stop", "session": SESSION}));
     assert_nothing_left(&next, None);
@@ -122,7 +122,7 @@ fn an_abandoned_execution_that_returns_is_ended() {
     let bench = Bench::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let agentctl = bench.agentctl(&execution);
-    bench.prompt(&mut server, "say before\nask May I?");
+    prompt(&mut server, "say before\nask May I?");
     server.status_when(SESSION, is_asking);
     crate::bench_of_work::signal(agentctl, Signal::STOP);
     server.kill();

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use piton_testkit::crash::Kind;
 use serde_json::json;
 
-use crate::bench_of_work::{Bench, SESSION, check_offsets, chunks, count, header, last, said};
+use crate::bench_of_work::{
+    Bench, SESSION, check_offsets, chunks, count, header, last, prompt, said,
+};
 
 const TURN: &str = "stream 60 4\ntool one\nask May I?\nstream 60 4\ntool two\nstream 20 2";
 
@@ -22,7 +24,7 @@ fn a_turn_outlives_its_servers(kind: Kind, kills_min: usize) {
     let begun = Instant::now();
     let (mut kills, mut turns) = (0, Vec::new());
     while kills < kills_min {
-        let run = bench.prompt(&mut server, TURN);
+        let run = prompt(&mut server, TURN);
         turns.push(run.clone());
         // While it streams, while it asks, and while it streams again.
         for phase in 0..3 {
