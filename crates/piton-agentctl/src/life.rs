@@ -64,13 +64,13 @@ pub fn run(launch: Launch) -> Result<(), Error> {
     let here = Path::new(".");
     let lock = lock(here).map_err(failed)?.ok_or_else(|| Error::Taken { path: folder.clone() })?;
     let keys = launch.mask_keys.as_deref().map_or_else(KeyPatterns::default, KeyPatterns::new);
-    let masker = Arc::new(Masker::new(keys, &launch.mask_values)?);
+    let masker = Arc::new(Masker::new(keys.clone(), &launch.mask_values)?);
     let log = LogFile::open(Path::new(files::LOG), masker.clone()).map_err(failed)?;
     // A second life in one process is one of a test's; it shares the log of the first.
     let _ = tracing::subscriber::set_global_default(log);
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(Error::Runtime)?.block_on(live(launch, masker));
+    let done = runtime.map_err(Error::Runtime)?.block_on(live(launch, masker, keys));
     if let Err(error) = &done {
         tracing::error!("It could not begin: {error}");
     }
@@ -108,7 +108,7 @@ fn socket_path(launch: &Launch) -> PathBuf {
     }
 }
 
-async fn live(launch: Launch, masker: Arc<Masker>) -> Result<(), Error> {
+async fn live(launch: Launch, masker: Arc<Masker>, keys: KeyPatterns) -> Result<(), Error> {
     let here = Path::new(".");
     let failed = |source| Error::Folder { path: launch.folder.clone(), source };
     let mut secret = [0; 32];
@@ -124,8 +124,14 @@ async fn live(launch: Launch, masker: Arc<Masker>) -> Result<(), Error> {
     let tree = Tree::new(&launch.execution_id);
     tokio::spawn(tree.clone().reap_always());
     let workspace = Workspace::open(&launch.workspace, &tree).map_err(Error::Workspace)?;
-    let means =
-        Means { spool, masker, host: Host::new(&workspace), workspace, limits: launch.limits };
+    let means = Means {
+        spool,
+        masker,
+        keys,
+        host: Host::new(&workspace),
+        workspace,
+        limits: launch.limits,
+    };
     let ctl = Arc::new(Ctl::new(&launch, &secret, means, epochs));
     let path = socket_path(&launch);
     let (rebind, asked) = mpsc::channel(1);

@@ -309,3 +309,44 @@ async fn a_flood_is_held_back_and_nothing_is_lost() {
     }
     assert!(bytes >= 1_000_000, "{bytes}");
 }
+
+/// An agent that is killed while the spool is full and nobody listens: what it had said is kept,
+/// and its end is noted at once.
+#[tokio::test]
+async fn the_last_words_of_an_agent_do_not_wait_for_room() {
+    let world = World::new();
+    let mut spec = world.spec();
+    spec.limits.spool_bytes_max = 100_000;
+    let run = world.launch_with(spec).await;
+    let client = run.client(1);
+    act(&run, "start", Act::Start(echo(&[]))).await.unwrap();
+    prompt(&run, "p1", "flood 1000000").await.unwrap();
+    ctl::until("full", async || client.health().await.unwrap().spool.blocked.is_some()).await;
+    let pid = client.health().await.unwrap().agent.pid.unwrap();
+    ctl::kill(pid);
+    ctl::until("exited", async || {
+        client.health().await.unwrap().agent.status == AgentStatus::Exited
+    })
+    .await;
+    let mut stream = run.stream(1, 0).await;
+    let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
+    let entries = entries_until(&mut stream, exited).await;
+    assert!(said(&entries).len() > 10_000);
+}
+
+/// Secrets in the agent's environment do not reach the spool, whoever says them.
+#[tokio::test]
+async fn secrets_of_the_environment_are_masked() {
+    let world = World::new();
+    let run = world.launch().await;
+    let mut stream = run.stream(1, 0).await;
+    let env = vec![("SOME_API_KEY".to_owned(), "sk-4711-very-secret".to_owned())];
+    act(&run, "start", Act::Start(Start { env, ..echo(&[]) })).await.unwrap();
+    let told = "say it is sk-4711-very-secret, really\nstderr sk-4711-very-secret\nexit 3";
+    prompt(&run, "p1", told).await.unwrap();
+    let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
+    let entries = entries_until(&mut stream, exited).await;
+    let kept = format!("{entries:?}");
+    assert!(said(&entries).ends_with("really"), "{kept}");
+    assert!(!kept.contains("4711"), "{kept}");
+}

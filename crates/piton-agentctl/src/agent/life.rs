@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 
 use super::stderr::Stderr;
 use super::{Ids, Owner};
+use crate::spool::Limit;
 use crate::tree::{Part, Program, Scope, Streams};
 
-/// What it still has to say, once everything that could say it is dead. A spool that is full may
-/// hold it up; then it takes as long as it takes, unless somebody wants an end.
+/// What it still has to say, once everything that could say it is dead.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Between the end of its output and its own.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
@@ -38,6 +38,8 @@ pub(super) async fn run(
     connected: watch::Sender<Option<Connection>>,
     mut stop: watch::Receiver<bool>,
 ) -> AgentStatus {
+    let owner = &owner.knowing(&start);
+    owner.means.spool.limit(Limit::Kept);
     note(owner, Fact::AgentStarting {}).await;
     // What a predecessor left must not meet its successor.
     let term = owner.term();
@@ -113,11 +115,15 @@ async fn bury(
     if let Err(error) = &remains {
         tracing::error!("The agent's processes do not end: {error}");
     }
+    if remains.is_ok() {
+        // What is left in its pipes is little, and nobody should have to wait for it.
+        owner.means.spool.limit(Limit::Lifted);
+    }
     let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
+    // A disk that refuses may hold it up for longer; then it takes as long as it takes, unless
+    // somebody wants an end.
     let patience = async {
-        if remains.is_ok() {
-            let _ = stop.wait_for(|stop| *stop).await;
-        }
+        let _ = stop.wait_for(|stop| *stop).await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     if !driver.is_finished() {
@@ -233,6 +239,7 @@ async fn failed(owner: &Owner, failure: Failure, stderr: Option<&Stderr>) -> Age
     if !said.is_empty() {
         message = format!("{message}\nIt last wrote:\n{said}");
     }
+    let message = owner.means.masker.text(&message).into_owned();
     owner.is_ending();
     note(owner, Fact::AgentError { code: failure.code.to_owned(), message }).await;
     AgentStatus::Error

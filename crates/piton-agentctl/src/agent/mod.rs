@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_agent::acp::{self, Connection, MakeIds, Opened};
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
-use piton_core::mask::Masker;
+use piton_core::mask::{KeyPatterns, Masker, environment_values};
 use piton_core::spool::Offers;
 use piton_exec::protocol::{AgentHealth, AgentStatus, Limits, Problem, Start};
 use serde_json::Value;
@@ -30,6 +30,8 @@ const ASK_WAIT: Duration = Duration::from_millis(200);
 pub(crate) struct Means {
     pub(crate) spool: Spool,
     pub(crate) masker: Arc<Masker>,
+    /// Names of variables whose values are secrets.
+    pub(crate) keys: KeyPatterns,
     pub(crate) host: Host,
     pub(crate) workspace: Workspace,
     pub(crate) limits: Limits,
@@ -175,6 +177,20 @@ impl Owner {
 
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, Problem> {
         self.connection().await?.ask(method, params).await.map_err(refused)
+    }
+
+    /// The same, with a masker that knows the secrets which this agent gets in its environment.
+    fn knowing(&self, start: &Start) -> Self {
+        let own = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let values = environment_values(own.chain(start.env.iter().cloned()), &self.means.keys);
+        let mut owner = self.clone();
+        match self.means.masker.learn(values) {
+            Ok(learned) => owner.means.masker = Arc::new(learned.masker),
+            Err(error) => tracing::error!("The agent's secrets are not all known: {error}"),
+        }
+        owner
     }
 
     /// Waits for an agent that is starting: who has just read that it is ready may be faster than

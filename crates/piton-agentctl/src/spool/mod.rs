@@ -44,6 +44,16 @@ pub struct Spool {
     gate: Arc<tokio::sync::Mutex<()>>,
 }
 
+/// How much may wait to be acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// As much as was said when it began.
+    #[default]
+    Kept,
+    /// Anything: what is still to come is little, and its source is gone.
+    Lifted,
+}
+
 /// Why a spool cannot be begun.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -170,13 +180,20 @@ impl Spool {
                 if state.is_closed {
                     return Err(JournalClosed);
                 }
-                if state.unacked_bytes() < self.shared.bytes_max {
+                let is_lifted = state.limit == Limit::Lifted;
+                if is_lifted || state.unacked_bytes() < self.shared.bytes_max {
                     return Ok(());
                 }
             }
             waiting.get_or_insert_with(|| Waiting::new(&self.shared));
             changed.await;
         }
+    }
+
+    /// Whether what is kept waits for room.
+    pub fn limit(&self, limit: Limit) {
+        self.shared.state().limit = limit;
+        self.shared.room.notify_waiters();
     }
 
     /// Everything up to `pos` is durable elsewhere.

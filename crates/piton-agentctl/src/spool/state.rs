@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use piton_core::spool::Pos;
 
+use super::Limit;
+
 /// What is kept in memory of what was written last, so that who follows closely reads no file.
 const RECENT_BYTES_MAX: usize = 256 * 1024;
 /// How far apart the known places inside a segment are.
@@ -56,6 +58,7 @@ pub(crate) struct State {
     /// How many wait until there is room.
     pub(crate) waiting: usize,
     pub(crate) is_closed: bool,
+    pub(crate) limit: Limit,
 }
 
 impl State {
@@ -69,6 +72,7 @@ impl State {
             refused: None,
             waiting: 0,
             is_closed: false,
+            limit: Limit::Kept,
         }
     }
 

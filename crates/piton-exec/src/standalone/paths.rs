@@ -206,7 +206,7 @@ mod tests {
 
     fn place(data: &Path) -> Place {
         let place = Place::new(data, &"exec_1".parse().unwrap());
-        place.make().unwrap();
+        place.make(&"sess_1".parse().unwrap()).unwrap();
         place
     }
 
