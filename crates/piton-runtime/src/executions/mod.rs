@@ -41,9 +41,15 @@ pub struct Executions(Arc<Inner>);
 struct Inner {
     agentctl: Arc<dyn Agentctl>,
     store: Arc<dyn Store>,
-    /// Set once, when the service has started.
-    handle: watch::Sender<Option<Handle>>,
+    attached: watch::Sender<Attached>,
     followed: Mutex<Followed>,
+}
+
+/// The service holds these executions, and these the service: not for longer than they are attached.
+enum Attached {
+    NotYet,
+    To(Box<Handle>),
+    NoMore,
 }
 
 #[derive(Default)]
@@ -64,8 +70,8 @@ impl fmt::Debug for Executions {
 
 impl Executions {
     pub fn new(agentctl: Arc<dyn Agentctl>, store: Arc<dyn Store>) -> Self {
-        let (handle, _) = watch::channel(None);
-        Self(Arc::new(Inner { agentctl, store, handle, followed: Mutex::default() }))
+        let attached = watch::Sender::new(Attached::NotYet);
+        Self(Arc::new(Inner { agentctl, store, attached, followed: Mutex::default() }))
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
@@ -75,7 +81,7 @@ impl Executions {
     /// The service has started and has taken over what was alive: follow it, and end what is no
     /// session's any more.
     pub async fn attach(&self, handle: Handle) -> Result<()> {
-        self.0.handle.send_replace(Some(handle.clone()));
+        self.0.attached.send_replace(Attached::To(Box::new(handle.clone())));
         let mut after = None;
         loop {
             let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE };
@@ -104,13 +110,19 @@ impl Executions {
         followed.closed = true;
         followed.tasks.abort_all();
         followed.live.clear();
+        drop(followed);
+        self.0.attached.send_replace(Attached::NoMore);
     }
 
     /// The service's handle, as soon as there is one.
     async fn handle(&self) -> Result<Handle> {
-        let mut handle = self.0.handle.subscribe();
-        let set = handle.wait_for(Option::is_some).await.map_err(|_| Error::ShuttingDown)?;
-        set.clone().ok_or(Error::ShuttingDown)
+        let mut attached = self.0.attached.subscribe();
+        let settled = |attached: &Attached| !matches!(attached, Attached::NotYet);
+        let attached = attached.wait_for(settled).await.map_err(|_| Error::ShuttingDown)?;
+        match &*attached {
+            Attached::To(handle) => Ok(Handle::clone(handle)),
+            Attached::NotYet | Attached::NoMore => Err(Error::ShuttingDown),
+        }
     }
 
     /// Whom to speak to about an execution. Its secret is derived, not kept.
