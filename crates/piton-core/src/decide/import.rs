@@ -294,7 +294,8 @@ impl Importing<'_> {
     /// A run that was cancelled or paused ends its turn, too; that is no news.
     fn turn_ended(&mut self, cx: &Context, run_id: Option<&RunId>, stop_reason: String) {
         let Some(run) = self.open_run(run_id) else { return };
-        if run.phase == Phase::Paused {
+        // A run that is to go on has another turn before it: what ends is the one that was stopped.
+        if run.phase == Phase::Paused || recovery::awaited(&self.state, run) {
             return;
         }
         let run_id = run.run_id.clone();

@@ -20,7 +20,7 @@ use piton_core::state::Executor;
 use piton_core::{Code, State};
 use piton_exec::protocol::{self, Act, Start};
 use piton_store::{Query, Select, Store};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
@@ -41,7 +41,8 @@ pub struct Executions(Arc<Inner>);
 struct Inner {
     agentctl: Arc<dyn Agentctl>,
     store: Arc<dyn Store>,
-    attached: watch::Sender<Attached>,
+    attached: Mutex<Attached>,
+    attached_changed: Notify,
     followed: Mutex<Followed>,
 }
 
@@ -70,18 +71,28 @@ impl fmt::Debug for Executions {
 
 impl Executions {
     pub fn new(agentctl: Arc<dyn Agentctl>, store: Arc<dyn Store>) -> Self {
-        let attached = watch::Sender::new(Attached::NotYet);
-        Self(Arc::new(Inner { agentctl, store, attached, followed: Mutex::default() }))
+        let (attached, attached_changed) = (Mutex::new(Attached::NotYet), Notify::new());
+        let followed = Mutex::default();
+        Self(Arc::new(Inner { agentctl, store, attached, attached_changed, followed }))
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
         self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn attached(&self) -> MutexGuard<'_, Attached> {
+        self.0.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, attached: Attached) {
+        *self.attached() = attached;
+        self.0.attached_changed.notify_waiters();
+    }
+
     /// The service has started and has taken over what was alive: follow it, and end what is no
     /// session's any more.
     pub async fn attach(&self, handle: Handle) -> Result<()> {
-        self.0.attached.send_replace(Attached::To(Box::new(handle.clone())));
+        self.set(Attached::To(Box::new(handle.clone())));
         let mut after = None;
         loop {
             let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE };
@@ -111,17 +122,19 @@ impl Executions {
         followed.tasks.abort_all();
         followed.live.clear();
         drop(followed);
-        self.0.attached.send_replace(Attached::NoMore);
+        self.set(Attached::NoMore);
     }
 
     /// The service's handle, as soon as there is one.
     async fn handle(&self) -> Result<Handle> {
-        let mut attached = self.0.attached.subscribe();
-        let settled = |attached: &Attached| !matches!(attached, Attached::NotYet);
-        let attached = attached.wait_for(settled).await.map_err(|_| Error::ShuttingDown)?;
-        match &*attached {
-            Attached::To(handle) => Ok(Handle::clone(handle)),
-            Attached::NotYet | Attached::NoMore => Err(Error::ShuttingDown),
+        loop {
+            let changed = self.0.attached_changed.notified();
+            match &*self.attached() {
+                Attached::To(handle) => return Ok(Handle::clone(handle)),
+                Attached::NoMore => return Err(Error::ShuttingDown),
+                Attached::NotYet => {}
+            }
+            changed.await;
         }
     }
 
@@ -185,7 +198,16 @@ impl Executions {
 
     /// The session's execution, which may live.
     async fn current(&self, handle: &Handle, session: &SessionId) -> Result<(At, State)> {
-        let state = handle.state(session).await?;
+        let mut state = handle.state(session).await?;
+        if state.lease.owner.as_ref() != Some(handle.boot()) {
+            // Another's epoch is not ours to speak with.
+            handle.execute(session, recover()).await?;
+            state = handle.state(session).await?;
+            if let Some(owner) = state.lease.owner.clone().filter(|owner| owner != handle.boot()) {
+                let session = session.clone();
+                return Err(piton_store::Error::SessionOwned { session, owner }.into());
+            }
+        }
         let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
         let execution = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
         let at = self.at(session, &execution.execution_id, state.lease.epoch).await?;

@@ -95,6 +95,7 @@ fn compare(
     let is_lost = |pos: Pos| {
         heard.lost.iter().any(|(of, from, to)| of == execution && (*from..=*to).contains(&pos))
     };
+    let mut wrong = Ok(());
     let imported = machine.written.iter().take_while(|entry| entry.pos <= cursor);
     for entry in imported.filter(|entry| !is_lost(entry.pos)) {
         let at = format!("{execution}, {}", entry.pos);
@@ -108,19 +109,19 @@ fn compare(
                 let expected = vec![(text.len() as u64, hash)];
                 let completed = heard.completed.get(message_id);
                 if completed != Some(&expected) {
-                    return Err(format!("{at}: {message_id} ends with {completed:?}"));
+                    wrong = Err(format!("{at}: {message_id} ends with {completed:?}"));
                 }
             }
             Fact::ToolCall { call_id, .. } if heard.intents.get(call_id) != Some(&1) => {
-                return Err(format!("{at}: {call_id} is not in the log once"));
+                wrong = Err(format!("{at}: {call_id} is not in the log once"));
             }
             Fact::ToolResult { call_id, .. } if heard.outcomes.get(call_id) != Some(&1) => {
-                return Err(format!("{at}: the outcome of {call_id} is not in the log once"));
+                wrong = Err(format!("{at}: the outcome of {call_id} is not in the log once"));
             }
             _ => {}
         }
     }
-    Ok(())
+    wrong
 }
 
 /// An agent was given the run.

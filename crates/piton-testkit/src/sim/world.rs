@@ -253,7 +253,7 @@ impl World {
     /// Some process will die, some steps from now.
     pub(super) fn arm(&self) {
         let mut inner = self.inner();
-        let steps = inner.rng.u64(1..600);
+        let steps = inner.rng.u64(1..if self.agents { 2_500 } else { 600 });
         inner.fuse = Some(steps);
     }
 
