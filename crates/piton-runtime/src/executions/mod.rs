@@ -16,7 +16,7 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::event::{Event, ExecutorError, ExecutorReady, ExecutorStarting};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::state::Executor;
+use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
 use piton_exec::protocol::{self, Act, Start};
 use piton_store::{Query, Select, Store};
@@ -156,15 +156,28 @@ impl Executions {
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
         if let Err(fault) = self.0.agentctl.launch(&at, Launching { workspace }).await {
-            let execution_id = execution_id.clone();
-            let failed = ExecutorError { execution_id, reason: Some(Reason::ExecutorError) };
-            observe(&handle, session, failed, Some(fault.to_string())).await?;
+            self.not_launched(&handle, &at, &fault).await?;
             return Err(fault.into());
         }
         let ready = ExecutorReady { execution_id: execution_id.clone() };
         observe(&handle, session, ready, None).await?;
         self.follow(session, &execution_id);
         Ok(execution_id)
+    }
+
+    /// A launch that failed may have launched something, and somebody may have found it already.
+    async fn not_launched(&self, handle: &Handle, at: &At, fault: &Fault) -> Result<()> {
+        let is_gone = self.0.agentctl.stop(at).await.is_ok();
+        let facts = handle.state(&at.session).await?.facts;
+        let executor = facts.executor.filter(|e| e.execution_id == at.execution);
+        let unseen = executor.is_some_and(|e| e.status == ExecutorStatus::Starting)
+            && facts.agent.is_none_or(|agent| agent.status == AgentStatus::Exited);
+        if !is_gone || !unseen {
+            return handle.execute(&at.session, recover()).await.map(drop);
+        }
+        let reason = Some(Reason::ExecutorError);
+        let failed = ExecutorError { execution_id: at.execution.clone(), reason };
+        observe(handle, &at.session, failed, Some(fault.to_string())).await
     }
 
     /// Starts the agent beside the session's agentctl. What became of it is in the log.

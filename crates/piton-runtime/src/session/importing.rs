@@ -22,7 +22,9 @@ impl Session {
         let before = self.state.last_seq;
         // Messages that begin with this import.
         let mut fresh: BTreeSet<MessageId> = BTreeSet::new();
-        for mut entry in entries {
+        let known = self.state.spools.get(&execution_id).filter(|s| s.spool_id == spool_id);
+        let cursor = known.map_or(0, |spool| spool.pos);
+        for mut entry in entries.into_iter().filter(|entry| entry.pos > cursor) {
             match &mut entry.fact {
                 Fact::Text { message_id, offset, text, .. } => {
                     let safe = masker.text(text);

@@ -151,7 +151,8 @@ impl Session {
     async fn serve(&mut self) {
         let mut served = false;
         while self.broken.is_none() && !self.removed {
-            if self.agent_ready && self.inflight.is_empty() {
+            // What is under way may have been told of the agent as it was before.
+            if self.agent_ready && self.inflight.is_empty() && self.acting.is_empty() {
                 self.agent_ready = false;
                 self.queue_pending().await;
             }

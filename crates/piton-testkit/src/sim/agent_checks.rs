@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use piton_core::event::Event;
 use piton_core::id::{CallId, ExecutionId, MessageId, RunId, SessionId, WaitId};
 use piton_core::spool::{Fact, Pos};
-use piton_core::state::{AgentStatus, Effect, Executor, ExecutorStatus, Run};
+use piton_core::state::{AgentStatus, Effect, Executor, ExecutorStatus, Phase, Run};
 use piton_core::{Reason, Record, State};
 
 use super::MASKER;
@@ -126,9 +126,12 @@ fn compare(
 
 /// An agent was given the run.
 fn begun(state: &State, run: &Run) -> bool {
-    let awaited = |effect: &Effect| matches!(effect, Effect::Begin { .. } | Effect::Continue { .. });
     let mut effects = state.pending.values().filter(|effect| *effect.run_id() == run.run_id);
-    run.is_open() && !effects.any(awaited)
+    run.is_open() && !effects.any(is_prompt)
+}
+
+fn is_prompt(effect: &Effect) -> bool {
+    matches!(effect, Effect::Begin { .. } | Effect::Continue { .. })
 }
 
 /// Whatever ends an execution, or its agent, interrupts the run that it had begun, for that reason.
@@ -202,15 +205,18 @@ pub(super) fn calm(world: &World) {
         let machine = executor.and_then(|executor| fleet.machines.get(&executor.execution_id));
         let agent = machine.filter(|m| m.is_up).and_then(|m| m.agent.as_ref());
         let ready = agent.filter(|agent| agent.is_ready);
-        if ready.is_some() && !state.pending.is_empty() {
-            let detail = format!("{session}: {:?} is pending", state.pending);
+        // A paused run is begun when it goes on.
+        let run = state.facts.run.as_ref();
+        let paused = run.filter(|run| run.phase == Phase::Paused).map(|run| &run.run_id);
+        let waits = |effect: &Effect| is_prompt(effect) && paused == Some(effect.run_id());
+        if ready.is_some() && state.pending.values().any(|effect| !waits(effect)) {
+            let detail = format!("{session}: {:?} is pending with {run:?}", state.pending);
             found.push((Property::OwedIsDone, detail));
         }
         if state.facts.closed.is_some() {
             continue;
         }
         let at_work = ready.and_then(|agent| agent.turn.as_ref()).map(|turn| &turn.run_id);
-        let run = state.facts.run.as_ref();
         if run.is_some_and(|run| begun(state, run) && at_work != Some(&run.run_id)) {
             let detail = format!("{session}: nobody works on {run:?}");
             found.push((Property::GoneIsInterrupted, detail));
