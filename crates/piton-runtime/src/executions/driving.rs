@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use piton_core::decide::{Command, Probe};
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::planted::{self, Bug};
 use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Effect, Phase};
 use piton_exec::protocol::Act;
@@ -122,6 +123,7 @@ fn act(deed: &Deed) -> Option<Act> {
     Some(match &deed.effect {
         Effect::Begin { .. } => Act::Prompt { run_id, text: deed.message.clone()? },
         Effect::Continue { .. } => Act::Prompt { run_id, text: GO_ON.to_owned() },
+        Effect::Answer { .. } if planted::is(Bug::AnswerKeptBack) => return None,
         Effect::Answer { wait_id, .. } => {
             let answer = deed.cause.content_field("answer").unwrap_or(Value::Null);
             Act::Answer { wait_id: wait_id.clone(), answer: Some(answer) }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use piton_core::Code;
 use piton_core::decide::{Command, Import, Probe};
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::planted::{self, Bug};
 use piton_core::limits::{DELTA_BYTES_MAX, IMPORT_ENTRIES_MAX};
 use piton_core::spool::{Entry, Fact};
 use piton_core::state::Executor;
@@ -117,6 +118,9 @@ async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Ov
                 masked: BTreeMap::new(),
                 fresh: Vec::new(),
             };
+            if let (Some(upto), true) = (upto, planted::is(Bug::AckBeforeDurable)) {
+                stream.ack(upto).await;
+            }
             match handle.execute(&at.session, Command::Import(import)).await {
                 Ok(_) => {}
                 Err(error) if error.code() == Code::SpoolGap => return Ok(Over::Again),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use piton_core::decide::{Command, Refusal};
 use piton_core::event::{Event, ExecutorError, ExecutorReady, ExecutorStarting};
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
@@ -232,7 +233,8 @@ impl Executions {
         let mut tries = 0;
         loop {
             tries += 1;
-            let command = protocol::Command { id: id.clone(), act: act.clone() };
+            let id = if planted::is(Bug::CommandIdNew) { format!("{id}-{tries}") } else { id.clone() };
+            let command = protocol::Command { id, act: act.clone() };
             match self.0.agentctl.command(at, command).await {
                 Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {
                     tokio::time::sleep(TRY_AGAIN * u32::try_from(tries).unwrap_or(1)).await;

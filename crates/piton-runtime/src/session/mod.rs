@@ -489,11 +489,15 @@ async fn over(sleep: &mut Option<BoxFuture<()>>) {
 
 /// Asks an executor; one that does not answer is unreachable.
 async fn probe(env: &Env, id: &SessionId, execution: &ExecutionId) -> Probe {
-    tokio::select! {
+    let probe = tokio::select! {
         biased;
         probe = env.executors.probe(id, execution) => probe,
         () = env.clock.sleep(PROBE_MAX) => Probe::Unreachable,
+    };
+    if planted::is(Bug::SilenceIsDeath) && probe == Probe::Unreachable {
+        return Probe::Gone;
     }
+    probe
 }
 
 async fn save_snapshot(
