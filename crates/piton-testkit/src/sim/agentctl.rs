@@ -107,8 +107,10 @@ impl Agentctl for Remote {
             }
             let machine =
                 Machine::new(at.session, at.secret, at.epoch, format!("spool_{}", at.execution));
+            if !remote.world.fleet().launch(&at.execution, machine) {
+                return Err(problem("execution_over").into());
+            }
             remote.world.note(format_args!("{} is launched", at.execution));
-            remote.world.fleet().machines.insert(at.execution, machine);
             remote.step().await;
             if remote.hit(faults.launch_fails / 2) {
                 return Err(unreachable("the launch was not answered"));
@@ -127,16 +129,7 @@ impl Agentctl for Remote {
                 tokio::time::sleep(Duration::from_secs(15)).await;
                 return Probe::Unreachable;
             }
-            let probe = match remote.world.fleet().machines.get_mut(&execution) {
-                Some(machine) if machine.away > 0 => Probe::Unreachable,
-                Some(machine) if machine.is_up => Probe::Alive,
-                Some(machine) => {
-                    // What it left is ended first.
-                    machine.agent = None;
-                    Probe::Gone
-                }
-                None => Probe::Gone,
-            };
+            let probe = remote.world.fleet().probe(&execution);
             remote.world.note(format_args!("{execution} is {probe:?}"));
             remote.step().await;
             probe

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::spool::{ENTRY_VERSION, Ended, Entry, Fact, Pos};
 use piton_exec::protocol::{Act, Problem};
@@ -21,6 +22,8 @@ pub(super) struct Fleet {
     pub faults: Faults,
     /// Nothing new is begun any more.
     pub calm: bool,
+    /// Executions that were found not to be there: they never will be.
+    buried: BTreeSet<ExecutionId>,
     /// The command with which each run's own prompt reached an agent.
     prompted: BTreeMap<(SessionId, RunId), String>,
 }
@@ -291,6 +294,31 @@ impl Machine {
 impl Fleet {
     pub(super) fn new(faults: Faults) -> Self {
         Self { faults, ..Self::default() }
+    }
+
+    /// False if it was found not to be there before.
+    pub(super) fn launch(&mut self, execution: &ExecutionId, machine: Machine) -> bool {
+        let may = !self.buried.contains(execution);
+        if may {
+            self.machines.insert(execution.clone(), machine);
+        }
+        may
+    }
+
+    pub(super) fn probe(&mut self, execution: &ExecutionId) -> Probe {
+        match self.machines.get_mut(execution) {
+            Some(machine) if machine.away > 0 => Probe::Unreachable,
+            Some(machine) if machine.is_up => Probe::Alive,
+            Some(machine) => {
+                // What it left is ended first.
+                machine.agent = None;
+                Probe::Gone
+            }
+            None => {
+                self.buried.insert(execution.clone());
+                Probe::Gone
+            }
+        }
     }
 
     /// A run's own prompt has reached an agent.
