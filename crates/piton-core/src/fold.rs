@@ -185,8 +185,11 @@ impl State {
                 if e.run_id.as_ref().is_some_and(|run| !self.streams(run)) {
                     return;
                 }
-                self.messages.insert(e.message_id.clone(), e.offset.saturating_add(e.length));
-                if let Some(sent) = e.sent {
+                let end = e.offset.saturating_add(e.length);
+                let known = self.messages.insert(e.message_id.clone(), end);
+                // What came before an interruption is not counted here, masked or not.
+                let unknown = known.is_none() && e.offset > 0;
+                if let Some(sent) = e.sent.or(unknown.then_some(end)) {
                     self.messages_sent.insert(e.message_id.clone(), sent);
                 }
             }
@@ -331,8 +334,16 @@ impl State {
         run.blocked = false;
         run.waits.clear();
         self.forget_messages();
-        self.pending.retain(|_, effect| effect.run_id() != run_id);
-        if phase == Phase::Ended(Outcome::Cancelled) {
+        // That somebody does not want to go on with it does not stop who is still at it.
+        let stays = |effect: &Effect| {
+            phase == Phase::Dismissed && matches!(effect, Effect::Stop { .. })
+        };
+        self.pending.retain(|_, effect| effect.run_id() != run_id || stays(effect));
+        // An agent that is still at it is told to stop.
+        let agent = self.facts.agent.as_ref().filter(|a| a.status == AgentStatus::Ready);
+        let lives = agent.is_some() && self.facts.executor.as_ref().is_some_and(Executor::may_live);
+        let unasked = matches!(phase, Phase::Interrupted { .. } | Phase::Ended(Outcome::Failed));
+        if phase == Phase::Ended(Outcome::Cancelled) || lives && unasked {
             self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });
         }
     }

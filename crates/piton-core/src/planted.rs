@@ -20,6 +20,18 @@ pub enum Bug {
     InterruptedTwice,
     /// Runtime: an effect is carried out before its record is durable.
     ActBeforeCommit,
+    /// Decisions: streamed text is imported without its cursor.
+    CursorLeftOut,
+    /// Runtime: a spool is acknowledged before what it said is durable.
+    AckBeforeDurable,
+    /// Decisions: an execution is started though the last one may live.
+    LaunchedBeside,
+    /// Runtime: a command's id is not that of its effect, but new with every try.
+    CommandIdNew,
+    /// Runtime: who does not answer is taken for dead.
+    SilenceIsDeath,
+    /// Runtime: an answer is noted and not handed over.
+    AnswerKeptBack,
 }
 
 impl Bug {
@@ -32,6 +44,12 @@ impl Bug {
         Self::SnapshotStale,
         Self::InterruptedTwice,
         Self::ActBeforeCommit,
+        Self::CursorLeftOut,
+        Self::AckBeforeDurable,
+        Self::LaunchedBeside,
+        Self::CommandIdNew,
+        Self::SilenceIsDeath,
+        Self::AnswerKeptBack,
     ];
 }
 

@@ -16,7 +16,7 @@ use crate::spool::Spool;
 use crate::time::Timestamp;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 1;
+pub const PROJECTOR_VERSION: u32 = 2;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use piton_core::event::{ExecutorStopped, ToolStatus, WaitKind};
 use piton_core::id::CallId;
 use piton_core::reason::Reason;
 use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers, Pos, Spool};
+use piton_core::state::Effect;
 use piton_core::status::Name;
 use piton_core::transcript::{self, Item, Outcome, Text};
 use proptest::prelude::*;
@@ -319,4 +320,41 @@ proptest! {
         prop_assert_eq!(&whole.state.spools, &cut.state.spools);
         prop_assert_eq!(whole.state.facts.run.map(|run| run.phase), cut.state.facts.run.map(|run| run.phase));
     }
+}
+
+/// Wants to show: a run that was paused and at once resumed is not ended by the end of the turn that
+/// the pause stopped. The next turn's end is the run's.
+#[test]
+fn the_end_of_a_stopped_turn_does_not_end_a_run_that_goes_on() {
+    let mut world = begun();
+    world.done(Command::Pause { run_id: id("run_1") });
+    world.done(Command::Resume { run_id: id("run_1") });
+    let goes_on = *world.state.pending.keys().last().expect("it is to be continued");
+    let cancelled = Fact::TurnEnded { stop_reason: "cancelled".into() };
+    let commanded = Fact::Commanded {
+        command_id: format!("{}/{goes_on}", world.state.info.as_ref().expect("made").session_id),
+        command: "prompt".into(),
+    };
+    let all = entries("run_1", vec![cancelled, commanded, end()]);
+    assert_eq!(world.done(import(all[..1].to_vec())), ["spool.imported"]);
+    assert_eq!(world.done(import(all[1..2].to_vec())), ["effect.done", "spool.imported"]);
+    assert_eq!(world.done(import(all[2..].to_vec())), ["run.completed", "spool.imported"]);
+}
+
+/// Wants to show: whoever works on a run that was interrupted without them is told to stop, also
+/// when nobody wants to go on with it.
+#[test]
+fn an_agent_at_an_interrupted_run_is_told_to_stop() {
+    let mut world = begun();
+    let ready = Fact::AgentReady {
+        begun: Begun::New,
+        agent_session_id: None,
+        agent: None,
+        offers: Offers::default(),
+    };
+    world.done(import(entries("run_1", vec![ready])));
+    world.done(Command::Interrupt { run_id: id("run_1"), reason: Reason::WaitTimeout });
+    world.done(Command::Dismiss { run_id: id("run_1") });
+    let owed: Vec<_> = world.state.pending.values().cloned().collect();
+    assert_eq!(owed, [Effect::Stop { run_id: id("run_1") }]);
 }

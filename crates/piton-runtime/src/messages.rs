@@ -240,6 +240,7 @@ pub(crate) fn with_piece(record: &NewRecord, piece: Piece) -> NewRecord {
 #[derive(Debug, Default)]
 pub(crate) struct LogHash {
     hasher: blake3::Hasher,
+    length: u64,
     incomplete: bool,
 }
 
@@ -252,10 +253,16 @@ impl LogHash {
         if delta.offset == 0 {
             *self = Self::default();
         }
+        self.length += delta.length;
         match record.content_field("text") {
             Some(Value::String(text)) => drop(self.hasher.update(text.as_bytes())),
             _ => self.incomplete = true,
         }
+    }
+
+    /// How much of it the log has.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
     }
 
     /// Empty if some of the text was taken out: nobody can know it.

@@ -3,6 +3,7 @@
 use super::{Context, Decision, Refusal, facts_only, recovery, with_status};
 use crate::event::{Event, ExecutorAbandoned};
 use crate::id::ExecutionId;
+use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::State;
@@ -31,6 +32,7 @@ pub(super) fn observe(
     if let (Event::ExecutorStarting(e), Some(old)) = (&event, executor)
         && old.execution_id != e.execution_id
         && old.may_live()
+        && !planted::is(Bug::LaunchedBeside)
     {
         // Two live agents on one session lose each other's turns.
         return Err(Refusal::ExecutorAlive { execution: old.execution_id.clone() });

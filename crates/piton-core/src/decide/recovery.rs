@@ -98,9 +98,13 @@ pub(super) fn recover(
 
 /// An agent was given the open run; one that is still to be begun or continued has lost nothing.
 pub(super) fn begun(state: &State, run: &Run) -> bool {
+    run.is_open() && !awaited(state, run)
+}
+
+/// The run is still to be begun or continued.
+pub(super) fn awaited(state: &State, run: &Run) -> bool {
     let mut effects = state.pending.values().filter(|effect| *effect.run_id() == run.run_id);
-    let awaited = |effect| matches!(effect, &Effect::Begin { .. } | &Effect::Continue { .. });
-    run.is_open() && !effects.any(awaited)
+    effects.any(|effect| matches!(effect, Effect::Begin { .. } | Effect::Continue { .. }))
 }
 
 fn stopped(cx: &Context, executor: &Executor) -> NewRecord {

@@ -60,9 +60,13 @@ pub trait Agentctl: Send + Sync + fmt::Debug + 'static {
     /// Resolves when it answers.
     fn launch(&self, at: &At, launching: Launching) -> BoxFuture<Result<(), Fault>>;
 
-    /// *Gone* is proven: nothing of the execution is left running.
+    /// *Gone* is proven: nothing of the execution is left running, and nothing of it ever will be.
+    /// A launch under its id that is still under way, by whomever, fails from then on.
     fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe>;
 
+    /// What is refused for now only (`agent_not_running`, `agent_busy`, `epoch_stale`, `closing`) is
+    /// refused before it is journaled: nothing of it is remembered or in the spool, and a repeat is
+    /// tried anew. Everything else is in the spool before the agent is touched.
     fn command(&self, at: &At, command: Command) -> BoxFuture<Result<Reply, Fault>>;
 
     /// What it says, from behind a position.

@@ -1,9 +1,12 @@
 //! Carrying out effects: each is one command to agentctl, under the effect's own key.
 
+use std::time::Duration;
+
 use piton_core::decide::{Command, Probe};
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::planted::{self, Bug};
 use piton_core::spool::Spool;
-use piton_core::state::{AgentStatus, Effect};
+use piton_core::state::{AgentStatus, Effect, Phase};
 use piton_exec::protocol::Act;
 use piton_store::BoxFuture;
 use serde_json::Value;
@@ -14,8 +17,12 @@ use crate::world::{Deed, Drained, Driver, Executors};
 
 /// What an agent is told that is to go on where it was stopped.
 const GO_ON: &str = "Continue where you left off.";
-/// Problems after which the command may be tried again with another agent.
-const NO_AGENT: &[&str] = &["agent_not_running", "epoch_stale", "closing"];
+/// Problems after which the command may be tried again: agentctl remembers nothing of it.
+const NOT_NOW: &[&str] = &["agent_not_running", "agent_busy", "epoch_stale", "closing"];
+/// agentctl has done it. What it was told may have been masked since.
+const KNOWN: &str = "command_mismatch";
+/// How long an agentctl that does not answer is left alone.
+const AGAIN: Duration = Duration::from_secs(5);
 
 impl Driver for Executions {
     fn perform(&self, deed: Deed) -> BoxFuture<bool> {
@@ -59,18 +66,30 @@ impl Executions {
     async fn act(&self, deed: Deed) -> bool {
         let Ok(handle) = self.handle().await else { return false };
         let session = deed.session.clone();
-        let Ok((at, state)) = self.current(&handle, &session).await else { return false };
-        let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);
         let run_id = deed.effect.run_id().clone();
         let begins = matches!(deed.effect, Effect::Begin { .. } | Effect::Continue { .. });
-        if begins && !ready {
-            return false;
-        }
         let Some(act) = act(&deed) else { return true };
-        match self.tell(&at, deed.key, act).await {
-            Ok(_) => true,
+        let told = loop {
+            let Ok((at, state)) = self.current(&handle, &session).await else { return false };
+            let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);
+            let run = state.facts.run.as_ref();
+            let paused = run.is_some_and(|r| r.run_id == run_id && r.phase == Phase::Paused);
+            if begins && (!ready || paused) || !state.pending.contains_key(&deed.cause.seq) {
+                return false;
+            }
+            match self.tell(&at, deed.key.clone(), act.clone()).await {
+                Err(Error::Agentctl(Fault::Unreachable { .. })) => tokio::time::sleep(AGAIN).await,
+                told => break told,
+            }
+        };
+        match told {
+            // The spool says when a turn was begun, in its place between the ends of turns.
+            Ok(_) => !begins,
             Err(Error::Agentctl(Fault::Problem(problem))) => {
-                if NO_AGENT.contains(&problem.code.as_str()) {
+                if NOT_NOW.contains(&problem.code.as_str()) {
+                    return false;
+                }
+                if begins && problem.code == KNOWN {
                     return false;
                 }
                 if begins {
@@ -104,6 +123,7 @@ fn act(deed: &Deed) -> Option<Act> {
     Some(match &deed.effect {
         Effect::Begin { .. } => Act::Prompt { run_id, text: deed.message.clone()? },
         Effect::Continue { .. } => Act::Prompt { run_id, text: GO_ON.to_owned() },
+        Effect::Answer { .. } if planted::is(Bug::AnswerKeptBack) => return None,
         Effect::Answer { wait_id, .. } => {
             let answer = deed.cause.content_field("answer").unwrap_or(Value::Null);
             Act::Answer { wait_id: wait_id.clone(), answer: Some(answer) }

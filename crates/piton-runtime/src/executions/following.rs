@@ -7,13 +7,14 @@ use std::time::Duration;
 use piton_core::Code;
 use piton_core::decide::{Command, Import, Probe};
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::planted::{self, Bug};
 use piton_core::limits::{DELTA_BYTES_MAX, IMPORT_ENTRIES_MAX};
 use piton_core::spool::{Entry, Fact};
 use piton_core::state::Executor;
 use piton_exec::protocol::Frame;
 use tokio::time::Instant;
 
-use super::{At, Executions, Following, not_ours, recover};
+use super::{At, Executions, Following, Found, not_ours, recover};
 use crate::error::Result;
 use crate::service::Handle;
 
@@ -89,8 +90,9 @@ impl Executions {
                 handle.execute(session, recover()).await?;
             }
             if probe == Probe::Gone {
-                self.0.agentctl.forget(&at).await;
-                return Ok(());
+                // If the log says so, too; else it is asked again.
+                let (session, execution) = (session.clone(), execution.clone());
+                self.end_stranger(&handle, &Found { session, execution }).await?;
             }
             tokio::time::sleep(again).await;
             again = (again * 2).min(AGAIN_MAX);
@@ -101,7 +103,7 @@ impl Executions {
 /// Imports what comes until the connection is lost.
 async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Over> {
     while let Some(mut frame) = stream.next().await {
-        gather(&mut frame, stream).await;
+        let gathered = gather(&mut frame, stream).await;
         let spool_id = stream.spool_id().to_owned();
         let mut lost = frame.lost;
         let mut entries = frame.entries.into_iter().peekable();
@@ -116,6 +118,9 @@ async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Ov
                 masked: BTreeMap::new(),
                 fresh: Vec::new(),
             };
+            if let (Some(upto), true) = (upto, planted::is(Bug::AckBeforeDurable)) {
+                stream.ack(upto).await;
+            }
             match handle.execute(&at.session, Command::Import(import)).await {
                 Ok(_) => {}
                 Err(error) if error.code() == Code::SpoolGap => return Ok(Over::Again),
@@ -126,20 +131,30 @@ async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Ov
                 stream.ack(upto).await;
             }
         }
+        if matches!(gathered, Gathered::Gap) {
+            return Ok(Over::Again);
+        }
     }
     Ok(Over::Again)
 }
 
+enum Gathered {
+    All,
+    /// What came next does not follow: the cursor leads back to it.
+    Gap,
+}
+
 /// Text alone can wait a little for more of it.
-async fn gather(frame: &mut Frame, stream: &mut dyn Following) {
+async fn gather(frame: &mut Frame, stream: &mut dyn Following) -> Gathered {
     let until = Instant::now() + WINDOW;
     while can_wait(&frame.entries) {
         match tokio::time::timeout_at(until, stream.next()).await {
             Ok(Some(more)) if more.lost.is_none() => frame.entries.extend(more.entries),
-            // A gap, or the end: what was gathered is imported, and the cursor leads back.
-            Ok(_) | Err(_) => return,
+            Ok(Some(_)) => return Gathered::Gap,
+            Ok(None) | Err(_) => return Gathered::All,
         }
     }
+    Gathered::All
 }
 
 fn can_wait(entries: &[Entry]) -> bool {

@@ -16,12 +16,13 @@ use std::time::Duration;
 use piton_core::decide::{Command, Refusal};
 use piton_core::event::{Event, ExecutorError, ExecutorReady, ExecutorStarting};
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
-use piton_core::state::Executor;
+use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
 use piton_exec::protocol::{self, Act, Start};
 use piton_store::{Query, Select, Store};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
@@ -43,9 +44,16 @@ pub struct Executions(Arc<Inner>);
 struct Inner {
     agentctl: Arc<dyn Agentctl>,
     store: Arc<dyn Store>,
-    /// Set once, when the service has started.
-    handle: watch::Sender<Option<Handle>>,
+    attached: Mutex<Attached>,
+    attached_changed: Notify,
     followed: Mutex<Followed>,
+}
+
+/// The service holds these executions, and these the service: not for longer than they are attached.
+enum Attached {
+    NotYet,
+    To(Box<Handle>),
+    NoMore,
 }
 
 #[derive(Default)]
@@ -66,18 +74,28 @@ impl fmt::Debug for Executions {
 
 impl Executions {
     pub fn new(agentctl: Arc<dyn Agentctl>, store: Arc<dyn Store>) -> Self {
-        let (handle, _) = watch::channel(None);
-        Self(Arc::new(Inner { agentctl, store, handle, followed: Mutex::default() }))
+        let (attached, attached_changed) = (Mutex::new(Attached::NotYet), Notify::new());
+        let followed = Mutex::default();
+        Self(Arc::new(Inner { agentctl, store, attached, attached_changed, followed }))
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
         self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn attached(&self) -> MutexGuard<'_, Attached> {
+        self.0.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, attached: Attached) {
+        *self.attached() = attached;
+        self.0.attached_changed.notify_waiters();
+    }
+
     /// The service has started and has taken over what was alive: follow it, and end what is no
     /// session's any more.
     pub async fn attach(&self, handle: Handle) -> Result<()> {
-        self.0.handle.send_replace(Some(handle.clone()));
+        self.set(Attached::To(Box::new(handle.clone())));
         let mut after = None;
         loop {
             let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE };
@@ -106,13 +124,21 @@ impl Executions {
         followed.closed = true;
         followed.tasks.abort_all();
         followed.live.clear();
+        drop(followed);
+        self.set(Attached::NoMore);
     }
 
     /// The service's handle, as soon as there is one.
     async fn handle(&self) -> Result<Handle> {
-        let mut handle = self.0.handle.subscribe();
-        let set = handle.wait_for(Option::is_some).await.map_err(|_| Error::ShuttingDown)?;
-        set.clone().ok_or(Error::ShuttingDown)
+        loop {
+            let changed = self.0.attached_changed.notified();
+            match &*self.attached() {
+                Attached::To(handle) => return Ok(Handle::clone(handle)),
+                Attached::NoMore => return Err(Error::ShuttingDown),
+                Attached::NotYet => {}
+            }
+            changed.await;
+        }
     }
 
     /// Whom to speak to about an execution. Its secret is derived, not kept.
@@ -133,15 +159,28 @@ impl Executions {
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
         if let Err(fault) = self.0.agentctl.launch(&at, Launching { workspace }).await {
-            let execution_id = execution_id.clone();
-            let failed = ExecutorError { execution_id, reason: Some(Reason::ExecutorError) };
-            observe(&handle, session, failed, Some(fault.to_string())).await?;
+            self.not_launched(&handle, &at, &fault).await?;
             return Err(fault.into());
         }
         let ready = ExecutorReady { execution_id: execution_id.clone() };
         observe(&handle, session, ready, None).await?;
         self.follow(session, &execution_id);
         Ok(execution_id)
+    }
+
+    /// A launch that failed may have launched something, and somebody may have found it already.
+    async fn not_launched(&self, handle: &Handle, at: &At, fault: &Fault) -> Result<()> {
+        let is_gone = self.0.agentctl.stop(at).await.is_ok();
+        let facts = handle.state(&at.session).await?.facts;
+        let executor = facts.executor.filter(|e| e.execution_id == at.execution);
+        let unseen = executor.is_some_and(|e| e.status == ExecutorStatus::Starting)
+            && facts.agent.is_none_or(|agent| agent.status == AgentStatus::Exited);
+        if !is_gone || !unseen {
+            return handle.execute(&at.session, recover()).await.map(drop);
+        }
+        let reason = Some(Reason::ExecutorError);
+        let failed = ExecutorError { execution_id: at.execution.clone(), reason };
+        observe(handle, &at.session, failed, Some(fault.to_string())).await
     }
 
     /// Starts the agent beside the session's agentctl. What became of it is in the log.
@@ -175,7 +214,16 @@ impl Executions {
 
     /// The session's execution, which may live.
     async fn current(&self, handle: &Handle, session: &SessionId) -> Result<(At, State)> {
-        let state = handle.state(session).await?;
+        let mut state = handle.state(session).await?;
+        if state.lease.owner.as_ref() != Some(handle.boot()) {
+            // Another's epoch is not ours to speak with.
+            handle.execute(session, recover()).await?;
+            state = handle.state(session).await?;
+            if let Some(owner) = state.lease.owner.clone().filter(|owner| owner != handle.boot()) {
+                let session = session.clone();
+                return Err(piton_store::Error::SessionOwned { session, owner }.into());
+            }
+        }
         let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
         let execution = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
         let at = self.at(session, &execution.execution_id, state.lease.epoch).await?;
@@ -187,7 +235,8 @@ impl Executions {
         let mut tries = 0;
         loop {
             tries += 1;
-            let command = protocol::Command { id: id.clone(), act: act.clone() };
+            let id = if planted::is(Bug::CommandIdNew) { format!("{id}-{tries}") } else { id.clone() };
+            let command = protocol::Command { id, act: act.clone() };
             match self.0.agentctl.command(at, command).await {
                 Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {
                     tokio::time::sleep(TRY_AGAIN * u32::try_from(tries).unwrap_or(1)).await;

@@ -27,7 +27,7 @@ impl Executions {
     }
 
     /// Ends an execution that is not its session's any more.
-    async fn end_stranger(&self, handle: &Handle, found: &Found) -> Result<()> {
+    pub(super) async fn end_stranger(&self, handle: &Handle, found: &Found) -> Result<()> {
         let Found { session, execution } = found;
         let Some(head) = self.0.store.head(session).await? else {
             // Its session was deleted, and with it the key to speak to it.

@@ -98,7 +98,8 @@ pub(crate) struct Session {
     messages: Messages,
     /// When what waits has waited long enough.
     hold: Option<BoxFuture<()>>,
-    /// An agent became ready: what it is owed is to be tried again.
+    /// An agent became ready, said something, or can be reached again: what it is owed is to be
+    /// tried again.
     agent_ready: bool,
     /// The log was removed: there is no session any more.
     removed: bool,
@@ -151,7 +152,8 @@ impl Session {
     async fn serve(&mut self) {
         let mut served = false;
         while self.broken.is_none() && !self.removed {
-            if self.agent_ready && self.inflight.is_empty() {
+            // What is under way may have been told of the agent as it was before.
+            if self.agent_ready && self.inflight.is_empty() && self.acting.is_empty() {
                 self.agent_ready = false;
                 self.queue_pending().await;
             }
@@ -301,10 +303,12 @@ impl Session {
             Ok(decision) => decision,
             Err(error) => return self.refuse(reply, error),
         };
-        if takes_over && decision.records.is_empty() && !self.state.pending.is_empty() {
+        if takes_over && decision.records.is_empty() {
+            // Who follows an execution, and is owed to, is the session's writer.
             let records = vec![self.claim()];
             decision = Decision { records, outcome: Verdict::Done };
         }
+        self.agent_ready |= probe == Some(Probe::Alive);
         self.append(decision, Durability::Synced, reply);
         if takes_over {
             self.drain().await;
@@ -391,7 +395,8 @@ impl Session {
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             self.messages.appended(record);
-            self.agent_ready |= matches!(record.event, Event::AgentReady(_));
+            self.agent_ready |=
+                matches!(record.event, Event::AgentReady(_) | Event::SpoolImported(_));
             if let Some(effect) = self.state.pending.get(&seq).cloned() {
                 // The agent is told what was meant; only the disk is not.
                 let meant = |at: usize| originals.get(&at).unwrap_or(&records[at]);
@@ -485,11 +490,15 @@ async fn over(sleep: &mut Option<BoxFuture<()>>) {
 
 /// Asks an executor; one that does not answer is unreachable.
 async fn probe(env: &Env, id: &SessionId, execution: &ExecutionId) -> Probe {
-    tokio::select! {
+    let probe = tokio::select! {
         biased;
         probe = env.executors.probe(id, execution) => probe,
         () = env.clock.sleep(PROBE_MAX) => Probe::Unreachable,
+    };
+    if planted::is(Bug::SilenceIsDeath) && probe == Probe::Unreachable {
+        return Probe::Gone;
     }
+    probe
 }
 
 async fn save_snapshot(

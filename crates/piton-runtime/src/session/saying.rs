@@ -1,5 +1,6 @@
 //! Streamed text: what is safe is written, what may be the beginning of a secret waits.
 
+use piton_core::Seq;
 use piton_core::decide::{Command, Decision};
 use piton_core::event::Event;
 use piton_core::id::MessageId;
@@ -51,7 +52,11 @@ impl Session {
         let hash = match self.messages.hash(&self.state, &message_id) {
             Hash::AsSent => hash,
             Hash::Known(known) => known,
-            Hash::InTheLog => self.logged_hash(&message_id).await?,
+            Hash::InTheLog => {
+                // The messages that stream began after the last run did.
+                let after = self.state.facts.run.as_ref().map_or(0, |run| run.started_seq);
+                self.logged(&message_id, after).await?.finish()
+            }
         };
         self.decide(Command::Said { message_id, hash })
     }
@@ -79,17 +84,20 @@ impl Session {
         }
     }
 
-    /// The messages that stream began after the last run did.
-    pub(super) async fn logged_hash(&mut self, message_id: &MessageId) -> Result<String> {
+    /// A message as the log has it, which began after a record.
+    pub(super) async fn logged(
+        &mut self,
+        message_id: &MessageId,
+        mut after: Seq,
+    ) -> Result<LogHash> {
         self.drain().await;
         if let Some(error) = &self.broken {
             return Err(error.clone().into());
         }
         let mut hash = LogHash::default();
-        let mut after = self.state.facts.run.as_ref().map_or(0, |run| run.started_seq);
         loop {
             let records = self.env.store.read(&self.id, after, READ_MAX, Detail::Full).await?;
-            let Some(last) = records.last() else { return Ok(hash.finish()) };
+            let Some(last) = records.last() else { return Ok(hash) };
             after = last.seq;
             for record in &records {
                 hash.add(message_id, record);

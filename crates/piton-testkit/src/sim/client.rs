@@ -96,7 +96,7 @@ pub(super) async fn read(world: Arc<World>, boot: Arc<Boot>, handle: Handle, rea
 }
 
 /// One of the sessions; at first, and now and then, a new one.
-async fn session(world: &Arc<World>, handle: &Handle) -> Option<SessionId> {
+pub(super) async fn session(world: &Arc<World>, handle: &Handle) -> Option<SessionId> {
     let sessions = world.inner().sessions.clone();
     if !sessions.is_empty() && (sessions.len() >= 4 || !world.chance(15)) {
         return world.pick(&sessions);
@@ -111,10 +111,12 @@ async fn session(world: &Arc<World>, handle: &Handle) -> Option<SessionId> {
 }
 
 /// Failures must have a cause that the world knows of.
-fn honest(world: &World, session: &SessionId, error: &Error) {
+pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
     let expected = match error {
         // The rules' own refusals are what clients deserve for nonsense.
         Error::Refused(_) | Error::ShuttingDown => true,
+        // What an agentctl refuses, or does not answer to, is another model's business.
+        Error::Agentctl(_) => world.agents,
         Error::Store(error) => match error.code() {
             code @ (Code::StorePoisoned | Code::DiskFull) => world.inner().injected.contains(&code),
             Code::SessionOwned | Code::EpochStale | Code::SeqConflict => world.inner().boots() > 1,
@@ -159,7 +161,7 @@ async fn operate(world: &Arc<World>, handle: &Handle, session: &SessionId) -> Re
     Ok(())
 }
 
-fn settled(world: &World, session: &SessionId, ack: &Ack) {
+pub(super) fn settled(world: &World, session: &SessionId, ack: &Ack) {
     world.note(format_args!("{session}: {ack:?}"));
     world.acknowledged(session, ack);
 }
@@ -203,12 +205,12 @@ async fn ask(
     Ok(())
 }
 
-fn some_answer(world: &World) -> Value {
+pub(super) fn some_answer(world: &World) -> Value {
     json!({ "yes": world.range(0, 1) })
 }
 
 /// Any token that was ever given out, at any time, to any session, perhaps more than once.
-async fn answer_with_token(
+pub(super) async fn answer_with_token(
     world: &World,
     handle: &Handle,
     session: &SessionId,
@@ -245,7 +247,7 @@ async fn answer_with_token(
     Ok(())
 }
 
-async fn answer_wait(
+pub(super) async fn answer_wait(
     world: &World,
     handle: &Handle,
     session: &SessionId,
@@ -258,7 +260,7 @@ async fn answer_wait(
     Ok(())
 }
 
-async fn finish_badly(
+pub(super) async fn finish_badly(
     world: &World,
     handle: &Handle,
     session: &SessionId,
@@ -315,7 +317,7 @@ async fn use_tool(
     handle.execute(session, command).await
 }
 
-async fn tokens(
+pub(super) async fn tokens(
     world: &World,
     handle: &Handle,
     session: &SessionId,

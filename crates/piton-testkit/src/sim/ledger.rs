@@ -50,6 +50,19 @@ pub enum Property {
     StatusExplained,
     /// An operation fails only for a reason that the world gave it.
     ErrorsAreHonest,
+    /// What an agent said is in the log once and in order, all of it when its spool is drained. What
+    /// a power failure took from a spool's unflushed end was never said.
+    SaidOnce,
+    /// A session has one live agent at most, besides those that were given up, which are ended when
+    /// they come back.
+    OneAgent,
+    /// A command reaches the agent once, and a run's prompt once in all.
+    DeliveredOnce,
+    /// What an agent asks can be answered, whatever died meanwhile, and the answer reaches it.
+    QuestionKept,
+    /// A run whose agent is gone was interrupted, for the right reason; nothing of an execution that
+    /// is said to be gone is left, and no run is left with nobody at work on it.
+    GoneIsInterrupted,
     /// The same seed does the same.
     Deterministic,
 }
@@ -72,6 +85,11 @@ impl Property {
         Self::ChainHolds,
         Self::StatusExplained,
         Self::ErrorsAreHonest,
+        Self::SaidOnce,
+        Self::OneAgent,
+        Self::DeliveredOnce,
+        Self::QuestionKept,
+        Self::GoneIsInterrupted,
         Self::Deterministic,
     ];
 }

@@ -11,7 +11,7 @@ use piton_runtime::{Outcome, Recovered};
 use piton_store::Store;
 
 use super::ledger::Property;
-use super::parts;
+use super::{agent_checks, parts};
 use super::world::World;
 
 /// Checks each log, and the state that would be loaded from it.
@@ -24,9 +24,15 @@ pub(super) async fn all(world: &Arc<World>) {
         disk.logs.iter().map(|(id, log)| (id.clone(), flushed(log), log.state.clone())).collect()
     };
     let (reader, folder) = (reader(world), world.found());
+    if world.agents {
+        world.check_stopped();
+    }
     for (session, records, folded) in logs {
         interruptions(world, &session, &records);
         tokens(world, &session, &records);
+        if world.agents {
+            agent_checks::log(world, &session, &records);
+        }
         let Ok(replayed) = fold::replay(&records) else {
             world.violated(Property::SnapshotIsReplay, format!("{session} does not replay"));
             continue;
@@ -175,7 +181,7 @@ pub(super) fn no_orphans(world: &World, boot: &BootId) {
     }
 }
 
-fn durable_states(world: &World) -> Vec<(SessionId, State)> {
+pub(super) fn durable_states(world: &World) -> Vec<(SessionId, State)> {
     let disk = world.disk();
     disk.logs.iter().map(|(id, log)| (id.clone(), log.state.clone())).collect()
 }

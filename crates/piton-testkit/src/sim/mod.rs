@@ -6,9 +6,14 @@
 //! a boot loses its lock and does not know it; wake-ups are lost; snapshots are swapped for wrong
 //! ones; an agent outlives its boot, or not, or cannot be reached; a guest changes what nobody runs.
 
+mod agent;
+mod agent_checks;
+mod agent_client;
+mod agentctl;
 mod client;
 mod ledger;
 mod log_checks;
+mod machine;
 mod on_files;
 mod parts;
 mod world;
@@ -19,7 +24,7 @@ use std::time::Duration;
 
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::{self, Bug};
-use piton_runtime::{Options, Service};
+use piton_runtime::{Executions, Options, Service};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
@@ -111,6 +116,7 @@ pub fn simulate_twice_on(on: On, seed: u64) -> Report {
 
 async fn live(on: On, seed: u64, tracing: bool) -> Report {
     let world = World::new(on, seed, tracing);
+    let ticking = world.agents.then(|| tokio::spawn(tick(Arc::clone(&world))));
     let lives = world.range(2, 6);
     let mut boots: Vec<Life> = Vec::new();
     for _ in 0..lives {
@@ -135,24 +141,58 @@ async fn live(on: On, seed: u64, tracing: bool) -> Report {
     }
     world.agents_return();
     if let Some(life) = Life::begin(&world).await {
-        // Long enough for everything that is owed to be done and noted.
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        log_checks::owed(&world, &life.boot.id);
+        if world.agents {
+            quiet(&world, &life).await;
+        } else {
+            // Long enough for everything that is owed to be done and noted.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            log_checks::owed(&world, &life.boot.id);
+        }
         life.end(&world).await;
     }
-    world.power_loss();
+    world.power_loss_everywhere();
     if let Some(last) = Life::begin(&world).await {
         log_checks::no_orphans(&world, &last.boot.id);
+        if world.agents {
+            tokio::time::sleep(LOOKED_AROUND).await;
+            agent_checks::calm(&world);
+        }
         last.end(&world).await;
     }
     world.check_logs().await;
+    if let Some(ticking) = ticking {
+        ticking.abort();
+    }
     world.report(seed)
+}
+
+/// Longer than it takes a boot to look at every execution that is there, twice.
+const LOOKED_AROUND: Duration = Duration::from_secs(65);
+
+/// Agents go on, whoever is there.
+async fn tick(world: Arc<World>) {
+    loop {
+        let busy = world.fleet().is_busy();
+        let pause = if busy { world.range(5, 60) } else { world.range(100, 300) };
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        world.fleet().tick(&world);
+    }
+}
+
+/// Nothing breaks any more: agents end what they are at, questions are answered, and the books of
+/// agents and logs have to agree.
+async fn quiet(world: &Arc<World>, life: &Life) {
+    tokio::time::sleep(LOOKED_AROUND).await;
+    agent_client::answer_all(world, &life.service.handle()).await;
+    tokio::time::sleep(LOOKED_AROUND).await;
+    agent_checks::calm(world);
 }
 
 /// One boot with its service.
 struct Life {
     boot: Arc<Boot>,
     service: Service,
+    executions: Option<Executions>,
 }
 
 impl Life {
@@ -170,11 +210,32 @@ impl Life {
             masker: Arc::clone(&MASKER),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
-            ..Options::new(boot.id.clone(), store, parts::liveness(world), parts::entropy(world))
+            ..Options::new(
+                boot.id.clone(),
+                Arc::clone(&store),
+                parts::liveness(world),
+                parts::entropy(world),
+            )
+        };
+        let executions =
+            world.agents.then(|| Executions::new(agentctl::agentctl(world, &boot), store));
+        let options = match &executions {
+            None => options,
+            Some(executions) => Options {
+                driver: Arc::new(executions.clone()),
+                executors: Arc::new(executions.clone()),
+                ..options
+            },
         };
         let mut recovered = Vec::new();
         let started = {
-            let starting = Service::start(options, |one| recovered.push(one));
+            let starting = async {
+                let service = Service::start(options, |one| recovered.push(one)).await?;
+                if let Some(executions) = &executions {
+                    executions.attach(service.handle()).await?;
+                }
+                Ok::<_, piton_runtime::Error>(service)
+            };
             tokio::select! {
                 biased;
                 () = boot.died.notified() => None,
@@ -182,16 +243,18 @@ impl Life {
             }
         };
         let Some(service) = started else {
+            executions.iter().for_each(Executions::detach);
             world.note(format_args!("{} does not start", boot.id));
             world.kill(&boot);
             return None;
         };
         world.note(format_args!("{} starts", boot.id));
         log_checks::recovered(world, &boot.id, &recovered);
-        Some(Self { boot, service })
+        Some(Self { boot, service, executions })
     }
 
     async fn end(self, world: &Arc<World>) {
+        self.executions.iter().for_each(Executions::detach);
         self.service.abort();
         drop(self.service);
         // Aborted tasks are dropped when the scheduler gets to them.
@@ -209,7 +272,12 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
         for _ in 0..world.range(1, 3) {
             let (world, boot, handle) =
                 (Arc::clone(world), Arc::clone(&life.boot), life.service.handle());
-            tasks.spawn(client::work(world, boot, handle));
+            match life.executions.clone() {
+                None => tasks.spawn(client::work(world, boot, handle)),
+                Some(executions) => {
+                    tasks.spawn(agent_client::work(world, boot, handle, executions))
+                }
+            };
         }
         let (world, boot, handle) =
             (Arc::clone(world), Arc::clone(&life.boot), life.service.handle());
@@ -247,7 +315,12 @@ async fn end_some(world: &Arc<World>, boots: &mut Vec<Life>) {
         for life in boots.drain(..) {
             life.end(world).await;
         }
-        world.power_loss();
+        // Agents may be elsewhere, and go on.
+        if world.agents && world.chance(50) {
+            world.power_loss();
+        } else {
+            world.power_loss_everywhere();
+        }
     } else {
         let (dead, alive): (Vec<_>, Vec<_>) =
             boots.drain(..).partition(|life| !life.boot.is_running() || world.chance(50));
@@ -258,6 +331,11 @@ async fn end_some(world: &Arc<World>, boots: &mut Vec<Life>) {
     }
     world.after_crash();
     world.check_logs().await;
+    if world.agents {
+        // Nobody is there for a while, or hardly at all.
+        let pause = world.range(0, 3_000);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
 }
 
 impl fmt::Display for Report {

@@ -58,7 +58,7 @@ pub(super) fn entropy(world: &Arc<World>) -> Arc<dyn Entropy> {
 }
 
 /// One step, taking as long as the dice say; never ends if the boot is dead.
-async fn step(world: &World, boot: &Boot) {
+pub(super) async fn step(world: &World, boot: &Boot) {
     if !world.step(boot) {
         return std::future::pending().await;
     }

@@ -14,6 +14,7 @@ use piton_store::memory::{Disk, MemoryStore};
 use tokio::sync::Notify;
 
 use super::ledger::{Ledger, Property, Violation};
+use super::machine::{self, Fleet};
 use super::{On, Report, Stats, log_checks, on_files, parts};
 
 /// Where simulated time begins.
@@ -63,6 +64,9 @@ pub(super) struct World {
     files_open: AtomicBool,
     pub died: Notify,
     inner: Mutex<Inner>,
+    /// Agents are beside agentctls, which outlive boots.
+    pub agents: bool,
+    fleet: Mutex<Fleet>,
 }
 
 #[derive(Debug)]
@@ -100,6 +104,11 @@ struct Faults {
     agent_refuses: u32,
 }
 
+/// Two worlds of five have agents beside agentctls.
+fn agents_in(seed: u64) -> bool {
+    matches!(seed % 5, 2 | 3)
+}
+
 impl Inner {
     /// How many boots there have been.
     pub(super) fn boots(&self) -> u64 {
@@ -119,6 +128,8 @@ impl World {
             lock_lost: some(20),
             agent_refuses: some(100),
         };
+        let agents = agents_in(seed);
+        let faults_of_fleet = if agents { machine::Faults::draw(some) } else { Default::default() };
         let inner = Inner {
             rng,
             started: tokio::time::Instant::now(),
@@ -138,7 +149,8 @@ impl World {
         };
         let files = (on == On::Files).then(on_files::new_disk);
         let (disk, died, files_open) = (Arc::default(), Notify::new(), AtomicBool::new(false));
-        Arc::new(Self { disk, files, files_open, died, inner: Mutex::new(inner) })
+        let fleet = Mutex::new(Fleet::new(faults_of_fleet));
+        Arc::new(Self { disk, files, files_open, died, inner: Mutex::new(inner), agents, fleet })
     }
 
     /// The folder as the next life would find it, opened on a copy; `None` on memory.
@@ -175,6 +187,10 @@ impl World {
 
     pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A number from `low` to `high`, both included.
@@ -237,7 +253,7 @@ impl World {
     /// Some process will die, some steps from now.
     pub(super) fn arm(&self) {
         let mut inner = self.inner();
-        let steps = inner.rng.u64(1..600);
+        let steps = inner.rng.u64(1..if self.agents { 2_500 } else { 600 });
         inner.fuse = Some(steps);
     }
 
@@ -246,6 +262,8 @@ impl World {
         let mut inner = self.inner();
         inner.fuse = None;
         inner.faults = Faults::default();
+        drop(inner);
+        self.fleet().calm();
     }
 
     /// One step of a boot. False: it is dead, or died just now.
@@ -307,6 +325,12 @@ impl World {
         self.read_files();
         // Before anybody writes over what was lost.
         self.check_promises();
+    }
+
+    /// The power of the agents' machines fails, too.
+    pub(super) fn power_loss_everywhere(self: &Arc<Self>) {
+        self.fleet().power_loss(self);
+        self.power_loss();
     }
 
     /// The power fails: every lock is free, unflushed lines are lost, torn or kept.

@@ -1,0 +1,391 @@
+//! What a boot sees of the modelled agentctls. Requests and replies get lost or come twice,
+//! connections are cut at any frame, and every step is a place where the boot can die.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::Seq;
+use piton_core::decide::Probe;
+use piton_core::id::{ExecutionId, SessionId};
+use piton_core::spool::{Entry, Pos, Spool};
+use piton_exec::protocol::{Act, Command, Frame, Reply};
+use piton_runtime::{Agentctl, At, Drained, Fault, Following, Found, Launching};
+use piton_store::BoxFuture;
+
+use super::ledger::Property;
+use super::machine::{Fleet, Machine, problem};
+use super::parts::step;
+use super::world::{Boot, World};
+
+/// What clients ask for begins like this; what the runtime says by itself does not.
+pub(super) const PROMPT: &str = "do ";
+
+#[derive(Clone)]
+struct Remote {
+    world: Arc<World>,
+    boot: Arc<Boot>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote({})", self.boot.id)
+    }
+}
+
+pub(super) fn agentctl(world: &Arc<World>, boot: &Arc<Boot>) -> Arc<dyn Agentctl> {
+    Arc::new(Remote { world: Arc::clone(world), boot: Arc::clone(boot) })
+}
+
+fn unreachable(what: &str) -> Fault {
+    Fault::Unreachable { message: what.to_owned() }
+}
+
+impl Remote {
+    async fn step(&self) {
+        step(&self.world, &self.boot).await;
+    }
+
+    fn hit(&self, chance: u32) -> bool {
+        chance > 0 && self.world.range(0, 999) < u64::from(chance)
+    }
+
+    /// A request arrives: its epoch is looked at, and streams of lower ones are cut.
+    fn arrive<'a>(fleet: &'a mut Fleet, at: &At) -> Result<&'a mut Machine, Fault> {
+        let machine = fleet.machines.get_mut(&at.execution).filter(|m| m.is_reachable());
+        let machine = machine.ok_or_else(|| unreachable("nobody is there"))?;
+        if machine.secret != at.secret {
+            return Err(problem("unauthorized").into());
+        }
+        if at.epoch < machine.epoch {
+            return Err(problem("epoch_stale").into());
+        }
+        if at.epoch > machine.epoch {
+            machine.epoch = at.epoch;
+            machine.cut_streams();
+        }
+        Ok(machine)
+    }
+
+    fn do_command(&self, at: &At, command: &Command) -> Result<Reply, Fault> {
+        let world = &self.world;
+        let mut fleet = world.fleet();
+        let others_live = fleet.machines.iter().any(|(id, machine)| {
+            let elsewhere = *id != at.execution && machine.session == at.session;
+            elsewhere && machine.agent.is_some() && !world.is_abandoned(&at.session, id)
+        });
+        let machine = Self::arrive(&mut fleet, at)?;
+        world.commanded(&at.session, &command.id);
+        let (replayed, result) = machine.command(world, &command.id, &command.act, others_live);
+        if let (Act::Prompt { run_id, text }, false, Ok(_)) = (&command.act, replayed, &result)
+            && text.starts_with(PROMPT)
+        {
+            fleet.prompted(world, &at.session, run_id, &command.id);
+        }
+        world.note(format_args!("{} is told {command:?}: {replayed} {result:?}", at.execution));
+        Ok(Reply { id: command.id.clone(), replayed, result: result? })
+    }
+}
+
+impl Agentctl for Remote {
+    fn runtime(&self) -> &'static str {
+        "sim"
+    }
+
+    fn launch(&self, at: &At, _launching: Launching) -> BoxFuture<Result<(), Fault>> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let faults = remote.world.fleet().faults;
+            if remote.hit(faults.launch_fails) {
+                return Err(problem("launch_failed").into());
+            }
+            if remote.world.chance(20) {
+                tokio::time::sleep(Duration::from_millis(remote.world.range(1, 1_000))).await;
+                remote.step().await;
+            }
+            let machine =
+                Machine::new(at.session, at.secret, at.epoch, format!("spool_{}", at.execution));
+            if !remote.world.fleet().launch(&at.execution, machine) {
+                return Err(problem("execution_over").into());
+            }
+            remote.world.note(format_args!("{} is launched", at.execution));
+            remote.step().await;
+            if remote.hit(faults.launch_fails / 2) {
+                return Err(unreachable("the launch was not answered"));
+            }
+            Ok(())
+        })
+    }
+
+    fn probe(&self, _session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
+        let (remote, execution) = (self.clone(), execution.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let lost = remote.world.fleet().faults.request_lost;
+            if remote.hit(lost / 4) {
+                // Longer than anybody waits.
+                tokio::time::sleep(Duration::from_secs(15)).await;
+                return Probe::Unreachable;
+            }
+            let probe = remote.world.fleet().probe(&execution);
+            remote.world.note(format_args!("{execution} is {probe:?}"));
+            remote.step().await;
+            probe
+        })
+    }
+
+    fn command(&self, at: &At, command: Command) -> BoxFuture<Result<Reply, Fault>> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let faults = remote.world.fleet().faults;
+            if remote.hit(faults.request_lost) {
+                return Err(unreachable("the request was lost"));
+            }
+            let reply = remote.do_command(&at, &command);
+            if remote.hit(faults.duplicated) {
+                // It came twice; nobody hears the second reply.
+                drop(remote.do_command(&at, &command));
+            }
+            remote.step().await;
+            if remote.hit(faults.reply_lost) {
+                return Err(unreachable("the reply was lost"));
+            }
+            reply
+        })
+    }
+
+    fn follow(
+        &self,
+        at: &At,
+        after: Option<Spool>,
+    ) -> BoxFuture<Result<Box<dyn Following>, Fault>> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let lost = remote.world.fleet().faults.request_lost;
+            if remote.hit(lost) {
+                return Err(unreachable("the request was lost"));
+            }
+            let stream = {
+                let mut fleet = remote.world.fleet();
+                let machine = Self::arrive(&mut fleet, &at)?;
+                let after = after.map_or(0, |spool| spool.pos);
+                if after > machine.kept {
+                    return Err(problem("cursor_ahead").into());
+                }
+                // One stream at a time.
+                machine.cut_streams();
+                let (own, spool_id) = (machine.stream, machine.spool_id.clone());
+                Stream { remote: remote.clone(), at, own, after, spool_id }
+            };
+            remote.step().await;
+            Ok(Box::new(stream) as Box<dyn Following>)
+        })
+    }
+
+    fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let most = remote.world.range(1, 40);
+            let fleet = remote.world.fleet();
+            let there = fleet.machines.get(&at.execution).filter(|machine| !machine.is_forgotten);
+            let Some(machine) = there else { return Drained::default() };
+            let after = after.map_or(0, |spool| spool.pos).max(machine.acked);
+            let entries = machine.after(after, most);
+            Drained { spool_id: machine.spool_id.clone(), entries }
+        })
+    }
+
+    fn stop(&self, at: &At) -> BoxFuture<Result<(), Fault>> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let faults = remote.world.fleet().faults;
+            if remote.hit(faults.request_lost) {
+                return Err(unreachable("the request was lost"));
+            }
+            if let Some(machine) = remote.world.fleet().machines.get_mut(&at.execution) {
+                if machine.away > 0 {
+                    return Err(unreachable("nobody is there"));
+                }
+                if machine.is_up && at.epoch < machine.epoch {
+                    return Err(problem("epoch_stale").into());
+                }
+                machine.stop(&remote.world);
+                remote.world.note(format_args!("{} is stopped", at.execution));
+            }
+            remote.step().await;
+            if remote.hit(faults.reply_lost) {
+                return Err(unreachable("the reply was lost"));
+            }
+            Ok(())
+        })
+    }
+
+    fn forget(&self, at: &At) -> BoxFuture<()> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            remote.world.forgets(&at.session, &at.execution);
+        })
+    }
+
+    fn purge(&self, found: &Found) -> BoxFuture<Result<(), Fault>> {
+        let (remote, found) = (self.clone(), found.clone());
+        Box::pin(async move {
+            remote.step().await;
+            // No session is ever deleted here.
+            let detail = format!("{found:?} is purged, and its session is there");
+            remote.world.violated(Property::SaidOnce, detail);
+            Ok(())
+        })
+    }
+
+    fn list(&self) -> BoxFuture<Vec<Found>> {
+        let remote = self.clone();
+        Box::pin(async move {
+            remote.step().await;
+            let fleet = remote.world.fleet();
+            let there = fleet.machines.iter().filter(|(_, machine)| !machine.is_forgotten);
+            there
+                .map(|(execution, machine)| Found {
+                    session: machine.session.clone(),
+                    execution: execution.clone(),
+                })
+                .collect()
+        })
+    }
+}
+
+impl Machine {
+    /// Entries behind a position.
+    pub(super) fn after(&self, after: Pos, most: u64) -> Vec<Entry> {
+        let kept = self.written.iter().take(usize::try_from(self.kept).unwrap_or(usize::MAX));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        kept.filter(|entry| entry.pos > after).take(most).cloned().collect()
+    }
+}
+
+/// One connection.
+struct Stream {
+    remote: Remote,
+    at: At,
+    own: u64,
+    after: Pos,
+    spool_id: String,
+}
+
+impl Stream {
+    /// The next frame, if there is one; `Err` when the connection is lost.
+    fn take(&mut self) -> Result<Option<Frame>, ()> {
+        let cut = self.remote.world.fleet().faults.cut;
+        if self.remote.hit(cut) {
+            return Err(());
+        }
+        let most = self.remote.world.range(1, 30);
+        let fleet = self.remote.world.fleet();
+        let machine = fleet.machines.get(&self.at.execution).filter(|m| m.is_reachable());
+        let machine = machine.filter(|m| m.stream == self.own).ok_or(())?;
+        let lost = (self.after < machine.acked).then_some((self.after + 1, machine.acked));
+        self.after = self.after.max(machine.acked);
+        let entries = machine.after(self.after, most);
+        if entries.is_empty() && lost.is_none() {
+            return Ok(None);
+        }
+        self.after = entries.last().map_or(self.after, |entry| entry.pos);
+        Ok(Some(Frame { entries, lost }))
+    }
+}
+
+impl Following for Stream {
+    fn spool_id(&self) -> &str {
+        &self.spool_id
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Frame>> + Send + '_>> {
+        Box::pin(async move {
+            loop {
+                self.remote.step().await;
+                let changed = {
+                    let fleet = self.remote.world.fleet();
+                    Arc::clone(&fleet.machines.get(&self.at.execution)?.changed)
+                };
+                let notified = changed.notified();
+                match self.take() {
+                    Ok(Some(frame)) => return Some(frame),
+                    Ok(None) => notified.await,
+                    Err(()) => return None,
+                }
+            }
+        })
+    }
+
+    fn ack(&mut self, pos: Pos) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            self.remote.step().await;
+            let slow = self.remote.world.fleet().faults.ack_slow;
+            if self.remote.hit(slow) {
+                tokio::time::sleep(Duration::from_millis(self.remote.world.range(1, 300))).await;
+                self.remote.step().await;
+            }
+            self.remote.world.acks(&self.at, pos);
+            let mut fleet = self.remote.world.fleet();
+            let machine = fleet.machines.get_mut(&self.at.execution);
+            if let Some(machine) = machine.filter(|m| m.is_reachable() && m.stream == self.own) {
+                machine.acked = machine.acked.max(pos.min(machine.kept));
+            }
+        })
+    }
+}
+
+impl World {
+    /// How far the durable log has imported an execution's spool.
+    pub(super) fn imported(&self, session: &SessionId, execution: &ExecutionId) -> Pos {
+        let disk = self.disk();
+        let log = disk.logs.get(session);
+        log.and_then(|log| log.state.spools.get(execution)).map_or(0, |spool| spool.pos)
+    }
+
+    fn acks(&self, at: &At, pos: Pos) {
+        let imported = self.imported(&at.session, &at.execution);
+        if imported < pos {
+            let detail = format!("{}: {pos} is acknowledged, {imported} durable", at.execution);
+            self.violated(Property::SaidOnce, detail);
+        }
+    }
+
+    /// What an execution left on the disk is removed: everything of it has to be in the log.
+    fn forgets(&self, session: &SessionId, execution: &ExecutionId) {
+        self.note(format_args!("{execution} is forgotten"));
+        let imported = self.imported(session, execution);
+        let mut fleet = self.fleet();
+        let Some(machine) = fleet.machines.get_mut(execution) else { return };
+        machine.is_forgotten = true;
+        if machine.lives() {
+            let detail = format!("{session}: {execution} is forgotten, and lives");
+            self.violated(Property::GoneIsInterrupted, detail);
+        }
+        if imported < machine.kept {
+            let detail = format!(
+                "{session}: {execution} is forgotten with {} entries, {imported} imported",
+                machine.kept
+            );
+            self.violated(Property::SaidOnce, detail);
+        }
+    }
+
+    /// A command reaches an agentctl: what it follows from must be durable.
+    fn commanded(&self, session: &SessionId, id: &str) {
+        self.inner().stats.deeds += 1;
+        let seq = id.strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        let Some(seq) = seq.and_then(|seq| seq.parse::<Seq>().ok()) else { return };
+        let durable = self.disk().logs.get(session).is_some_and(|log| log.flushed as Seq >= seq);
+        if !durable {
+            self.violated(Property::CommitThenAct, format!("{session}: record {seq}"));
+        }
+    }
+}
