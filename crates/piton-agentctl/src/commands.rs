@@ -5,7 +5,7 @@
 //! anything to it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use piton_core::spool::{Fact, Note};
 use piton_exec::protocol::{Act, Command, Problem, Reply};
@@ -38,24 +38,27 @@ struct Book {
 
 #[derive(Debug)]
 pub(crate) struct Commands {
-    book: Mutex<Book>,
+    book: Arc<Mutex<Book>>,
     spool: Spool,
     known_max: usize,
 }
 
 impl Commands {
     pub(crate) fn new(spool: Spool) -> Self {
-        Self { book: Mutex::default(), spool, known_max: KNOWN_MAX }
+        Self { book: Arc::default(), spool, known_max: KNOWN_MAX }
     }
 
     /// Does it, unless it was done or is being done: then waits for what came of it. Goes on when
-    /// the asker has left.
-    pub(crate) async fn run<F>(
+    /// the asker has left. What `admit` refuses is refused for now: it is not remembered, and not in
+    /// the spool.
+    pub(crate) async fn run<A, F>(
         &self,
         command: Command,
+        admit: impl FnOnce(Act) -> A,
         act: impl FnOnce(Act) -> F,
     ) -> Result<Reply, Problem>
     where
+        A: Future<Output = Result<(), Problem>> + Send + 'static,
         F: Future<Output = Result<Value, Problem>> + Send + 'static,
     {
         let Command { id, act: what } = command;
@@ -76,8 +79,14 @@ impl Commands {
                     Act::Prompt { run_id, .. } | Act::Cancel { run_id } => Some(run_id.clone()),
                     _ => None,
                 };
-                let doing = act(what);
+                let (admitting, doing) = (admit(what.clone()), act(what));
+                let (book, id) = (Arc::clone(&self.book), id.clone());
                 tokio::spawn(async move {
+                    if let Err(problem) = admitting.await {
+                        book.lock().unwrap_or_else(PoisonError::into_inner).forget(&id);
+                        settle.send_replace(Some(Err(problem)));
+                        return;
+                    }
                     let kept = spool.keep_now(vec![Note { run_id, fact, raw: None }]).await;
                     let result = match kept {
                         Ok(()) => doing.await,
@@ -124,6 +133,11 @@ enum Seen {
 }
 
 impl Book {
+    fn forget(&mut self, id: &str) {
+        self.known.remove(id);
+        self.order.retain(|known| known != id);
+    }
+
     fn forget_one(&mut self) {
         let is_settled = |id: &String| {
             self.known.get(id).is_none_or(|known| {
@@ -151,11 +165,29 @@ mod tests {
     use super::*;
     use piton_exec::spool::SpoolReader;
     use serde_json::json;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn commands(folder: &std::path::Path) -> Commands {
         Commands::new(Spool::create(folder, &[1; 32], 1 << 20).unwrap())
+    }
+
+    async fn always(_: Act) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// What is refused for now leaves nothing behind, and is tried anew.
+    #[tokio::test]
+    async fn what_is_not_admitted_is_not_remembered() {
+        let temp = tempfile::tempdir().unwrap();
+        let commands = commands(temp.path());
+        let never = |_| async { Err(problem("agent_busy", "Another turn is under way")) };
+        let act = |_| async { Ok(json!("done")) };
+        let refused = commands.run(stop("c1"), never, act).await.unwrap_err();
+        assert_eq!((refused.code.as_str(), commands.count()), ("agent_busy", 0));
+        let done = commands.run(stop("c1"), always, act).await.unwrap();
+        assert_eq!(done, Reply { id: "c1".into(), replayed: false, result: json!("done") });
+        let reader = SpoolReader::open(temp.path(), &[1; 32]).unwrap();
+        assert_eq!(reader.after(0).count(), 1);
     }
 
     fn stop(id: &str) -> Command {
@@ -171,12 +203,12 @@ mod tests {
             let done = done.clone();
             async move { Ok(json!(done.fetch_add(1, Ordering::SeqCst))) }
         };
-        let first = commands.run(stop("c1"), act).await.unwrap();
+        let first = commands.run(stop("c1"), always, act).await.unwrap();
         assert_eq!(first, Reply { id: "c1".into(), replayed: false, result: json!(0) });
-        let again = commands.run(stop("c1"), act).await.unwrap();
+        let again = commands.run(stop("c1"), always, act).await.unwrap();
         assert_eq!(again, Reply { id: "c1".into(), replayed: true, result: json!(0) });
         let other = Command { id: "c1".into(), act: Act::Close {} };
-        assert_eq!(commands.run(other, act).await.unwrap_err().code, "command_mismatch");
+        assert_eq!(commands.run(other, always, act).await.unwrap_err().code, "command_mismatch");
         assert_eq!(done.load(Ordering::SeqCst), 1);
         let reader = SpoolReader::open(temp.path(), &[1; 32]).unwrap();
         let kept: Vec<_> = reader.after(0).map(|entry| entry.unwrap().fact).collect();
@@ -196,7 +228,7 @@ mod tests {
                 gone.await.unwrap();
                 Err(problem("agent_running", "There is one"))
             };
-            both.run(stop("c1"), act).await
+            both.run(stop("c1"), always, act).await
         });
         while commands.count() == 0 {
             tokio::task::yield_now().await;
@@ -217,12 +249,15 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let commands = Commands { known_max: 20, ..commands(temp.path()) };
         for n in 0..30 {
-            commands.run(stop(&format!("c{n}")), |_| async { Ok(Value::Null) }).await.unwrap();
+            commands
+                .run(stop(&format!("c{n}")), always, |_| async { Ok(Value::Null) })
+                .await
+                .unwrap();
         }
         assert_eq!(commands.count(), 20);
-        let again = commands.run(stop("c29"), |_| async { Ok(Value::Null) }).await.unwrap();
+        let again = commands.run(stop("c29"), always, |_| async { Ok(Value::Null) }).await.unwrap();
         assert!(again.replayed);
-        let oldest = commands.run(stop("c0"), |_| async { Ok(Value::Null) }).await.unwrap();
+        let oldest = commands.run(stop("c0"), always, |_| async { Ok(Value::Null) }).await.unwrap();
         assert!(!oldest.replayed);
     }
 }

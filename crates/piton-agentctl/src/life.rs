@@ -37,6 +37,8 @@ pub enum Error {
     Folder { path: PathBuf, source: io::Error },
     #[error("Another agentctl has the folder {}", path.display())]
     Taken { path: PathBuf },
+    #[error("It is too late: the execution was said to be gone")]
+    Late,
     #[error("The secret is not 32 bytes in hex")]
     Secret,
     #[error(transparent)]
@@ -63,6 +65,10 @@ pub fn run(launch: Launch) -> Result<(), Error> {
     // From here on paths are relative: the data folder may be moved.
     let here = Path::new(".");
     let lock = lock(here).map_err(failed)?.ok_or_else(|| Error::Taken { path: folder.clone() })?;
+    // Looked at under the lock: who says that it is gone looks at the lock afterwards.
+    if here.join(files::GONE).exists() {
+        return Err(Error::Late);
+    }
     let keys = launch.mask_keys.as_deref().map_or_else(KeyPatterns::default, KeyPatterns::new);
     let masker = Arc::new(Masker::new(keys.clone(), &launch.mask_values)?);
     let log = LogFile::open(Path::new(files::LOG), masker.clone()).map_err(failed)?;

@@ -88,7 +88,7 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let asked = matches!(entries.last().unwrap().fact, Fact::AgentExited { asked: true, .. });
     assert!(asked, "{entries:#?}");
     assert_eq!(run.client(1).health().await.unwrap().agent.status, AgentStatus::Exited);
-    assert_eq!(prompt(&run, "p2", "x").await.unwrap_err().code(), "agent_none");
+    assert_eq!(prompt(&run, "p2", "x").await.unwrap_err().code(), "agent_not_running");
 }
 
 /// The server goes away while a question is open; the next one finds it, answers, and the turn

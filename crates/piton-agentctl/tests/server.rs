@@ -90,8 +90,8 @@ async fn a_command_is_done_once() {
         id: "c2".into(),
         act: Act::Prompt { run_id: "run_1".parse().unwrap(), text: "x".into() },
     };
-    assert_eq!(code(client.command(&unknown).await), "agent_none");
-    assert_eq!(code(client.command(&unknown).await), "agent_none");
+    assert_eq!(code(client.command(&unknown).await), "agent_not_running");
+    assert_eq!(code(client.command(&unknown).await), "agent_not_running");
     assert_eq!(client.health().await.unwrap().spool.last, 2);
 }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use piton_agent::acp::{self, Connection, MakeIds, Opened};
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
 use piton_core::mask::{KeyPatterns, Masker, environment_values};
-use piton_core::spool::Offers;
-use piton_exec::protocol::{AgentHealth, AgentStatus, Limits, Problem, Start};
+use piton_core::spool::{Fact, Note, Offers};
+use piton_exec::protocol::{Act, AgentHealth, AgentStatus, Limits, Problem, Start};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -155,10 +155,37 @@ impl Owner {
         Ok(Value::Null)
     }
 
+    /// Whether there is an agent that could do it now.
+    pub(crate) async fn admit(&self, act: &Act) -> Result<(), Problem> {
+        match act {
+            Act::Prompt { .. } => match self.connection().await?.turn().await {
+                None => Ok(()),
+                Some(run_id) => {
+                    let message = format!("The turn of {run_id} is under way");
+                    Err(problem("agent_busy", message))
+                }
+            },
+            Act::Cancel { .. } | Act::Answer { .. } | Act::Ask { .. } => {
+                self.connection().await.map(drop)
+            }
+            Act::Start(_) | Act::Stop {} | Act::Close {} => Ok(()),
+        }
+    }
+
     pub(crate) async fn prompt(&self, run_id: RunId, text: &str) -> Result<Value, Problem> {
-        let connection = self.connection().await?;
-        connection.prompt(run_id, text).await.map_err(refused)?;
-        Ok(Value::Null)
+        let prompted = match self.connection().await {
+            Ok(connection) => connection.prompt(run_id.clone(), text).await.map_err(refused),
+            Err(problem) => Err(problem),
+        };
+        if let Err(Problem { code, message, .. }) = &prompted {
+            // It was accepted, and nothing will come of it: its run must not wait for its end.
+            let code = if code == "agent_not_running" { "agent_closed" } else { code.as_str() };
+            let fact = Fact::TurnFailed { code: code.to_owned(), message: message.clone() };
+            let note = Note { run_id: Some(run_id), fact, raw: None };
+            // A spool that is closed says the same by its end.
+            let _ = self.means.spool.keep_now(vec![note]).await;
+        }
+        prompted.map(|_| Value::Null)
     }
 
     pub(crate) async fn cancel(&self, run_id: &RunId) -> Result<Value, Problem> {
@@ -197,7 +224,7 @@ impl Owner {
     /// we are.
     async fn connection(&self) -> Result<Connection, Problem> {
         let agent = self.state().agent.clone();
-        let none = || problem("agent_none", "No agent is running");
+        let none = || problem("agent_not_running", "No agent is running");
         let mut connection = agent.ok_or_else(none)?.connection;
         let found = connection.wait_for(Option::is_some).await;
         found.ok().and_then(|found| found.clone()).ok_or_else(none)

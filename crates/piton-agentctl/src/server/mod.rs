@@ -56,7 +56,9 @@ async fn command(State(ctl): State<Arc<Ctl>>, body: Bytes) -> Result<Json<Reply>
     let command: Command =
         serde_json::from_slice(&body).map_err(|e| problem("request_malformed", e.to_string()))?;
     let doing = ctl.clone();
-    Ok(Json(ctl.commands.run(command, move |act| doing.act(act)).await?))
+    let admitting = doing.clone();
+    let admit = move |act| async move { admitting.agent.admit(&act).await };
+    Ok(Json(ctl.commands.run(command, admit, move |act| doing.act(act)).await?))
 }
 
 async fn unknown() -> Refused {

@@ -21,6 +21,9 @@ use crate::spool::{Channel, Ended, Entry, Fact, Pos};
 use crate::state::{Phase, Run, State};
 use crate::token::NewToken;
 
+/// A turn that failed because there was no agent any more: interrupted, not failed.
+const AGENT_CLOSED: &str = "agent_closed";
+
 /// Entries of an execution's spool, in order.
 #[derive(Clone, Debug)]
 pub struct Import {
@@ -162,11 +165,15 @@ impl Importing<'_> {
             | Fact::AgentExited { .. } => self.agent(cx, fact),
             Fact::TurnEnded { stop_reason } => self.turn_ended(cx, run_id.as_ref(), stop_reason),
             Fact::TurnFailed { code, message } => {
-                if self.open_run(run_id.as_ref()).is_some_and(Run::is_open)
-                    && let Some(run_id) = run_id
-                {
-                    self.extend(run::fail(&self.state, cx, &run_id, Some(code), message));
+                let Some(run) = self.open_run(run_id.as_ref()).filter(|run| run.is_open()) else {
+                    return;
+                };
+                if code == AGENT_CLOSED {
+                    let records = recovery::interrupted(&self.state, cx, run, Reason::ProcessExit);
+                    return self.extend(Ok(Decision::done(records)));
                 }
+                let run_id = run.run_id.clone();
+                self.extend(run::fail(&self.state, cx, &run_id, Some(code), message));
             }
             Fact::TextEnd { message_id, length, hash } => {
                 self.push(NewRecord::new(cx.now, MessageCompleted { message_id, length, hash }));

@@ -44,6 +44,8 @@ pub const MARKER: &str = "PITON_EXECUTION";
 pub mod files {
     /// Locked for as long as agentctl lives; holds its pid.
     pub const LOCK: &str = "lock";
+    /// Somebody has said that the execution is gone: nobody may begin it any more.
+    pub const GONE: &str = "gone";
     /// The spool's segments.
     pub const SPOOL: &str = "spool";
     /// The highest lease epoch that was seen.

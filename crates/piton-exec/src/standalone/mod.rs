@@ -76,15 +76,19 @@ impl Standalone {
     async fn probe_now(&self, execution: &ExecutionId) -> Liveness {
         let place = self.place(execution);
         if !place.is_locked() {
-            return match leftovers::end(execution, LEFTOVERS_TERM).await {
-                // It may have been launched since.
-                Ok(_) if !place.is_locked() => Liveness::Gone,
-                Ok(_) => Liveness::Unreachable,
-                Err(error) => {
-                    tracing::warn!("What {execution} left does not end: {error}");
-                    Liveness::Unreachable
-                }
-            };
+            if let Err(error) = place.condemn() {
+                tracing::warn!("{execution} cannot be said to be gone: {error}");
+                return Liveness::Unreachable;
+            }
+            if !place.is_locked() {
+                return match leftovers::end(execution, LEFTOVERS_TERM).await {
+                    Ok(_) => Liveness::Gone,
+                    Err(error) => {
+                        tracing::warn!("What {execution} left does not end: {error}");
+                        Liveness::Unreachable
+                    }
+                };
+            }
         }
         if answers(&place, ANSWER_WAIT).await {
             return Liveness::Alive;
@@ -114,6 +118,7 @@ impl Standalone {
                 unlocked(&place, wait).await;
             }
         }
+        place.condemn()?;
         if place.is_locked() {
             return Err(Error::Stuck { execution: execution.clone() });
         }

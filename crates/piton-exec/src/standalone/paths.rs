@@ -73,7 +73,7 @@ impl Place {
                     return Err(Error::Alive { execution: self.execution.clone() });
                 }
                 // A launch that came to nothing leaves a folder, but nothing in its spool.
-                if self.was_used() {
+                if self.was_used() || self.folder.join(files::GONE).exists() {
                     return Err(Error::Exists { execution: self.execution.clone() });
                 }
                 Ok(())
@@ -153,6 +153,18 @@ impl Place {
         };
         // Shared, so that two who ask do not take each other for the holder.
         !matches!(file.try_lock_shared(), Ok(()))
+    }
+
+    /// An agentctl that is on its way, launched by somebody who died meanwhile, will find that it is
+    /// too late. Who holds the lock already is not concerned: look at the lock again.
+    pub(super) fn condemn(&self) -> Result<()> {
+        let path = self.folder.join(files::GONE);
+        match File::create(&path) {
+            // Nothing was ever launched here, and whoever launches makes the folder first.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(Error::Io { what: "write", path, source }),
+            Ok(_) => Ok(()),
+        }
     }
 
     /// Whether an agentctl ever came as far as its lock.

@@ -122,7 +122,6 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
             Code::SessionOwned | Code::EpochStale | Code::SeqConflict => world.inner().boots() > 1,
             _ => false,
         },
-        Error::Agentctl(_) => false,
     };
     if !expected {
         world.violated(Property::ErrorsAreHonest, format!("{session}: {error:?}"));
