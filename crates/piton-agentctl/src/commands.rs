@@ -234,10 +234,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let both = commands.clone();
-        let second =
-            tokio::spawn(
-                async move { both.run(stop("c1"), |_| async { panic!("done twice") }).await },
-            );
+        let second = tokio::spawn(async move {
+            both.run(stop("c1"), always, |_| async { panic!("done twice") }).await
+        });
         tokio::task::yield_now().await;
         go.send(()).unwrap();
         assert_eq!(first.await.unwrap().unwrap_err().code, "agent_running");
