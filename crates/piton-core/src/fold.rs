@@ -335,9 +335,8 @@ impl State {
         run.waits.clear();
         self.forget_messages();
         // That somebody does not want to go on with it does not stop who is still at it.
-        let stays = |effect: &Effect| {
-            phase == Phase::Dismissed && matches!(effect, Effect::Stop { .. })
-        };
+        let stays =
+            |effect: &Effect| phase == Phase::Dismissed && matches!(effect, Effect::Stop { .. });
         self.pending.retain(|_, effect| effect.run_id() != run_id || stays(effect));
         // An agent that is still at it is told to stop.
         let agent = self.facts.agent.as_ref().filter(|a| a.status == AgentStatus::Ready);

@@ -233,7 +233,8 @@ impl Executions {
         let mut tries = 0;
         loop {
             tries += 1;
-            let id = if planted::is(Bug::CommandIdNew) { format!("{id}-{tries}") } else { id.clone() };
+            let id =
+                if planted::is(Bug::CommandIdNew) { format!("{id}-{tries}") } else { id.clone() };
             let command = protocol::Command { id, act: act.clone() };
             match self.0.agentctl.command(at, command).await {
                 Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {

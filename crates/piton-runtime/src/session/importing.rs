@@ -72,8 +72,8 @@ impl Session {
             }
             batch.push(entry);
         }
-        let (entries, masked, fresh) = (batch, safer, Vec::new());
-        self.decide_import(Import { execution_id, spool_id, entries, lost, masked, fresh })
+        let (entries, fresh) = (batch, Vec::new());
+        self.decide_import(Import { execution_id, spool_id, entries, lost, masked: safer, fresh })
     }
 
     /// Whether a run is the current one and streams.

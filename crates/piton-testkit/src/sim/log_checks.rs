@@ -11,8 +11,8 @@ use piton_runtime::{Outcome, Recovered};
 use piton_store::Store;
 
 use super::ledger::Property;
-use super::{agent_checks, parts};
 use super::world::World;
+use super::{agent_checks, parts};
 
 /// Checks each log, and the state that would be loaded from it.
 pub(super) async fn all(world: &Arc<World>) {

@@ -216,7 +216,8 @@ impl Machine {
         others_live: bool,
     ) -> (bool, Result<Value, Problem>) {
         if let Some((known, result)) = self.journal.get(id) {
-            let result = if known == act { result.clone() } else { Err(problem("command_mismatch")) };
+            let result =
+                if known == act { result.clone() } else { Err(problem("command_mismatch")) };
             return (true, result);
         }
         if let Some(code) = self.not_now(act) {
@@ -254,7 +255,8 @@ impl Machine {
         match (act, &mut self.agent) {
             (Act::Start(_), agent) => {
                 if others_live {
-                    let detail = format!("{}: {} starts a second agent", self.session, self.spool_id);
+                    let detail =
+                        format!("{}: {} starts a second agent", self.session, self.spool_id);
                     world.violated(Property::OneAgent, detail);
                 }
                 *agent = Some(Agent::new());
@@ -338,7 +340,8 @@ impl Fleet {
     /// Something is under way that the next tick would move.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |machine: &Machine| {
-            machine.away > 0 || machine.agent.as_ref().is_some_and(|a| !a.is_ready || a.turn.is_some())
+            machine.away > 0
+                || machine.agent.as_ref().is_some_and(|a| !a.is_ready || a.turn.is_some())
         };
         self.machines.values().any(busy)
     }
