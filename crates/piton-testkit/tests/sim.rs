@@ -17,6 +17,13 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (196, "a wait that was answered was opened again by a late repetition of its question"),
     (1_569, "the books still had a batch that was lost and written over"),
     (1_220, "two clients heard of one answer in the other order than it happened"),
+    (23, "an idle agent that outlived its server was followed by nobody"),
+    (38, "a late message that was masked ended with the length that it had before"),
+    (327, "a launch that was not answered left an agent beside the next one"),
+    (7, "a prompt was never given: the agent became ready while it was being refused"),
+    (107, "an agent was left at a run that was interrupted without it, and was busy for ever"),
+    (848, "a masked message that an interruption cut ended with the hash it had before"),
+    (738, "an execution that was gone was launched after all"),
 ];
 
 /// Every property holds in thousands of worlds that break, and each world breaks the same way

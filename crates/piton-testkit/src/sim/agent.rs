@@ -128,11 +128,7 @@ impl Agent {
             88..=93 => self.end_turn("end_turn", did),
             94 | 95 => self.end_turn("refusal", did),
             96 => self.hangs = world.chance(50),
-            97 => {
-                if world.chance(30) {
-                    return After::Ends { exit_code: Some(1) };
-                }
-            }
+            97 if world.chance(30) => return After::Ends { exit_code: Some(1) },
             _ => {}
         }
         After::Lives

@@ -72,7 +72,8 @@ async fn operate(
         (14 | 15, Some(run_id)) => {
             let paused = handle.execute(session, Command::Pause { run_id: run_id.clone() }).await?;
             if world.chance(50) {
-                return Ok(settled(world, session, &paused));
+                settled(world, session, &paused);
+                return Ok(());
             }
             // Somebody who changes their mind at once.
             handle.execute(session, Command::Resume { run_id }).await?

@@ -147,7 +147,9 @@ impl Machine {
         let signal = exit_code.is_none().then_some(9);
         let fact = Fact::AgentExited { exit_code, signal, asked, stderr: String::new() };
         did.push(Did { run_id: None, fact });
-        did.into_iter().for_each(|did| self.write(world, did));
+        for did in did {
+            self.write(world, did);
+        }
     }
 
     /// Ends everything, in good order.
@@ -200,7 +202,9 @@ impl Machine {
         let Some(agent) = &mut self.agent else { return };
         let mut did = Vec::new();
         let after = agent.step(world, calm, &mut did);
-        did.into_iter().for_each(|did| self.write(world, did));
+        for did in did {
+            self.write(world, did);
+        }
         if let After::Ends { exit_code } = after {
             self.agent_ended(world, exit_code, false);
         }
@@ -288,7 +292,9 @@ impl Machine {
             }
             _ => return Err(problem("request_malformed")),
         }
-        did.into_iter().for_each(|did| self.write(world, did));
+        for did in did {
+            self.write(world, did);
+        }
         Ok(Value::Null)
     }
 }

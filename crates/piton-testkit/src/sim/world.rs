@@ -129,7 +129,8 @@ impl World {
             agent_refuses: some(100),
         };
         let agents = agents_in(seed);
-        let faults_of_fleet = if agents { machine::Faults::draw(some) } else { Default::default() };
+        let faults_of_fleet =
+            if agents { machine::Faults::draw(some) } else { machine::Faults::default() };
         let inner = Inner {
             rng,
             started: tokio::time::Instant::now(),
