@@ -28,10 +28,10 @@ lint: setup ## Only fmt and clippy
 fmt: setup ## Format all code
 	cargo fmt --all
 
-soak: setup ## The long loops: 110,000 seeds, 2,000 kills of a real process
+soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
-	cargo test --release -p piton-testkit --test kill -- --ignored --nocapture
+	cargo test --release -p piton-testkit --test kill --test agents -- --ignored --nocapture
 
 bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log

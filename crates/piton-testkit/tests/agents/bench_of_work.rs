@@ -54,11 +54,16 @@ impl Bench {
     }
 
     pub(crate) fn start_agent(&self, server: &mut Server, arguments: &[&str]) {
+        self.try_agent(server, arguments);
+        server.status_when(SESSION, |status| status["facts"]["agent"]["status"] == "ready");
+    }
+
+    /// Starts an agent that need not become one.
+    pub(crate) fn try_agent(&self, server: &mut Server, arguments: &[&str]) {
         let memory = self.folder.path().join("memory.json");
         let mut command = vec![PROGRAM, "echo", "--memory", memory.to_str().expect("UTF-8")];
         command.extend(arguments);
         server.must(json!({"do": "start", "session": SESSION, "start": {"command": command}}));
-        server.status_when(SESSION, |status| status["facts"]["agent"]["status"] == "ready");
     }
 
     /// The log, read beside whoever writes it (for plain files: when nobody does).

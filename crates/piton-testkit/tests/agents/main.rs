@@ -5,4 +5,6 @@
 
 mod bench_of_work;
 mod deaths;
+mod misfits;
 mod outliving;
+mod upgrade;
