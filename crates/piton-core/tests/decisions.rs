@@ -185,7 +185,15 @@ fn from_entry(pos: u64) -> Command {
     let (execution_id, spool_id) = (id("exec_1"), "spool_1".to_owned());
     let (masked, fresh) = (BTreeMap::new(), Vec::new());
     let entries = vec![entry];
-    Command::Import(Import { execution_id, spool_id, entries, lost: None, masked, fresh })
+    Command::Import(Import {
+        execution_id,
+        spool_id,
+        entries,
+        lost: None,
+        damage: None,
+        masked,
+        fresh,
+    })
 }
 
 /// Wants to show: nothing that still works, or whose agent may live, is removed unasked.

@@ -37,6 +37,7 @@ fn import(entries: Vec<Entry>) -> Command {
         spool_id: "spool_1".into(),
         fresh: names.collect(),
         lost: None,
+        damage: None,
         masked: BTreeMap::new(),
         entries,
     })
@@ -141,6 +142,7 @@ fn what_was_imported_is_not_imported_again_and_a_gap_is_refused() {
         spool_id: "spool_1".into(),
         entries: all[1..].to_vec(),
         lost: Some((1, 1)),
+        damage: None,
         masked: BTreeMap::new(),
         fresh: Vec::new(),
     });

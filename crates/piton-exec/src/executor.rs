@@ -101,6 +101,9 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// [`SpoolReader`](crate::spool::SpoolReader). Need not exist if nothing was ever written.
     fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf>>;
 
+    /// Keeps what is left of an execution that is gone, where [`Self::list`] does not find it.
+    fn set_aside<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>>;
+
     /// Removes all that is kept of an execution that is gone, its spool too.
     fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>>;
 }

@@ -32,6 +32,8 @@ pub struct Import {
     pub entries: Vec<Entry>,
     /// Positions before the first entry that are gone for ever, first and last.
     pub lost: Option<(Pos, Pos)>,
+    /// Why there is no more of a spool though there may have been: the rest is lost.
+    pub damage: Option<String>,
     /// Texts that were masked further than agentctl did: where each ends, as the spool counts.
     pub masked: BTreeMap<Pos, u64>,
     /// A token for every question among the entries ([`asks`]).
@@ -45,7 +47,7 @@ pub fn asks(entries: &[Entry]) -> usize {
 
 /// What is at or below the cursor was imported: the log wins. The rest must follow without a gap.
 pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Decision, Refusal> {
-    let Import { execution_id, spool_id, entries, lost, masked, fresh } = import;
+    let Import { execution_id, spool_id, entries, lost, damage, masked, fresh } = import;
     let known = state.spools.get(&execution_id).filter(|spool| spool.spool_id == spool_id);
     let cursor = known.map_or(0, |spool| spool.pos);
     let mut last = cursor;
@@ -73,10 +75,12 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
         last = entry.pos;
         importing.entry(entry);
     }
-    if last == cursor {
+    importing.end_text();
+    if let Some(damage) = damage {
+        importing.updated(cx, None, "spool_damaged", json!({"after": last, "message": damage}));
+    } else if last == cursor {
         return Ok(Decision::already());
     }
-    importing.end_text();
     let interrupted = |record: &NewRecord| matches!(record.event, Event::RunInterrupted(_));
     let mut records = importing.records;
     if records.iter().any(interrupted) {

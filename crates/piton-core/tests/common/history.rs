@@ -1,10 +1,12 @@
 //! Random histories: commands that make sense and commands that do not, restarts, and time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use piton_core::decide::{Command, Create, Decision, Probe, Refusal, Wait};
+use piton_core::decide::{Command, Create, Decision, Import, Probe, Refusal, Wait, asks};
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::reason::Reason;
+use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -42,6 +44,8 @@ pub(crate) enum Step {
     Recover(Option<Probe>),
     Sweep(bool),
     Done(prop::sample::Index),
+    /// What the spool of an execution says next of a run, in facts by their numbers.
+    Import(u8, u8, Vec<u8>),
 }
 
 pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
@@ -109,6 +113,8 @@ fn step() -> impl Strategy<Value = Step> {
         probe.prop_map(Step::Recover),
         any::<bool>().prop_map(Step::Sweep),
         any::<prop::sample::Index>().prop_map(Step::Done),
+        (few(), run(), prop::collection::vec(0..18_u8, 1..6))
+            .prop_map(|(execution, run, facts)| Step::Import(execution, run, facts)),
     ];
     prop_oneof![
         1 => outcome().prop_map(Step::Close),
@@ -141,6 +147,37 @@ fn observed(event: u8, execution: u8) -> Event {
         7 => event::AgentStarting { execution_id }.into(),
         8 => event::AgentReady { execution_id, agent_session_id: Some("theirs".into()) }.into(),
         _ => event::AgentExited { execution_id, exit_code: None, signal: None }.into(),
+    }
+}
+
+fn spoken(fact: u8) -> Fact {
+    let (call_id, wait_id) = (id("call_0"), id("wait_0"));
+    let (message_id, value) = (id("msg_0"), Value::Null);
+    match fact {
+        0 | 1 => Fact::Text { message_id, channel: Channel::Thought, offset: 0, text: "ü".into() },
+        2 => Fact::TextEnd { message_id, length: 2, hash: String::new() },
+        3 => Fact::ToolCall { call_id, name: "shell".into(), arguments: value },
+        4 | 17 => Fact::ToolResult { call_id, status: ToolStatus::Failed, result: value },
+        5 => Fact::ToolUpdate { call_id, update: value },
+        6 => Fact::Asked { wait_id, wait_kind: WaitKind::Permission, question: value },
+        7 => Fact::AskEnded { wait_id, why: Ended::Withdrawn },
+        8 => Fact::AgentStarting {},
+        9 => Fact::AgentReady {
+            begun: Begun::New,
+            agent_session_id: None,
+            agent: None,
+            offers: Offers::default(),
+        },
+        10 => Fact::AgentSession { agent_session_id: "theirs".into() },
+        11 => Fact::AgentSessionRefused { code: -32002, message: "no".into() },
+        12 => Fact::AgentError { code: "agent_missing".into(), message: "no".into() },
+        13 => {
+            let stderr = String::new();
+            Fact::AgentExited { exit_code: Some(1), signal: None, asked: false, stderr }
+        }
+        14 => Fact::TurnEnded { stop_reason: "end_turn".into() },
+        15 => Fact::TurnFailed { code: "agent_error".into(), message: "no".into() },
+        _ => Fact::HistoryDiverged { unseen: 1, rest: value },
     }
 }
 
@@ -261,8 +298,35 @@ impl History {
             Step::Done(index) => {
                 Command::Done { of_seq: index.index(self.world.log.len() + 1) as u64 }
             }
+            Step::Import(execution, run, facts) => self.import(execution, run, &facts),
             Step::Pass(_) | Step::Restart => unreachable!("nothing is asked"),
         }
+    }
+
+    fn import(&mut self, execution: u8, run: u8, facts: &[u8]) -> Command {
+        let execution_id = id(&format!("exec_{execution}"));
+        let spool = self.world.state.spools.get(&execution_id);
+        let first = spool.map_or(0, |spool| spool.pos) + 1;
+        let entry = |(pos, fact): (u64, &u8)| Entry {
+            v: ENTRY_VERSION,
+            pos,
+            at: self.world.now,
+            run_id: (*fact != 17).then(|| id(&format!("run_{run}"))),
+            fact: spoken(*fact),
+            raw: None,
+        };
+        let entries: Vec<Entry> = (first..).zip(facts).map(entry).collect();
+        let fresh = (0..asks(&entries)).map(|_| fresh(&self.fresh())).collect();
+        let (spool_id, masked) = (format!("spool_{execution}"), BTreeMap::new());
+        Command::Import(Import {
+            execution_id,
+            spool_id,
+            entries,
+            lost: None,
+            damage: None,
+            masked,
+            fresh,
+        })
     }
 
     /// The token that a wait has now.

@@ -197,6 +197,16 @@ impl Executor for Standalone {
         Box::pin(async { Ok(self.place(execution).folder.join(files::SPOOL)) })
     }
 
+    fn set_aside<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let place = self.place(execution);
+            // No execution has a name like that.
+            let aside = place.folder.with_extension("damaged");
+            let renamed = fs::rename(&place.folder, &aside);
+            renamed.map_err(|source| Error::Io { what: "rename", path: place.folder, source })
+        })
+    }
+
     fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.forget_now(execution))
     }

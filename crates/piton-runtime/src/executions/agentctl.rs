@@ -82,6 +82,9 @@ pub trait Agentctl: Send + Sync + fmt::Debug + 'static {
     /// Removes what a dead one left on the disk.
     fn forget(&self, at: &At) -> BoxFuture<()>;
 
+    /// Puts what a dead one left where nobody finds it by itself, and keeps it.
+    fn set_aside(&self, at: &At) -> BoxFuture<()>;
+
     /// Ends and removes an execution whose session is no more, and its secret with it.
     fn purge(&self, found: &Found) -> BoxFuture<Result<(), Fault>>;
 

@@ -115,6 +115,7 @@ async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Ov
                 spool_id: spool_id.clone(),
                 entries,
                 lost: lost.take(),
+                damage: None,
                 masked: BTreeMap::new(),
                 fresh: Vec::new(),
             };

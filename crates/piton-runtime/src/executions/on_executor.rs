@@ -81,28 +81,31 @@ impl OnExecutor {
 
 /// Reads what is left in a folder; what is behind damage cannot be had.
 fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
+    let damaged = |error: piton_exec::spool::Error| {
+        tracing::error!(code = error.code(), %error, "spool not readable to its end");
+        Some(error.to_string())
+    };
     let reader = match SpoolReader::open(folder, key) {
         Ok(reader) => reader,
-        Err(error) => {
-            tracing::error!(code = error.code(), %error, "spool not readable");
-            return Drained::default();
-        }
+        Err(error) => return Drained { damage: damaged(error), ..Drained::default() },
     };
     let Some(spool_id) = reader.spool_id().map(ToOwned::to_owned) else {
         return Drained::default();
     };
     let pos = after.filter(|after| after.spool_id == spool_id).map_or(0, |after| after.pos);
-    let mut entries = Vec::new();
+    // Trimmed for a log that had more than this one: one that was restored from a backup.
+    let lost = (reader.first() > pos + 1).then(|| (pos + 1, reader.first() - 1));
+    let mut drained = Drained { spool_id, lost, ..Drained::default() };
     for entry in reader.after(pos).take(IMPORT_ENTRIES_MAX) {
         match entry {
-            Ok(entry) => entries.push(entry),
+            Ok(entry) => drained.entries.push(entry),
             Err(error) => {
-                tracing::error!(code = error.code(), %error, "spool not readable to its end");
+                drained.damage = damaged(error);
                 break;
             }
         }
     }
-    Drained { spool_id, entries }
+    drained
 }
 
 fn unreachable(error: impl fmt::Display) -> Fault {
@@ -185,8 +188,7 @@ impl Agentctl for OnExecutor {
             let folder = match executor.spool(&at.execution).await {
                 Ok(folder) => folder,
                 Err(error) => {
-                    tracing::error!(execution = %at.execution, %error, "spool not found");
-                    return Drained::default();
+                    return Drained { damage: Some(error.to_string()), ..Drained::default() };
                 }
             };
             let key = spool_key(&at.secret);
@@ -205,6 +207,15 @@ impl Agentctl for OnExecutor {
         Box::pin(async move {
             if let Err(error) = executor.forget(&execution).await {
                 tracing::warn!(%execution, %error, "what an execution left is not cleared away");
+            }
+        })
+    }
+
+    fn set_aside(&self, at: &At) -> BoxFuture<()> {
+        let (executor, execution) = (Arc::clone(&self.executor), at.execution.clone());
+        Box::pin(async move {
+            if let Err(error) = executor.set_aside(&execution).await {
+                tracing::warn!(%execution, %error, "a damaged spool is not set aside");
             }
         })
     }

@@ -1,10 +1,9 @@
 //! Executions that are no session's any more: abandoned ones that came back, and what a session
 //! that was deleted left. They are ended on first contact; what they said meanwhile is kept.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use piton_core::decide::{Command, Import};
+use piton_core::decide::Command;
 
 use super::{Executions, Found};
 use crate::error::Result;
@@ -45,21 +44,24 @@ impl Executions {
         }
         let at = self.at(session, execution, state.lease.epoch).await?;
         self.0.agentctl.stop(&at).await?;
-        loop {
+        // What the session itself settled says already what is damaged of it.
+        let is_told = executor.is_some_and(|e| e.execution_id == *execution);
+        let mut damaged = false;
+        while !damaged {
             let after = handle.state(session).await?.spools.get(execution).cloned();
-            let drained = self.0.agentctl.drain(&at, after).await;
-            if drained.entries.is_empty() {
+            let mut drained = self.0.agentctl.drain(&at, after).await;
+            damaged = drained.damage.is_some();
+            drained.damage.take_if(|_| is_told);
+            if drained.is_empty() {
                 break;
             }
-            let import = Import {
-                execution_id: execution.clone(),
-                spool_id: drained.spool_id,
-                entries: drained.entries,
-                lost: None,
-                masked: BTreeMap::new(),
-                fresh: Vec::new(),
-            };
-            handle.execute(session, Command::Import(import)).await?;
+            let import = Command::Import(drained.import(execution.clone()));
+            handle.execute(session, import).await?;
+        }
+        if damaged {
+            // What cannot be read now may be worth something to somebody.
+            self.0.agentctl.set_aside(&at).await;
+            return Ok(());
         }
         self.0.agentctl.forget(&at).await;
         Ok(())

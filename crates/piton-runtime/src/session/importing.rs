@@ -15,7 +15,7 @@ impl Session {
     /// Masks what agentctl could not know to be secret, makes the tokens, and decides. agentctl
     /// masks whatever was configured; here comes what this session's records taught.
     pub(super) async fn import(&mut self, import: Import) -> Result<Decision> {
-        let Import { execution_id, spool_id, entries, mut lost, .. } = import;
+        let Import { execution_id, spool_id, entries, mut lost, damage, .. } = import;
         let masker = self.env.masking.current(&self.id);
         let mut safer = BTreeMap::new();
         let mut batch: Vec<Entry> = Vec::with_capacity(entries.len());
@@ -54,6 +54,7 @@ impl Session {
                             spool_id: spool_id.clone(),
                             entries: std::mem::take(&mut batch),
                             lost: lost.take(),
+                            damage: None,
                             masked: std::mem::take(&mut safer),
                             fresh: Vec::new(),
                         };
@@ -73,7 +74,15 @@ impl Session {
             batch.push(entry);
         }
         let (entries, fresh) = (batch, Vec::new());
-        self.decide_import(Import { execution_id, spool_id, entries, lost, masked: safer, fresh })
+        self.decide_import(Import {
+            execution_id,
+            spool_id,
+            entries,
+            lost,
+            damage,
+            masked: safer,
+            fresh,
+        })
     }
 
     /// Whether a run is the current one and streams.
@@ -96,17 +105,11 @@ impl Session {
         while self.broken.is_none() {
             let after = self.state.spools.get(&execution_id).cloned();
             let drained = self.env.executors.drain(&self.id, &execution_id, after).await;
-            if drained.entries.is_empty() {
+            if drained.is_empty() {
                 return;
             }
-            let import = Import {
-                execution_id: execution_id.clone(),
-                spool_id: drained.spool_id,
-                entries: drained.entries,
-                lost: None,
-                masked: BTreeMap::new(),
-                fresh: Vec::new(),
-            };
+            let is_last = drained.damage.is_some();
+            let import = drained.import(execution_id.clone());
             match self.import(import).await {
                 Ok(decision) if decision.outcome == Verdict::Already => return,
                 Ok(decision) => self.append(decision, Durability::Synced, None),
@@ -116,6 +119,9 @@ impl Session {
                 }
             }
             self.drain().await;
+            if is_last {
+                return;
+            }
         }
     }
 }

@@ -196,7 +196,7 @@ impl Agentctl for Remote {
             let Some(machine) = there else { return Drained::default() };
             let after = after.map_or(0, |spool| spool.pos).max(machine.acked);
             let entries = machine.after(after, most);
-            Drained { spool_id: machine.spool_id.clone(), entries }
+            Drained { spool_id: machine.spool_id.clone(), entries, ..Drained::default() }
         })
     }
 
@@ -232,6 +232,10 @@ impl Agentctl for Remote {
             remote.step().await;
             remote.world.forgets(&at.session, &at.execution);
         })
+    }
+
+    fn set_aside(&self, at: &At) -> BoxFuture<()> {
+        self.forget(at)
     }
 
     fn purge(&self, found: &Found) -> BoxFuture<Result<(), Fault>> {

@@ -1,11 +1,11 @@
 //! Agents that are none, and worlds that do not help: a clear state, a reason, a way forward.
 
 use piton_testkit::crash::Kind;
-use piton_testkit::drive::processes_of;
+use piton_testkit::drive::{processes_of, wait_until};
 use serde_json::{Value, json};
 
 use crate::bench_of_work::{
-    Bench, SESSION, assert_nothing_left, count, header, last, prompt, said, signal,
+    Bench, SESSION, assert_nothing_left, chunks, count, header, last, prompt, said, signal,
 };
 
 /// Wants to show: whatever is started in an agent's place, the session says that and why, nothing
@@ -28,8 +28,10 @@ fn what_is_no_agent_is_told_and_the_next_one_works() {
     for (before, (command, code)) in cases.into_iter().enumerate() {
         let start = json!({"command": command, "install_hint": "npm install it"});
         server.must(json!({"do": "start", "session": SESSION, "start": start}));
-        let status =
-            server.status_when(SESSION, |status| status["facts"]["agent"]["status"] == "error");
+        let status = server.status_when(SESSION, |status| {
+            status["facts"]["agent"]["status"] == "error"
+                && count(&bench.log(), "agent.error") > before
+        });
         assert_eq!(
             (&status["status"], &status["reason"]),
             (&json!("error"), &json!("agent_error")),
@@ -85,7 +87,7 @@ fn a_stubborn_agent_is_ended() {
     let (mut server, execution) = bench.start();
     prompt(&mut server, "ignore-term\nescape sleep 1000\nhang");
     let mark = format!("PITON_EXECUTION={execution}");
-    let escaped = piton_testkit::drive::wait_until(crate::bench_of_work::PATIENCE, || {
+    let escaped = wait_until(crate::bench_of_work::PATIENCE, || {
         processes_of(&mark).iter().any(|(_, command)| command.starts_with("sleep"))
     });
     assert!(escaped, "{:?}", processes_of(&mark));
@@ -119,4 +121,48 @@ fn who_does_not_answer_for_a_while_is_not_dead() {
     let log = bench.log();
     assert_eq!(said(&log, &run), "beforechosen: allow_once");
     assert_eq!(count(&log, "run.interrupted"), 0);
+}
+
+/// Wants to show: of a dead agentctl's spool with a flipped bit, what is before it is in the log,
+/// that the rest is lost is told once, and the damaged files are kept aside.
+#[test]
+fn a_damaged_spool_is_named_and_kept() {
+    let bench = Bench::new(Kind::Sqlite);
+    let (mut server, execution) = bench.start();
+    let run = prompt(&mut server, "wait 500\nstream 50 1\nask May I?");
+    let begun = || count(&bench.log(), "effect.done") > 0;
+    assert!(wait_until(crate::bench_of_work::PATIENCE, begun), "the agent has its prompt");
+    server.kill();
+    let folder = bench.data().join("run").join(&execution);
+    let asked = wait_until(crate::bench_of_work::PATIENCE, || spool_bytes(&folder) > 9_000);
+    assert!(asked, "the spool grows while nobody listens");
+    let agentctl = bench.agentctl(&execution);
+    crate::bench_of_work::sigkill(agentctl);
+    let segment = segments(&folder).pop().expect("there is one");
+    let mut bytes = std::fs::read(&segment).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&segment, bytes).expect("writable");
+    let mut server = bench.serve();
+    let status = server.status_when(SESSION, |status| status["reason"] == "process_restart");
+    assert_eq!(status["status"], "interrupted_startup", "{status:#}");
+    let aside = folder.with_extension("damaged");
+    assert!(wait_until(crate::bench_of_work::PATIENCE, || aside.exists() && !folder.exists()));
+    assert_nothing_left(&execution, Some(agentctl));
+    let log = bench.log();
+    let told = log.iter().filter(|record| record.header.contains("spool_damaged"));
+    assert_eq!(told.count(), 1);
+    let said = said(&log, &run);
+    assert!(chunks(50).starts_with(&said) && !said.is_empty(), "{said:?}");
+    assert_eq!(count(&log, "run.interrupted"), 1);
+}
+
+fn segments(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let Ok(found) = std::fs::read_dir(folder.join("spool")) else { return Vec::new() };
+    found.flatten().map(|entry| entry.path()).collect()
+}
+
+fn spool_bytes(folder: &std::path::Path) -> u64 {
+    let size = |path: std::path::PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+    segments(folder).into_iter().map(size).sum()
 }
