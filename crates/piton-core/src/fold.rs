@@ -141,9 +141,13 @@ impl State {
     fn imported(&mut self, e: &SpoolImported) {
         let spool = Spool { spool_id: e.spool_id.clone(), pos: e.pos };
         self.spools.insert(e.execution_id.clone(), spool);
-        // Ids sort by age: the oldest execution's spool is the one nobody will send again.
+        // Ids sort by age, as far as clocks do: the oldest execution's spool is the one that nobody
+        // will send again. The session's own, and the one that speaks, are never forgotten.
+        let current = self.facts.executor.as_ref().map(|executor| &executor.execution_id);
         while self.spools.len() > SPOOLS_KEPT {
-            self.spools.pop_first();
+            let others = |id: &&ExecutionId| **id != e.execution_id && Some(*id) != current;
+            let Some(oldest) = self.spools.keys().find(others).cloned() else { break };
+            self.spools.remove(&oldest);
         }
     }
 

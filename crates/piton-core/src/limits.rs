@@ -20,6 +20,8 @@ pub const MESSAGES_OPEN_MAX: usize = 64;
 pub const SPOOLS_KEPT: usize = 8;
 /// Entries of a spool that are imported in one batch. An entry makes three records at most.
 pub const IMPORT_ENTRIES_MAX: usize = 256;
+/// About how many bytes of entries are imported in one batch, if it is more than one entry.
+pub const IMPORT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Streamed text of one record, in bytes.
 pub const DELTA_BYTES_MAX: usize = 4 * 1024;
 /// Most records in one log.

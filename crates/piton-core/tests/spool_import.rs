@@ -360,3 +360,68 @@ fn an_agent_at_an_interrupted_run_is_told_to_stop() {
     let owed: Vec<_> = world.state.pending.values().cloned().collect();
     assert_eq!(owed, [Effect::Stop { run_id: id("run_1") }]);
 }
+
+/// Wants to show: nothing that an agent can say is too large to be imported; what a record cannot
+/// hold is named.
+#[test]
+fn what_is_too_large_for_a_record_is_named() {
+    let mut world = begun();
+    let large = "ü".repeat(10 * 1024 * 1024);
+    let facts = vec![
+        Fact::ToolCall {
+            call_id: id("call_1"),
+            name: "n".repeat(100_000),
+            arguments: json!(large.clone()),
+        },
+        Fact::ToolResult {
+            call_id: id("call_1"),
+            status: ToolStatus::Succeeded,
+            result: json!({ "output": large.clone() }),
+        },
+        text("msg_a", 0, &large),
+        Fact::Update { what: "w".repeat(100_000), update: json!(null) },
+        Fact::TurnEnded { stop_reason: "s".repeat(100_000) },
+    ];
+    world.done(import(entries("run_1", facts)));
+    for record in &world.log {
+        assert!(record.header.len() <= piton_core::limits::HEADER_BYTES_MAX, "{}", record.kind);
+        if let piton_core::Content::Json(json) = &record.content {
+            assert!(json.len() <= piton_core::limits::PAYLOAD_BYTES_MAX / 2, "{}", record.kind);
+        }
+    }
+    let outcome = world.log.iter().find(|record| &*record.kind == "tool.outcome").expect("kept");
+    let told = outcome.content_field("result").expect("told");
+    assert_eq!(told["truncated"], true);
+    assert_eq!(told["bytes"].as_u64(), Some(20 * 1024 * 1024 + 24));
+    let items = transcript::build(&world.log, None).expect("readable");
+    let whole =
+        |item: &Item| matches!(item, Item::Agent { text: Text::Whole(text), .. } if *text == large);
+    assert!(items.iter().any(whole), "text is not cut");
+    assert_eq!(world.named(), (Name::Idle, Reason::RunCompleted));
+}
+
+/// Wants to show: a clock that went back makes a new execution's id the lowest; its position is
+/// remembered all the same.
+#[test]
+fn the_speaking_execution_is_never_forgotten() {
+    let mut world = begun();
+    for n in (0..20).rev() {
+        let execution_id = id(&format!("exec_0{n:02}"));
+        let all = entries("run_1", vec![text("msg_a", 0, "a"), text("msg_a", 1, "b")]);
+        let import = |entries: &[Entry]| {
+            Command::Import(Import {
+                execution_id: Clone::clone(&execution_id),
+                spool_id: "spool".into(),
+                entries: entries.to_vec(),
+                lost: None,
+                damage: None,
+                masked: BTreeMap::new(),
+                fresh: Vec::new(),
+            })
+        };
+        world.done(import(&all[..1]));
+        assert_eq!(world.done(import(&all)), ["message.delta", "spool.imported"]);
+        assert_eq!(world.decide(import(&all)).map(|d| d.outcome), Ok(Verdict::Already));
+    }
+    assert!(world.state.spools.len() <= piton_core::limits::SPOOLS_KEPT);
+}

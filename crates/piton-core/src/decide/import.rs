@@ -10,16 +10,28 @@ use crate::event::{
     AgentDescribed, AgentError, AgentExited, AgentHistoryDiverged, AgentReady, AgentSession,
     AgentSessionCleared, AgentStarting, AgentUpdated, EffectDone, Event, MessageCompleted,
     MessageDelta, RunCompleted, SpoolImported, TokenRevoked, ToolIntent, ToolOutcome, ToolUpdated,
-    WaitCancelled,
+    WaitCancelled, content_fields,
 };
 use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
-use crate::limits::{CALLS_OPEN_MAX, DELTA_BYTES_MAX, REATTACH_GRACE, wait_default};
+use crate::limits::{
+    CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, REATTACH_GRACE, wait_default,
+};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
-use crate::spool::{Channel, Ended, Entry, Fact, Pos};
+use crate::spool::{AgentInfo, Channel, Ended, Entry, Fact, Pos};
 use crate::state::{Phase, Run, State};
 use crate::token::NewToken;
+
+/// Largest content of an imported record, in bytes; half of what a record takes, since masking may
+/// make it larger.
+const IMPORT_CONTENT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX / 2;
+/// Text of one record that came in one piece.
+const TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// An agent's own session id, in bytes. A longer one is of no use: half a handle is none.
+const HANDLE_BYTES_MAX: usize = 16 * 1024;
+/// Names of tools, kinds of updates and the like, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
 
 /// A turn that failed because there was no agent any more: interrupted, not failed.
 const AGENT_CLOSED: &str = "agent_closed";
@@ -95,6 +107,30 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
     Ok(Decision::done(records))
 }
 
+/// What an agent says has no limit, a record has: what is too large for one is named, not kept. A
+/// spool that could not be imported would hold up its session for ever.
+fn cap(record: &mut NewRecord) {
+    let bytes = record.payload.as_ref().map_or(0, |payload| payload.len());
+    if bytes <= IMPORT_CONTENT_BYTES_MAX {
+        return;
+    }
+    let field = content_fields(&record.kind).first().copied().unwrap_or_default();
+    record.payload = Some(json!({field: {"truncated": true, "bytes": bytes}}).to_string().into());
+}
+
+/// A name, cut where it is too long for a header.
+fn short(mut name: String) -> String {
+    if name.len() > NAME_BYTES_MAX {
+        let mut end = NAME_BYTES_MAX;
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        name.truncate(end);
+        name.push('…');
+    }
+    name
+}
+
 struct Importing<'a> {
     /// The state as it will be when the records so far are applied.
     state: State,
@@ -107,6 +143,7 @@ struct Importing<'a> {
 }
 
 /// Text of one message that is put together from adjacent entries.
+#[derive(Clone)]
 struct Piece {
     message_id: MessageId,
     channel: Channel,
@@ -118,7 +155,8 @@ struct Piece {
 }
 
 impl Importing<'_> {
-    fn push(&mut self, record: NewRecord) {
+    fn push(&mut self, mut record: NewRecord) {
+        cap(&mut record);
         self.state.apply(self.state.last_seq + 1, record.ts, &record.event);
         self.records.push(record);
     }
@@ -172,12 +210,16 @@ impl Importing<'_> {
                 let Some(run) = self.open_run(run_id.as_ref()).filter(|run| run.is_open()) else {
                     return;
                 };
+                // As with a turn's end: what failed may be the turn that was stopped.
+                if code != AGENT_CLOSED && recovery::awaited(&self.state, run) {
+                    return;
+                }
                 if code == AGENT_CLOSED {
                     let records = recovery::interrupted(&self.state, cx, run, Reason::ProcessExit);
                     return self.extend(Ok(Decision::done(records)));
                 }
                 let run_id = run.run_id.clone();
-                self.extend(run::fail(&self.state, cx, &run_id, Some(code), message));
+                self.extend(run::fail(&self.state, cx, &run_id, Some(short(code)), message));
             }
             Fact::TextEnd { message_id, length, hash } => {
                 self.push(NewRecord::new(cx.now, MessageCompleted { message_id, length, hash }));
@@ -246,7 +288,7 @@ impl Importing<'_> {
     }
 
     fn updated(&mut self, cx: &Context, run_id: Option<RunId>, what: &str, update: Value) {
-        let (execution_id, what) = (self.execution_id.clone(), what.to_owned());
+        let (execution_id, what) = (self.execution_id.clone(), short(what.to_owned()));
         let event = AgentUpdated { execution_id, what, run_id };
         self.push(NewRecord::with_content(cx.now, event, "update", update));
     }
@@ -269,10 +311,21 @@ impl Importing<'_> {
                 self.push(NewRecord::new(cx.now, AgentStarting { execution_id }));
             }
             Fact::AgentReady { begun, agent_session_id, agent, offers } => {
+                let agent_session_id = agent_session_id.filter(|id| id.len() <= HANDLE_BYTES_MAX);
+                let agent = agent.map(|agent| AgentInfo {
+                    name: short(agent.name),
+                    version: agent.version.map(short),
+                });
                 let described =
                     AgentDescribed { execution_id: execution_id.clone(), begun, agent, offers };
                 self.push(NewRecord::new(cx.now, described));
                 self.push(NewRecord::new(cx.now, AgentReady { execution_id, agent_session_id }));
+            }
+            Fact::AgentSession { agent_session_id }
+                if agent_session_id.len() > HANDLE_BYTES_MAX =>
+            {
+                let bytes = agent_session_id.len();
+                self.updated(cx, None, "session_id_too_long", json!({ "bytes": bytes }));
             }
             Fact::AgentSession { agent_session_id } => {
                 self.push(NewRecord::new(cx.now, AgentSession { execution_id, agent_session_id }));
@@ -287,7 +340,7 @@ impl Importing<'_> {
                 self.push(NewRecord::new(cx.now, AgentSessionCleared { execution_id }));
             }
             Fact::AgentError { code, message } => {
-                let event = AgentError { execution_id, code: Some(code) };
+                let event = AgentError { execution_id, code: Some(short(code)) };
                 self.push(NewRecord::with_content(cx.now, event, "message", message.into()));
             }
             Fact::AgentExited { exit_code, signal, stderr, .. } => {
@@ -317,7 +370,8 @@ impl Importing<'_> {
         if stop_reason == "cancelled" {
             return self.extend(run::cancel(&self.state, cx, run_id, Reason::UserRequest));
         }
-        let event = RunCompleted { run_id: run_id.clone(), stop_reason: Some(stop_reason) };
+        let stop_reason = Some(short(stop_reason));
+        let event = RunCompleted { run_id: run_id.clone(), stop_reason };
         self.extend(run::completed(&self.state, cx, &run_id, event));
     }
 
@@ -331,7 +385,7 @@ impl Importing<'_> {
     ) {
         match run_id {
             Some(run_id) if self.state.calls.len() < CALLS_OPEN_MAX => {
-                let event = ToolIntent { call_id, run_id, name };
+                let event = ToolIntent { call_id, run_id, name: short(name) };
                 self.push(NewRecord::with_content(cx.now, event, "arguments", arguments));
             }
             run_id => {
@@ -356,7 +410,21 @@ impl Importing<'_> {
         self.push(NewRecord::new(cx.now, WaitCancelled { run_id, wait_id, reason }));
     }
 
-    fn text(&mut self, piece: Piece) {
+    fn text(&mut self, mut piece: Piece) {
+        while piece.text.len() > TEXT_BYTES_MAX && piece.sent.is_none() {
+            let mut end = TEXT_BYTES_MAX;
+            while !piece.text.is_char_boundary(end) {
+                end -= 1;
+            }
+            let rest = piece.text.split_off(end);
+            let offset = piece.offset + end as u64;
+            let next = Piece { text: rest, offset, ..piece.clone() };
+            self.text_piece(std::mem::replace(&mut piece, next));
+        }
+        self.text_piece(piece);
+    }
+
+    fn text_piece(&mut self, piece: Piece) {
         let fits = |open: &Piece| {
             open.message_id == piece.message_id
                 && open.run_id == piece.run_id

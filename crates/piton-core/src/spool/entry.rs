@@ -227,6 +227,25 @@ pub enum Fact {
     },
 }
 
+impl Entry {
+    /// About how many bytes a log makes of it.
+    pub fn weight(&self) -> usize {
+        const SMALL: usize = 256;
+        SMALL
+            + match &self.fact {
+                Fact::Text { text, .. } => text.len(),
+                Fact::ToolCall { arguments: value, .. }
+                | Fact::ToolUpdate { update: value, .. }
+                | Fact::ToolResult { result: value, .. }
+                | Fact::Asked { question: value, .. }
+                | Fact::Update { update: value, .. }
+                | Fact::HistoryDiverged { rest: value, .. }
+                | Fact::Unknown { fields: value, .. } => value.to_string().len(),
+                _ => 0,
+            }
+    }
+}
+
 impl Fact {
     /// Must be on the disk before anybody acts on it. Text only has to be written.
     pub fn is_flushed(&self) -> bool {

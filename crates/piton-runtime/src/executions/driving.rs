@@ -15,7 +15,7 @@ use super::{Executions, Fault};
 use crate::error::{Error, Result};
 use crate::world::{Deed, Drained, Driver, Executors};
 
-/// What an agent is told that is to go on where it was stopped.
+/// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
 const GO_ON: &str = "Continue where you left off.";
 /// Problems after which the command may be tried again: agentctl remembers nothing of it.
 const NOT_NOW: &[&str] = &["agent_not_running", "agent_busy", "epoch_stale", "closing"];
@@ -31,13 +31,19 @@ impl Driver for Executions {
     }
 
     fn is_live(&self, session: &SessionId) -> bool {
-        self.followed().live.contains(session)
+        self.followed().live.contains_key(session)
     }
 }
 
 impl Executors for Executions {
     fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
-        self.0.agentctl.probe(session, execution)
+        let (executions, session) = (self.clone(), session.clone());
+        let execution = execution.clone();
+        Box::pin(async move {
+            // One that is on its way must not be said to be gone.
+            executions.launched(&execution).await;
+            executions.0.agentctl.probe(&session, &execution).await
+        })
     }
 
     fn drain(
@@ -121,8 +127,10 @@ fn log_failure(session: &SessionId, result: Result<()>) {
 fn act(deed: &Deed) -> Option<Act> {
     let run_id = deed.effect.run_id().clone();
     Some(match &deed.effect {
-        Effect::Begin { .. } => Act::Prompt { run_id, text: deed.message.clone()? },
-        Effect::Continue { .. } => Act::Prompt { run_id, text: GO_ON.to_owned() },
+        Effect::Begin { .. } | Effect::Continue { .. } => {
+            let text = deed.message.clone().unwrap_or_else(|| GO_ON.to_owned());
+            Act::Prompt { run_id, text }
+        }
         Effect::Answer { .. } if planted::is(Bug::AnswerKeptBack) => return None,
         Effect::Answer { wait_id, .. } => {
             let answer = deed.cause.content_field("answer").unwrap_or(Value::Null);

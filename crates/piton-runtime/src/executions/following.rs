@@ -2,19 +2,21 @@
 //! durable. A lost connection is made again; an execution that is gone is settled.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::time::Duration;
 
-use piton_core::Code;
 use piton_core::decide::{Command, Import, Probe};
+use piton_core::event::ExecutorUnreachable;
 use piton_core::id::{ExecutionId, SessionId};
-use piton_core::limits::{DELTA_BYTES_MAX, IMPORT_ENTRIES_MAX};
+use piton_core::limits::{DELTA_BYTES_MAX, IMPORT_BYTES_MAX, IMPORT_ENTRIES_MAX};
 use piton_core::planted::{self, Bug};
 use piton_core::spool::{Entry, Fact};
-use piton_core::state::Executor;
-use piton_exec::protocol::Frame;
+use piton_core::state::{Executor, Run};
+use piton_core::{Code, State};
+use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
-use super::{At, Executions, Following, Found, not_ours, recover};
+use super::{At, Executions, Fault, Following, Found, not_ours, observe, recover};
 use crate::error::Result;
 use crate::service::Handle;
 
@@ -49,7 +51,7 @@ impl Executions {
                 tracing::error!(%session, %execution, code = %error.code(), %error, "execution not followed");
             }
             let mut followed = executions.followed();
-            followed.live.remove(&session);
+            followed.is_dead(&session, &execution);
             if followed.by_session.get(&session) == Some(&execution) {
                 followed.by_session.remove(&session);
             }
@@ -75,12 +77,15 @@ impl Executions {
                     again = AGAIN_MIN;
                     // It answers: if the log says that it cannot be reached, it says so no more.
                     handle.execute(session, recover()).await?;
-                    self.followed().live.insert(session.clone());
+                    self.followed().live.insert(session.clone(), execution.clone());
                     let over = pump(&handle, &at, &mut *stream).await?;
-                    self.followed().live.remove(session);
+                    self.followed().is_dead(session, execution);
                     if matches!(over, Over::NotOurs) {
                         return Ok(());
                     }
+                }
+                Err(Fault::Problem(problem)) => {
+                    self.refused(&handle, &at, &state, &problem).await?;
                 }
                 Err(fault) => tracing::debug!(%session, %execution, %fault, "not connected"),
             }
@@ -100,6 +105,28 @@ impl Executions {
     }
 }
 
+impl Executions {
+    /// It lives and does not let itself be followed: the log must not say that all is well. One of
+    /// another version is replaced as soon as its agent is not at work.
+    async fn refused(
+        &self,
+        handle: &Handle,
+        at: &At,
+        state: &State,
+        problem: &Problem,
+    ) -> Result<()> {
+        let (session, execution) = (&at.session, &at.execution);
+        tracing::warn!(%session, %execution, code = problem.code, "cannot be followed: {problem}");
+        let unreachable = ExecutorUnreachable { execution_id: execution.clone() };
+        observe(handle, session, unreachable, None).await?;
+        let at_work = state.facts.run.as_ref().is_some_and(Run::is_open);
+        if problem.code == "protocol_unsupported" && !at_work {
+            self.0.agentctl.stop(at).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Imports what comes until the connection is lost.
 async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Over> {
     while let Some(mut frame) = stream.next().await {
@@ -108,7 +135,7 @@ async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Ov
         let mut lost = frame.lost;
         let mut entries = frame.entries.into_iter().peekable();
         while entries.peek().is_some() || lost.is_some() {
-            let entries: Vec<Entry> = entries.by_ref().take(IMPORT_ENTRIES_MAX).collect();
+            let entries = next_batch(&mut entries);
             let upto = entries.last().map(|entry| entry.pos).or(lost.map(|(_, to)| to));
             let import = Import {
                 execution_id: at.execution.clone(),
@@ -143,6 +170,19 @@ enum Gathered {
     All,
     /// What came next does not follow: the cursor leads back to it.
     Gap,
+}
+
+/// As many as make one batch.
+pub(super) fn next_batch(entries: &mut Peekable<impl Iterator<Item = Entry>>) -> Vec<Entry> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while let Some(entry) = entries.peek() {
+        bytes += entry.weight();
+        if batch.len() == IMPORT_ENTRIES_MAX || (bytes > IMPORT_BYTES_MAX && !batch.is_empty()) {
+            break;
+        }
+        batch.extend(entries.next());
+    }
+    batch
 }
 
 /// Text alone can wait a little for more of it.

@@ -22,7 +22,7 @@ use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
 use piton_exec::protocol::{self, Act, Start};
 use piton_store::{Query, Select, Store};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
@@ -47,6 +47,7 @@ struct Inner {
     attached: Mutex<Attached>,
     attached_changed: Notify,
     followed: Mutex<Followed>,
+    launched_changed: Notify,
 }
 
 /// The service holds these executions, and these the service: not for longer than they are attached.
@@ -60,10 +61,38 @@ enum Attached {
 struct Followed {
     /// Executions with a follower.
     by_session: HashMap<SessionId, ExecutionId>,
-    /// Sessions whose agentctl is connected.
-    live: HashSet<SessionId>,
+    /// Sessions whose agentctl is connected, and which one it is.
+    live: HashMap<SessionId, ExecutionId>,
+    /// Executions that are being launched: nobody may take them for dead.
+    launching: HashSet<ExecutionId>,
     tasks: JoinSet<()>,
     closed: bool,
+}
+
+impl Followed {
+    /// What is connected since under another execution stays.
+    fn is_dead(&mut self, session: &SessionId, execution: &ExecutionId) {
+        if self.live.get(session) == Some(execution) {
+            self.live.remove(session);
+        }
+    }
+}
+
+/// A launch that is under way.
+struct OnItsWay(Executions, ExecutionId);
+
+impl OnItsWay {
+    fn new(executions: &Executions, execution: &ExecutionId) -> Self {
+        executions.followed().launching.insert(execution.clone());
+        Self(executions.clone(), execution.clone())
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.followed().launching.remove(&self.1);
+        self.0.0.launched_changed.notify_waiters();
+    }
 }
 
 impl fmt::Debug for Executions {
@@ -75,8 +104,15 @@ impl fmt::Debug for Executions {
 impl Executions {
     pub fn new(agentctl: Arc<dyn Agentctl>, store: Arc<dyn Store>) -> Self {
         let (attached, attached_changed) = (Mutex::new(Attached::NotYet), Notify::new());
-        let followed = Mutex::default();
-        Self(Arc::new(Inner { agentctl, store, attached, attached_changed, followed }))
+        let (followed, launched_changed) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Inner {
+            agentctl,
+            store,
+            attached,
+            attached_changed,
+            followed,
+            launched_changed,
+        }))
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
@@ -150,15 +186,30 @@ impl Executions {
     }
 
     /// Starts an agentctl for a session that has none. The workspace is usable when this returns.
+    /// Goes on when the asker has left.
     pub async fn launch(&self, session: &SessionId, workspace: PathBuf) -> Result<ExecutionId> {
+        let (executions, session) = (self.clone(), session.clone());
+        let (told, launched) = oneshot::channel();
+        self.followed().tasks.spawn(async move {
+            // Nobody may be left to hear it; the log says it, too.
+            let _ = told.send(executions.launch_now(&session, workspace).await);
+        });
+        launched.await.map_err(|_| Error::ShuttingDown)?
+    }
+
+    async fn launch_now(&self, session: &SessionId, workspace: PathBuf) -> Result<ExecutionId> {
         let handle = self.handle().await?;
         let execution_id = handle.ids().execution()?;
         let runtime = self.0.agentctl.runtime().to_owned();
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
+        // From before the log knows of it until it answers.
+        let on_its_way = OnItsWay::new(self, &execution_id);
         observe(&handle, session, starting, None).await?;
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
-        if let Err(fault) = self.0.agentctl.launch(&at, Launching { workspace }).await {
+        let launched = self.0.agentctl.launch(&at, Launching { workspace }).await;
+        drop(on_its_way);
+        if let Err(fault) = launched {
             self.not_launched(&handle, &at, &fault).await?;
             return Err(fault.into());
         }
@@ -166,6 +217,17 @@ impl Executions {
         observe(&handle, session, ready, None).await?;
         self.follow(session, &execution_id);
         Ok(execution_id)
+    }
+
+    /// Waits for the end of a launch that is under way here.
+    async fn launched(&self, execution: &ExecutionId) {
+        loop {
+            let changed = self.0.launched_changed.notified();
+            if !self.followed().launching.contains(execution) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// A launch that failed may have launched something, and somebody may have found it already.

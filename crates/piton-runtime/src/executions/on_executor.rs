@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
-use piton_core::limits::IMPORT_ENTRIES_MAX;
+use piton_core::limits::{IMPORT_BYTES_MAX, IMPORT_ENTRIES_MAX};
 use piton_core::spool::{Pos, Spool};
 use piton_exec::client::{Client, ClientError, Stream};
 use piton_exec::executor::{Executor, LaunchSpec, Liveness};
@@ -96,9 +96,16 @@ fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
     // Trimmed for a log that had more than this one: one that was restored from a backup.
     let lost = (reader.first() > pos + 1).then(|| (pos + 1, reader.first() - 1));
     let mut drained = Drained { spool_id, lost, ..Drained::default() };
+    let mut bytes = 0;
     for entry in reader.after(pos).take(IMPORT_ENTRIES_MAX) {
         match entry {
-            Ok(entry) => drained.entries.push(entry),
+            Ok(entry) => {
+                bytes += entry.weight();
+                if bytes > IMPORT_BYTES_MAX && !drained.entries.is_empty() {
+                    break;
+                }
+                drained.entries.push(entry);
+            }
             Err(error) => {
                 drained.damage = damaged(error);
                 break;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use piton_core::decide::Command;
 
-use super::{Executions, Found};
+use super::{Executions, Found, recover};
 use crate::error::Result;
 use crate::service::Handle;
 
@@ -16,6 +16,7 @@ impl Executions {
         let Ok(handle) = self.handle().await else { return };
         loop {
             for found in self.0.agentctl.list().await {
+                self.launched(&found.execution).await;
                 if let Err(error) = self.end_stranger(&handle, &found).await {
                     let Found { session, execution } = &found;
                     tracing::warn!(%session, %execution, code = %error.code(), %error, "stranger not ended");
@@ -38,12 +39,17 @@ impl Executions {
         }
         let state = handle.state(session).await?;
         let executor = state.facts.executor.as_ref();
-        if executor.is_some_and(|e| e.execution_id == *execution && e.may_live()) {
+        let is_current = executor.is_some_and(|e| e.execution_id == *execution && e.may_live());
+        if is_current && state.facts.closed.is_none() {
             self.follow(session, execution);
             return Ok(());
         }
         let at = self.at(session, execution, state.lease.epoch).await?;
         self.0.agentctl.stop(&at).await?;
+        if is_current {
+            // A closed session needs no agent; its follower sees that it is gone.
+            return handle.execute(session, recover()).await.map(drop);
+        }
         // What the session itself settled says already what is damaged of it.
         let is_told = executor.is_some_and(|e| e.execution_id == *execution);
         let mut damaged = false;
