@@ -58,7 +58,8 @@ pub enum Error {
 pub fn run(launch: Launch) -> Result<(), Error> {
     // The leader of a process group cannot; whoever starts us by hand knows what they do.
     let _ = rustix::process::setsid();
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // The umask stays as it is, because the agent and all that it starts inherit it: what is our own
+    // is made with a mode of its own.
     let folder = launch.folder.clone();
     let failed = |source| Error::Folder { path: folder.clone(), source };
     std::env::set_current_dir(&folder).map_err(failed)?;

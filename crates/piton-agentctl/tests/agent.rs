@@ -350,3 +350,23 @@ async fn secrets_of_the_environment_are_masked() {
     assert!(said(&entries).ends_with("really"), "{kept}");
     assert!(!kept.contains("4711"), "{kept}");
 }
+
+/// What the agent makes has the mode that it has without agentctl, and so has what agentctl writes
+/// for it.
+#[tokio::test]
+async fn files_of_the_agent_have_the_usual_mode() {
+    let world = World::new();
+    let (run, mut stream) = ready(&world, &[]).await;
+    prompt(&run, "p1", "run echo x > made\nwrite written text\nwrite new/inside text")
+        .await
+        .unwrap();
+    entries_until(&mut stream, turn_ended).await;
+    let mode = |name: &str| {
+        let path = world.workspace().join(name);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    std::fs::write(world.workspace().join("usual"), "").unwrap();
+    std::fs::create_dir(world.workspace().join("folder")).unwrap();
+    assert_eq!([mode("made"), mode("written"), mode("new/inside")], [mode("usual"); 3]);
+    assert_eq!(mode("new"), mode("folder"));
+}

@@ -32,8 +32,13 @@ async fn its_folder_and_socket_are_closed_to_others() {
     assert_eq!(mode(&run.folder()), 0o700);
     assert_eq!(mode(&world.data().join("run")), 0o700);
     assert_eq!(mode(&run.socket()), 0o600);
+    assert_eq!(mode(&run.folder().join("spool")), 0o700);
     for file in ["lock", "epoch", "agentctl.log"] {
         assert_eq!(mode(&run.folder().join(file)), 0o600, "{file}");
+    }
+    for file in fs::read_dir(run.folder().join("spool")).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{path:?}");
     }
 }
 
