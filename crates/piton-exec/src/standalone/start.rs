@@ -32,7 +32,7 @@ impl Standalone {
         let place = self.place(&spec.execution);
         place.make(&spec.session)?;
         let socket = place.choose_socket(&self.temp)?;
-        let program = program::versioned(&self.data, &self.program)?;
+        let program = program::prepare(&self.data, &self.program).await?;
         let launch = Launch {
             session_id: spec.session,
             execution_id: spec.execution,
