@@ -82,7 +82,9 @@ mod tests {
         std::thread::scope(|scope| {
             let copying: Vec<_> =
                 (0..8).map(|_| scope.spawn(|| copy_whole(&program, &path))).collect();
-            copying.into_iter().for_each(|one| one.join().unwrap().unwrap());
+            for one in copying {
+                one.join().unwrap().unwrap();
+            }
         });
         assert_eq!(fs::read(&path).unwrap(), fs::read(&program).unwrap());
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2);
