@@ -242,6 +242,19 @@ async fn questions_end_with_the_turn_the_request_or_the_agent() {
 }
 
 #[tokio::test]
+async fn a_question_outside_of_a_turn_is_answered_at_once() {
+    let (world, mut puppet, prompt, turn) = in_turn(Setup::default()).await;
+    puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
+    soon(turn.ended()).await.unwrap();
+    let params = json!({ "sessionId": "s1", "toolCall": { "toolCallId": "c" }, "options": [] });
+    puppet.say(json!({ "id": 1, "method": "session/request_permission", "params": params })).await;
+    assert_eq!(puppet.hear().await["result"]["outcome"]["outcome"], "cancelled");
+    let Some(Fact::Update { what, .. }) = world.notes.facts().pop() else { panic!() };
+    assert_eq!(what, "asked_outside_turn");
+    assert!(world.connection.asking().await.is_empty());
+}
+
+#[tokio::test]
 async fn too_many_questions_and_terminals_are_refused() {
     let limits = Limits { asks_max: 1, terminals_max: 1, ..Limits::default() };
     let (_world, mut puppet, _prompt, _turn) = in_turn(Setup { limits, ..Setup::default() }).await;

@@ -102,6 +102,8 @@ impl Ctl {
 
     /// Ends the agent, flushes the spool, and says that it is over.
     pub(crate) async fn end(&self) {
+        // First: what is started from here on would be left behind.
+        self.agent.close();
         if let Err(problem) = self.agent.stop().await {
             tracing::error!("The agent does not end: {problem}");
         }

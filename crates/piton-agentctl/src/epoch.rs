@@ -2,8 +2,9 @@
 //! and is refused; that holds after a restart too, so the number is on the disk before anybody
 //! acts under it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use piton_exec::protocol::{Problem, files};
@@ -66,7 +67,8 @@ impl Epochs {
 
 fn keep(folder: &Path, epoch: u64) -> io::Result<()> {
     let new = folder.join("epoch.new");
-    let mut file = File::create(&new)?;
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     writeln!(file, "{epoch}")?;
     file.sync_all()?;
     fs::rename(&new, folder.join(files::EPOCH))?;

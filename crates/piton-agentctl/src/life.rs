@@ -58,7 +58,18 @@ pub enum Error {
 pub fn run(launch: Launch) -> Result<(), Error> {
     // The leader of a process group cannot; whoever starts us by hand knows what they do.
     let _ = rustix::process::setsid();
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // The umask stays as it is, because the agent and all that it starts inherit it: what is our own
+    // is made with a mode of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Error::Runtime)?;
+    // Before the lock: who finds it held may send signals, which would kill us.
+    let signals = {
+        let _inside = runtime.enter();
+        Signals {
+            hangup: signal(SignalKind::hangup()).map_err(Error::Runtime)?,
+            terminate: signal(SignalKind::terminate()).map_err(Error::Runtime)?,
+        }
+    };
     let folder = launch.folder.clone();
     let failed = |source| Error::Folder { path: folder.clone(), source };
     std::env::set_current_dir(&folder).map_err(failed)?;
@@ -75,13 +86,17 @@ pub fn run(launch: Launch) -> Result<(), Error> {
     // A second life in one process is one of a test's; it shares the log of the first.
     let _ = tracing::subscriber::set_global_default(log);
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(Error::Runtime)?.block_on(live(launch, masker, keys));
+    let done = runtime.block_on(live(launch, masker, keys, signals));
     if let Err(error) = &done {
         tracing::error!("It could not begin: {error}");
     }
     drop(lock);
     done
+}
+
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
 }
 
 /// `None`: somebody else has it. The kernel lets go of it when the process ends, and no child
@@ -114,13 +129,16 @@ fn socket_path(launch: &Launch) -> PathBuf {
     }
 }
 
-async fn live(launch: Launch, masker: Arc<Masker>, keys: KeyPatterns) -> Result<(), Error> {
+async fn live(
+    launch: Launch,
+    masker: Arc<Masker>,
+    keys: KeyPatterns,
+    signals: Signals,
+) -> Result<(), Error> {
     let here = Path::new(".");
     let failed = |source| Error::Folder { path: launch.folder.clone(), source };
     let mut secret = [0; 32];
     hex::decode_to_slice(&launch.secret, &mut secret).map_err(|_| Error::Secret)?;
-    let hangup = signal(SignalKind::hangup()).map_err(Error::Runtime)?;
-    let terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let epochs = Epochs::open(here, launch.epoch).map_err(failed)?;
     let folder = here.join(files::SPOOL);
     let spool = Spool::create(&folder, &spool_key(&secret), launch.limits.spool_bytes_max)?;
@@ -145,8 +163,8 @@ async fn live(launch: Launch, masker: Arc<Masker>, keys: KeyPatterns) -> Result<
     let gate = gate.map_err(|source| Error::Socket { path: launch.socket.clone(), source })?;
     tracing::info!("{launch:?} begins with protocol {:?}", ctl.protocol);
 
-    tokio::spawn(rebind_on(hangup, rebind));
-    tokio::spawn(end_on(terminate, ctl.clone()));
+    tokio::spawn(rebind_on(signals.hangup, rebind));
+    tokio::spawn(end_on(signals.terminate, ctl.clone()));
     tokio::spawn(end_when_alone(ctl.clone(), Duration::from_secs(launch.limits.idle_s_max)));
     let mut over = ctl.over();
     let is_over = async move {

@@ -350,3 +350,58 @@ async fn secrets_of_the_environment_are_masked() {
     assert!(said(&entries).ends_with("really"), "{kept}");
     assert!(!kept.contains("4711"), "{kept}");
 }
+
+/// What the agent makes has the mode that it has without agentctl, and so has what agentctl writes
+/// for it.
+#[tokio::test]
+async fn files_of_the_agent_have_the_usual_mode() {
+    let world = World::new();
+    let (run, mut stream) = ready(&world, &[]).await;
+    prompt(&run, "p1", "run echo x > made\nwrite written text\nwrite new/inside text")
+        .await
+        .unwrap();
+    entries_until(&mut stream, turn_ended).await;
+    let mode = |name: &str| {
+        let path = world.workspace().join(name);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    std::fs::write(world.workspace().join("usual"), "").unwrap();
+    std::fs::create_dir(world.workspace().join("folder")).unwrap();
+    assert_eq!([mode("made"), mode("written"), mode("new/inside")], [mode("usual"); 3]);
+    assert_eq!(mode("new"), mode("folder"));
+}
+
+/// Nobody can tell it anything: it is ended, and the next one starts.
+#[tokio::test]
+async fn an_agent_that_closes_its_input_is_ended_with_the_next_prompt() {
+    let world = World::new();
+    let (run, mut stream) = ready(&world, &[]).await;
+    prompt(&run, "p1", "close-stdin\nsay still here").await.unwrap();
+    let entries = entries_until(&mut stream, turn_ended).await;
+    assert_eq!(said(&entries), "still here");
+    let _ = prompt(&run, "p2", "say x").await;
+    let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { asked: false, .. });
+    let entries = entries_until(&mut stream, exited).await;
+    let failed = |entry: &Entry| matches!(&entry.fact, Fact::TurnFailed { code, .. } if code == "agent_closed");
+    assert!(entries.iter().any(failed), "{entries:#?}");
+    act(&run, "start2", Act::Start(echo(&[]))).await.unwrap();
+    entries_until(&mut stream, is_ready).await;
+}
+
+/// It is deaf to cancellation: it is ended, and the next one starts.
+#[tokio::test]
+async fn an_agent_that_ignores_a_cancel_is_ended() {
+    let world = World::new();
+    let mut spec = world.spec();
+    spec.limits.cancel_ms_max = 300;
+    let run = world.launch_with(spec).await;
+    let mut stream = run.stream(1, 0).await;
+    act(&run, "start", Act::Start(echo(&[]))).await.unwrap();
+    entries_until(&mut stream, is_ready).await;
+    prompt(&run, "p1", "say begun\nhang").await.unwrap();
+    entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
+    act(&run, "c1", Act::Cancel { run_id: turn("run_p1") }).await.unwrap();
+    entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { asked: false, .. })).await;
+    act(&run, "start2", Act::Start(echo(&[]))).await.unwrap();
+    entries_until(&mut stream, is_ready).await;
+}

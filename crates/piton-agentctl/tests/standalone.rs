@@ -32,8 +32,13 @@ async fn its_folder_and_socket_are_closed_to_others() {
     assert_eq!(mode(&run.folder()), 0o700);
     assert_eq!(mode(&world.data().join("run")), 0o700);
     assert_eq!(mode(&run.socket()), 0o600);
+    assert_eq!(mode(&run.folder().join("spool")), 0o700);
     for file in ["lock", "epoch", "agentctl.log"] {
         assert_eq!(mode(&run.folder().join(file)), 0o600, "{file}");
+    }
+    for file in fs::read_dir(run.folder().join("spool")).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{path:?}");
     }
 }
 
@@ -164,4 +169,43 @@ async fn a_scope_is_asked_for_and_done_without() {
     write("#!/bin/sh\necho refused >> \"$0.said\"\nexit 1\n");
     world.launch_on(&executor, world.spec()).await;
     assert!(fs::read_to_string(script.with_extension("said")).unwrap().contains("refused"));
+}
+
+/// Somebody probes while it ends: it is alive or gone, and nothing else.
+#[tokio::test]
+async fn one_that_ends_is_never_unreachable() {
+    let world = World::new();
+    let executor = world.executor();
+    for _ in 0..5 {
+        let run = world.launch().await;
+        ctl::signal(run.pid, rustix::process::Signal::TERM);
+        ctl::until("gone", async || match executor.probe(&run.execution).await {
+            Liveness::Gone => true,
+            liveness => {
+                assert_eq!(liveness, Liveness::Alive);
+                false
+            }
+        })
+        .await;
+    }
+}
+
+/// A start that meets the end is refused, or ended with everything else.
+#[tokio::test]
+async fn a_start_at_the_end_leaves_nothing_behind() {
+    let world = World::new();
+    let run = world.launch().await;
+    let program = ctl::program().display().to_string();
+    let start = piton_exec::protocol::Start {
+        command: vec![program, "echo".to_owned()],
+        ..Default::default()
+    };
+    let client = run.client(1);
+    let close = Command { id: "close".into(), act: Act::Close {} };
+    let start = Command { id: "start".into(), act: Act::Start(start) };
+    let (closed, _) = tokio::join!(client.command(&close), client.command(&start));
+    closed.unwrap();
+    ctl::until("gone", async || !run.socket().exists()).await;
+    let left = piton_exec::leftovers::find(&run.execution).unwrap();
+    assert!(left.is_empty(), "{left:?}");
 }

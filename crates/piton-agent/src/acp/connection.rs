@@ -312,6 +312,23 @@ impl Connection {
         self.book.lock().await.turn.as_ref().map(|turn| turn.run_id.clone())
     }
 
+    /// Whether the turn was cancelled and is still under way.
+    pub async fn ignores_cancel(&self, run_id: &RunId) -> bool {
+        let book = self.book.lock().await;
+        book.turn.as_ref().is_some_and(|turn| turn.run_id == *run_id && turn.is_cancelled)
+    }
+
+    /// Resolves when the agent no longer reads what it is told, or was given up. What it says is
+    /// still noted.
+    pub async fn until_deaf(&self) {
+        self.link.until_deaf().await;
+    }
+
+    /// It does not do what it is told: whoever waits for it to be deaf hears of it.
+    pub fn give_up(&self) {
+        self.link.deaf();
+    }
+
     /// The questions that wait for an answer.
     pub async fn asking(&self) -> Vec<WaitId> {
         self.book.lock().await.asks.keys().cloned().collect()

@@ -57,8 +57,11 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
             std::future::pending::<()>().await;
         };
         let writing = async {
-            for id in write_all(self.writer, self.outgoing).await {
-                reading.answer_of(id, Answer::Unsent).await?;
+            if let Err(unsent) = write_all(self.writer, self.outgoing).await {
+                for id in unsent {
+                    reading.answer_of(id, Answer::Unsent).await?;
+                }
+                reading.link.deaf();
             }
             std::future::pending().await
         };
@@ -79,12 +82,12 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
     }
 }
 
-/// Until nothing more will be sent, or the agent does not read any more; gives the requests that it
-/// never got.
+/// Until nothing more will be sent, or the agent does not read any more; then gives the requests that
+/// it never got.
 async fn write_all<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut outgoing: mpsc::Receiver<Outgoing>,
-) -> Vec<i64> {
+) -> Result<(), Vec<i64>> {
     while let Some(Outgoing { line, id }) = outgoing.recv().await {
         let written: io::Result<()> = async {
             writer.write_all(&line).await?;
@@ -92,18 +95,18 @@ async fn write_all<W: AsyncWrite + Unpin>(
         }
         .await;
         if let Err(error) = written {
-            // It closed its input, which need not keep it from going on.
+            // It closed its input: what it still says is read, but nobody can tell it anything.
             tracing::debug!(%error, "the agent no longer reads");
             let mut unsent: Vec<i64> = id.into_iter().collect();
             outgoing.close();
             while let Some(Outgoing { id, .. }) = outgoing.recv().await {
                 unsent.extend(id);
             }
-            return unsent;
+            return Err(unsent);
         }
     }
     let _ = writer.shutdown().await;
-    Vec::new()
+    Ok(())
 }
 
 struct Reading {
@@ -312,6 +315,14 @@ impl Reading {
         if book.asks.len() >= self.limits.asks_max {
             drop(book);
             return self.refuse(&id, code::INTERNAL, "Too many questions at once").await;
+        }
+        if book.turn.is_none() {
+            // There is no run that could wait for somebody's answer.
+            book.other("asked_outside_turn", params);
+            book.keep().await?;
+            drop(book);
+            self.link.try_send(wire::answer_line(&id, &wire::permission(None)));
+            return Ok(());
         }
         let wait_id = book.asked(id, params);
         let is_cancelled = book.turn.as_ref().is_some_and(|turn| turn.is_cancelled);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use piton_core::spool::Begun;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Error;
 use super::wire;
@@ -79,13 +79,15 @@ struct Inner {
 pub(super) struct Link {
     inner: Mutex<Inner>,
     requests_max: usize,
+    /// The agent does not listen any more.
+    is_deaf: watch::Sender<bool>,
 }
 
 impl Link {
     pub(super) fn new(sender: mpsc::Sender<Outgoing>, requests_max: usize) -> Self {
         let inner =
             Inner { last_id: 0, waiting: HashMap::new(), sender: Some(sender), is_over: false };
-        Self { inner: Mutex::new(inner), requests_max }
+        Self { inner: Mutex::new(inner), requests_max, is_deaf: watch::Sender::new(false) }
     }
 
     /// Nothing in here can be left half done by a panic.
@@ -144,6 +146,15 @@ impl Link {
 
     pub(super) async fn answer(&self, id: &Value, result: &Value) -> Result<(), Error> {
         self.send(wire::answer_line(id, result)).await
+    }
+
+    pub(super) fn deaf(&self) {
+        self.is_deaf.send_replace(true);
+    }
+
+    pub(super) async fn until_deaf(&self) {
+        // The sender is our own: this does not fail.
+        let _ = self.is_deaf.subscribe().wait_for(|is_deaf| *is_deaf).await;
     }
 
     /// Nothing more is sent; what was queued still is, then the agent's input ends.

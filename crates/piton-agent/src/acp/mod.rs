@@ -16,7 +16,7 @@
 //! In [`Fact::Update`] the field `what` is one of `plan`, `commands`, `mode`, `modes`, `config`,
 //! `session_info`, `usage`, `notice`, `compaction`, `content` (a message's part that is no text),
 //! `user_message`, `message_id` (which message of the agent's own is which of ours), `other_session`,
-//! `notification:…` and `unknown:…`; the rest is as the agent said it, masked.
+//! `asked_outside_turn` (a question that was answered `cancelled` at once), `notification:…` and `unknown:…`; the rest is as the agent said it, masked.
 //!
 //! [`Fact::Update`]: piton_core::spool::Fact::Update
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_agent::acp::{self, Begin, Connection, Opened};
+use piton_core::id::RunId;
 use piton_core::spool::{Fact, Note};
 use piton_exec::protocol::{AgentStatus, Start};
 use tokio::process::Child;
@@ -24,6 +25,8 @@ use crate::tree::{Part, Program, Scope, Streams};
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Between the end of its output and its own.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
+/// Who takes so long to say what it does waits for room in the spool.
+const UNREAD: Duration = Duration::from_millis(500);
 
 /// Why it did not come to life.
 struct Failure {
@@ -76,6 +79,7 @@ pub(super) async fn run(
             tokio::select! {
                 status = child.wait() => Ended::Exited(status),
                 _ = &mut driver => Ended::Silent,
+                () = connection.until_deaf() => Ended::Silent,
                 _ = stop.wait_for(|stop| *stop) => Ended::Asked,
             }
         }
@@ -88,7 +92,7 @@ pub(super) async fn run(
 
 enum Ended {
     Exited(io::Result<ExitStatus>),
-    /// Its output ended.
+    /// Its output ended, or it does not listen.
     Silent,
     Asked,
     /// It never became ready.
@@ -162,6 +166,23 @@ async fn bury(
     owner.is_ending();
     note(owner, fact).await;
     AgentStatus::Exited
+}
+
+/// An agent that goes on with a turn that was cancelled would keep all others from theirs.
+pub(super) async fn give_up_after(patience: Duration, connection: Connection, run_id: RunId) {
+    loop {
+        tokio::time::sleep(patience).await;
+        let asked = tokio::time::Instant::now();
+        if !connection.ignores_cancel(&run_id).await {
+            return;
+        }
+        // While nothing can be kept nothing is read, and the answer may wait behind that.
+        if asked.elapsed() < UNREAD {
+            tracing::warn!("The agent does not end the turn of {run_id}, and is ended itself");
+            connection.give_up();
+            return;
+        }
+    }
 }
 
 fn options(owner: &Owner) -> acp::Options {

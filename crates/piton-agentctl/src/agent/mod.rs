@@ -53,6 +53,8 @@ struct State {
     turn: Option<RunId>,
     asking: Vec<WaitId>,
     agent: Option<Agent>,
+    /// agentctl is about to end: there will be no other agent.
+    is_closing: bool,
 }
 
 /// One that is there.
@@ -102,6 +104,9 @@ impl Owner {
         loop {
             let mut ended = {
                 let mut state = self.state();
+                if state.is_closing {
+                    return Err(closing());
+                }
                 match &state.agent {
                     None => {
                         *state = State { status: AgentStatus::Starting, ..State::default() };
@@ -116,6 +121,16 @@ impl Owner {
             };
             let _ = ended.wait_for(|done| *done).await;
         }
+    }
+
+    /// From now on nothing is started.
+    pub(crate) fn close(&self) {
+        self.state().is_closing = true;
+    }
+
+    /// Whether something may still be started.
+    pub(crate) fn admit_start(&self) -> Result<(), Problem> {
+        if self.state().is_closing { Err(closing()) } else { Ok(()) }
     }
 
     fn is_ending(&self) {
@@ -158,6 +173,7 @@ impl Owner {
     /// Whether there is an agent that could do it now.
     pub(crate) async fn admit(&self, act: &Act) -> Result<(), Problem> {
         match act {
+            Act::Prompt { .. } if self.state().is_closing => Err(closing()),
             Act::Prompt { .. } => match self.connection().await?.turn().await {
                 None => Ok(()),
                 Some(run_id) => {
@@ -168,7 +184,8 @@ impl Owner {
             Act::Cancel { .. } | Act::Answer { .. } | Act::Ask { .. } => {
                 self.connection().await.map(drop)
             }
-            Act::Start(_) | Act::Stop {} | Act::Close {} => Ok(()),
+            Act::Start(_) => self.admit_start(),
+            Act::Stop {} | Act::Close {} => Ok(()),
         }
     }
 
@@ -189,7 +206,10 @@ impl Owner {
     }
 
     pub(crate) async fn cancel(&self, run_id: &RunId) -> Result<Value, Problem> {
-        self.connection().await?.cancel(run_id).await.map_err(refused)?;
+        let connection = self.connection().await?;
+        connection.cancel(run_id).await.map_err(refused)?;
+        let patience = Duration::from_millis(self.means.limits.cancel_ms_max);
+        tokio::spawn(life::give_up_after(patience, connection, run_id.clone()));
         Ok(Value::Null)
     }
 
@@ -269,6 +289,10 @@ impl Owner {
     fn term(&self) -> Duration {
         Duration::from_millis(self.means.limits.term_ms)
     }
+}
+
+fn closing() -> Problem {
+    problem("closing", "agentctl is about to end")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

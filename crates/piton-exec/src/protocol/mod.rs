@@ -99,6 +99,8 @@ pub struct Limits {
     pub start_ms_max: u64,
     /// Between SIGTERM and SIGKILL.
     pub term_ms: u64,
+    /// How long the agent may take to end a turn that was cancelled; then it is ended itself.
+    pub cancel_ms_max: u64,
 }
 
 impl Default for Limits {
@@ -109,6 +111,7 @@ impl Default for Limits {
             message_bytes_max: 32 * 1024 * 1024,
             start_ms_max: 60_000,
             term_ms: 2_000,
+            cancel_ms_max: 30_000,
         }
     }
 }

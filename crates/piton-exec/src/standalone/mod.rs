@@ -27,8 +27,9 @@ use paths::Place;
 
 /// For an answer of an agentctl that holds its lock.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// For a socket to come back after it was asked for.
-const REBIND_WAIT: Duration = Duration::from_secs(3);
+/// For a socket to come back after it was asked for, or for one that takes no more connections to
+/// end: it gives its readers 5 s.
+const SETTLE_WAIT: Duration = Duration::from_secs(7);
 /// For agentctl to end its agent and itself.
 const STOP_WAIT: Duration = Duration::from_secs(15);
 /// For a killed process to let go of its lock.
@@ -75,37 +76,52 @@ impl Standalone {
 
     async fn probe_now(&self, execution: &ExecutionId) -> Liveness {
         let place = self.place(execution);
-        if !place.is_locked() {
-            if let Err(error) = place.condemn() {
-                tracing::warn!("{execution} cannot be said to be gone: {error}");
-                return Liveness::Unreachable;
+        let deadline = Instant::now() + SETTLE_WAIT;
+        let mut has_asked = false;
+        loop {
+            // Looked at each time: one that is about to end answers no more, and is soon gone.
+            if !place.is_locked()
+                && let Some(liveness) = Self::bury(&place).await
+            {
+                return liveness;
             }
-            if !place.is_locked() {
-                return match leftovers::end(execution, LEFTOVERS_TERM).await {
-                    Ok(_) => Liveness::Gone,
-                    Err(error) => {
-                        tracing::warn!("What {execution} left does not end: {error}");
-                        Liveness::Unreachable
-                    }
-                };
-            }
-        }
-        if answers(&place, ANSWER_WAIT).await {
-            return Liveness::Alive;
-        }
-        if place.is_bound() {
-            return Liveness::Unreachable;
-        }
-        // Somebody removed the socket's file; agentctl makes another when it is asked to.
-        signal(&place, Signal::HUP);
-        let deadline = Instant::now() + REBIND_WAIT;
-        while Instant::now() < deadline {
+            let asked = Instant::now();
             if answers(&place, ANSWER_WAIT).await {
                 return Liveness::Alive;
             }
+            if !place.is_locked() {
+                continue;
+            }
+            let is_silent = asked.elapsed() >= ANSWER_WAIT;
+            if is_silent || Instant::now() >= deadline {
+                return Liveness::Unreachable;
+            }
+            if !has_asked && !place.is_bound() {
+                // Somebody removed the socket's file; agentctl makes another when it is asked to.
+                signal(&place, Signal::HUP);
+                has_asked = true;
+            }
             tokio::time::sleep(POLL).await;
         }
-        Liveness::Unreachable
+    }
+
+    /// Of one whose lock is free. `None`: somebody took it meanwhile.
+    async fn bury(place: &Place) -> Option<Liveness> {
+        let execution = &place.execution;
+        if let Err(error) = place.condemn() {
+            tracing::warn!("{execution} cannot be said to be gone: {error}");
+            return Some(Liveness::Unreachable);
+        }
+        if place.is_locked() {
+            return None;
+        }
+        Some(match leftovers::end(execution, LEFTOVERS_TERM).await {
+            Ok(_) => Liveness::Gone,
+            Err(error) => {
+                tracing::warn!("What {execution} left does not end: {error}");
+                Liveness::Unreachable
+            }
+        })
     }
 
     async fn stop_now(&self, execution: &ExecutionId) -> Result<()> {

@@ -6,10 +6,24 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use tokio::sync::Mutex;
+
 use crate::executor::{Error, Result};
 
+/// One copy at a time: the others find it made.
+static COPYING: Mutex<()> = Mutex::const_new(());
+
+/// Like [`versioned`], which may take as long as a copy does.
+pub(super) async fn prepare(data: &Path, program: &Path) -> Result<PathBuf> {
+    let _copying = COPYING.lock().await;
+    let (folder, source) = (data.to_owned(), program.to_owned());
+    let made = tokio::task::spawn_blocking(move || versioned(&folder, &source)).await;
+    let cut_off = |e| Error::Program { path: program.to_owned(), source: io::Error::other(e) };
+    made.unwrap_or_else(|e| Err(cut_off(e)))
+}
+
 /// The copy to start; made if there is none of this very program.
-pub(super) fn versioned(data: &Path, program: &Path) -> Result<PathBuf> {
+fn versioned(data: &Path, program: &Path) -> Result<PathBuf> {
     let missing = |source| Error::Program { path: program.to_owned(), source };
     let found = fs::metadata(program).map_err(missing)?;
     let mut hasher = blake3::Hasher::new();
@@ -39,16 +53,42 @@ fn copy(program: &Path, folder: &Path, path: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(_) => {}
     }
-    // Under a name of its own until it is whole: two may do this at once.
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    fs::copy(program, &new)?;
-    fs::File::open(&new)?.sync_all()?;
-    fs::rename(&new, path)
+    copy_whole(program, path)
+}
+
+fn copy_whole(program: &Path, path: &Path) -> io::Result<()> {
+    // Under a name of its own until it is whole: two servers may do this at once.
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let new = path.with_extension(format!("{}.new", hex::encode(random)));
+    let copied = fs::copy(program, &new)
+        .and_then(|_| fs::File::open(&new)?.sync_all())
+        .and_then(|()| fs::rename(&new, path));
+    if copied.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    copied
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_may_copy_at_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let (program, path) = (temp.path().join("piton"), temp.path().join("piton-1-x"));
+        fs::write(&program, vec![7; 1_000_000]).unwrap();
+        std::thread::scope(|scope| {
+            let copying: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| copy_whole(&program, &path))).collect();
+            for one in copying {
+                one.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(fs::read(&path).unwrap(), fs::read(&program).unwrap());
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2);
+    }
 
     #[test]
     fn another_program_is_another_copy_and_the_same_one_is_not() {

@@ -1,5 +1,7 @@
 //! Starting an agentctl that outlives us.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tokio::time::Instant;
 use super::paths::Place;
 use super::{ANSWER_WAIT, POLL, Standalone, answers, program};
 use crate::executor::{Error, LaunchSpec, Located, Result};
-use crate::protocol::{Launch, MARKER};
+use crate::protocol::Launch;
 
 /// For agentctl to answer.
 const READY_WAIT: Duration = Duration::from_mins(1);
@@ -30,7 +32,7 @@ impl Standalone {
         let place = self.place(&spec.execution);
         place.make(&spec.session)?;
         let socket = place.choose_socket(&self.temp)?;
-        let program = program::versioned(&self.data, &self.program)?;
+        let program = program::prepare(&self.data, &self.program).await?;
         let launch = Launch {
             session_id: spec.session,
             execution_id: spec.execution,
@@ -104,12 +106,20 @@ impl Standalone {
             }
             None => Command::new(program),
         };
-        // A Piton that an agent started is no part of that agent's execution, and what it launches
-        // must not be ended with it.
-        command.args(&self.args).env_remove(MARKER);
+        command.args(&self.args);
+        forget_piton(&mut command, std::env::vars_os().map(|(name, _)| name));
         // The server's own folder may be removed or unmounted.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command
+    }
+}
+
+/// What is meant for the server is not inherited: the store's key is nothing that an agent may
+/// see. Nor is the marker: a Piton that an agent started is no part of that agent's execution, and
+/// what it launches must not be ended with it.
+fn forget_piton(command: &mut Command, names: impl Iterator<Item = OsString>) {
+    for name in names.filter(|name| name.as_bytes().starts_with(b"PITON_")) {
+        command.env_remove(name);
     }
 }
 
@@ -122,4 +132,18 @@ fn reap(mut child: Child) {
     tokio::spawn(async move {
         let _ = child.wait().await;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_meant_for_the_server_is_not_inherited() {
+        let mut command = Command::new("agentctl");
+        let names = ["PITON_KEY", "PATH", "PITON_EXECUTION", "MY_PITON_KEY", "PITON"];
+        forget_piton(&mut command, names.into_iter().map(OsString::from));
+        let changed: Vec<_> = command.as_std().get_envs().collect();
+        assert_eq!(changed, [("PITON_EXECUTION".as_ref(), None), ("PITON_KEY".as_ref(), None)]);
+    }
 }
