@@ -303,6 +303,11 @@ impl Executions {
             match self.0.agentctl.command(at, command).await {
                 Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {
                     tokio::time::sleep(TRY_AGAIN * u32::try_from(tries).unwrap_or(1)).await;
+                    // It may have been given up meanwhile, and another be the session's.
+                    let handle = self.handle().await?;
+                    if self.current(&handle, &at.session).await?.0.execution != at.execution {
+                        return Err(Error::Refused(Refusal::ExecutorMissing));
+                    }
                 }
                 answered => return answered.map_err(Into::into),
             }
