@@ -8,8 +8,8 @@ use piton_core::planted::Bug;
 use piton_testkit::sim::{self, On, Property, Report};
 
 /// Three of five have agents as the world plays them, two of five have agentctls.
-const SEEDS: u64 = 3_400;
-const FILES_SEEDS: u64 = 850;
+const SEEDS: u64 = 2_500;
+const FILES_SEEDS: u64 = 600;
 
 /// Seeds that found something once. Each broke what its line says; none may break anything again.
 const REGRESSIONS: &[(u64, &str)] = &[

@@ -1,7 +1,7 @@
 //! Keeps what the agent says until a server has it.
 //!
 //! An entry is acknowledged to whoever gave it when it is written, and flushed if its kind says so
-//! ([`piton_core::spool::Fact::is_flushed`]); only then can a stream see it. While too much waits
+//! ([`piton_core::spool::Fact::is_flushed`]); a stream sees it once it is written. While too much waits
 //! for the server, [`Journal::keep`] waits: the agent is held back, and nothing is dropped. While
 //! the disk refuses, everything waits.
 

@@ -195,10 +195,12 @@ impl Writer {
         while !self.pending.is_empty() {
             must_flush |= self.write_some()?;
         }
+        // Who follows makes it durable where it is, and need not wait for it to be so here: at or
+        // below what a log has, the log counts. Who acts on it here waits.
+        self.shared.publish(self.next - 1);
         if must_flush || self.unflushed_bytes > UNFLUSHED_BYTES_MAX {
             self.flush()?;
         }
-        self.shared.publish(self.next - 1);
         Ok(())
     }
 

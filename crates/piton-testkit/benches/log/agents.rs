@@ -185,7 +185,8 @@ pub(crate) fn many(rig: &Rig, table: &mut Table) -> Result<()> {
     let before: Vec<u64> = pids.iter().map(|pid| switches(*pid)).collect::<Result<_>>()?;
     std::thread::sleep(Duration::from_secs(20));
     let after: Vec<u64> = pids.iter().map(|pid| switches(*pid)).collect::<Result<_>>()?;
-    let woken: u64 = after.iter().zip(&before).map(|(after, before)| after - before).sum();
+    let woken: u64 =
+        after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before)).sum();
     table.value(
         "k: wake-ups of an idle agentctl per second",
         f64::from(u32::try_from(woken)?) / 20.0 / f64::from(SESSIONS),
