@@ -197,7 +197,8 @@ fn a_full_disk_loses_nothing() {
     }
     for arguments in [&["--serial"][..], &["--sessions", "4"][..]] {
         let writer = [arguments, &["--steps", "120", "--seed", "5"][..]].concat();
-        let inject = "inject=pwrite64,write:error=ENOSPC:when=200..215";
+        // The database is written by pwrite64; `write` is how the writer speaks to its parent.
+        let inject = "inject=pwrite64:error=ENOSPC:when=200..215";
         let traced = Traced::run(&["-e", inject], &writer);
         assert!(traced.status.success(), "{:?} {}", traced.status, traced.life.errors);
         traced.refused_only_as("disk_full");

@@ -160,17 +160,22 @@ fn version_1_is_read() {
     let keys = folder.folder.path().join(crate::keys::KEY_FILE);
     fs::copy(KEYS, &keys).unwrap();
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(read_all(&folder), fs::read_to_string(RECORDS).unwrap());
+    assert_eq!(values(&read_all(&folder)), values(&fs::read_to_string(RECORDS).unwrap()));
     // Its caches are read as they are, and can be made again.
     run(async {
         let store = folder.store();
         let loaded = store.load(&session("sess_fixture")).await.unwrap().unwrap();
-        assert_eq!(loaded.replayed, 0, "the snapshot fits");
+        assert!(loaded.replayed > 0, "a snapshot of an older projector is passed over");
         assert!(store.token(&"rt_1".parse().unwrap()).await.unwrap().is_some());
         store.rebuild_caches().await.unwrap();
         let again = store.load(&session("sess_fixture")).await.unwrap().unwrap();
         assert_eq!(again.state, loaded.state);
     });
+}
+
+/// Lines as what they say: the order of their fields depends on a feature of any dependency.
+fn values(lines: &str) -> Vec<serde_json::Value> {
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
