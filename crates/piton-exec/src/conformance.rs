@@ -3,7 +3,7 @@
 //! `make` gives an executor over the same place each time it is called, as a server that was
 //! started again would have it.
 
-#![allow(clippy::missing_panics_doc, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::missing_panics_doc, reason = "a test says what is wrong by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -83,7 +83,10 @@ pub fn variable(_pid: u32, _name: &str) -> Option<String> {
 }
 
 /// `pid (name) state parent … start_time …`; the name may hold blanks and parentheses.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only Linux has processes to read it of")
+)]
 fn parse(stat: &str) -> Option<Process> {
     let (head, rest) = stat.rsplit_once(')')?;
     let (pid, name) = head.split_once('(')?;
