@@ -2,7 +2,7 @@
 //! outcome, an end of a run that is not the current one) changes nothing; it is never an error and
 //! never a panic.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::event::{
     self, Event, Outcome, Seq, SessionAdopted, SessionCreated, SpoolImported, TokenPurpose,
@@ -276,14 +276,9 @@ impl State {
                 run.phase = Phase::Open;
                 run.blocked = false;
                 let run_id = e.run_id.clone();
-                let effect = match &e.wait_id {
-                    Some(wait_id) => {
-                        run.settle_wait(wait_id);
-                        Effect::Answer { run_id, wait_id: wait_id.clone() }
-                    }
-                    None => Effect::Continue { run_id },
-                };
-                self.pending.insert(seq, effect);
+                let Some(wait_id) = &e.wait_id else { return self.go_on(seq, run_id) };
+                run.settle_wait(wait_id);
+                self.pending.insert(seq, Effect::Answer { run_id, wait_id: wait_id.clone() });
             }
             Event::RunReattached(e) => {
                 let Some(run) = self.run_named(&e.run_id) else { return };
@@ -328,6 +323,20 @@ impl State {
         }
     }
 
+    /// The run is to go on: with the prompt that it was paused before, if no agent can have been
+    /// given that, else with one that says so. What a Stop that was not heard came after is not
+    /// known yet; the spool's order will tell ([`crate::decide::Import`]).
+    fn go_on(&mut self, seq: Seq, run_id: RunId) {
+        let stop = Effect::Stop { run_id: run_id.clone() };
+        let unheard = self.pending.values().any(|effect| *effect == stop);
+        let may_know = unheard && self.facts.hears();
+        if self.prompts(&run_id).next().is_some() && !may_know {
+            self.pending.retain(|_, effect| *effect != stop);
+        } else {
+            self.pending.insert(seq, Effect::Continue { run_id });
+        }
+    }
+
     /// A run that is not the current one, or has ended, stays as it is.
     fn end_run(&mut self, seq: Seq, run_id: &RunId, phase: Phase) {
         let Some(run) = self.run_named(run_id) else { return };
@@ -343,10 +352,8 @@ impl State {
             |effect: &Effect| phase == Phase::Dismissed && matches!(effect, Effect::Stop { .. });
         self.pending.retain(|_, effect| effect.run_id() != run_id || stays(effect));
         // An agent that is still at it is told to stop.
-        let agent = self.facts.agent.as_ref().filter(|a| a.status == AgentStatus::Ready);
-        let lives = agent.is_some() && self.facts.executor.as_ref().is_some_and(Executor::may_live);
         let unasked = matches!(phase, Phase::Interrupted { .. } | Phase::Ended(Outcome::Failed));
-        if phase == Phase::Ended(Outcome::Cancelled) || lives && unasked {
+        if phase == Phase::Ended(Outcome::Cancelled) || self.facts.hears() && unasked {
             self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });
         }
     }
@@ -407,6 +414,12 @@ impl State {
             Event::ExecutorError(e) => self.executor_is(&e.execution_id, ExecutorStatus::Error),
             Event::ExecutorStopped(e) => self.executor_is(&e.execution_id, ExecutorStatus::Stopped),
             Event::ExecutorAbandoned(e) => {
+                let executor = self.facts.executor.as_ref().filter(|executor| executor.may_live());
+                if executor.is_some_and(|executor| executor.execution_id == e.execution_id) {
+                    // Nobody can tell whether it was given them: given to another one they might
+                    // be done twice.
+                    self.pending.clear();
+                }
                 self.executor_is(&e.execution_id, ExecutorStatus::Stopped);
             }
             Event::AgentStarting(e) => {
@@ -452,9 +465,11 @@ impl State {
         if status != ExecutorStatus::Stopped {
             return;
         }
-        // What the gone agent was to be told is moot; what is still to be begun is not.
+        // What the gone agent was to be told is moot; what is still to be begun is not. Its spool
+        // is in the log: of several prompts the first is the one that it was not given.
+        let mut prompted = BTreeSet::new();
         self.pending
-            .retain(|_, effect| matches!(effect, Effect::Begin { .. } | Effect::Continue { .. }));
+            .retain(|_, effect| effect.is_prompt() && prompted.insert(effect.run_id().clone()));
         // The agent ends with it. That it could not be started stays to be told.
         if let Some(agent) = &mut self.facts.agent
             && agent.status != AgentStatus::Error

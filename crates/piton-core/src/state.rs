@@ -16,7 +16,7 @@ use crate::spool::Spool;
 use crate::time::Timestamp;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 2;
+pub const PROJECTOR_VERSION: u32 = 3;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -201,6 +201,14 @@ pub enum Effect {
     Stop { run_id: RunId },
 }
 
+impl State {
+    /// The prompts that the log does not know to be given, oldest first.
+    pub fn prompts(&self, run_id: &RunId) -> impl Iterator<Item = Seq> {
+        let of_run = move |effect: &Effect| effect.is_prompt() && effect.run_id() == run_id;
+        self.pending.iter().filter(move |(_, effect)| of_run(effect)).map(|(seq, _)| *seq)
+    }
+}
+
 impl Effect {
     pub fn run_id(&self) -> &RunId {
         match self {
@@ -210,6 +218,11 @@ impl Effect {
             | Self::CancelWait { run_id, .. }
             | Self::Stop { run_id } => run_id,
         }
+    }
+
+    /// It gives an agent the run.
+    pub fn is_prompt(&self) -> bool {
+        matches!(self, Self::Begin { .. } | Self::Continue { .. })
     }
 
     /// The same for the same effect, whoever carries it out and however often.
@@ -264,6 +277,12 @@ impl Executor {
 }
 
 impl Facts {
+    /// There is an agent that can be told something, as far as the log knows.
+    pub fn hears(&self) -> bool {
+        self.agent.as_ref().is_some_and(|agent| agent.status == AgentStatus::Ready)
+            && self.executor.as_ref().is_some_and(Executor::may_live)
+    }
+
     /// Recovery has to look at this session: something of it may belong to a boot that died.
     pub fn needs_recovery(&self) -> bool {
         let run_open = self.run.as_ref().is_some_and(Run::is_open) && self.closed.is_none();

@@ -399,7 +399,16 @@ fn effects_that_nobody_carries_out_are_limited() {
     runs.done(Command::Done { of_seq: first });
     runs.done(start("run_more"));
 
-    let mut pauses = World::running();
+    // Nobody was told anything: a run that goes on has only to be begun.
+    let mut unheard = World::running();
+    for _ in 0..EFFECTS_PENDING_MAX {
+        unheard.done(pause("run_1"));
+        unheard.done(resume("run_1"));
+        assert_eq!(unheard.state.pending.len(), 1);
+    }
+
+    let mut pauses = World::executed();
+    pauses.observe(event::AgentReady { execution_id: id("exec_1"), agent_session_id: None });
     while pauses.state.pending.len() < EFFECTS_PENDING_MAX {
         pauses.done(pause("run_1"));
         if pauses.state.pending.len() < EFFECTS_PENDING_MAX {

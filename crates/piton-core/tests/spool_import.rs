@@ -5,9 +5,9 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{World, cancel, fresh, id, start};
+use common::{World, cancel, fresh, id, resume, start};
 use piton_core::decide::{Command, Import, Probe, Refusal, Verdict, asks};
-use piton_core::event::{ExecutorStopped, ToolStatus, WaitKind};
+use piton_core::event::{AgentReady, ExecutorStopped, ToolStatus, WaitKind};
 use piton_core::id::CallId;
 use piton_core::reason::Reason;
 use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers, Pos, Spool};
@@ -74,6 +74,85 @@ fn begun() -> World {
     let of_seq = *world.state.pending.keys().next().expect("the prompt is to be given");
     world.done(Command::Done { of_seq });
     world
+}
+
+fn commanded(of_seq: u64, command: &str) -> Fact {
+    Fact::Commanded { command_id: format!("sess_1/{of_seq}"), command: command.to_owned() }
+}
+
+fn prompts(world: &World) -> Vec<&Effect> {
+    world.state.pending.values().filter(|effect| effect.is_prompt()).collect()
+}
+
+/// A run with an agent that can be told; the seqs of its prompt, its stop, and its going on.
+fn paused_and_resumed() -> (World, [u64; 3]) {
+    let mut world = World::executed();
+    world.observe(AgentReady { execution_id: id("exec_1"), agent_session_id: None });
+    let mut seqs = [0; 3];
+    seqs[0] = *world.state.pending.keys().next().expect("the prompt is to be given");
+    world.done(Command::Pause { run_id: id("run_1") });
+    seqs[1] = world.state.last_seq;
+    world.done(resume("run_1"));
+    seqs[2] = world.state.last_seq;
+    (world, seqs)
+}
+
+/// Wants to show: of a prompt and what goes on with it an agent is given what it was not given.
+#[test]
+fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
+    let begin = Effect::Begin { run_id: id("run_1"), message_id: None };
+    let go_on = Effect::Continue { run_id: id("run_1") };
+
+    // It was given before it was stopped: it goes on.
+    let (mut world, [begun, stopped, resumed]) = paused_and_resumed();
+    let cancelled = Fact::TurnEnded { stop_reason: "cancelled".into() };
+    let facts = vec![commanded(begun, "prompt"), commanded(stopped, "cancel"), cancelled];
+    world.done(import(entries("run_1", facts)));
+    assert_eq!(prompts(&world), [&go_on]);
+    assert_eq!(world.named(), (Name::Running, Reason::RunOpen));
+    let facts = vec![commanded(resumed, "prompt"), end()];
+    let mut rest = entries("run_1", facts);
+    rest.iter_mut().for_each(|entry| entry.pos += 3);
+    world.done(import(rest));
+    assert_eq!(world.named(), (Name::Idle, Reason::RunCompleted));
+
+    // It was stopped before it was given anything: it begins.
+    let (mut world, [begun, stopped, _]) = paused_and_resumed();
+    world.done(import(entries("run_1", vec![commanded(stopped, "cancel")])));
+    assert_eq!(prompts(&world), [&begin]);
+    let mut rest = entries("run_1", vec![commanded(begun, "prompt"), end()]);
+    rest.iter_mut().for_each(|entry| entry.pos += 1);
+    world.done(import(rest));
+    assert_eq!(world.named(), (Name::Idle, Reason::RunCompleted));
+
+    // It is gone, and its spool says that it was given nothing: another one begins.
+    let (mut world, _) = paused_and_resumed();
+    world.observe(ExecutorStopped { execution_id: id("exec_1") });
+    assert_eq!(prompts(&world), [&begin]);
+
+    // It is given up, and nobody knows: no agent is given it again.
+    let (mut world, _) = paused_and_resumed();
+    world.done(Command::Abandon { execution_id: id("exec_1") });
+    assert_eq!(prompts(&world), [] as [&Effect; 0]);
+    assert_eq!(world.named(), (Name::InterruptedStartup, Reason::Abandoned));
+    let (mut world, _) = paused_and_resumed();
+    world.done(Command::Pause { run_id: id("run_1") });
+    world.done(Command::Abandon { execution_id: id("exec_1") });
+    assert_eq!(prompts(&world), [] as [&Effect; 0]);
+    world.done(resume("run_1"));
+    assert_eq!(prompts(&world), [&go_on]);
+
+    // Its spool is damaged, and nobody knows either.
+    let mut world = World::executed();
+    let Command::Import(mut damaged) = import(entries("run_1", vec![text("msg_a", 0, "so")]))
+    else {
+        unreachable!()
+    };
+    damaged.damage = Some("the rest is unreadable".into());
+    world.done(Command::Import(damaged));
+    assert_eq!(prompts(&world), [] as [&Effect; 0]);
+    world.recover(Some(Probe::Gone));
+    assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessExit));
 }
 
 /// Wants to show: a whole turn becomes what a reader expects, and its end ends the run.

@@ -20,7 +20,7 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::spool::{AgentInfo, Channel, Ended, Entry, Fact, Pos};
-use crate::state::{Phase, Run, State};
+use crate::state::{Effect, Phase, Run, State};
 use crate::token::NewToken;
 
 /// Largest content of an imported record, in bytes; half of what a record takes, since masking may
@@ -89,6 +89,7 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
     }
     importing.end_text();
     if let Some(damage) = damage {
+        importing.perhaps_prompted(cx);
         importing.updated(cx, None, "spool_damaged", json!({"after": last, "message": damage}));
     } else if last == cursor {
         return Ok(Decision::already());
@@ -297,9 +298,25 @@ impl Importing<'_> {
     fn commanded(&mut self, cx: &Context, command_id: &str) {
         let session = self.state.info.as_ref().map(|info| info.session_id.as_str());
         let of_seq = command_id.rsplit_once('/').filter(|(of, _)| Some(*of) == session);
-        if let Some(of_seq) = of_seq.and_then(|(_, seq)| seq.parse().ok())
-            && self.state.pending.contains_key(&of_seq)
+        let Some(of_seq) = of_seq.and_then(|(_, seq)| seq.parse().ok()) else { return };
+        let Some(effect) = self.state.pending.get(&of_seq).cloned() else { return };
+        self.push(NewRecord::new(cx.now, EffectDone { of_seq }));
+        if let Effect::Stop { run_id } = effect
+            && self.state.prompts(&run_id).any(|seq| seq < of_seq)
         {
+            // The run was paused before it was begun: it goes on with its first prompt.
+            let later = self.state.prompts(&run_id).filter(|seq| *seq > of_seq);
+            for of_seq in later.collect::<Vec<_>>() {
+                self.push(NewRecord::new(cx.now, EffectDone { of_seq }));
+            }
+        }
+    }
+
+    /// What is lost may have said that a prompt was given: given again it might be done twice.
+    fn perhaps_prompted(&mut self, cx: &Context) {
+        let run_id = self.state.facts.run.as_ref().map(|run| run.run_id.clone());
+        let Some(run_id) = run_id.filter(|_| self.is_current()) else { return };
+        for of_seq in self.state.prompts(&run_id).collect::<Vec<_>>() {
             self.push(NewRecord::new(cx.now, EffectDone { of_seq }));
         }
     }

@@ -12,7 +12,7 @@ use crate::limits::REATTACH_GRACE;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
-use crate::state::{Effect, Executor, ExecutorStatus, Phase, Run, State};
+use crate::state::{Executor, ExecutorStatus, Phase, Run, State};
 use crate::status::is_past;
 
 /// Interrupts a run, once: a run that was interrupted, or has ended, stays as it is.
@@ -103,8 +103,7 @@ pub(super) fn begun(state: &State, run: &Run) -> bool {
 
 /// The run is still to be begun or continued.
 pub(super) fn awaited(state: &State, run: &Run) -> bool {
-    let mut effects = state.pending.values().filter(|effect| *effect.run_id() == run.run_id);
-    effects.any(|effect| matches!(effect, Effect::Begin { .. } | Effect::Continue { .. }))
+    state.prompts(&run.run_id).next().is_some()
 }
 
 fn stopped(cx: &Context, executor: &Executor) -> NewRecord {

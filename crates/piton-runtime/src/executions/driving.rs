@@ -19,8 +19,9 @@ use crate::world::{Deed, Drained, Driver, Executors};
 const GO_ON: &str = "Continue where you left off.";
 /// Problems after which the command may be tried again: agentctl remembers nothing of it.
 const NOT_NOW: &[&str] = &["agent_not_running", "agent_busy", "epoch_stale", "closing"];
-/// agentctl has done it. What it was told may have been masked since.
-const KNOWN: &str = "command_mismatch";
+/// agentctl has done it (what it was told may have been masked since), or had nothing to do; it is
+/// in the spool.
+const JOURNALED: &[&str] = &["command_mismatch", "command_interrupted", "turn_unknown"];
 /// How long an agentctl that does not answer is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -73,7 +74,9 @@ impl Executions {
         let Ok(handle) = self.handle().await else { return false };
         let session = deed.session.clone();
         let run_id = deed.effect.run_id().clone();
-        let begins = matches!(deed.effect, Effect::Begin { .. } | Effect::Continue { .. });
+        let begins = deed.effect.is_prompt();
+        // The spool says when a turn was begun or stopped, in its place between the ends of turns.
+        let told_by_spool = begins || matches!(deed.effect, Effect::Stop { .. });
         let Some(act) = act(&deed) else { return true };
         let told = loop {
             let Ok((at, state)) = self.current(&handle, &session).await else { return false };
@@ -89,13 +92,12 @@ impl Executions {
             }
         };
         match told {
-            // The spool says when a turn was begun, in its place between the ends of turns.
-            Ok(_) => !begins,
+            Ok(_) => !told_by_spool,
             Err(Error::Agentctl(Fault::Problem(problem))) => {
                 if NOT_NOW.contains(&problem.code.as_str()) {
                     return false;
                 }
-                if begins && problem.code == KNOWN {
+                if told_by_spool && JOURNALED.contains(&problem.code.as_str()) {
                     return false;
                 }
                 if begins {

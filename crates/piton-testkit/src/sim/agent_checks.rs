@@ -126,12 +126,7 @@ fn compare(
 
 /// An agent was given the run.
 fn begun(state: &State, run: &Run) -> bool {
-    let mut effects = state.pending.values().filter(|effect| *effect.run_id() == run.run_id);
-    run.is_open() && !effects.any(is_prompt)
-}
-
-fn is_prompt(effect: &Effect) -> bool {
-    matches!(effect, Effect::Begin { .. } | Effect::Continue { .. })
+    run.is_open() && state.prompts(&run.run_id).next().is_none()
 }
 
 /// Whatever ends an execution, or its agent, interrupts the run that it had begun, for that reason.
@@ -208,7 +203,7 @@ pub(super) fn calm(world: &World) {
         // A paused run is begun when it goes on.
         let run = state.facts.run.as_ref();
         let paused = run.filter(|run| run.phase == Phase::Paused).map(|run| &run.run_id);
-        let waits = |effect: &Effect| is_prompt(effect) && paused == Some(effect.run_id());
+        let waits = |effect: &Effect| effect.is_prompt() && paused == Some(effect.run_id());
         if ready.is_some() && state.pending.values().any(|effect| !waits(effect)) {
             let detail = format!("{session}: {:?} is pending with {run:?}", state.pending);
             found.push((Property::OwedIsDone, detail));
