@@ -201,12 +201,29 @@ fn an_agent_that_does_not_listen_once_is_told_the_next() {
         *place.outside.listens.lock().unwrap() = false;
         let run_id = process.handle.prompt(&id, "work").await.unwrap();
         let pause = Command::Pause { run_id: run_id.clone() };
+        *place.outside.listens.lock().unwrap() = true;
+        process.handle.execute(&id, pause).await.unwrap();
+        process.service.shut_down().await;
+        let told = place.outside.told.lock().unwrap();
+        assert!(told.iter().any(|(_, effect)| effect.starts_with("Stop")), "{told:?}");
+    });
+}
+
+/// A run that nobody took before it was paused begins when it is resumed, and once.
+#[test]
+fn a_run_that_was_paused_before_it_was_begun_begins() {
+    on_both(|place: Place| async move {
+        let process = place.start("boot_1").await;
+        let id = session(&process.handle).await;
+        *place.outside.listens.lock().unwrap() = false;
+        let run_id = process.handle.prompt(&id, "work").await.unwrap();
+        let pause = Command::Pause { run_id: run_id.clone() };
         process.handle.execute(&id, pause).await.unwrap();
         *place.outside.listens.lock().unwrap() = true;
         process.handle.execute(&id, Command::Resume { run_id }).await.unwrap();
         process.service.shut_down().await;
         let told = place.outside.told.lock().unwrap();
-        assert!(told.iter().any(|(_, effect)| effect.starts_with("Continue")), "{told:?}");
+        assert!(matches!(&told[..], [(_, effect)] if effect.starts_with("Begin")), "{told:?}");
     });
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Session {
     hold: Option<BoxFuture<()>>,
     /// An agent became ready, said something, or can be reached again: what it is owed is to be
     /// tried again.
-    agent_ready: bool,
+    look_again: bool,
     /// The log was removed: there is no session any more.
     removed: bool,
     /// The first failed append; nothing can follow it.
@@ -134,7 +134,7 @@ impl Session {
             since_snapshot: 0,
             messages,
             hold: None,
-            agent_ready: false,
+            look_again: false,
             removed: false,
             broken: None,
         };
@@ -153,8 +153,8 @@ impl Session {
         let mut served = false;
         while self.broken.is_none() && !self.removed {
             // What is under way may have been told of the agent as it was before.
-            if self.agent_ready && self.inflight.is_empty() && self.acting.is_empty() {
-                self.agent_ready = false;
+            if self.look_again && self.inflight.is_empty() && self.acting.is_empty() {
+                self.look_again = false;
                 self.queue_pending().await;
             }
             self.act_next();
@@ -308,7 +308,7 @@ impl Session {
             let records = vec![self.claim()];
             decision = Decision { records, outcome: Verdict::Done };
         }
-        self.agent_ready |= probe == Some(Probe::Alive);
+        self.look_again |= probe == Some(Probe::Alive);
         self.append(decision, Durability::Synced, reply);
         if takes_over {
             self.drain().await;
@@ -395,8 +395,11 @@ impl Session {
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             self.messages.appended(record);
-            self.agent_ready |=
-                matches!(record.event, Event::AgentReady(_) | Event::SpoolImported(_));
+            // A run that goes on may do so with a prompt that nobody took before.
+            self.look_again |= matches!(
+                record.event,
+                Event::AgentReady(_) | Event::SpoolImported(_) | Event::RunResumed(_)
+            );
             if let Some(effect) = self.state.pending.get(&seq).cloned() {
                 // The agent is told what was meant; only the disk is not.
                 let meant = |at: usize| originals.get(&at).unwrap_or(&records[at]);
