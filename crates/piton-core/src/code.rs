@@ -51,6 +51,32 @@ codes! {
     RecordEmpty = "record_empty", "Only contents can be taken out; to remove what is in a header, delete the session.";
     LimitReached = "limit_reached", "End or answer some of what is open before adding more.";
 
+    RequestMismatch = "request_mismatch", "Use a new idempotency key for a new request.";
+    RequestMalformed = "request_malformed", "Correct the request; /api/v1/openapi.json describes what is taken.";
+    RequestTooLarge = "request_too_large", "Send less at once; large content belongs into files of the workspace.";
+    ResponseNotKept = "response_not_kept", "The request was fulfilled; what it answered was shown once. Ask anew with another key.";
+    RateLimited = "rate_limited", "Wait as long as the answer says, then go on more slowly.";
+    CursorInvalid = "cursor_invalid", "Begin at the first page, or at a position that the log has.";
+    NotFound = "not_found", "Check the path; /api/v1/openapi.json lists what there is.";
+    MethodNotAllowed = "method_not_allowed", "Use one of the methods that the answer allows.";
+    TaskUnknown = "task_unknown", "List the tasks to find the one you mean.";
+    AgentUnknown = "agent_unknown", "List the agents to find the one you mean.";
+    AgentNotRunning = "agent_not_running", "Resume the session; then prompt it again.";
+    PathOutside = "path_outside", "Name a file inside the session's workspace.";
+    ServerRunning = "server_running", "Use the server that runs, or stop it first.";
+    ServerNotRunning = "server_not_running", "Start it with `piton serve`.";
+    ServerUnreachable = "server_unreachable", "Look at the server's log, or stop it and start it again.";
+    AddressInUse = "address_in_use", "Choose another address with --listen, or stop what uses this one.";
+    TlsNeeded = "tls_needed", "Give a certificate and its key, or say --insecure if something else encrypts.";
+    TlsInvalid = "tls_invalid", "Check the certificate and key files: PEM, and belonging to each other.";
+
+    Unauthenticated = "unauthenticated", "Send `Authorization: Bearer …` with a token from `piton token new`.";
+    AccessExpired = "access_expired", "Ask for a new token; this one's time has passed.";
+    AccessUnknown = "access_unknown", "List the tokens to find the one you mean.";
+    ScopeMissing = "scope_missing", "Use a token that has the scope which the answer names.";
+    HostRefused = "host_refused", "Use the address that the server printed, or add the name to `server.hosts`.";
+    OriginRefused = "origin_refused", "Open the page from the server itself, or add its origin to `server.origins`.";
+
     TokenUnknown = "token_unknown", "Check that the token is complete and meant for this server.";
     TokenMismatch = "token_mismatch", "Use the token with the session, run and wait it was made for.";
     TokenConsumed = "token_consumed", "The question was answered already, with another answer; read the session to see it.";

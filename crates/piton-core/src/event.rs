@@ -7,8 +7,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::access::Scope;
 use crate::id::{
-    BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+    AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
 use crate::reason::Reason;
 use crate::spool::{AgentInfo, Begun, Channel, Offers, Pos};
@@ -380,8 +381,42 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     } content [];
 
+    /// Somebody asked for what the records before it, in the same batch, say. In a session's log or
+    /// the reserved one.
+    RequestTaken = "request.taken" {
+        /// Who asked.
+        principal: String,
+        /// What was asked, as the API names it.
+        action: String,
+        /// BLAKE3 of principal, path and idempotency key, in hex, if the asker gave a key.
+        #[serde(default, skip_serializing_if = "Option::is_none")] key: Option<String>,
+        /// BLAKE3 of what was asked, in hex: the same key must not stand for something else.
+        #[serde(default, skip_serializing_if = "Option::is_none")] digest: Option<String>,
+    } content ["response"];
+
     /// In the reserved log: somebody wants something done.
     TaskCreated = "task.created" { task_id: TaskId, title: String, } content [];
+    /// In the reserved log: whoever knows the secret may use the API.
+    AccessGranted = "access.granted" {
+        access_id: AccessId,
+        name: String,
+        scopes: Vec<Scope>,
+        /// BLAKE3 of the secret, in hex.
+        hash: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
+        /// Good once, to be exchanged for a lasting one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] once: bool,
+    } content [];
+    /// In the reserved log: a secret that is good once was used.
+    AccessUsed = "access.used" { access_id: AccessId, } content [];
+    AccessRevoked = "access.revoked" { access_id: AccessId, } content [];
+    /// In the reserved log: something that an operator may want to know of.
+    AuditNoted = "audit.noted" {
+        #[serde(default, skip_serializing_if = "Option::is_none")] principal: Option<String>,
+        action: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] target: Option<String>,
+        outcome: String,
+    } content [];
     /// In the reserved log: a session's log was deleted.
     SessionDeleted = "session.deleted" {
         session_id: SessionId,

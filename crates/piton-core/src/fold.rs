@@ -61,6 +61,10 @@ impl State {
                 self.imported(e);
                 return Change::Inner;
             }
+            Event::RequestTaken(e) => {
+                self.requests.taken(seq, ts, e);
+                return Change::Inner;
+            }
             Event::ToolUpdated(_)
             | Event::AgentUpdated(_)
             | Event::AgentDescribed(_)
@@ -68,6 +72,10 @@ impl State {
             | Event::StatusDerived(_)
             | Event::RecordRedacted(_)
             | Event::TaskCreated(_)
+            | Event::AccessGranted(_)
+            | Event::AccessUsed(_)
+            | Event::AccessRevoked(_)
+            | Event::AuditNoted(_)
             | Event::SessionDeleted(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_) => return Change::Inner,

@@ -144,6 +144,8 @@ ids! {
     CallId, "call", "call_";
     /// One agentctl's life for one session.
     ExecutionId, "execution", "exec_";
+    /// A secret with which the API may be used.
+    AccessId, "access", "key_";
 }
 
 impl SessionId {

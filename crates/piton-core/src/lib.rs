@@ -4,6 +4,7 @@
 //! as arguments; no I/O, no clock, no randomness, no async. What is hard to test elsewhere belongs
 //! here.
 
+pub mod access;
 pub mod canonical;
 pub mod chain;
 pub mod code;
@@ -17,6 +18,8 @@ pub mod planted;
 pub mod reason;
 pub mod record;
 pub mod redact;
+pub mod registry;
+pub mod request;
 pub mod spool;
 pub mod state;
 pub mod status;

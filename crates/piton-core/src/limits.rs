@@ -16,6 +16,13 @@ pub const CALLS_OPEN_MAX: usize = 1_024;
 pub const EFFECTS_PENDING_MAX: usize = 256;
 /// Messages that stream at the same time in one session.
 pub const MESSAGES_OPEN_MAX: usize = 64;
+/// Requests that are remembered by their idempotency keys in one log, beyond which the oldest are
+/// forgotten.
+pub const REQUESTS_KEPT: usize = 512;
+/// How long a request is remembered by its idempotency key.
+pub const REQUEST_KEPT_FOR: Duration = Duration::from_hours(24);
+/// Secrets with which the API may be used, at the same time.
+pub const ACCESS_MAX: usize = 1_024;
 /// Executions of one session whose spools are remembered, so that a repetition is recognised.
 pub const SPOOLS_KEPT: usize = 8;
 /// Entries of a spool that are imported in one batch. An entry makes three records at most.

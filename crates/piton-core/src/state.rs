@@ -12,6 +12,7 @@ use crate::id::{
 };
 use crate::limits::WAITS_SETTLED_KEPT;
 use crate::reason::Reason;
+use crate::request::Requests;
 use crate::spool::Spool;
 use crate::time::Timestamp;
 
@@ -37,6 +38,9 @@ pub struct State {
     /// How far the spools of the latest executions were imported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub spools: BTreeMap<ExecutionId, Spool>,
+    /// What was asked under an idempotency key, so that asking again is recognised.
+    #[serde(default, skip_serializing_if = "Requests::is_empty")]
+    pub requests: Requests,
     /// Effects that follow from a record and were not reported as carried out, by its seq.
     pub pending: BTreeMap<Seq, Effect>,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.

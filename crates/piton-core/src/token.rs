@@ -33,9 +33,23 @@ impl Secret {
         AnswerKey(blake3::derive_key(ANSWER_CONTEXT, &self.0))
     }
 
+    /// The one text in which it is shown, once.
+    pub(crate) fn reveal(&self) -> String {
+        hex::encode(self.0)
+    }
+
     /// Compares in constant time.
     pub fn matches(&self, hash: &str) -> bool {
         blake3::Hash::from_hex(hash).is_ok_and(|hash| blake3::hash(&self.0) == hash)
+    }
+}
+
+impl FromStr for Secret {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| ParseError)?;
+        Ok(Self(bytes))
     }
 }
 
@@ -78,7 +92,7 @@ pub struct ParseError;
 impl ResumeToken {
     /// The one text in which the secret is shown, once.
     pub fn reveal(&self) -> String {
-        format!("{}.{}", self.id, hex::encode(self.secret.0))
+        format!("{}.{}", self.id, self.secret.reveal())
     }
 }
 
@@ -86,9 +100,7 @@ impl FromStr for ResumeToken {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let (id, secret) = text.split_once('.').ok_or(ParseError)?;
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(secret, &mut bytes).map_err(|_| ParseError)?;
-        Ok(Self { id: id.parse().map_err(|_| ParseError)?, secret: Secret(bytes) })
+        Ok(Self { id: id.parse().map_err(|_| ParseError)?, secret: secret.parse()? })
     }
 }
 

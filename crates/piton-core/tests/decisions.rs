@@ -12,6 +12,7 @@ use piton_core::decide::{
 use piton_core::event::{self, Event, Outcome, ToolStatus};
 use piton_core::limits::{CALLS_OPEN_MAX, EFFECTS_PENDING_MAX, MESSAGES_OPEN_MAX, WAITS_OPEN_MAX};
 use piton_core::reason::Reason;
+use piton_core::request::{Key, Request};
 use piton_core::spool::{ENTRY_VERSION, Entry, Fact};
 use piton_core::state::State;
 use piton_core::{Code, Content};
@@ -89,6 +90,7 @@ fn read_only() -> World {
 #[test]
 fn every_refusal_is_reachable_and_has_its_code() {
     let run = || id("run_1");
+    let asked = after(World::running(), asking(&json!(1)));
     let (used, rotated) = {
         let mut used = World::waiting();
         let answer = used.answer("rt_1", "yes");
@@ -138,6 +140,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
         ((World::executed(), from_entry(2)), Refusal::SpoolGap { last: 0, pos: 2 }),
         ((World::new(), redact(9, Content::Omitted)), Refusal::RecordUnknown { seq: 9 }),
         ((World::new(), redact(1, Content::None)), Refusal::RecordEmpty { seq: 1 }),
+        ((asked, asking(&json!(2))), Refusal::RequestMismatch),
         (by_token(World::waiting(), "rt_0"), Refusal::TokenUnknown),
         ((World::waiting(), forged), Refusal::TokenMismatch),
         (by_token(used, "rt_1"), Refusal::TokenConsumed),
@@ -163,6 +166,10 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::ExecutorAlive { .. } => Code::ExecutorAlive,
             Refusal::LimitReached { .. } => Code::LimitReached,
             Refusal::SpoolGap { .. } => Code::SpoolGap,
+            Refusal::RequestMismatch => Code::RequestMismatch,
+            // Asked of the registry.
+            Refusal::TaskUnknown { .. } => Code::TaskUnknown,
+            Refusal::AccessUnknown { .. } => Code::AccessUnknown,
             Refusal::RecordUnknown { .. } => Code::RecordUnknown,
             Refusal::RecordEmpty { .. } => Code::RecordEmpty,
             // Asked by who removes a session, not by a command.
@@ -176,6 +183,29 @@ fn every_refusal_is_reachable_and_has_its_code() {
         assert_eq!(world.refused(command), expected);
         assert_eq!(expected.code(), code);
     }
+}
+
+fn asking(body: &serde_json::Value) -> Command {
+    let key = Some(Key::new("key_1", "/sessions/sess_1/pause", "k", body));
+    let (principal, action) = ("key_1".into(), "sessions.pause".into());
+    let request = Request { principal, action, key, response: Some(json!({"paused": true})) };
+    Command::Requested { request, command: Box::new(pause("run_1")) }
+}
+
+/// Wants to show: a request is fulfilled once, a repetition is told where its answer lies, and the
+/// log says who asked.
+#[test]
+fn a_request_that_is_repeated_is_fulfilled_once() {
+    let mut world = World::running();
+    let kinds = world.done(asking(&json!(1)));
+    assert_eq!(kinds, ["run.paused", "request.taken"]);
+    let seq = world.state.last_seq;
+    world.done(resume("run_1"));
+    let again = world.decide(asking(&json!(1))).map(|decision| decision.outcome);
+    assert_eq!(again, Ok(Verdict::Repeated { seq }));
+    assert_eq!(world.state.last_seq, seq + 1, "nothing but the resumption");
+    world.pass(piton_core::limits::REQUEST_KEPT_FOR);
+    world.done(asking(&json!(1)));
 }
 
 fn from_entry(pos: u64) -> Command {

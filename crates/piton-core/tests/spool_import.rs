@@ -100,7 +100,8 @@ fn paused_and_resumed() -> (World, [u64; 3]) {
 /// Wants to show: of a prompt and what goes on with it an agent is given what it was not given.
 #[test]
 fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
-    let begin = Effect::Begin { run_id: id("run_1"), message_id: None };
+    let message_id = Some(id("msg_run_1"));
+    let begin = Effect::Begin { run_id: id("run_1"), message_id };
     let go_on = Effect::Continue { run_id: id("run_1") };
 
     // It was given before it was stopped: it goes on.

@@ -13,6 +13,7 @@ mod masking;
 mod messages;
 mod recovery;
 mod redaction;
+mod registry;
 mod removal;
 mod retention;
 mod service;
@@ -27,6 +28,7 @@ pub use executions::{Agentctl, At, Executions, Fault, Following, Found, Launchin
 pub use guest::Guest;
 pub use recovery::{Outcome, Recovered};
 pub use redaction::{Pattern, PatternInvalid, Redacted};
+pub use registry::{Noted, Reserved};
 pub use removal::{Archived, Imported};
 pub use retention::{Due, Retention, due};
 pub use service::{Asked, Handle, NewSession, Options, Question, Service};

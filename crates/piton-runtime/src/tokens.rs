@@ -65,7 +65,7 @@ impl TokenService {
         let (result_seq, replayed) = match verdict {
             Verdict::Replayed { result_seq } => (result_seq, true),
             Verdict::Resumed { result_seq } => (result_seq, false),
-            Verdict::Done | Verdict::Asked | Verdict::Already => {
+            Verdict::Done | Verdict::Asked | Verdict::Already | Verdict::Repeated { .. } => {
                 return Err(Refusal::TokenMismatch.into());
             }
         };

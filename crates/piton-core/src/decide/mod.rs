@@ -17,10 +17,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
-use crate::id::{BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId};
+use crate::id::{AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId};
 use crate::limits::EFFECTS_PENDING_MAX;
 use crate::reason::Reason;
 use crate::record::{Content, NewRecord};
+use crate::request::Request;
 use crate::spool::Pos;
 use crate::state::{Run, State};
 use crate::time::Timestamp;
@@ -150,6 +151,12 @@ pub enum Command {
     },
     /// Takes contents out, also of a closed session.
     Redact(Redact),
+    /// Somebody asks for a command, once: a repetition under the same key is told what the first
+    /// one came to.
+    Requested {
+        request: Request,
+        command: Box<Command>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -228,6 +235,8 @@ pub enum Verdict {
     Replayed { result_seq: Seq },
     /// The answer was taken; the record with its result.
     Resumed { result_seq: Seq },
+    /// This very request was fulfilled before; the record that says so has what was answered.
+    Repeated { seq: Seq },
 }
 
 /// Why something cannot be.
@@ -269,6 +278,12 @@ pub enum Refusal {
     ExecutorAlive { execution: ExecutionId },
     #[error("No more than {max} {what} can be open")]
     LimitReached { what: &'static str, max: usize },
+    #[error("The idempotency key was used for something else")]
+    RequestMismatch,
+    #[error("There is no task {task}")]
+    TaskUnknown { task: TaskId },
+    #[error("There is no access {access}")]
+    AccessUnknown { access: AccessId },
     #[error("Entry {pos} does not follow entry {last} of the spool")]
     SpoolGap { last: Pos, pos: Pos },
     #[error("The session has no record {seq}")]
@@ -307,6 +322,9 @@ impl Refusal {
             Self::ExecutorMissing => Code::ExecutorMissing,
             Self::ExecutorAlive { .. } => Code::ExecutorAlive,
             Self::LimitReached { .. } => Code::LimitReached,
+            Self::RequestMismatch => Code::RequestMismatch,
+            Self::TaskUnknown { .. } => Code::TaskUnknown,
+            Self::AccessUnknown { .. } => Code::AccessUnknown,
             Self::SpoolGap { .. } => Code::SpoolGap,
             Self::RecordUnknown { .. } => Code::RecordUnknown,
             Self::RecordEmpty { .. } => Code::RecordEmpty,
@@ -321,6 +339,9 @@ impl Refusal {
 
 /// Decides. Pure: the same arguments give the same answer.
 pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision, Refusal> {
+    if let Command::Requested { request, command } = command {
+        return requested(state, cx, request, *command);
+    }
     if let Command::Create(create) = command {
         return session::create(state, cx, create);
     }
@@ -394,8 +415,25 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::Abandon { .. }
         | Command::Redact(_)
         | Command::Import(_)
+        | Command::Requested { .. }
         | Command::Recover { .. } => Err(Refusal::SessionClosed),
     }
+}
+
+fn requested(
+    state: &State,
+    cx: &Context,
+    request: Request,
+    command: Command,
+) -> Result<Decision, Refusal> {
+    if let Some(seq) = state.requests.find(&request, cx.now)? {
+        return Ok(Decision { records: Vec::new(), outcome: Verdict::Repeated { seq } });
+    }
+    let mut decision = decide(state, cx, command)?;
+    if !decision.records.is_empty() {
+        decision.records.push(request.record(cx.now));
+    }
+    Ok(decision)
 }
 
 /// How a session's log leaves the store.

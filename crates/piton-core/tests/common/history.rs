@@ -6,6 +6,7 @@ use std::time::Duration;
 use piton_core::decide::{Command, Create, Decision, Import, Probe, Refusal, Wait, asks};
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::reason::Reason;
+use piton_core::request::Request;
 use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -189,6 +190,13 @@ pub(crate) struct History {
     boots: u32,
 }
 
+/// As somebody who can be named asks for it.
+fn requested(command: Command) -> Command {
+    let (principal, action) = ("key_1".into(), "sessions.pause".into());
+    let request = Request { principal, action, key: None, response: None };
+    Command::Requested { request, command: Box::new(command) }
+}
+
 impl History {
     pub(crate) fn new() -> Self {
         Self { world: World::empty(), minted: 0, boots: 1 }
@@ -263,6 +271,7 @@ impl History {
                 expires_at: minutes.map(|minutes| later(&self.world, minutes)),
             },
             Step::Resume(n) => Command::Resume { run_id: run(n) },
+            Step::Pause(n) if n % 2 == 1 => requested(Command::Pause { run_id: run(n) }),
             Step::Pause(n) => Command::Pause { run_id: run(n) },
             Step::Complete(n) => Command::Complete { run_id: run(n) },
             Step::Fail(n) => Command::Fail { run_id: run(n), code: None, error: "no".into() },

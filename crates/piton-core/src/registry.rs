@@ -1,0 +1,161 @@
+//! What belongs to no session: tasks, and who may use the API. Folded from the reserved log.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::access::{Access, Bearer, Denied, Scope};
+use crate::decide::{Decision, Refusal, Verdict};
+use crate::event::{
+    self, AccessGranted, AccessRevoked, AccessUsed, Event, Seq, TaskCreated,
+};
+use crate::id::{AccessId, TaskId};
+use crate::limits::ACCESS_MAX;
+use crate::record::{NewRecord, Record};
+use crate::request::{Request, Requests};
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Registry {
+    pub last_seq: Seq,
+    pub tasks: BTreeMap<TaskId, Task>,
+    /// Secrets that were not revoked, nor used up.
+    pub access: BTreeMap<AccessId, Access>,
+    pub requests: Requests,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    pub task_id: TaskId,
+    pub title: String,
+    pub created_at: Timestamp,
+}
+
+/// What somebody wants of the registry.
+#[derive(Clone, Debug)]
+pub enum Command {
+    CreateTask { task_id: TaskId, title: String },
+    Grant(AccessGranted),
+    Revoke { access_id: AccessId },
+    /// Exchanges a secret that is good once for a lasting one.
+    Exchange { used: AccessId, granted: AccessGranted },
+    Note(event::AuditNoted),
+}
+
+impl Registry {
+    pub fn apply_record(&mut self, record: &Record) -> Result<(), event::ParseError> {
+        let event = record.event()?;
+        self.apply(record.seq, record.ts, &event);
+        Ok(())
+    }
+
+    /// Tolerant, as every fold: what makes no sense in its place changes nothing.
+    pub fn apply(&mut self, seq: Seq, ts: Timestamp, event: &Event) {
+        self.last_seq = seq;
+        match event {
+            Event::TaskCreated(e) => {
+                let TaskCreated { task_id, title } = e.clone();
+                let task = Task { task_id: task_id.clone(), title, created_at: ts };
+                self.tasks.entry(task_id).or_insert(task);
+            }
+            Event::AccessGranted(e) => {
+                let e = e.clone();
+                let access = Access {
+                    access_id: e.access_id.clone(),
+                    name: e.name,
+                    scopes: e.scopes.into_iter().collect(),
+                    hash: e.hash,
+                    granted_at: ts,
+                    expires_at: e.expires_at,
+                    once: e.once,
+                };
+                self.access.entry(e.access_id).or_insert(access);
+            }
+            Event::AccessUsed(AccessUsed { access_id })
+            | Event::AccessRevoked(AccessRevoked { access_id }) => {
+                self.access.remove(access_id);
+            }
+            Event::RequestTaken(e) => self.requests.taken(seq, ts, e),
+            _ => {}
+        }
+    }
+
+    /// Who the holder is, if the secret opens what needs a scope, now.
+    pub fn admit(
+        &self,
+        bearer: &Bearer,
+        needed: Scope,
+        now: Timestamp,
+    ) -> Result<&Access, Denied> {
+        let access = self.access.get(&bearer.id).filter(|access| !access.once);
+        let access = access.ok_or(Denied::Unknown)?;
+        access.check(&bearer.secret, needed, now).map(|()| access)
+    }
+
+    /// The secret that is good once, if it still is.
+    pub fn once(&self, bearer: &Bearer, now: Timestamp) -> Result<&Access, Denied> {
+        let access = self.access.get(&bearer.id).filter(|access| access.once);
+        let access = access.filter(|access| bearer.secret.matches(&access.hash));
+        let access = access.ok_or(Denied::Unknown)?;
+        if access.expires_at.is_some_and(|at| at <= now) {
+            return Err(Denied::Expired);
+        }
+        Ok(access)
+    }
+
+    /// Decides. Pure: the same arguments give the same answer.
+    pub fn decide(
+        &self,
+        now: Timestamp,
+        request: Option<Request>,
+        command: Command,
+    ) -> Result<Decision, Refusal> {
+        if let Some(request) = &request
+            && let Some(seq) = self.requests.find(request, now)?
+        {
+            return Ok(Decision { records: Vec::new(), outcome: Verdict::Repeated { seq } });
+        }
+        let mut records = Vec::new();
+        match command {
+            Command::CreateTask { task_id, .. } if self.tasks.contains_key(&task_id) => {
+                return Ok(Decision { records, outcome: Verdict::Already });
+            }
+            Command::CreateTask { task_id, title } => {
+                records.push(NewRecord::new(now, TaskCreated { task_id, title }));
+            }
+            Command::Grant(granted) => {
+                self.make_room(now, &mut records)?;
+                records.push(NewRecord::new(now, granted));
+            }
+            Command::Revoke { access_id } => {
+                if !self.access.contains_key(&access_id) {
+                    return Err(Refusal::AccessUnknown { access: access_id });
+                }
+                records.push(NewRecord::new(now, AccessRevoked { access_id }));
+            }
+            Command::Exchange { used, granted } => {
+                if !self.access.get(&used).is_some_and(|access| access.once) {
+                    return Err(Refusal::AccessUnknown { access: used });
+                }
+                records.push(NewRecord::new(now, AccessUsed { access_id: used }));
+                records.push(NewRecord::new(now, granted));
+            }
+            Command::Note(note) => records.push(NewRecord::new(now, note)),
+        }
+        records.extend(request.map(|request| request.record(now)));
+        Ok(Decision { records, outcome: Verdict::Done })
+    }
+
+    /// Secrets whose time has passed make room for new ones.
+    fn make_room(&self, now: Timestamp, records: &mut Vec<NewRecord>) -> Result<(), Refusal> {
+        if self.access.len() < ACCESS_MAX {
+            return Ok(());
+        }
+        let over = |access: &&Access| access.expires_at.is_some_and(|at| at <= now);
+        let Some(over) = self.access.values().find(over) else {
+            return Err(Refusal::LimitReached { what: "API tokens", max: ACCESS_MAX });
+        };
+        records.push(NewRecord::new(now, AccessRevoked { access_id: over.access_id.clone() }));
+        Ok(())
+    }
+}

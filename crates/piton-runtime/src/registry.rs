@@ -1,0 +1,131 @@
+//! The reserved log's writer and reader: tasks, and who may use the API. Others write to the same
+//! log; what they wrote is read before anything is decided anew.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use piton_core::access::{Access, Bearer, Denied, Scope};
+use piton_core::decide::Verdict;
+use piton_core::id::SessionId;
+use piton_core::registry::{Command, Registry};
+use piton_core::request::Request;
+use piton_core::{Code, Seq};
+use piton_store::{Batch, Detail, Durability, Guard, Store, Tail};
+
+use crate::error::{Error, Result};
+use crate::world::Clock;
+
+/// How often something is decided anew after somebody else wrote to the reserved log.
+const TRIES_MAX: usize = 32;
+const READ_MAX: usize = 1_000;
+
+/// What callers hold. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    registry: Arc<Mutex<Registry>>,
+}
+
+/// What became of a command, and where the log stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted {
+    pub verdict: Verdict,
+    pub last_seq: Seq,
+}
+
+impl Reserved {
+    pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self> {
+        let reserved = Self { store, clock, registry: Arc::default() };
+        reserved.catch_up().await?;
+        Ok(reserved)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at what the log says.
+    pub fn read<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
+        look(&self.lock())
+    }
+
+    pub fn admit(&self, bearer: &Bearer, needed: Scope) -> Result<Access, Denied> {
+        let now = self.clock.now();
+        self.lock().admit(bearer, needed, now).cloned()
+    }
+
+    pub fn once(&self, bearer: &Bearer) -> Result<Access, Denied> {
+        let now = self.clock.now();
+        self.lock().once(bearer, now).cloned()
+    }
+
+    /// Reads what was appended since.
+    pub async fn catch_up(&self) -> Result<()> {
+        loop {
+            let after = self.lock().last_seq;
+            let id = SessionId::reserved();
+            let records = self.store.read(&id, after, READ_MAX, Detail::Headers).await?;
+            if records.is_empty() {
+                return Ok(());
+            }
+            let mut registry = self.lock();
+            // Somebody else may have read the same meanwhile.
+            for record in records {
+                if record.seq != registry.last_seq + 1 {
+                    continue;
+                }
+                registry.apply_record(&record).map_err(|error| {
+                    let source: piton_store::Cause = Arc::new(error);
+                    let (session, seq) = (id.clone(), record.seq);
+                    piton_store::Error::RecordDamaged { session, seq, source: Some(source) }
+                })?;
+            }
+        }
+    }
+
+    /// Keeps up with what others write, for ever.
+    pub async fn follow(&self) -> Result<()> {
+        let after = self.lock().last_seq;
+        let mut tail = Tail::new(Arc::clone(&self.store), SessionId::reserved(), after);
+        loop {
+            tail.next().await?;
+            self.catch_up().await?;
+        }
+    }
+
+    /// Decides, makes it durable, and answers.
+    pub async fn execute(&self, request: Option<Request>, command: Command) -> Result<Noted> {
+        let mut last = Error::ShuttingDown;
+        for _ in 0..TRIES_MAX {
+            let now = self.clock.now();
+            let (decision, expected) = {
+                let registry = self.lock();
+                let decision = registry.decide(now, request.clone(), command.clone())?;
+                (decision, registry.last_seq)
+            };
+            if decision.records.is_empty() {
+                return Ok(Noted { verdict: decision.outcome, last_seq: expected });
+            }
+            let batch = Batch {
+                session: SessionId::reserved(),
+                expected,
+                guard: Guard::Shared,
+                records: decision.records,
+                durability: Durability::Synced,
+                summary: None,
+            };
+            match self.store.append(batch).await {
+                Ok(appended) => {
+                    self.catch_up().await?;
+                    return Ok(Noted { verdict: decision.outcome, last_seq: appended.last });
+                }
+                Err(error) if error.code() == Code::SeqConflict => {
+                    last = error.into();
+                    self.catch_up().await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(last)
+    }
+}
