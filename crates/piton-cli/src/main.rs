@@ -2,6 +2,7 @@
 //! `commands`. Nothing here knows how a session works: it asks the runtime and shows the answer.
 
 mod cli;
+mod client;
 mod commands;
 mod config;
 mod context;
@@ -10,6 +11,7 @@ mod error;
 mod lookup;
 mod masking;
 mod secret;
+mod server;
 mod show;
 mod stores;
 mod table;

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, Bearer, Denied, Scope};
 use crate::decide::{Decision, Refusal, Verdict};
-use crate::event::{
-    self, AccessGranted, AccessRevoked, AccessUsed, Event, Seq, TaskCreated,
-};
+use crate::event::{self, AccessGranted, AccessRevoked, AccessUsed, Event, Seq, TaskCreated};
 use crate::id::{AccessId, TaskId};
 use crate::limits::ACCESS_MAX;
 use crate::record::{NewRecord, Record};
@@ -34,11 +32,19 @@ pub struct Task {
 /// What somebody wants of the registry.
 #[derive(Clone, Debug)]
 pub enum Command {
-    CreateTask { task_id: TaskId, title: String },
+    CreateTask {
+        task_id: TaskId,
+        title: String,
+    },
     Grant(AccessGranted),
-    Revoke { access_id: AccessId },
+    Revoke {
+        access_id: AccessId,
+    },
     /// Exchanges a secret that is good once for a lasting one.
-    Exchange { used: AccessId, granted: AccessGranted },
+    Exchange {
+        used: AccessId,
+        granted: AccessGranted,
+    },
     Note(event::AuditNoted),
 }
 
@@ -81,12 +87,7 @@ impl Registry {
     }
 
     /// Who the holder is, if the secret opens what needs a scope, now.
-    pub fn admit(
-        &self,
-        bearer: &Bearer,
-        needed: Scope,
-        now: Timestamp,
-    ) -> Result<&Access, Denied> {
+    pub fn admit(&self, bearer: &Bearer, needed: Scope, now: Timestamp) -> Result<&Access, Denied> {
         let access = self.access.get(&bearer.id).filter(|access| !access.once);
         let access = access.ok_or(Denied::Unknown)?;
         access.check(&bearer.secret, needed, now).map(|()| access)

@@ -142,7 +142,8 @@ mod tests {
         for seq in 1..=REQUESTS_KEPT as u64 + 1 {
             taken(&mut requests, seq, 0, request(&seq.to_string(), &Value::Null));
         }
-        let find = |key: &str| requests.find(&request(key, &Value::Null), Timestamp::from_millis(1));
+        let find =
+            |key: &str| requests.find(&request(key, &Value::Null), Timestamp::from_millis(1));
         assert_eq!(find("1"), Ok(None));
         assert_eq!(find("2"), Ok(Some(2)));
         assert_eq!(requests.0.len(), REQUESTS_KEPT);

@@ -99,8 +99,9 @@ fn a_link_is_exchanged_once_and_opens_nothing_itself() {
 #[test]
 fn a_task_is_made_once() {
     let mut log = Log::default();
-    let create = |title: &str| {
-        Command::CreateTask { task_id: "task_1".parse().unwrap(), title: title.into() }
+    let create = |title: &str| Command::CreateTask {
+        task_id: "task_1".parse().unwrap(),
+        title: title.into(),
     };
     let asking = |body| Request {
         principal: "key_a".into(),

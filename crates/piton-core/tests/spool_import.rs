@@ -105,24 +105,28 @@ fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
     let go_on = Effect::Continue { run_id: id("run_1") };
 
     // It was given before it was stopped: it goes on.
-    let (mut world, [begun, stopped, resumed]) = paused_and_resumed();
+    let (mut world, [first, stopped, again]) = paused_and_resumed();
     let cancelled = Fact::TurnEnded { stop_reason: "cancelled".into() };
-    let facts = vec![commanded(begun, "prompt"), commanded(stopped, "cancel"), cancelled];
+    let facts = vec![commanded(first, "prompt"), commanded(stopped, "cancel"), cancelled];
     world.done(import(entries("run_1", facts)));
     assert_eq!(prompts(&world), [&go_on]);
     assert_eq!(world.named(), (Name::Running, Reason::RunOpen));
-    let facts = vec![commanded(resumed, "prompt"), end()];
+    let facts = vec![commanded(again, "prompt"), end()];
     let mut rest = entries("run_1", facts);
-    rest.iter_mut().for_each(|entry| entry.pos += 3);
+    for entry in &mut rest {
+        entry.pos += 3;
+    }
     world.done(import(rest));
     assert_eq!(world.named(), (Name::Idle, Reason::RunCompleted));
 
     // It was stopped before it was given anything: it begins.
-    let (mut world, [begun, stopped, _]) = paused_and_resumed();
+    let (mut world, [first, stopped, _]) = paused_and_resumed();
     world.done(import(entries("run_1", vec![commanded(stopped, "cancel")])));
     assert_eq!(prompts(&world), [&begin]);
-    let mut rest = entries("run_1", vec![commanded(begun, "prompt"), end()]);
-    rest.iter_mut().for_each(|entry| entry.pos += 1);
+    let mut rest = entries("run_1", vec![commanded(first, "prompt"), end()]);
+    for entry in &mut rest {
+        entry.pos += 1;
+    }
     world.done(import(rest));
     assert_eq!(world.named(), (Name::Idle, Reason::RunCompleted));
 

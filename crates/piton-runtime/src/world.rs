@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_core::decide::{Import, Probe};
 use piton_core::id::{
-    BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+    AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
 use piton_core::spool::{Entry, Pos, Spool};
 use piton_core::state::Effect;
@@ -162,6 +162,7 @@ impl Ids {
         call -> CallId;
         execution -> ExecutionId;
         token_id -> TokenId;
+        access -> AccessId;
     }
 
     /// A new token with its secret.

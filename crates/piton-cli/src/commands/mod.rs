@@ -8,7 +8,12 @@ pub(crate) mod config;
 pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod man;
+pub(crate) mod serve;
 pub(crate) mod sessions;
+pub(crate) mod status;
+pub(crate) mod stop;
+pub(crate) mod tasks;
+pub(crate) mod token;
 pub(crate) mod verify;
 
 use clap::Subcommand;
@@ -21,6 +26,15 @@ use crate::ui::Ui;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(serve::Args),
+    Status(status::Args),
+    Stop(stop::Args),
+    /// Say what is to be done, and see how far it is
+    #[command(subcommand)]
+    Tasks(tasks::Command),
+    /// Let others use the server
+    #[command(subcommand)]
+    Token(token::Command),
     /// Look at sessions and change those that nobody runs
     #[command(subcommand, visible_alias = "s")]
     Sessions(sessions::Command),
@@ -62,6 +76,27 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Config(command) => {
             let cx = context(ui, &cli.global)?;
             config::run(ui, &cx, &command)
+        }
+        Command::Serve(args) => {
+            let cx = context(ui, &cli.global)?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(serve::run(ui, &cx, args))
+        }
+        Command::Status(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(status::run(ui, &cx, args))
+        }
+        Command::Stop(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(stop::run(ui, &cx, args))
+        }
+        Command::Tasks(command) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(tasks::run(ui, &cx, command))
+        }
+        Command::Token(command) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(token::run(ui, &cx, command))
         }
         Command::Sessions(command) => {
             let cx = context(ui, &cli.global)?;

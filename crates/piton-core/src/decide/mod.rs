@@ -17,7 +17,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
-use crate::id::{AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId};
+use crate::id::{
+    AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
+};
 use crate::limits::EFFECTS_PENDING_MAX;
 use crate::reason::Reason;
 use crate::record::{Content, NewRecord};

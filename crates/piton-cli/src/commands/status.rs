@@ -1,0 +1,40 @@
+//! `piton status`: whether a server runs, and where.
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::ui::{Tone, Ui};
+
+/// Say whether a server runs on the data folder, and where
+///
+/// Exits with 1 if none does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "JSON: one object: running, address, pid, version, executions.")]
+pub(crate) struct Args {}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
+    let Some(client) = Client::find(&cx.settings.data.value) else {
+        if ui.json {
+            ui.json_line(&json!({"running": false}))?;
+        } else {
+            ui.line("No server runs. Agents that it left go on by themselves.")?;
+        }
+        return Ok(Exit::Failed);
+    };
+    let live = client.get("/api/v1/executors").await?;
+    let live = live["executions"].as_array().map_or(0, Vec::len);
+    let place = client.place();
+    if ui.json {
+        ui.json_line(&json!({
+            "running": true, "address": place.address, "pid": place.pid,
+            "version": place.version, "executions": live,
+        }))?;
+    } else {
+        let address = ui.paint(Tone::Good, &place.address);
+        ui.line(format_args!("Piton {} listens on {address} (pid {})", place.version, place.pid))?;
+        ui.line(format_args!("Agents at hand: {live}"))?;
+    }
+    Ok(Exit::Good)
+}

@@ -1,0 +1,214 @@
+//! Who may use the API: tokens, and links that sign a browser in once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use piton_core::access::{Access, Bearer, Denied, Scope};
+use piton_core::event::AccessGranted;
+use piton_core::id::AccessId;
+use piton_core::registry::Command;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Reply;
+use crate::app::{App, Asked, to_value};
+use crate::extract::{Administrator, Asker, Body};
+use crate::problem::{Problem, Result};
+
+const NAME_BYTES_MAX: usize = 256;
+/// How long a link signs somebody in.
+const LINK_FOR: Duration = Duration::from_mins(10);
+/// How long a browser stays signed in.
+const SIGNED_IN_FOR: Duration = Duration::from_hours(30 * 24);
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewAccess {
+    /// For people: whose it is.
+    name: String,
+    /// `read`, `control`, `admin`.
+    scopes: Vec<String>,
+    /// After how many seconds it runs out; without it, it does not.
+    expires_in_s: Option<u64>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Granted {
+    access_id: String,
+    /// Shown here and nowhere else.
+    token: String,
+    expires_at: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AccessView {
+    access_id: String,
+    name: String,
+    scopes: Vec<String>,
+    granted_at: String,
+    expires_at: Option<String>,
+    /// A link that was not used yet.
+    once: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AccessList {
+    access: Vec<AccessView>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SigningIn {
+    /// What the link carried.
+    link: String,
+}
+
+/// A secret that nobody has seen yet.
+fn fresh(
+    app: &App,
+    name: String,
+    scopes: &BTreeSet<Scope>,
+    valid_for: Option<Duration>,
+    once: bool,
+) -> Result<(Bearer, AccessGranted)> {
+    let ids = app.handle().ids();
+    let secret = ids.token()?.secret;
+    let bearer = Bearer { id: ids.access()?, secret };
+    let expires_at = valid_for.map(|span| app.handle().view().now().after(span));
+    let granted = AccessGranted {
+        access_id: bearer.id.clone(),
+        name,
+        scopes: scopes.iter().copied().collect(),
+        hash: bearer.secret.hash(),
+        expires_at,
+        once,
+    };
+    Ok((bearer, granted))
+}
+
+fn shown(bearer: &Bearer, granted: &AccessGranted) -> Granted {
+    Granted {
+        access_id: bearer.id.to_string(),
+        token: bearer.reveal(),
+        expires_at: granted.expires_at.as_ref().map(ToString::to_string),
+    }
+}
+
+/// What a request asks for, checked.
+fn wanted(new: &NewAccess) -> Result<BTreeSet<Scope>> {
+    if new.name.trim().is_empty() || new.name.len() > NAME_BYTES_MAX {
+        return Err(Problem::malformed(format!("A name has 1 to {NAME_BYTES_MAX} bytes")));
+    }
+    let scopes: Result<BTreeSet<Scope>, _> = new.scopes.iter().map(|scope| scope.parse()).collect();
+    let scopes = scopes.map_err(|error| Problem::malformed(error.to_string()))?;
+    if scopes.is_empty() {
+        return Err(Problem::malformed("A token needs a scope: read, control, admin"));
+    }
+    Ok(scopes)
+}
+
+async fn grant(
+    app: &App,
+    asker: &Asker,
+    action: &'static str,
+    new: NewAccess,
+    once: bool,
+) -> Result<Reply<Granted>> {
+    let scopes = wanted(&new)?;
+    let asked = Asked { asker, action, body: to_value(&new)? };
+    let valid_for = match (new.expires_in_s, once) {
+        (Some(seconds), false) => Some(Duration::from_secs(seconds)),
+        (None, false) => None,
+        (_, true) => Some(LINK_FOR),
+    };
+    let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, once)?;
+    let response = shown(&bearer, &granted);
+    // The secret must not reach the log: a repetition is told that it was shown.
+    let fulfilled = app.register(&asked, false, response, Command::Grant(granted)).await?;
+    Ok(Reply::created(fulfilled))
+}
+
+/// Makes a token for the API.
+#[utoipa::path(post, path = "/access", tag = "access", request_body = NewAccess,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
+    responses((status = 201, body = Granted),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    Administrator(asker): Administrator,
+    Body(new): Body<NewAccess>,
+) -> Result<Reply<Granted>> {
+    grant(&app, &asker, "access.create", new, false).await
+}
+
+/// Makes a link that signs a browser in once, within ten minutes.
+#[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccess,
+    responses((status = 201, body = Granted),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn link(
+    State(app): State<App>,
+    Administrator(asker): Administrator,
+    Body(new): Body<NewAccess>,
+) -> Result<Reply<Granted>> {
+    grant(&app, &asker, "links.create", new, true).await
+}
+
+/// Exchanges what a link carried for a token. Works once.
+#[utoipa::path(post, path = "/sign-in", tag = "access", request_body = SigningIn, security(()),
+    responses((status = 201, body = Granted),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn sign_in(
+    State(app): State<App>,
+    Body(signing_in): Body<SigningIn>,
+) -> Result<Reply<Granted>> {
+    app.admit_nobody()?;
+    let link: Bearer = signing_in.link.parse().map_err(|_| Denied::Unknown)?;
+    let access = app.reserved().once(&link)?;
+    let (bearer, granted) = fresh(&app, access.name, &access.scopes, Some(SIGNED_IN_FOR), false)?;
+    let response = shown(&bearer, &granted);
+    let command = Command::Exchange { used: link.id, granted };
+    app.reserved().execute(None, command).await.map_err(|error| match error {
+        piton_runtime::Error::Refused(_) => Problem::from(Denied::Unknown),
+        error => error.into(),
+    })?;
+    Ok(Reply::created(crate::app::Fulfilled { response, replayed: false }))
+}
+
+/// The tokens and links that are good.
+#[utoipa::path(get, path = "/access", tag = "access",
+    responses((status = 200, body = AccessList),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    _administrator: Administrator,
+) -> Json<AccessList> {
+    let view = |access: &Access| AccessView {
+        access_id: access.access_id.to_string(),
+        name: access.name.clone(),
+        scopes: access.scopes.iter().map(ToString::to_string).collect(),
+        granted_at: access.granted_at.to_string(),
+        expires_at: access.expires_at.as_ref().map(ToString::to_string),
+        once: access.once,
+    };
+    let access = app.reserved().read(|registry| registry.access.values().map(view).collect());
+    Json(AccessList { access })
+}
+
+/// Takes a token back.
+#[utoipa::path(delete, path = "/access/{access_id}", tag = "access",
+    params(("access_id" = String, Path, description = "The token's public id")),
+    responses((status = 204),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    Administrator(asker): Administrator,
+    Path(access): Path<String>,
+) -> Result<StatusCode> {
+    let access_id: AccessId = access.parse()?;
+    let request = asker.request("access.revoke", &serde_json::Value::Null, None);
+    app.reserved().execute(Some(request), Command::Revoke { access_id }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,51 @@
+//! What can be asked under `/api/v1`.
+
+pub(crate) mod access;
+pub(crate) mod agents;
+pub(crate) mod health;
+pub(crate) mod records;
+pub(crate) mod sessions;
+pub(crate) mod starting;
+pub(crate) mod status;
+pub(crate) mod tasks;
+pub(crate) mod waits;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::app::Fulfilled;
+
+/// An answer that says whether it was given before.
+#[derive(Debug)]
+pub(crate) struct Reply<T> {
+    status: StatusCode,
+    fulfilled: Fulfilled<T>,
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn created(fulfilled: Fulfilled<T>) -> Self {
+        Self { status: StatusCode::CREATED, fulfilled }
+    }
+
+    pub(crate) fn accepted(fulfilled: Fulfilled<T>) -> Self {
+        Self { status: StatusCode::ACCEPTED, fulfilled }
+    }
+
+    pub(crate) fn ok(fulfilled: Fulfilled<T>) -> Self {
+        Self { status: StatusCode::OK, fulfilled }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Reply<T> {
+    fn into_response(self) -> Response {
+        let Fulfilled { response, replayed } = self.fulfilled;
+        let mut response = (self.status, Json(response)).into_response();
+        if replayed {
+            let yes = HeaderValue::from_static("true");
+            response.headers_mut().insert("idempotency-replayed", yes);
+        }
+        response
+    }
+}

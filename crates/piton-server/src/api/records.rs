@@ -1,0 +1,208 @@
+//! What a session's log says: records, the conversation, and whether the log is whole.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use piton_core::id::SessionId;
+use piton_core::status::Name;
+use piton_core::transcript::{self, Item, Outcome, Text};
+use piton_core::{Record, Seq};
+use piton_store::Detail;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::App;
+use crate::extract::{Params, Reader};
+use crate::problem::{Problem, Result};
+
+const PAGE_MAX: usize = 1_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Window {
+    /// The last seq that is known; without one the log is read from its beginning.
+    after: Option<Seq>,
+    /// How many records are read.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RecordPage {
+    /// As the log has them: `seq`, `ts`, `kind` and the kind's fields.
+    #[schema(value_type = Vec<Object>)]
+    records: Vec<Value>,
+    /// Where to go on; null at the end of the log.
+    next: Option<Seq>,
+}
+
+/// Something in a conversation.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum MessageView {
+    User {
+        seq: Seq,
+        message_id: String,
+        text: Option<String>,
+    },
+    Agent {
+        seq: Seq,
+        message_id: String,
+        text: Option<String>,
+        complete: bool,
+    },
+    Tool {
+        seq: Seq,
+        call_id: String,
+        name: Option<String>,
+        #[schema(value_type = Option<Object>)]
+        arguments: Option<Value>,
+        /// `succeeded`, `failed`, `cancelled`, `pending` or `unknown`.
+        status: String,
+        #[schema(value_type = Option<Object>)]
+        result: Option<Value>,
+    },
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MessagePage {
+    /// In order. What began before the window shows its rest; a text that was taken out is null.
+    messages: Vec<MessageView>,
+    /// Where to go on; null at the end of the log.
+    next: Option<Seq>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct VerifiedView {
+    session_id: String,
+    /// Whether everything is as it was written.
+    good: bool,
+    /// Records that are good, from the first on.
+    good_to: Seq,
+    /// The first thing that is wrong.
+    problem: Option<String>,
+    anchored_to: Option<Seq>,
+}
+
+async fn window(
+    app: &App,
+    session: &SessionId,
+    window: &Window,
+) -> Result<(Vec<Record>, Option<Seq>)> {
+    let limit = window.limit.unwrap_or(200);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Problem::malformed(format!("limit is 1 to {PAGE_MAX}")));
+    }
+    let store = app.handle().view().store();
+    let head = store.head(session).await?;
+    let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+    let head = head.ok_or_else(unknown)?;
+    let after = window.after.unwrap_or(0);
+    let records = store.read(session, after, limit, Detail::Full).await?;
+    let next = records.last().map(|last| last.seq).filter(|last| *last < head.last_seq);
+    Ok((records, next))
+}
+
+/// A page of a session's log.
+#[utoipa::path(get, path = "/sessions/{session_id}/records", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"), Window),
+    responses((status = 200, body = RecordPage),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn records(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(wanted): Params<Window>,
+) -> Result<Json<RecordPage>> {
+    let session = SessionId::from_user(&session)?;
+    let (records, next) = window(&app, &session, &wanted).await?;
+    let flat = |record: &Record| {
+        record.to_flat().map(Value::Object).map_err(|error| {
+            Problem::from(piton_store::Error::RecordDamaged {
+                session: session.clone(),
+                seq: record.seq,
+                source: Some(std::sync::Arc::new(error)),
+            })
+        })
+    };
+    let records = records.iter().map(flat).collect::<Result<_>>()?;
+    Ok(Json(RecordPage { records, next }))
+}
+
+/// A page of a session's conversation, with every tool call paired.
+#[utoipa::path(get, path = "/sessions/{session_id}/messages", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"), Window),
+    responses((status = 200, body = MessagePage),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn messages(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(wanted): Params<Window>,
+) -> Result<Json<MessagePage>> {
+    let session = SessionId::from_user(&session)?;
+    let (records, next) = window(&app, &session, &wanted).await?;
+    let state = app.handle().state(&session).await?;
+    let status = app.handle().view().status(&state.facts).name;
+    let at_work = matches!(status, Name::Running | Name::Waiting);
+    let live = state.facts.run.as_ref().filter(|_| at_work).map(|run| &run.run_id);
+    let items = transcript::build(&records, live).map_err(|error| {
+        let (seq, source): (_, piton_store::Cause) = (state.last_seq, std::sync::Arc::new(error));
+        piton_store::Error::RecordDamaged { session, seq, source: Some(source) }
+    })?;
+    Ok(Json(MessagePage { messages: items.into_iter().map(view).collect(), next }))
+}
+
+fn text(text: Text) -> Option<String> {
+    match text {
+        Text::Whole(text) => Some(text),
+        Text::Redacted => None,
+    }
+}
+
+fn view(item: Item) -> MessageView {
+    match item {
+        Item::User { seq, message_id, text: said } => {
+            MessageView::User { seq, message_id: message_id.to_string(), text: text(said) }
+        }
+        Item::Agent { seq, message_id, text: said, complete } => {
+            let message_id = message_id.to_string();
+            MessageView::Agent { seq, message_id, text: text(said), complete }
+        }
+        Item::Tool { seq, call_id, name, arguments, outcome } => {
+            let (status, result) = match outcome {
+                Outcome::Known { status, result } => {
+                    let status = serde_json::to_value(status).ok();
+                    let status = status.and_then(|status| status.as_str().map(str::to_owned));
+                    (status.unwrap_or_default(), result)
+                }
+                Outcome::Pending => ("pending".to_owned(), None),
+                Outcome::Unknown => ("unknown".to_owned(), None),
+            };
+            let call_id = call_id.to_string();
+            MessageView::Tool { seq, call_id, name, arguments, status, result }
+        }
+    }
+}
+
+/// Walks a session's log and checks every link.
+#[utoipa::path(get, path = "/sessions/{session_id}/verify", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = VerifiedView),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn verify(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+) -> Result<Json<VerifiedView>> {
+    let session = SessionId::from_user(&session)?;
+    let found = app.handle().view().store().verify(&session).await?;
+    Ok(Json(VerifiedView {
+        session_id: session.to_string(),
+        good: found.problem.is_none(),
+        good_to: found.good_to,
+        problem: found.problem.map(|problem| format!("{problem:?}")),
+        anchored_to: found.anchored_to,
+    }))
+}

@@ -1,0 +1,395 @@
+//! Sessions: made, listed, prompted, paused, resumed, ended.
+
+use std::path::Path as FilePath;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use piton_core::Code;
+use piton_core::decide::{Command, Create, Message, Refusal};
+use piton_core::event::Outcome;
+use piton_core::id::{RunId, SessionId};
+use piton_core::reason::Reason;
+use piton_core::state::Phase;
+use piton_core::status::Name;
+use piton_store::Cursor;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+
+use super::status::{Brief, SessionStatus, agent_lives};
+use super::{Reply, starting, status, tasks};
+use crate::app::{App, Asked, to_value};
+use crate::extract::{Administrator, Asker, Body, Controller, Params, Perhaps, Reader};
+use crate::problem::{Problem, Result};
+
+const TITLE_BYTES_MAX: usize = 1_024;
+const PAGE_MAX: usize = 200;
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSession {
+    title: Option<String>,
+    /// The task that it belongs to.
+    task_id: Option<String>,
+    /// Which agent, of `GET /agents`; without one the built-in `echo`.
+    agent_profile_id: Option<String>,
+    /// An absolute path of a folder that is there; without one a folder of the session's own.
+    working_dir: Option<String>,
+    /// Whether the agent is started at once; it is, unless this says `false`.
+    start: Option<bool>,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SessionMade {
+    session_id: String,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionQuery {
+    task_id: Option<String>,
+    /// Only those with this status.
+    #[param(example = "running")]
+    status: Option<String>,
+    /// Where the last page ended.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionPage {
+    sessions: Vec<Brief>,
+    /// Where the next page begins; null on the last one.
+    next: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Prompt {
+    #[schema(min_length = 1)]
+    content: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Prompted {
+    run_id: String,
+    message_id: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Done {
+    session_id: String,
+    /// The run that it was about, if it was about one.
+    run_id: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Closing {
+    /// `completed` (unless said otherwise), `failed` or `cancelled`.
+    outcome: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Deleting {
+    /// Whatever is still at work in it.
+    force: Option<bool>,
+}
+
+/// Makes a session, in a task or alone, and starts its agent.
+#[utoipa::path(post, path = "/sessions", tag = "sessions", request_body = NewSession,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
+    responses((status = 201, body = SessionMade),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Body(new): Body<NewSession>,
+) -> Result<Reply<SessionMade>> {
+    let body = to_value(&new)?;
+    if new.title.as_ref().is_some_and(|title| title.len() > TITLE_BYTES_MAX) {
+        return Err(Problem::malformed(format!("A title has at most {TITLE_BYTES_MAX} bytes")));
+    }
+    let task_id = new.task_id.as_deref().map(str::parse).transpose()?;
+    if let Some(task_id) = &task_id {
+        tasks::find(&app, task_id)?;
+    }
+    if let Some(agent) = &new.agent_profile_id {
+        app.agent(agent)?;
+    }
+    if let Some(folder) = &new.working_dir {
+        check_folder(folder).await?;
+    }
+    // Under a key the id follows from it: a repetition finds the session that the first one made.
+    let session_id: SessionId = match asker.seed() {
+        Some(seed) => format!("sess_{}", hex(&seed)).parse()?,
+        None => app.handle().ids().session()?,
+    };
+    let asked = Asked { asker: &asker, action: "sessions.create", body };
+    let made = SessionMade { session_id: session_id.to_string() };
+    let create = Create {
+        session_id: session_id.clone(),
+        title: new.title,
+        task_id,
+        working_dir: new.working_dir,
+        provider: None,
+        agent_profile_id: new.agent_profile_id,
+    };
+    let made = app.execute(&session_id, &asked, made, Command::Create(create)).await?;
+    if new.start.unwrap_or(true) && !made.replayed {
+        starting::ensure_later(&app, &session_id);
+    }
+    Ok(Reply::created(made))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+async fn check_folder(folder: &str) -> Result<()> {
+    let path = FilePath::new(folder).to_owned();
+    if !path.is_absolute() || folder.contains('\0') {
+        return Err(Problem::malformed("working_dir is an absolute path"));
+    }
+    let is_dir = tokio::task::spawn_blocking(move || path.is_dir()).await;
+    if !is_dir.unwrap_or(false) {
+        return Err(Problem::malformed("working_dir is not a folder"));
+    }
+    Ok(())
+}
+
+/// A page of sessions, last active first.
+#[utoipa::path(get, path = "/sessions", tag = "sessions", params(SessionQuery),
+    responses((status = 200, body = SessionPage),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    _reader: Reader,
+    Params(query): Params<SessionQuery>,
+) -> Result<Json<SessionPage>> {
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Problem::malformed(format!("limit is 1 to {PAGE_MAX}")));
+    }
+    let task_id = query.task_id.as_deref().map(str::parse).transpose()?;
+    let named = query.status.as_deref().map(named).transpose()?;
+    let after = query.after.as_deref().map(cursor).transpose()?;
+    let (listed, next) = app.handle().list(task_id, named, after, limit).await?;
+    let next = next.map(|next| format!("{}.{}", next.millis, next.session));
+    Ok(Json(SessionPage { sessions: listed.iter().map(Brief::of).collect(), next }))
+}
+
+fn named(text: &str) -> Result<Name> {
+    let found = Name::ALL.iter().copied().find(|name| name.as_str() == text);
+    found.ok_or_else(|| Problem::malformed(format!("There is no status {text:?}")))
+}
+
+fn cursor(text: &str) -> Result<Cursor> {
+    let parse = || {
+        let (millis, session) = text.split_once('.')?;
+        Some(Cursor { millis: millis.parse().ok()?, session: session.parse().ok()? })
+    };
+    parse().ok_or_else(|| Problem::new(Code::CursorInvalid, "This is no place in the list"))
+}
+
+/// Where a session stands.
+#[utoipa::path(get, path = "/sessions/{session_id}", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = SessionStatus),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+) -> Result<Json<SessionStatus>> {
+    Ok(Json(status::of(&app, &SessionId::from_user(&session)?).await?))
+}
+
+/// Where a session stands; S2's name for it.
+#[utoipa::path(get, path = "/sessions/{session_id}/status", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = SessionStatus),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn show_status(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+) -> Result<Json<SessionStatus>> {
+    Ok(Json(status::of(&app, &SessionId::from_user(&session)?).await?))
+}
+
+/// Says something to a session's agent: a new run begins.
+#[utoipa::path(post, path = "/sessions/{session_id}/messages", tag = "sessions", request_body = Prompt,
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is said once")),
+    responses((status = 202, body = Prompted),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn prompt(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Path(session): Path<String>,
+    Body(prompt): Body<Prompt>,
+) -> Result<Reply<Prompted>> {
+    let session = SessionId::from_user(&session)?;
+    if prompt.content.is_empty() {
+        return Err(Problem::malformed("content is empty"));
+    }
+    let asked = Asked { asker: &asker, action: "sessions.prompt", body: to_value(&prompt)? };
+    let state = app.handle().state(&session).await?;
+    let repeats = state.requests.find(&asked.request(None), app.handle().view().now())?.is_some();
+    if !repeats && state.facts.closed.is_none() && !agent_lives(&state.facts) {
+        let title = "The session's agent does not run";
+        return Err(Problem::new(Code::AgentNotRunning, title));
+    }
+    let (run_id, message_id) = (app.handle().ids().run()?, app.handle().ids().message()?);
+    let prompted = Prompted { run_id: run_id.to_string(), message_id: message_id.to_string() };
+    let message = Some(Message { message_id, content: prompt.content });
+    let command = Command::Start { run_id, message };
+    Ok(Reply::accepted(app.execute(&session, &asked, prompted, command).await?))
+}
+
+/// The run that is meant when nobody names one.
+async fn current_run(app: &App, session: &SessionId) -> Result<RunId> {
+    let run = app.handle().state(session).await?.facts.run;
+    Ok(run.map(|run| run.run_id).ok_or(Refusal::NeverRun)?)
+}
+
+async fn of_run(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+    action: &'static str,
+    command: impl FnOnce(RunId) -> Command,
+) -> Result<Reply<Done>> {
+    let session = SessionId::from_user(&session)?;
+    let run_id = current_run(app, &session).await?;
+    let asked = Asked { asker, action, body: json!(null) };
+    let done = Done { session_id: session.to_string(), run_id: Some(run_id.to_string()) };
+    Ok(Reply::ok(app.execute(&session, &asked, done, command(run_id)).await?))
+}
+
+/// Goes on with a paused or interrupted run, and starts the agent if it does not run.
+#[utoipa::path(post, path = "/sessions/{session_id}/resume", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+    responses((status = 200, body = Done),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Path(session): Path<String>,
+) -> Result<Reply<Done>> {
+    let id = SessionId::from_user(&session)?;
+    let state = app.handle().state(&id).await?;
+    if state.facts.closed.is_some() {
+        return Err(Refusal::SessionClosed.into());
+    }
+    starting::ensure(&app, &id).await?;
+    let run = state.facts.run.as_ref();
+    let stopped = run.filter(|run| matches!(run.phase, Phase::Interrupted { .. } | Phase::Paused));
+    if stopped.is_none() {
+        let response = Done { session_id: id.to_string(), run_id: None };
+        return Ok(Reply::ok(crate::app::Fulfilled { response, replayed: false }));
+    }
+    of_run(&app, &asker, &session, "sessions.resume", |run_id| Command::Resume { run_id }).await
+}
+
+/// Stops the run's turn; it goes on when it is resumed.
+#[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+    responses((status = 200, body = Done),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Path(session): Path<String>,
+) -> Result<Reply<Done>> {
+    of_run(&app, &asker, &session, "sessions.pause", |run_id| Command::Pause { run_id }).await
+}
+
+/// Ends the run.
+#[utoipa::path(post, path = "/sessions/{session_id}/cancel", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+    responses((status = 200, body = Done),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Path(session): Path<String>,
+) -> Result<Reply<Done>> {
+    let command = |run_id| Command::Cancel { run_id, reason: Reason::UserRequest };
+    of_run(&app, &asker, &session, "sessions.cancel", command).await
+}
+
+/// Leaves an interrupted run as it is.
+#[utoipa::path(post, path = "/sessions/{session_id}/dismiss", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+    responses((status = 200, body = Done),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn dismiss(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Path(session): Path<String>,
+) -> Result<Reply<Done>> {
+    of_run(&app, &asker, &session, "sessions.dismiss", |run_id| Command::Dismiss { run_id }).await
+}
+
+/// Closes a session: it can be read, and not be gone on with.
+#[utoipa::path(post, path = "/sessions/{session_id}/close", tag = "sessions", request_body = Option<Closing>,
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+    responses((status = 200, body = Done),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn close(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Path(session): Path<String>,
+    Perhaps(closing): Perhaps<Closing>,
+) -> Result<Reply<Done>> {
+    let session = SessionId::from_user(&session)?;
+    let outcome = match closing.outcome.as_deref() {
+        None | Some("completed") => Outcome::Completed,
+        Some("failed") => Outcome::Failed,
+        Some("cancelled") => Outcome::Cancelled,
+        Some(_) => {
+            return Err(Problem::malformed("outcome is completed, failed or cancelled"));
+        }
+    };
+    let asked = Asked { asker: &asker, action: "sessions.close", body: to_value(&closing)? };
+    let done = Done { session_id: session.to_string(), run_id: None };
+    Ok(Reply::ok(app.execute(&session, &asked, done, Command::Close { outcome }).await?))
+}
+
+/// Deletes a session's log. What is still at work in it keeps it, unless it is forced.
+#[utoipa::path(delete, path = "/sessions/{session_id}", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"), Deleting),
+    responses((status = 204),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Administrator(asker): Administrator,
+    Path(session): Path<String>,
+    Params(deleting): Params<Deleting>,
+) -> Result<StatusCode> {
+    let session: SessionId = SessionId::from_user(&session)?;
+    let reason = Some(format!("by {}", asker.principal));
+    if deleting.force.unwrap_or(false) {
+        app.handle().delete_forced(&session, reason).await?;
+    } else {
+        app.handle().delete(&session, reason).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,85 @@
+//! An agent for a session. Until agents are resumed in all their ways: the same agent is started
+//! again and goes on natively with the session that it had.
+
+use std::path::PathBuf;
+
+use piton_core::Code;
+use piton_core::id::SessionId;
+use piton_core::state::{Executor, State};
+use piton_exec::protocol::Start;
+
+use super::status::agent_lives;
+use crate::app::{App, SESSION};
+use crate::problem::{Problem, Result};
+
+/// The agent of sessions that name none.
+const AGENT_DEFAULT: &str = "echo";
+
+/// Which agent a session runs.
+fn profile(state: &State) -> &str {
+    let named = state.info.as_ref().and_then(|info| info.agent_profile_id.as_deref());
+    named.unwrap_or(AGENT_DEFAULT)
+}
+
+/// Where a session works.
+fn workspace(app: &App, session: &SessionId, state: &State) -> PathBuf {
+    let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
+    named.map_or_else(|| app.options().scratch.join(session.as_str()), PathBuf::from)
+}
+
+/// Sees to it that a session's agent runs, or is about to. What becomes of it is in the log.
+pub(crate) async fn ensure(app: &App, session: &SessionId) -> Result<()> {
+    let state = app.handle().state(session).await?;
+    if agent_lives(&state.facts) {
+        return Ok(());
+    }
+    let agent = app.agent(profile(&state))?;
+    if !state.facts.executor.as_ref().is_some_and(Executor::may_live) {
+        let workspace = workspace(app, session, &state);
+        prepare(app, &workspace).await?;
+        match app.executions().launch(session, workspace).await {
+            // Somebody else was faster: theirs is the one.
+            Err(error) if error.code() == Code::ExecutorAlive => {}
+            launched => drop(launched?),
+        }
+    }
+    let known = state.facts.agent.as_ref().and_then(|agent| agent.session_id.clone());
+    let start = Start {
+        command: agent.command.iter().map(|part| part.replace(SESSION, session.as_str())).collect(),
+        agent_session_id: known,
+        ..Start::default()
+    };
+    match app.executions().start_agent(session, start).await {
+        Err(piton_runtime::Error::Agentctl(piton_runtime::Fault::Problem(problem)))
+            if problem.code == "agent_running" => {}
+        started => started?,
+    }
+    Ok(())
+}
+
+/// The same, without waiting for it: what becomes of it is in the log.
+pub(crate) fn ensure_later(app: &App, session: &SessionId) {
+    let (app, session) = (app.clone(), session.clone());
+    tokio::spawn(async move {
+        if let Err(problem) = ensure(&app, &session).await {
+            tracing::warn!(%session, code = problem.code, title = problem.title, "no agent");
+        }
+    });
+}
+
+/// A folder that was named must be there; one of our own is made.
+async fn prepare(app: &App, workspace: &std::path::Path) -> Result<()> {
+    let own = workspace.starts_with(&app.options().scratch);
+    let workspace = workspace.to_owned();
+    let is_there = tokio::task::spawn_blocking(move || {
+        if own {
+            // That it cannot be made is seen below.
+            let _ = std::fs::create_dir_all(&workspace);
+        }
+        workspace.is_dir()
+    });
+    match is_there.await {
+        Ok(true) => Ok(()),
+        _ => Err(Problem::malformed("The session's folder is not there")),
+    }
+}

@@ -1,0 +1,207 @@
+//! A session's status, as S2 and S4 name its fields. Derived by one function in the core; here it is
+//! only spelled.
+
+use piton_core::id::SessionId;
+use piton_core::state::{AgentStatus, Executor, ExecutorStatus, Facts, Phase, State};
+use piton_core::status::{Name, Status};
+use piton_core::{Reason, Timestamp};
+use piton_runtime::Listed;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::problem::Result;
+
+/// A session in a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Brief {
+    pub(crate) session_id: String,
+    pub(crate) task_id: Option<String>,
+    pub(crate) title: Option<String>,
+    /// S4's name: `running`, `waiting`, `idle`, `interrupted_startup`, …
+    #[schema(example = "running")]
+    pub(crate) status: String,
+    /// S2's name: `RUNNING`, `WAITING_FOR_INPUT`, …
+    #[schema(example = "RUNNING")]
+    pub(crate) state: String,
+    #[schema(example = "run_open")]
+    pub(crate) reason: String,
+    pub(crate) agent_profile_id: Option<String>,
+    pub(crate) created_at: String,
+    pub(crate) active_at: String,
+    pub(crate) last_seq: u64,
+}
+
+impl Brief {
+    pub(crate) fn of(listed: &Listed) -> Self {
+        let info = &listed.row.summary.info;
+        Self {
+            session_id: listed.row.session.to_string(),
+            task_id: info.task_id.as_ref().map(ToString::to_string),
+            title: info.title.clone(),
+            status: listed.status.name.to_string(),
+            state: wire(listed.status.name),
+            reason: listed.status.reason.as_str().to_owned(),
+            agent_profile_id: info.agent_profile_id.clone(),
+            created_at: info.created_at.to_string(),
+            active_at: info.active_at.to_string(),
+            last_seq: listed.row.last_seq,
+        }
+    }
+}
+
+/// A wait that is open.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WaitView {
+    pub(crate) wait_id: String,
+    pub(crate) session_id: String,
+    pub(crate) run_id: String,
+    /// `input`, `permission`, `tool_result`, `human`.
+    pub(crate) kind: String,
+    pub(crate) since_seq: u64,
+    pub(crate) deadline_at: Option<String>,
+}
+
+/// What is known of the world outside the log, and when it was seen.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Live {
+    /// Whether the agent can be told something now.
+    pub(crate) is_followed: bool,
+    pub(crate) seen_at: String,
+}
+
+/// Everything about where a session stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionStatus {
+    pub(crate) session_id: String,
+    pub(crate) task_id: Option<String>,
+    pub(crate) title: Option<String>,
+    /// `STARTING`, `RUNNING`, `WAITING_FOR_INPUT`, `ERROR`, `COMPLETED`, `FAILED`, `CANCELLED`.
+    pub(crate) state: String,
+    pub(crate) agent_profile_id: Option<String>,
+    /// `starting`, `ready`, `unreachable`, `error`, `stopped`; null if there was none.
+    pub(crate) executor_status: Option<String>,
+    pub(crate) agent_execution_id: Option<String>,
+    pub(crate) runtime: Option<String>,
+    pub(crate) is_agent_running: bool,
+    pub(crate) is_resumable: bool,
+    pub(crate) needs_resume: bool,
+    pub(crate) resume_reason: Option<String>,
+    pub(crate) worktree_path: Option<String>,
+    pub(crate) worktree_branch: Option<String>,
+    pub(crate) working_dir: Option<String>,
+    /// S4's derived status.
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    /// The reason as one sentence for people.
+    pub(crate) sentence: String,
+    pub(crate) run_id: Option<String>,
+    pub(crate) last_outcome: Option<String>,
+    /// `native` or `none`.
+    pub(crate) resume_strategy: String,
+    /// Whether the agent knows what was said before it was started; null if it does not run.
+    pub(crate) context_restored: Option<bool>,
+    /// A newer program wrote to the session; this one only reads it.
+    pub(crate) read_only: bool,
+    pub(crate) waits: Vec<WaitView>,
+    pub(crate) live: Live,
+    pub(crate) last_seq: u64,
+}
+
+/// The state on S2's and S3's wire.
+pub(crate) fn wire(name: Name) -> String {
+    let value = serde_json::to_value(name.wire()).ok();
+    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+pub(crate) fn agent_lives(facts: &Facts) -> bool {
+    let agent = facts.agent.as_ref().map(|agent| agent.status);
+    facts.executor.as_ref().is_some_and(Executor::may_live)
+        && matches!(agent, Some(AgentStatus::Starting | AgentStatus::Ready))
+}
+
+fn executor_status(executor: &Executor) -> &'static str {
+    match executor.status {
+        ExecutorStatus::Starting => "starting",
+        ExecutorStatus::Ready => "ready",
+        ExecutorStatus::Unreachable => "unreachable",
+        ExecutorStatus::Error => "error",
+        ExecutorStatus::Stopped => "stopped",
+    }
+}
+
+pub(crate) fn waits(session: &SessionId, facts: &Facts) -> Vec<WaitView> {
+    let run = facts.run.iter().filter(|run| run.is_unfinished() && facts.closed.is_none());
+    run.flat_map(|run| run.waits.iter().map(move |wait| (run, wait)))
+        .map(|(run, (wait_id, wait))| WaitView {
+            wait_id: wait_id.to_string(),
+            session_id: session.to_string(),
+            run_id: run.run_id.to_string(),
+            kind: serde_json::to_value(wait.kind)
+                .ok()
+                .and_then(|kind| kind.as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            since_seq: wait.since_seq,
+            deadline_at: wait.deadline_at.as_ref().map(ToString::to_string),
+        })
+        .collect()
+}
+
+pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> {
+    let state = app.handle().state(session).await?;
+    let status = app.handle().view().status(&state.facts);
+    Ok(spell(app, session, &state, &status))
+}
+
+fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> SessionStatus {
+    let (facts, info) = (&state.facts, state.info.as_ref());
+    let running = agent_lives(facts);
+    let closed = facts.closed.is_some();
+    let knows = facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
+    let interrupted = facts
+        .run
+        .as_ref()
+        .is_some_and(|run| matches!(run.phase, Phase::Interrupted { .. } | Phase::Paused));
+    let needs_resume = !closed && (!running || interrupted);
+    let resume_reason = (needs_resume && !running).then_some(if knows {
+        Reason::AgentNotRunning
+    } else {
+        Reason::AgentNotRunningFreshStart
+    });
+    let executor = facts.executor.as_ref();
+    let outcome = status.last_outcome.and_then(|outcome| serde_json::to_value(outcome).ok());
+    SessionStatus {
+        session_id: session.to_string(),
+        task_id: info.and_then(|info| info.task_id.as_ref()).map(ToString::to_string),
+        title: info.and_then(|info| info.title.clone()),
+        state: wire(status.name),
+        agent_profile_id: info.and_then(|info| info.agent_profile_id.clone()),
+        executor_status: executor.map(|executor| executor_status(executor).to_owned()),
+        agent_execution_id: executor.map(|executor| executor.execution_id.to_string()),
+        runtime: executor.map(|executor| executor.runtime.clone()),
+        is_agent_running: running,
+        is_resumable: !closed,
+        needs_resume,
+        resume_reason: resume_reason.map(|reason| reason.as_str().to_owned()),
+        worktree_path: None,
+        worktree_branch: None,
+        working_dir: info.and_then(|info| info.working_dir.clone()),
+        status: status.name.to_string(),
+        reason: status.reason.as_str().to_owned(),
+        sentence: status.sentence().to_owned(),
+        run_id: facts.run.as_ref().map(|run| run.run_id.to_string()),
+        last_outcome: outcome.and_then(|outcome| outcome.as_str().map(str::to_owned)),
+        resume_strategy: if knows { "native" } else { "none" }.to_owned(),
+        context_restored: running.then_some(knows),
+        read_only: status.read_only,
+        waits: waits(session, facts),
+        live: live(app, session),
+        last_seq: state.last_seq,
+    }
+}
+
+fn live(app: &App, session: &SessionId) -> Live {
+    use piton_runtime::Driver as _;
+    let now: Timestamp = app.handle().view().now();
+    Live { is_followed: app.executions().is_live(session), seen_at: now.to_string() }
+}

@@ -1,0 +1,189 @@
+//! Questions that runs wait on, and the tokens with which strangers answer them.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use piton_core::Timestamp;
+use piton_core::decide::{Command, Refusal};
+use piton_core::id::{SessionId, WaitId};
+use piton_core::token::{NewToken, ResumeToken};
+use piton_store::{Query, Select};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Reply;
+use super::status::{self, WaitView};
+use crate::app::{App, Asked, to_value};
+use crate::extract::{Body, Controller, Perhaps, Reader};
+use crate::problem::{Problem, Result};
+
+/// Sessions that are looked at for open waits; those that are due first.
+const SESSIONS_MAX: usize = 1_000;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Waits {
+    /// Open, those with the earliest deadline first.
+    waits: Vec<WaitView>,
+    /// There are more than are shown.
+    truncated: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answering {
+    /// What the question asks for; for a permission `{"option_id": …}`.
+    #[schema(value_type = Object)]
+    answer: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Answered {
+    session_id: String,
+    /// This very answer was given before.
+    #[serde(default)]
+    replayed: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Minting {
+    /// After how many seconds the token runs out; without it, it does not.
+    valid_for_s: Option<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Minted {
+    session_id: String,
+    token_id: String,
+    /// Shown here and nowhere else.
+    token: String,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenAnswer {
+    /// The token as it was shown: `rt_….SECRET`.
+    token: String,
+    #[schema(value_type = Option<Object>)]
+    #[serde(default)]
+    answer: Value,
+    /// The session that the holder believes it is for.
+    session_id: Option<String>,
+}
+
+async fn open(app: &App) -> Result<Waits> {
+    let query = Query {
+        task_id: None,
+        select: Select::DueBy(Timestamp::from_millis(i64::MAX)),
+        after: None,
+        limit: SESSIONS_MAX,
+    };
+    let page = app.handle().view().store().list(query).await?;
+    let mut waits = Vec::new();
+    for row in &page.rows {
+        waits.extend(status::waits(&row.session, &row.summary.facts));
+    }
+    Ok(Waits { waits, truncated: page.next.is_some() })
+}
+
+/// The session that a wait belongs to.
+async fn session_of(app: &App, wait: &WaitId) -> Result<SessionId> {
+    let waits = open(app).await?.waits;
+    let found = waits.iter().find(|open| open.wait_id == wait.as_str());
+    let found = found.ok_or_else(|| Refusal::WaitUnknown { wait: wait.clone() })?;
+    Ok(found.session_id.parse()?)
+}
+
+/// The questions that are open, in all sessions.
+#[utoipa::path(get, path = "/waits", tag = "waits",
+    responses((status = 200, body = Waits),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json<Waits>> {
+    Ok(Json(open(&app).await?))
+}
+
+/// Answers a question, as somebody who may control the session.
+#[utoipa::path(post, path = "/waits/{wait_id}/answer", tag = "waits", request_body = Answering,
+    params(("wait_id" = String, Path, description = "The wait's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is answered once")),
+    responses((status = 200, body = Answered),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Controller(asker): Controller,
+    Path(wait): Path<String>,
+    Body(answering): Body<Answering>,
+) -> Result<Reply<Answered>> {
+    let wait_id: WaitId = wait.parse()?;
+    let session = session_of(&app, &wait_id).await?;
+    let asked = Asked { asker: &asker, action: "waits.answer", body: to_value(&answering)? };
+    let answered = Answered { session_id: session.to_string(), replayed: false };
+    let fresh = NewToken::from(&app.handle().ids().token()?);
+    let command = Command::AnswerByWait { wait_id, fresh, answer: answering.answer };
+    Ok(Reply::ok(app.execute(&session, &asked, answered, command).await?))
+}
+
+/// Makes a new token for a question; the old one is revoked.
+#[utoipa::path(post, path = "/waits/{wait_id}/token", tag = "waits",
+    params(("wait_id" = String, Path, description = "The wait's id")),
+    responses((status = 201, body = Minted),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn rotate(
+    State(app): State<App>,
+    _controller: Controller,
+    Path(wait): Path<String>,
+) -> Result<Reply<Minted>> {
+    let wait_id: WaitId = wait.parse()?;
+    let session = session_of(&app, &wait_id).await?;
+    let token = app.handle().rotate_token(&session, wait_id).await?;
+    Ok(minted(&session, &token))
+}
+
+/// Makes a token with which the interrupted run can be resumed.
+#[utoipa::path(post, path = "/sessions/{session_id}/token", tag = "waits", request_body = Option<Minting>,
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 201, body = Minted),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn mint(
+    State(app): State<App>,
+    _controller: Controller,
+    Path(session): Path<String>,
+    Perhaps(minting): Perhaps<Minting>,
+) -> Result<Reply<Minted>> {
+    let session = SessionId::from_user(&session)?;
+    let valid_for = minting.valid_for_s.map(Duration::from_secs);
+    let token = app.handle().interruption_token(&session, valid_for).await?;
+    Ok(minted(&session, &token))
+}
+
+fn minted(session: &SessionId, token: &ResumeToken) -> Reply<Minted> {
+    let response = Minted {
+        session_id: session.to_string(),
+        token_id: token.id.to_string(),
+        token: token.reveal(),
+    };
+    Reply::created(crate::app::Fulfilled { response, replayed: false })
+}
+
+/// Answers with a token; for holders without a login.
+#[utoipa::path(post, path = "/resume-tokens/{token_id}", tag = "waits", request_body = TokenAnswer, security(()),
+    params(("token_id" = String, Path, description = "The token's public id")),
+    responses((status = 200, body = Answered),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn answer_with_token(
+    State(app): State<App>,
+    Path(token_id): Path<String>,
+    Body(presented): Body<TokenAnswer>,
+) -> Result<Json<Answered>> {
+    app.admit_nobody()?;
+    let token: ResumeToken = presented.token.parse().map_err(|_| Refusal::TokenUnknown)?;
+    if token.id.as_str() != token_id {
+        return Err(Refusal::TokenMismatch.into());
+    }
+    let within = presented.session_id.as_deref().map(str::parse).transpose()?;
+    let answered = app.handle().answer_with_token(within.as_ref(), token, presented.answer).await?;
+    let (session_id, replayed) = (answered.session.to_string(), answered.replayed);
+    Ok(Json(Answered { session_id, replayed }))
+}

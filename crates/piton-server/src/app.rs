@@ -1,0 +1,235 @@
+//! What every handler holds.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use piton_core::access::{Bearer, Denied, Scope};
+use piton_core::decide::{Command, Verdict};
+use piton_core::id::SessionId;
+use piton_core::registry;
+use piton_core::{Code, Seq};
+use piton_runtime::{Executions, Handle, Reserved};
+use piton_store::Detail;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::extract::Asker;
+use crate::feed::Feeds;
+use crate::limits::{Limits, Rate};
+use crate::metrics::Metrics;
+use crate::problem::{Problem, Result};
+
+/// The principal of whoever can read the server's own file in the data folder.
+pub(crate) const LOCAL: &str = "local";
+
+/// Stands for the session's id in an agent's command.
+pub const SESSION: &str = "{session}";
+
+/// What can be run as an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    pub id: String,
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// What a server is made of.
+#[derive(Debug)]
+pub struct Options {
+    pub handle: Handle,
+    pub executions: Executions,
+    pub reserved: Reserved,
+    pub agents: Vec<Agent>,
+    /// Opens everything; made anew by every life of the server and never written to a log.
+    pub local: Option<Bearer>,
+    /// Names by which the server may be spoken to, beside its address.
+    pub hosts: Vec<String>,
+    /// Pages of other origins that may use it.
+    pub origins: Vec<String>,
+    /// Where sessions work that name no folder.
+    pub scratch: PathBuf,
+    pub rate: Rate,
+    pub version: String,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct App(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    agents: BTreeMap<String, Agent>,
+    limits: Limits,
+    feeds: Feeds,
+    metrics: Metrics,
+    stop: CancellationToken,
+    local: Arc<str>,
+    nobody: Arc<str>,
+}
+
+/// What a request came to, perhaps an earlier time.
+#[derive(Debug)]
+pub(crate) struct Fulfilled<T> {
+    pub(crate) response: T,
+    pub(crate) replayed: bool,
+}
+
+impl App {
+    pub(crate) fn new(options: Options, stop: CancellationToken) -> Self {
+        let agents = options.agents.iter().map(|agent| (agent.id.clone(), agent.clone())).collect();
+        let view = options.handle.view().clone();
+        let metrics = Metrics::new(Arc::clone(view.store()));
+        Self(Arc::new(Inner {
+            limits: Limits::new(options.rate),
+            feeds: Feeds::new(view, metrics.clone()),
+            agents,
+            metrics,
+            stop,
+            local: LOCAL.into(),
+            nobody: "".into(),
+            options,
+        }))
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0.options.handle
+    }
+
+    pub(crate) fn executions(&self) -> &Executions {
+        &self.0.options.executions
+    }
+
+    pub(crate) fn reserved(&self) -> &Reserved {
+        &self.0.options.reserved
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.0.feeds
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Resolves when the server is to end.
+    pub(crate) fn stop(&self) -> &CancellationToken {
+        &self.0.stop
+    }
+
+    pub(crate) fn agents(&self) -> &BTreeMap<String, Agent> {
+        &self.0.agents
+    }
+
+    pub(crate) fn agent(&self, id: &str) -> Result<&Agent> {
+        let unknown = || Problem::new(Code::AgentUnknown, format!("There is no agent {id:?}"));
+        self.0.agents.get(id).ok_or_else(unknown)
+    }
+
+    /// Who a token's holder is. Whoever has none, or a wrong one, shares one bucket with all others
+    /// like that: guessing is slow for everybody.
+    pub(crate) fn admit(&self, bearer: Option<&Bearer>, needed: Scope) -> Result<Arc<str>> {
+        let Some(bearer) = bearer else {
+            self.0.limits.take(&self.0.nobody)?;
+            return Err(Problem::new(Code::Unauthenticated, "The request carries no token"));
+        };
+        if let Some(local) = &self.0.options.local
+            && local.id == bearer.id
+            && bearer.secret.matches(&local.secret.hash())
+        {
+            return Ok(Arc::clone(&self.0.local));
+        }
+        match self.reserved().admit(bearer, needed) {
+            Ok(access) => Ok(access.access_id.as_str().into()),
+            Err(denied) => {
+                if denied == Denied::Unknown {
+                    self.0.limits.take(&self.0.nobody)?;
+                }
+                Err(denied.into())
+            }
+        }
+    }
+
+    /// Takes from the bucket of those who need no token.
+    pub(crate) fn admit_nobody(&self) -> Result<()> {
+        self.0.limits.take(&self.0.nobody)
+    }
+
+    /// Has a command carried out for somebody, once.
+    pub(crate) async fn execute<T: Serialize + DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        asked: &Asked<'_>,
+        response: T,
+        command: Command,
+    ) -> Result<Fulfilled<T>> {
+        let request = asked.request(Some(to_value(&response)?));
+        let command = Command::Requested { request, command: Box::new(command) };
+        let ack = self.handle().execute(session, command).await?;
+        match ack.verdict {
+            Verdict::Repeated { seq } => self.repeated(session, seq).await,
+            _ => Ok(Fulfilled { response, replayed: false }),
+        }
+    }
+
+    /// The same for what belongs to no session.
+    pub(crate) async fn register<T: Serialize + DeserializeOwned>(
+        &self,
+        asked: &Asked<'_>,
+        keep: bool,
+        response: T,
+        command: registry::Command,
+    ) -> Result<Fulfilled<T>> {
+        let kept = if keep { Some(to_value(&response)?) } else { None };
+        let noted = self.reserved().execute(Some(asked.request(kept)), command).await?;
+        match noted.verdict {
+            Verdict::Repeated { seq } => self.repeated(&SessionId::reserved(), seq).await,
+            _ => Ok(Fulfilled { response, replayed: false }),
+        }
+    }
+
+    /// What the first of several equal requests was answered.
+    pub(crate) async fn repeated<T: DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        seq: Seq,
+    ) -> Result<Fulfilled<T>> {
+        let store = self.handle().view().store();
+        let records = store.read(session, seq - 1, 1, Detail::Full).await?;
+        let kept = records.first().and_then(|record| record.content_field("response"));
+        let response = kept.and_then(|kept| serde_json::from_value(kept).ok());
+        let not_kept = || {
+            Problem::new(Code::ResponseNotKept, "The request was fulfilled before, under this key")
+        };
+        Ok(Fulfilled { response: response.ok_or_else(not_kept)?, replayed: true })
+    }
+}
+
+/// A request on its way to the log.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) action: &'static str,
+    pub(crate) body: Value,
+}
+
+impl Asked<'_> {
+    pub(crate) fn request(&self, response: Option<Value>) -> piton_core::request::Request {
+        self.asker.request(self.action, &self.body, response)
+    }
+}
+
+pub(crate) fn to_value(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value).map_err(|error| Problem::malformed(error.to_string()))
+}

@@ -1,0 +1,105 @@
+//! Server-sent events: a session's records as they become durable, and what changes in the index.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use piton_core::id::SessionId;
+use piton_core::{Code, Seq};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::extract::{Params, Reader};
+use crate::feed;
+use crate::problem::{Problem, Result};
+
+/// How often a quiet stream says that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const LAST_EVENT_ID: &str = "last-event-id";
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct From {
+    /// The last seq that is known: what comes after it is sent.
+    after: Option<Seq>,
+}
+
+/// A session's records, from after a position, for ever.
+///
+/// The `id` of an event is the record's seq. A client that reconnects sends it as `Last-Event-ID`
+/// (or `?after=`) and goes on without a gap or a repeat, also when the server was started anew.
+#[utoipa::path(
+    get, path = "/sessions/{session_id}/events", tag = "sessions",
+    params(
+        ("session_id" = String, Path, description = "The session's id"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The last seq that is known"),
+        From,
+    ),
+    responses(
+        (status = 200, description = "Records as they become durable", content_type = "text/event-stream", body = String),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn session_events(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(from): Params<From>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let session = SessionId::from_user(&session)?;
+    let head = app.handle().view().store().head(&session).await?;
+    let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+    let last = head.ok_or_else(unknown)?.last_seq;
+    // What the client's own reconnection says is newer than the address it was first given.
+    let after = match headers.get(LAST_EVENT_ID) {
+        Some(id) => {
+            let id = id.to_str().ok().and_then(|id| id.parse().ok());
+            id.ok_or_else(|| Problem::malformed("Last-Event-ID is not a seq"))?
+        }
+        None => from.after.unwrap_or(0),
+    };
+    if after > last {
+        let title = format!("The log ends at {last}, before {after}");
+        return Err(Problem::new(Code::CursorInvalid, title));
+    }
+    let reader = app.feeds().read(&session, after, last);
+    Ok(stream_of(app, reader))
+}
+
+fn stream_of(app: App, reader: feed::Reader) -> Response {
+    let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
+    let frames =
+        stream::unfold((app, reader, Some(begin)), |(app, mut reader, begin)| async move {
+            if let Some(begin) = begin {
+                return Some((Ok::<_, Infallible>(begin), (app, reader, None)));
+            }
+            let frame = tokio::select! {
+                biased;
+                () = app.stop().cancelled() => None,
+                next = tokio::time::timeout(HEARTBEAT, reader.next()) => match next {
+                    Err(_) => Some(Bytes::from_static(b": here\n\n")),
+                    Ok(Ok(frame)) => frame,
+                    Ok(Err(problem)) => {
+                        let session = reader.session();
+                        tracing::warn!(%session, code = problem.code, "a reader's stream ends");
+                        None
+                    }
+                },
+            };
+            frame.map(|frame| (Ok(frame), (app, reader, None)))
+        });
+    let mut response = Response::new(Body::from_stream(frames));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

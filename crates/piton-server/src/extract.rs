@@ -1,0 +1,177 @@
+//! What handlers take: bodies, queries and askers, each with its own problem when it is wrong.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use piton_core::Code;
+use piton_core::access::{Bearer, Denied, Scope};
+use piton_core::request::{self, Key};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::problem::{Problem, Result};
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const KEY_BYTES_MAX: usize = 255;
+
+/// A JSON body.
+#[derive(Debug)]
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/json") {
+            return Err(Problem::malformed("The body must be application/json"));
+        }
+        let bytes = read(request, app).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub(crate) struct Perhaps<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for Perhaps<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
+        let bytes = read(request, app).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        parse(&bytes).map(Self)
+    }
+}
+
+async fn read(request: Request, app: &App) -> Result<Bytes> {
+    Bytes::from_request(request, app).await.map_err(|rejection: BytesRejection| {
+        if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
+            return Problem::new(Code::RequestTooLarge, "The request's body is too large");
+        }
+        Problem::malformed(rejection.body_text())
+    })
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| Problem::malformed(error.to_string()))
+}
+
+/// What stands behind the question mark.
+#[derive(Debug)]
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let query = Query::from_request_parts(parts, app).await;
+        let Query(params) =
+            query.map_err(|rejection: QueryRejection| Problem::malformed(rejection.body_text()))?;
+        Ok(Self(params))
+    }
+}
+
+/// Who asks, and under which key.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) principal: Arc<str>,
+    path: String,
+    key: Option<String>,
+}
+
+impl Asker {
+    /// What the log will say of a request. `response` is what a repetition is answered.
+    pub(crate) fn request(
+        &self,
+        action: &str,
+        body: &Value,
+        response: Option<Value>,
+    ) -> request::Request {
+        let key = self.key.as_ref();
+        request::Request {
+            principal: self.principal.to_string(),
+            action: action.to_owned(),
+            key: key.map(|key| Key::new(&self.principal, &self.path, key, body)),
+            response,
+        }
+    }
+
+    /// The same for the same asker, path and key; `None` without a key.
+    pub(crate) fn seed(&self) -> Option<[u8; 16]> {
+        let key = Key::new(&self.principal, &self.path, self.key.as_ref()?, &Value::Null).key;
+        let mut seed = [0; 16];
+        seed.copy_from_slice(&blake3::hash(key.as_bytes()).as_bytes()[..16]);
+        Some(seed)
+    }
+}
+
+/// Lets in who has the scope.
+fn admit(parts: &Parts, app: &App, needed: Scope) -> Result<Asker> {
+    let principal = app.admit(bearer(&parts.headers)?.as_ref(), needed)?;
+    app.limits().take(&principal)?;
+    let key = match parts.headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str()) {
+        None => None,
+        Some(Ok(key)) if (1..=KEY_BYTES_MAX).contains(&key.len()) => Some(key.to_owned()),
+        Some(_) => {
+            let detail = format!("An idempotency key has 1 to {KEY_BYTES_MAX} visible characters");
+            return Err(Problem::malformed(detail));
+        }
+    };
+    Ok(Asker { principal, path: parts.uri.path().to_owned(), key })
+}
+
+/// The token that a request carries.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<Bearer>> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+    let value = value.to_str().map_err(|_| Problem::from(Denied::Unknown))?;
+    let (scheme, token) = value.split_once(' ').ok_or(Denied::Unknown)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Denied::Unknown.into());
+    }
+    Ok(Some(token.trim().parse().map_err(|_| Denied::Unknown)?))
+}
+
+macro_rules! scoped {
+    ($($(#[$doc:meta])* $name:ident = $scope:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub(crate) struct $name(pub(crate) Asker);
+
+        impl FromRequestParts<App> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+                admit(parts, app, Scope::$scope).map(Self)
+            }
+        }
+    )*};
+}
+
+/// Somebody who may look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader;
+
+impl FromRequestParts<App> for Reader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        admit(parts, app, Scope::Read).map(|_| Self)
+    }
+}
+
+scoped! {
+    /// Somebody who may act.
+    Controller = Control;
+    /// Somebody who may do everything.
+    Administrator = Admin;
+}

@@ -1,0 +1,20 @@
+//! The server: HTTP, server-sent events and WebSocket over the session service. It translates and
+//! decides nothing.
+
+mod api;
+mod app;
+mod events;
+mod extract;
+mod feed;
+mod guard;
+mod limits;
+mod metrics;
+mod openapi;
+mod problem;
+mod serve;
+
+pub use app::{Agent, Options, SESSION};
+pub use limits::Rate;
+pub use openapi::description;
+pub use problem::Problem;
+pub use serve::{Server, Tls, TlsError};

@@ -1,0 +1,128 @@
+//! The routes, and the description that is made from them.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Router, middleware};
+use piton_core::Code;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{OpenApi, SecurityRequirement};
+use utoipa::{Modify, OpenApi as _};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::{access, agents, health, records, sessions, tasks, waits};
+use crate::app::App;
+use crate::problem::Problem;
+use crate::{events, guard};
+
+/// The largest body of a request, in bytes.
+const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+#[derive(Debug, utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Piton",
+        description = "Durable, resumable sessions with AI agents. Every change is a record of a log; what is answered or delivered is durable.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    components(schemas(Problem)),
+    modifiers(&Bearer),
+)]
+struct Description;
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, description: &mut OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        if let Some(components) = &mut description.components {
+            components.add_security_scheme("bearer", scheme);
+        }
+        description.security = Some(vec![SecurityRequirement::new("bearer", [""; 0])]);
+    }
+}
+
+/// What is under `/api/v1`, and its description.
+fn api() -> (Router<App>, OpenApi) {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .nest(
+            "/api/v1",
+            OpenApiRouter::new()
+                .routes(routes!(tasks::create, tasks::list))
+                .routes(routes!(tasks::show))
+                .routes(routes!(sessions::create, sessions::list))
+                .routes(routes!(sessions::show, sessions::delete))
+                .routes(routes!(sessions::show_status))
+                .routes(routes!(sessions::prompt, records::messages))
+                .routes(routes!(sessions::resume))
+                .routes(routes!(sessions::pause))
+                .routes(routes!(sessions::cancel))
+                .routes(routes!(sessions::dismiss))
+                .routes(routes!(sessions::close))
+                .routes(routes!(records::records))
+                .routes(routes!(records::verify))
+                .routes(routes!(events::session_events))
+                .routes(routes!(waits::list))
+                .routes(routes!(waits::answer))
+                .routes(routes!(waits::rotate))
+                .routes(routes!(waits::mint))
+                .routes(routes!(waits::answer_with_token))
+                .routes(routes!(agents::agents))
+                .routes(routes!(agents::executors))
+                .routes(routes!(access::create, access::list))
+                .routes(routes!(access::revoke))
+                .routes(routes!(access::link))
+                .routes(routes!(access::sign_in)),
+        )
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .split_for_parts()
+}
+
+/// The description of the API, as OpenAPI 3.1.
+pub fn description() -> OpenApi {
+    api().1
+}
+
+pub(crate) fn router(app: App) -> Router {
+    let (router, mut description) = api();
+    description.info.version = app.options().version.clone();
+    let described = move || std::future::ready(Json(description.clone()));
+    router
+        .route("/api/v1/openapi.json", get(described))
+        .route("/", get(about))
+        .fallback(|| async { Problem::new(Code::NotFound, "There is nothing here") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(Code::MethodNotAllowed, "This cannot be done here")
+        })
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(app.clone(), count))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .with_state(app)
+}
+
+async fn count(
+    State(app): State<App>,
+    request: axum::extract::Request,
+    next: middleware::Next,
+) -> axum::response::Response {
+    let response = next.run(request).await;
+    app.metrics().requests.inc();
+    if response.status().is_client_error() || response.status().is_server_error() {
+        app.metrics().problems.inc();
+    }
+    response
+}
+
+/// What this is, for whoever opens it in a browser.
+async fn about(State(app): State<App>) -> impl IntoResponse {
+    let version = &app.options().version;
+    format!(
+        "Piton {version}: durable, resumable sessions with AI agents.\n\n\
+         The API is described at /api/v1/openapi.json.\n\
+         In a terminal: piton chat, piton attach, piton sessions list.\n"
+    )
+}

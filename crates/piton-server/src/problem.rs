@@ -1,0 +1,171 @@
+//! What went wrong, as RFC 9457 wants it told: the code, the sentence, the hint.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use piton_core::Code;
+use piton_core::access::Denied;
+use piton_core::decide::Refusal;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
+
+/// A problem document.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// `urn:piton:error:CODE`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// One sentence.
+    pub title: String,
+    pub status: u16,
+    /// Which of Piton's errors it is; each has a page in the documentation.
+    #[schema(example = "session_unknown")]
+    pub code: String,
+    /// What to do about it.
+    pub hint: String,
+    /// More about this case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// After how many seconds it may be tried again.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub retry_after_s: Option<u64>,
+}
+
+pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
+
+impl Problem {
+    pub fn new(code: Code, title: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:piton:error:{code}"),
+            title: title.into(),
+            status: status_of(code).as_u16(),
+            code: code.as_str().to_owned(),
+            hint: code.hint().to_owned(),
+            detail: None,
+            retry_after_s: None,
+        }
+    }
+
+    pub fn with_detail(self, detail: impl Into<String>) -> Self {
+        Self { detail: Some(detail.into()), ..self }
+    }
+
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(Code::RequestMalformed, "The request cannot be understood").with_detail(detail)
+    }
+
+    fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// What a code is in HTTP.
+fn status_of(code: Code) -> StatusCode {
+    match code {
+        Code::IdMalformed
+        | Code::RequestMalformed
+        | Code::CursorInvalid
+        | Code::Utf8Invalid
+        | Code::PathOutside
+        | Code::OffsetMismatch => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated | Code::AccessExpired => StatusCode::UNAUTHORIZED,
+        Code::ScopeMissing | Code::HostRefused | Code::OriginRefused | Code::TokenMismatch => {
+            StatusCode::FORBIDDEN
+        }
+        Code::SessionUnknown
+        | Code::TaskUnknown
+        | Code::AgentUnknown
+        | Code::AccessUnknown
+        | Code::WaitUnknown
+        | Code::RecordUnknown
+        | Code::TokenUnknown
+        | Code::NotFound => StatusCode::NOT_FOUND,
+        Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        Code::SessionExists
+        | Code::SessionClosed
+        | Code::SessionOpen
+        | Code::SessionReadOnly
+        | Code::SessionOwned
+        | Code::RunUnknown
+        | Code::RunInProgress
+        | Code::RunNotOpen
+        | Code::RunNotInterrupted
+        | Code::ExecutorMissing
+        | Code::ExecutorAlive
+        | Code::AgentctlRefused
+        | Code::AgentNotRunning
+        | Code::TokenConsumed
+        | Code::LimitReached
+        | Code::SeqConflict
+        | Code::EpochStale
+        | Code::ResponseNotKept => StatusCode::CONFLICT,
+        Code::TokenExpired | Code::TokenRevoked | Code::WaitExpired => StatusCode::GONE,
+        Code::PayloadTooLarge | Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::RequestMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Code::StorePoisoned
+        | Code::StoreClosed
+        | Code::StoreBusy
+        | Code::StoreOverloaded
+        | Code::AgentctlUnreachable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl From<piton_runtime::Error> for Problem {
+    fn from(error: piton_runtime::Error) -> Self {
+        if let piton_runtime::Error::Agentctl(piton_runtime::Fault::Problem(theirs)) = &error {
+            return Self::new(error.code(), error.to_string()).with_detail(theirs.code.clone());
+        }
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<piton_store::Error> for Problem {
+    fn from(error: piton_store::Error) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code(), refusal.to_string())
+    }
+}
+
+impl From<piton_core::id::Error> for Problem {
+    fn from(error: piton_core::id::Error) -> Self {
+        Self::new(Code::IdMalformed, error.to_string())
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        let code = match denied {
+            Denied::Unknown => Code::Unauthenticated,
+            Denied::Expired => Code::AccessExpired,
+            Denied::Scope { .. } => Code::ScopeMissing,
+        };
+        Self::new(code, denied.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status_code();
+        let retry_after_s = self.retry_after_s;
+        let mut response = (status, axum::Json(self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

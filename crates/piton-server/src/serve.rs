@@ -1,0 +1,190 @@
+//! Taking connections: plain or TLS, a bounded number, none that dawdles, and an end that lets
+//! what is being answered be answered.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::{App, Options};
+use crate::openapi;
+
+/// Connections at the same time; others wait to be taken.
+const CONNECTIONS_MAX: usize = 4_096;
+/// How long a request's headers, and a TLS handshake, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// How long requests may take to end when the server ends.
+const ENDING: Duration = Duration::from_secs(5);
+/// How long no connection is taken after one could not be.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// A certificate and its key.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls(…)")
+    }
+}
+
+/// Why TLS cannot be spoken.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{path} is not readable as PEM")]
+    Pem { path: String, source: rustls::pki_types::pem::Error },
+    #[error("The certificate and the key cannot be used")]
+    Config(#[from] rustls::Error),
+}
+
+impl Tls {
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let unreadable = |path: &Path| {
+            let path = path.display().to_string();
+            move |source| TlsError::Pem { path, source }
+        };
+        let chain = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect)
+            .map_err(unreadable(certificate))?;
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(unreadable(key))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, secret)?;
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+/// A server that takes connections.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves on a listener from now on.
+    pub fn start(listener: TcpListener, tls: Option<Tls>, options: Options) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        let stop = CancellationToken::new();
+        let reserved = options.reserved.clone();
+        let app = App::new(options, stop.clone());
+        let router = openapi::router(app);
+        let keeping_up = tokio::spawn(async move {
+            if let Err(error) = reserved.follow().await {
+                tracing::error!(code = %error.code(), "the reserved log is not followed");
+            }
+        });
+        let stopped = stop.clone();
+        let serving = tokio::spawn(async move {
+            accept(listener, tls, router, &stopped).await;
+            keeping_up.abort();
+        });
+        Ok(Self { address, stop, serving })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no further connections, ends the streams, and waits for what is being answered.
+    pub async fn shut_down(self) {
+        self.stop.cancel();
+        // A panic in there is reported where it happened.
+        let _ = self.serving.await;
+    }
+}
+
+async fn accept(listener: TcpListener, tls: Option<Tls>, router: Router, stop: &CancellationToken) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let conversations = TaskTracker::new();
+    let acceptor = tls.map(|tls| TlsAcceptor::from(tls.0));
+    loop {
+        let place = tokio::select! {
+            () = stop.cancelled() => break,
+            place = Arc::clone(&places).acquire_owned() => place,
+        };
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, mostly: there will be some again.
+                tracing::warn!(%error, "a connection was not taken");
+                tokio::time::sleep(BREATH).await;
+                continue;
+            }
+        };
+        // Events are small and must not wait for more of them.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection may be slow");
+        }
+        let (router, stop, acceptor) = (router.clone(), stop.clone(), acceptor.clone());
+        conversations.spawn(async move {
+            let _place = place;
+            let Some(acceptor) = acceptor else {
+                return converse(stream, router, &stop).await;
+            };
+            match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => converse(stream, router, &stop).await,
+                Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
+                Err(_) => tracing::debug!("no TLS in time"),
+            }
+        });
+    }
+    drop(listener);
+    conversations.close();
+    conversations.wait().await;
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    router: Router,
+    stop: &CancellationToken,
+) {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .half_close(false);
+    let connection = builder
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(ENDING, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return tracing::warn!("a request did not end in time"),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
