@@ -241,7 +241,11 @@ impl Executions {
             return handle.execute(&at.session, recover()).await.map(drop);
         }
         let reason = Some(Reason::ExecutorError);
-        let failed = ExecutorError { execution_id: at.execution.clone(), reason };
+        let code = match fault {
+            Fault::Problem(problem) => Some(problem.code.clone()),
+            Fault::Unreachable { .. } => None,
+        };
+        let failed = ExecutorError { execution_id: at.execution.clone(), reason, code };
         observe(handle, &at.session, failed, Some(fault.to_string())).await
     }
 
