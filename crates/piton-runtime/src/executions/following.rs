@@ -17,7 +17,7 @@ use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
 use super::{At, Executions, Fault, Following, Found, not_ours, observe, recover};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::service::Handle;
 
 /// Text waits so long for more of it, so that it shares a record and a flush.
@@ -45,13 +45,20 @@ impl Executions {
         followed.by_session.insert(session.clone(), execution.clone());
         let (executions, session, execution) = (self.clone(), session.clone(), execution.clone());
         followed.tasks.spawn(async move {
-            if let Err(error) = executions.keep_following(&session, &execution).await
-                && !not_ours(&error)
-            {
+            loop {
+                let kept = executions.keep_following(&session, &execution).await;
+                executions.followed().is_dead(&session, &execution);
+                let Err(error) = kept else { break };
+                if not_ours(&error) {
+                    break;
+                }
                 tracing::error!(%session, %execution, code = %error.code(), %error, "execution not followed");
+                if !passes(&error) {
+                    break;
+                }
+                tokio::time::sleep(AGAIN_MAX).await;
             }
             let mut followed = executions.followed();
-            followed.is_dead(&session, &execution);
             if followed.by_session.get(&session) == Some(&execution) {
                 followed.by_session.remove(&session);
             }
@@ -125,6 +132,11 @@ impl Executions {
         }
         Ok(())
     }
+}
+
+/// What is in the way of the log goes by itself; the spool keeps everything until then.
+fn passes(error: &Error) -> bool {
+    matches!(error.code(), Code::DiskFull | Code::StoreBusy | Code::StoreOverloaded)
 }
 
 /// Imports what comes until the connection is lost.
