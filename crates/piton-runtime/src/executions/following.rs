@@ -68,6 +68,7 @@ impl Executions {
     async fn keep_following(&self, session: &SessionId, execution: &ExecutionId) -> Result<()> {
         let handle = self.handle().await?;
         let mut again = AGAIN_MIN;
+        let mut has_recovered = false;
         loop {
             let state = handle.state(session).await?;
             let executor = state.facts.executor.as_ref().filter(|e| e.execution_id == *execution);
@@ -75,7 +76,14 @@ impl Executions {
                 return Ok(());
             }
             if state.lease.owner.as_ref() != Some(handle.boot()) {
-                return Ok(());
+                let owner = state.lease.owner.as_ref();
+                if has_recovered || owner.is_some_and(|owner| handle.env().is_alive(owner)) {
+                    return Ok(());
+                }
+                // The service began before this execution answered: its dead boot still owns it.
+                has_recovered = true;
+                handle.execute(session, recover()).await?;
+                continue;
             }
             let at = self.at(session, execution, state.lease.epoch).await?;
             let after = state.spools.get(execution).cloned();
