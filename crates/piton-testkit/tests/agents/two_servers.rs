@@ -64,7 +64,7 @@ fn a_second_server_leaves_the_sessions_of_a_stalled_one_alone() {
     first.status_when(SESSION, |status| status["status"] == "idle");
     assert_eq!(third.status(SESSION)["reason"], "run_completed");
     assert_eq!(Bench::agent(&execution), agent);
-    assert_eq!(executions(&bench), [execution.clone()]);
+    assert_eq!(executions(&bench), [execution.as_str()]);
     let log = bench.log();
     assert_eq!(said(&log, &run), format!("{}chosen: allow_once{}", chunks(60), chunks(20)));
     check_offsets(&log);
@@ -114,7 +114,7 @@ fn a_stalled_server_that_was_replaced_is_not_heard_any_more() {
     second.status_when(SESSION, |status| status["status"] == "idle");
     assert_eq!(first.status(SESSION)["last_seq"], second.status(SESSION)["last_seq"]);
     assert_eq!(Bench::agent(&execution), agent, "the agent is the same process");
-    assert_eq!(executions(&bench), [execution.clone()]);
+    assert_eq!(executions(&bench), [execution.as_str()]);
     let log = bench.log();
     assert_eq!(said(&log, &run), format!("{}chosen: allow_once{}", chunks(60), chunks(20)));
     assert_eq!(said(&log, &again), "again");
