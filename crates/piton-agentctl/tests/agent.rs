@@ -384,6 +384,8 @@ async fn an_agent_that_closes_its_input_is_ended_with_the_next_prompt() {
     let entries = entries_until(&mut stream, exited).await;
     let failed = |entry: &Entry| matches!(&entry.fact, Fact::TurnFailed { code, .. } if code == "agent_closed");
     assert!(entries.iter().any(failed), "{entries:#?}");
+    let named = |entry: &Entry| matches!(&entry.fact, Fact::AgentError { code, .. } if code == "agent_closed");
+    assert_eq!(entries.iter().filter(|entry| named(entry)).count(), 1, "{entries:#?}");
     act(&run, "start2", Act::Start(echo(&[]))).await.unwrap();
     entries_until(&mut stream, is_ready).await;
 }

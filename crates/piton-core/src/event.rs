@@ -313,6 +313,7 @@ events! {
     ExecutorError = "executor.error" {
         execution_id: ExecutionId,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
     } content ["message"];
     /// Proven dead, or ended on request.
     ExecutorStopped = "executor.stopped" { execution_id: ExecutionId, } content [];

@@ -369,7 +369,8 @@ fn observations_are_of_the_sessions_executor() {
         assert_eq!(world.refused(seen(event)), Refusal::ExecutorMissing);
     }
     let message = Some("no such image".to_owned());
-    let event = event::ExecutorError { execution_id: id("exec_1"), reason: None }.into();
+    let event =
+        event::ExecutorError { execution_id: id("exec_1"), reason: None, code: None }.into();
     world.done(Command::Observe { event, message });
     let record = world.log.last().expect("a record");
     assert_eq!(record.content_field("message"), Some(json!("no such image")));

@@ -57,7 +57,7 @@ fn an_abandoned_executor_that_returns_changes_nothing() {
     for event in [
         Event::from(event::ExecutorReady { execution_id: id("exec_1") }),
         event::ExecutorUnreachable { execution_id: id("exec_1") }.into(),
-        event::ExecutorError { execution_id: id("exec_1"), reason: None }.into(),
+        event::ExecutorError { execution_id: id("exec_1"), reason: None, code: None }.into(),
         event::ExecutorStopped { execution_id: id("exec_1") }.into(),
     ] {
         let seen = Command::Observe { event, message: None };

@@ -1,6 +1,7 @@
 //! The facade: wiring and translation. It holds no persistence and derives nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use piton_core::decide::{self, Command, Create, Message, Verdict};
@@ -29,6 +30,8 @@ use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, SystemC
 /// How often deadlines are looked at.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SNAPSHOT_EVERY: u64 = 200;
+/// With nothing settled for so long, nobody waits for the rest of the recovery.
+const RECOVERY_STALLED: Duration = Duration::from_secs(1);
 
 /// What a service is made of. The defaults are the real world, with nobody to drive.
 #[derive(Clone, Debug)]
@@ -92,7 +95,8 @@ pub struct Handle {
 
 impl Service {
     /// Recovers what earlier boots left, then runs. `each` is told of every recovered session as
-    /// soon as it is settled.
+    /// soon as it is settled. One whose executor does not answer is settled while the service runs,
+    /// and nobody is told: it must not keep the others waiting.
     pub async fn start(options: Options, each: impl FnMut(Recovered)) -> Result<Self> {
         let sweep_every = options.sweep_every;
         let env = Arc::new(Env::new(options));
@@ -110,7 +114,7 @@ impl Service {
             coordinator,
             recovery,
         };
-        handle.recovery.recover(each).await?;
+        handle.recover_at_start(each).await?;
         let sweeping = tokio::spawn(Arc::clone(&handle.sweeper).run(sweep_every));
         Ok(Self { handle, sweeping })
     }
@@ -189,6 +193,33 @@ impl Handle {
 
     pub fn boot(&self) -> &BootId {
         &self.env.boot
+    }
+
+    /// Returns early when nothing moves: sessions that were asked go on by themselves, and the sweep
+    /// looks at all again.
+    async fn recover_at_start(&self, mut each: impl FnMut(Recovered)) -> Result<()> {
+        let settled = AtomicU64::new(0);
+        let recovering = self.recovery.recover(|recovered| {
+            settled.fetch_add(1, Ordering::Relaxed);
+            each(recovered);
+        });
+        let mut recovering = std::pin::pin!(recovering);
+        let mut before = None;
+        loop {
+            tokio::select! {
+                biased;
+                recovered = &mut recovering => return recovered,
+                () = self.env.clock.sleep(RECOVERY_STALLED) => {}
+            }
+            let now = Some(settled.load(Ordering::Relaxed));
+            if before == now {
+                tracing::warn!(
+                    "some sessions are not recovered yet: they wait for their executors"
+                );
+                return Ok(());
+            }
+            before = now;
+        }
     }
 
     /// Decides a command, makes it durable and answers. Everything that writes goes through here.

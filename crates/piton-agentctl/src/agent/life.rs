@@ -79,7 +79,7 @@ pub(super) async fn run(
             tokio::select! {
                 status = child.wait() => Ended::Exited(status),
                 _ = &mut driver => Ended::Silent,
-                () = connection.until_deaf() => Ended::Silent,
+                () = connection.until_deaf() => Ended::Deaf,
                 _ = stop.wait_for(|stop| *stop) => Ended::Asked,
             }
         }
@@ -92,8 +92,10 @@ pub(super) async fn run(
 
 enum Ended {
     Exited(io::Result<ExitStatus>),
-    /// Its output ended, or it does not listen.
+    /// Its output ended.
     Silent,
+    /// It does not listen.
+    Deaf,
     Asked,
     /// It never became ready.
     Failed(acp::Error),
@@ -111,7 +113,7 @@ async fn bury(
 ) -> AgentStatus {
     // The end of its input is the polite way to say it.
     connection.close();
-    if matches!(ended, Ended::Silent | Ended::Failed(acp::Error::Closed)) {
+    if matches!(ended, Ended::Silent | Ended::Deaf | Ended::Failed(acp::Error::Closed)) {
         let _ = tokio::time::timeout(EXIT_WAIT, child.wait()).await;
     }
     let died = child.try_wait().ok().flatten();
@@ -157,13 +159,23 @@ async fn bury(
         Ended::Exited(Ok(status)) => Some(status),
         _ => status,
     };
+    let cut_off = match ended {
+        Ended::Silent => Some("The agent closed its output, and was ended"),
+        Ended::Deaf => Some("The agent does not take what it is told any more, and was ended"),
+        _ => None,
+    };
+    owner.is_ending();
+    // The signal that it ends by is agentctl's own: who reads of it must not look for another.
+    if let Some(why) = cut_off.filter(|_| died.is_none()) {
+        let (code, message) = ("agent_closed".to_owned(), why.to_owned());
+        note(owner, Fact::AgentError { code, message }).await;
+    }
     let fact = Fact::AgentExited {
         exit_code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
         asked,
         stderr: stderr.tail(),
     };
-    owner.is_ending();
     note(owner, fact).await;
     AgentStatus::Exited
 }

@@ -144,7 +144,7 @@ fn observed(event: u8, execution: u8) -> Event {
         2 | 3 => event::ExecutorReady { execution_id }.into(),
         4 => event::ExecutorUnreachable { execution_id }.into(),
         5 => event::ExecutorStopped { execution_id }.into(),
-        6 => event::ExecutorError { execution_id, reason: None }.into(),
+        6 => event::ExecutorError { execution_id, reason: None, code: None }.into(),
         7 => event::AgentStarting { execution_id }.into(),
         8 => event::AgentReady { execution_id, agent_session_id: Some("theirs".into()) }.into(),
         _ => event::AgentExited { execution_id, exit_code: None, signal: None }.into(),

@@ -17,7 +17,7 @@ use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
 use super::{At, Executions, Fault, Following, Found, not_ours, observe, recover};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::service::Handle;
 
 /// Text waits so long for more of it, so that it shares a record and a flush.
@@ -45,13 +45,20 @@ impl Executions {
         followed.by_session.insert(session.clone(), execution.clone());
         let (executions, session, execution) = (self.clone(), session.clone(), execution.clone());
         followed.tasks.spawn(async move {
-            if let Err(error) = executions.keep_following(&session, &execution).await
-                && !not_ours(&error)
-            {
+            loop {
+                let kept = executions.keep_following(&session, &execution).await;
+                executions.followed().is_dead(&session, &execution);
+                let Err(error) = kept else { break };
+                if not_ours(&error) {
+                    break;
+                }
                 tracing::error!(%session, %execution, code = %error.code(), %error, "execution not followed");
+                if !passes(&error) {
+                    break;
+                }
+                tokio::time::sleep(AGAIN_MAX).await;
             }
             let mut followed = executions.followed();
-            followed.is_dead(&session, &execution);
             if followed.by_session.get(&session) == Some(&execution) {
                 followed.by_session.remove(&session);
             }
@@ -61,6 +68,7 @@ impl Executions {
     async fn keep_following(&self, session: &SessionId, execution: &ExecutionId) -> Result<()> {
         let handle = self.handle().await?;
         let mut again = AGAIN_MIN;
+        let mut has_recovered = false;
         loop {
             let state = handle.state(session).await?;
             let executor = state.facts.executor.as_ref().filter(|e| e.execution_id == *execution);
@@ -68,7 +76,14 @@ impl Executions {
                 return Ok(());
             }
             if state.lease.owner.as_ref() != Some(handle.boot()) {
-                return Ok(());
+                let owner = state.lease.owner.as_ref();
+                if has_recovered || owner.is_some_and(|owner| handle.env().is_alive(owner)) {
+                    return Ok(());
+                }
+                // The service began before this execution answered: its dead boot still owns it.
+                has_recovered = true;
+                handle.execute(session, recover()).await?;
+                continue;
             }
             let at = self.at(session, execution, state.lease.epoch).await?;
             let after = state.spools.get(execution).cloned();
@@ -125,6 +140,11 @@ impl Executions {
         }
         Ok(())
     }
+}
+
+/// What is in the way of the log goes by itself; the spool keeps everything until then.
+fn passes(error: &Error) -> bool {
+    matches!(error.code(), Code::DiskFull | Code::StoreBusy | Code::StoreOverloaded)
 }
 
 /// Imports what comes until the connection is lost.

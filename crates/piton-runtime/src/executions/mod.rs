@@ -138,9 +138,9 @@ impl Executions {
             let page = self.0.store.list(query).await?;
             for row in page.rows {
                 let executor = row.summary.facts.executor.filter(Executor::may_live);
-                if let (Some(executor), true) =
-                    (executor, row.lease.owner.as_ref() == Some(handle.boot()))
-                {
+                let theirs = row.lease.owner.filter(|owner| owner != handle.boot());
+                let is_theirs = theirs.is_some_and(|owner| handle.env().is_alive(&owner));
+                if let (Some(executor), false) = (executor, is_theirs) {
                     self.follow(&row.session, &executor.execution_id);
                 }
             }
@@ -241,7 +241,11 @@ impl Executions {
             return handle.execute(&at.session, recover()).await.map(drop);
         }
         let reason = Some(Reason::ExecutorError);
-        let failed = ExecutorError { execution_id: at.execution.clone(), reason };
+        let code = match fault {
+            Fault::Problem(problem) => Some(problem.code.clone()),
+            Fault::Unreachable { .. } => None,
+        };
+        let failed = ExecutorError { execution_id: at.execution.clone(), reason, code };
         observe(handle, &at.session, failed, Some(fault.to_string())).await
     }
 

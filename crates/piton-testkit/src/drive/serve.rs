@@ -4,16 +4,19 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use piton_core::Timestamp;
 use piton_core::decide::Command;
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_exec::protocol::Start;
 use piton_exec::standalone::Standalone;
 use piton_runtime::{
-    Error, Executions, Handle, Ids, NewSession, OnExecutor, Options, Service, SystemClock,
+    Clock, Error, Executions, Handle, Ids, NewSession, OnExecutor, Options, Service, SystemClock,
 };
-use piton_store::{BootLocks, OsEntropy};
+use piton_store::{BootLocks, BoxFuture, OsEntropy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,15 +25,43 @@ use crate::crash::Kind;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 enum Order {
-    Create { session: SessionId },
-    Launch { session: SessionId, workspace: PathBuf },
-    Start { session: SessionId, start: Start },
-    Prompt { session: SessionId, text: String },
-    Answer { session: SessionId, wait_id: String, answer: Value },
-    Cancel { session: SessionId },
-    Abandon { session: SessionId },
-    Stop { session: SessionId },
-    Status { session: SessionId },
+    Create {
+        session: SessionId,
+    },
+    Launch {
+        session: SessionId,
+        workspace: PathBuf,
+    },
+    Start {
+        session: SessionId,
+        start: Start,
+    },
+    Prompt {
+        session: SessionId,
+        text: String,
+    },
+    Answer {
+        session: SessionId,
+        wait_id: String,
+        answer: Value,
+    },
+    Cancel {
+        session: SessionId,
+    },
+    Abandon {
+        session: SessionId,
+    },
+    Stop {
+        session: SessionId,
+    },
+    /// From now on the clock is so much ahead of the machine's.
+    Clock {
+        ahead_ms: i64,
+    },
+    Sweep,
+    Status {
+        session: SessionId,
+    },
 }
 
 #[derive(Debug, Deserialize)]
@@ -40,16 +71,61 @@ struct Line {
     order: Order,
 }
 
-/// `serve STORE-KIND DATA-FOLDER [PROTOCOL-MAX]`, until the standard input ends.
+/// The machine's clock, set forward or back.
+#[derive(Debug, Default)]
+struct SetClock {
+    ahead_ms: AtomicI64,
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        let ahead_ms = self.ahead_ms.load(Ordering::Relaxed);
+        Timestamp::from_millis(SystemClock.now().as_millis() + ahead_ms)
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<()> {
+        SystemClock.sleep(span)
+    }
+}
+
+/// How this server is unlike others.
+#[derive(Debug, Default)]
+struct Quirks {
+    /// The newest protocol that its agentctls may speak.
+    protocol_max: Option<u32>,
+    clock: Arc<SetClock>,
+    /// Where sockets go whose path would be too long.
+    temp: Option<PathBuf>,
+}
+
+impl Quirks {
+    fn parse(arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut quirks = Self::default();
+        for argument in arguments {
+            match argument.split_once('=')? {
+                ("protocol-max", text) => quirks.protocol_max = Some(text.parse().ok()?),
+                ("ahead-ms", text) => {
+                    quirks.clock.ahead_ms.store(text.parse().ok()?, Ordering::Relaxed);
+                }
+                ("temp", path) => quirks.temp = Some(path.into()),
+                _ => return None,
+            }
+        }
+        Some(quirks)
+    }
+}
+
+/// `serve STORE-KIND DATA-FOLDER [protocol-max=N] [ahead-ms=N] [temp=FOLDER]`, until the standard
+/// input ends.
 pub fn serve(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let kind = arguments.next().as_deref().and_then(Kind::parse);
     let (Some(kind), Some(data)) = (kind, arguments.next().map(PathBuf::from)) else {
         return ExitCode::from(2);
     };
-    let protocol_max = arguments.next().and_then(|text| text.parse().ok());
+    let Some(quirks) = Quirks::parse(arguments) else { return ExitCode::from(2) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let Ok(runtime) = runtime else { return ExitCode::from(3) };
-    match runtime.block_on(run(kind, data, protocol_max)) {
+    match runtime.block_on(run(kind, data, quirks)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&json!({"failed": error.code().as_str(), "message": error.to_string()}));
@@ -58,17 +134,22 @@ pub fn serve(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-async fn run(kind: Kind, data: PathBuf, protocol_max: Option<u32>) -> Result<(), Error> {
-    let ids = Ids::new(Arc::new(SystemClock), Arc::new(OsEntropy));
+async fn run(kind: Kind, data: PathBuf, quirks: Quirks) -> Result<(), Error> {
+    let Quirks { protocol_max, clock, temp } = quirks;
+    let ids = Ids::new(Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(OsEntropy));
     let locks = BootLocks::new(&data);
     let alive = locks.hold(ids.boot()?)?;
     let store = kind.open(&data)?;
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("piton-drive"));
-    let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
+    let mut standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
+    if let Some(temp) = temp {
+        standalone = standalone.with_temp_folder(temp);
+    }
     let agentctl = OnExecutor::new(Arc::new(standalone)).protocol_max(protocol_max);
     let agentctl = Arc::new(agentctl);
     let executions = Executions::new(agentctl, Arc::clone(&store));
     let options = Options {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
         driver: Arc::new(executions.clone()),
         executors: Arc::new(executions.clone()),
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
@@ -90,9 +171,10 @@ async fn run(kind: Kind, data: PathBuf, protocol_max: Option<u32>) -> Result<(),
             say(&json!({"failed": "order", "message": line}));
             continue;
         };
-        let (handle, executions) = (service.handle(), executions.clone());
+        let (handle, executions, clock) =
+            (service.handle(), executions.clone(), Arc::clone(&clock));
         tokio::spawn(async move {
-            match obey(&handle, &executions, order).await {
+            match obey(&handle, &executions, &clock, order).await {
                 Ok(answer) => say(&json!({"id": id, "ok": answer})),
                 Err(error) => {
                     let (code, message) = (error.code().as_str(), error.to_string());
@@ -106,7 +188,12 @@ async fn run(kind: Kind, data: PathBuf, protocol_max: Option<u32>) -> Result<(),
     Ok(())
 }
 
-async fn obey(handle: &Handle, executions: &Executions, order: Order) -> Result<Value, Error> {
+async fn obey(
+    handle: &Handle,
+    executions: &Executions,
+    clock: &SetClock,
+    order: Order,
+) -> Result<Value, Error> {
     match order {
         Order::Create { session } => {
             let new = NewSession { id: Some(session), ..NewSession::default() };
@@ -141,6 +228,11 @@ async fn obey(handle: &Handle, executions: &Executions, order: Order) -> Result<
             executions.stop(&session).await?;
             Ok(Value::Null)
         }
+        Order::Clock { ahead_ms } => {
+            clock.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+            Ok(json!(clock.now()))
+        }
+        Order::Sweep => Ok(json!(handle.sweep().await?)),
         Order::Status { session } => {
             let state = handle.state(&session).await?;
             let status = handle.status(&session).await?;

@@ -18,15 +18,23 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) struct Bench {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) kind: Kind,
+    /// The data folder's.
+    name: String,
 }
 
 impl Bench {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { folder: tempfile::tempdir().expect("a temporary folder"), kind }
+        Self::named(kind, "data")
+    }
+
+    /// With another name for the data folder.
+    pub(crate) fn named(kind: Kind, name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self { folder, kind, name: name.to_owned() }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.folder.path().join(&self.name)
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -36,7 +44,11 @@ impl Bench {
     }
 
     pub(crate) fn serve(&self) -> Server {
-        Server::start(PROGRAM, self.kind.as_str(), &self.data(), &[])
+        self.serve_with(&[])
+    }
+
+    pub(crate) fn serve_with(&self, arguments: &[&str]) -> Server {
+        Server::start(PROGRAM, self.kind.as_str(), &self.data(), arguments)
     }
 
     /// A server with the session, its agentctl and its agent. Gives the execution's id.
@@ -102,6 +114,22 @@ impl Bench {
 pub(crate) fn prompt(server: &mut Server, text: &str) -> String {
     let prompt = json!({"do": "prompt", "session": SESSION, "text": text});
     server.must(prompt).as_str().expect("an id").to_owned()
+}
+
+/// Waits until the agent asks something; the question's id.
+pub(crate) fn asked(server: &mut Server) -> Value {
+    server.status_when(SESSION, |status| status["waits"].get(0).is_some())["waits"][0].clone()
+}
+
+/// Lets the agent do what it asks for.
+pub(crate) fn answer(server: &mut Server, wait_id: &Value) {
+    let answer = json!({"option_id": "allow_once"});
+    server.must(json!({"do": "answer", "session": SESSION, "wait_id": wait_id, "answer": answer}));
+}
+
+/// Waits until no turn is under way.
+pub(crate) fn idle(server: &mut Server) -> Value {
+    server.status_when(SESSION, |status| status["status"] == "idle")
 }
 
 /// What the agent answered in a run, put together.

@@ -3,8 +3,16 @@
 
 #![expect(clippy::print_stdout, reason = "seeds, for who has to replay them")]
 
+mod at;
 mod bench_of_work;
+mod clocks;
 mod deaths;
+mod full_disks;
+mod long_messages;
+mod long_paths;
 mod misfits;
 mod outliving;
+mod strays;
+mod two_servers;
+mod unreachable;
 mod upgrade;

@@ -13,7 +13,7 @@ use crate::bench_of_work::{
 #[test]
 fn an_older_agentctl_goes_on_under_a_newer_server() {
     let bench = Bench::new(Kind::Sqlite);
-    let mut old = Server::start(PROGRAM, "sqlite", &bench.data(), &["1"]);
+    let mut old = Server::start(PROGRAM, "sqlite", &bench.data(), &["protocol-max=1"]);
     old.must(json!({"do": "create", "session": SESSION}));
     let execution = bench.launch(&mut old);
     bench.start_agent(&mut old, &[]);
