@@ -77,6 +77,39 @@ async fn the_data_folder_may_be_moved() {
     assert_eq!(kept, [commanded("moved", "stop"), commanded("end", "close")]);
 }
 
+/// A copy of the folder says where the original's socket is: nobody who serves the copy may speak to
+/// the original through it, or remove it.
+#[tokio::test]
+async fn a_copy_is_not_led_to_the_originals_socket() {
+    for mut world in [World::new(), World::deep()] {
+        let run = world.launch().await;
+        let original = world.executor();
+        world.copy_data();
+        let copy = world.executor();
+        let ctl::Socket(socket) =
+            ctl::Socket::of(&copy.find(&run.execution).await.unwrap().unwrap());
+        assert_ne!(socket, run.socket());
+        let connected = std::os::unix::net::UnixStream::connect(&socket);
+        assert!(connected.is_err(), "nobody listens to a copy");
+        assert_eq!(copy.probe(&run.execution).await, Liveness::Gone);
+        copy.stop(&run.execution).await.unwrap();
+        copy.forget(&run.execution).await.unwrap();
+        assert_eq!(original.probe(&run.execution).await, Liveness::Alive);
+        assert_eq!(run.client(1).health().await.unwrap().pid, run.pid);
+    }
+}
+
+/// In a private folder, too, the socket is found from wherever the data folder was moved to.
+#[tokio::test]
+async fn a_deep_data_folder_may_be_moved() {
+    let mut world = World::deep();
+    let run = world.launch().await;
+    world.rename_data();
+    let located = world.executor().find(&run.execution).await.unwrap().unwrap();
+    assert_eq!(located, run.located);
+    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
+}
+
 #[tokio::test]
 async fn a_path_that_is_too_long_goes_elsewhere() {
     let world = World::deep();
@@ -206,6 +239,6 @@ async fn a_start_at_the_end_leaves_nothing_behind() {
     let (closed, _) = tokio::join!(client.command(&close), client.command(&start));
     closed.unwrap();
     ctl::until("gone", async || !run.socket().exists()).await;
-    let left = piton_exec::leftovers::find(&run.execution).unwrap();
+    let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -39,6 +39,8 @@ pub const PROTOCOL_HEADER: &str = "piton-protocol";
 
 /// In the environment of every process of an execution; how its leftovers are found.
 pub const MARKER: &str = "PITON_EXECUTION";
+/// Beside it: which folder the execution has, since a copy of that has the same id.
+pub const MARKER_FOLDER: &str = "PITON_EXECUTION_FOLDER";
 
 /// The files in an execution's folder.
 pub mod files {
@@ -120,6 +122,9 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alive {
     pub execution_id: ExecutionId,
+    /// Which folder it has ([`Mark::folder`](crate::leftovers::Mark::folder)): who serves a copy of
+    /// it must not take the original for its own.
+    pub folder: String,
     pub protocol: (u32, u32),
 }
 

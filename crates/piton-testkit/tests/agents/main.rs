@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "seeds, for who has to replay them")]
 
 mod bench_of_work;
+mod copies;
 mod deaths;
 mod misfits;
 mod outliving;
