@@ -120,6 +120,43 @@ async fn a_path_that_is_too_long_goes_elsewhere() {
     assert!(!run.socket().exists());
 }
 
+/// Wants to show: of the copies that executions of several versions were started from, those stay
+/// that somebody runs from, and the one that the next launch takes.
+#[tokio::test]
+async fn a_program_that_nothing_runs_from_is_removed() {
+    let world = World::new();
+    // Written by another process: while this one forks, nobody can run what it has open.
+    let make = r#"cp "$1" "$2" && printf %s "$3" >> "$2""#;
+    let version = |name: &str| {
+        let path = world.workspace().join(name);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", make, "sh"]).arg(ctl::program()).arg(&path).arg(name);
+        assert!(command.status().unwrap().success());
+        world.executor_of(path)
+    };
+    let kept = || fs::read_dir(world.data().join("bin")).unwrap().count();
+    let (first, second, third) = (version("1"), version("22"), version("333"));
+    let old = world.launch_on(&first, world.spec()).await;
+    let ended = world.launch_on(&second, world.spec()).await;
+    second.stop(&ended.execution).await.unwrap();
+    let new = world.launch_on(&third, world.spec()).await;
+    fs::write(world.data().join("bin/notes"), "not ours").unwrap();
+    assert_eq!(kept(), 4);
+    third.tidy().await.unwrap();
+    assert_eq!(kept(), 3, "the second is removed");
+    for run in [&old, &new] {
+        assert_eq!(third.probe(&run.execution).await, Liveness::Alive);
+        let from = fs::read_link(format!("/proc/{}/exe", run.pid)).unwrap();
+        assert!(from.exists(), "{from:?}");
+    }
+    old.client(1).command(&stop("still")).await.unwrap();
+    third.stop(&old.execution).await.unwrap();
+    third.stop(&new.execution).await.unwrap();
+    third.tidy().await.unwrap();
+    assert_eq!(kept(), 2, "the third's is for the next launch");
+    world.launch_on(&first, world.spec()).await;
+}
+
 /// SIGKILL of agentctl: what it kept is readable, and it is gone.
 #[tokio::test]
 async fn a_killed_agentctl_is_gone_and_its_spool_is_read() {

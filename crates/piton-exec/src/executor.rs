@@ -106,6 +106,10 @@ pub trait Executor: Send + Sync + fmt::Debug {
 
     /// Removes all that is kept of an execution that is gone, its spool too.
     fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>>;
+
+    /// Clears away what no execution uses any more and no launch will, such as programs of earlier
+    /// versions. Nothing that runs, or is kept of what ran, is touched.
+    fn tidy(&self) -> BoxFuture<'_, Result<()>>;
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -234,6 +234,10 @@ impl Executor for Standalone {
         })
     }
 
+    fn tidy(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(program::tidy(&self.data, &self.program))
+    }
+
     fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.forget_now(execution))
     }

@@ -90,6 +90,9 @@ pub trait Agentctl: Send + Sync + fmt::Debug + 'static {
 
     /// Every execution that is there, dead or alive.
     fn list(&self) -> BoxFuture<Vec<Found>>;
+
+    /// Clears away what no execution uses any more.
+    fn tidy(&self) -> BoxFuture<()>;
 }
 
 /// A stream of what one execution says.

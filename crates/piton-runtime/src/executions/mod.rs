@@ -150,7 +150,10 @@ impl Executions {
             }
         }
         let executions = self.clone();
-        self.followed().tasks.spawn(async move { executions.watch_strangers().await });
+        self.followed().tasks.spawn(async move {
+            executions.0.agentctl.tidy().await;
+            executions.watch_strangers().await;
+        });
         Ok(())
     }
 

@@ -235,6 +235,15 @@ impl Agentctl for OnExecutor {
         })
     }
 
+    fn tidy(&self) -> BoxFuture<()> {
+        let executor = Arc::clone(&self.executor);
+        Box::pin(async move {
+            if let Err(error) = executor.tidy().await {
+                tracing::warn!(code = error.code(), %error, "old programs are not cleared away");
+            }
+        })
+    }
+
     fn list(&self) -> BoxFuture<Vec<Found>> {
         let executor = Arc::clone(&self.executor);
         Box::pin(async move {

@@ -249,6 +249,10 @@ impl Agentctl for Remote {
         })
     }
 
+    fn tidy(&self) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+
     fn list(&self) -> BoxFuture<Vec<Found>> {
         let remote = self.clone();
         Box::pin(async move {
