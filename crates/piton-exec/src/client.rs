@@ -99,10 +99,15 @@ impl Client {
         self
     }
 
+    /// How agentctl is, whatever versions it speaks.
+    pub async fn health_of_any(&self) -> Result<Health, ClientError> {
+        let request = self.request(Method::GET, "/health", PROTOCOL_MIN);
+        self.json(request, Bytes::new(), ASK_WAIT).await
+    }
+
     /// How agentctl is. Settles which version of the protocol is spoken from here on.
     pub async fn health(&self) -> Result<Health, ClientError> {
-        let request = self.request(Method::GET, "/health", PROTOCOL_MIN);
-        let health: Health = self.json(request, Bytes::new(), ASK_WAIT).await?;
+        let health = self.health_of_any().await?;
         let spoken = agree(health.protocol, (PROTOCOL_MIN, self.protocol_max))?;
         self.spoken.store(spoken, Ordering::Relaxed);
         Ok(health)

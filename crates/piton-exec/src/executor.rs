@@ -32,7 +32,8 @@ pub struct LaunchSpec {
     /// `None`: the usual ones.
     pub mask_keys: Option<Vec<String>>,
     pub limits: Limits,
-    /// The newest protocol that it may speak; for tests of an upgrade.
+    /// The newest protocol that it may speak; one that this program does not know is the only one
+    /// then. For tests of an upgrade.
     pub protocol_max: Option<u32>,
 }
 

@@ -77,7 +77,8 @@ pub struct Launch {
     pub mask_keys: Option<Vec<String>>,
     #[serde(default)]
     pub limits: Limits,
-    /// The newest protocol it may speak; for tests of an upgrade.
+    /// The newest protocol it may speak; one that this program does not know is the only one then.
+    /// For tests of an upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_max: Option<u32>,
 }
