@@ -35,6 +35,14 @@ impl Driver for Executions {
     fn is_live(&self, session: &SessionId) -> bool {
         self.followed().live.contains_key(session)
     }
+
+    fn closed(&self, session: &SessionId) {
+        let (executions, session) = (self.clone(), session.clone());
+        let mut followed = self.followed();
+        if !followed.closed {
+            followed.tasks.spawn(async move { executions.end_closed(&session).await });
+        }
+    }
 }
 
 impl Executors for Executions {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use piton_core::decide::Command;
+use piton_core::event::Outcome;
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_exec::protocol::Start;
@@ -30,6 +31,7 @@ enum Order {
     Cancel { session: SessionId },
     Abandon { session: SessionId },
     Stop { session: SessionId },
+    Close { session: SessionId },
     Status { session: SessionId },
 }
 
@@ -140,6 +142,10 @@ async fn obey(handle: &Handle, executions: &Executions, order: Order) -> Result<
         Order::Stop { session } => {
             executions.stop(&session).await?;
             Ok(Value::Null)
+        }
+        Order::Close { session } => {
+            let close = Command::Close { outcome: Outcome::Completed };
+            Ok(json!(handle.execute(&session, close).await?.last_seq))
         }
         Order::Status { session } => {
             let state = handle.state(&session).await?;
