@@ -43,12 +43,15 @@ pub(crate) struct Ctl {
 
 impl Ctl {
     pub(crate) fn new(launch: &Launch, secret: &[u8; 32], means: Means, epochs: Epochs) -> Self {
-        let newest = launch.protocol_max.unwrap_or(PROTOCOL).clamp(PROTOCOL_MIN, PROTOCOL);
+        let protocol = match launch.protocol_max.unwrap_or(PROTOCOL) {
+            unknown if unknown > PROTOCOL => (unknown, unknown),
+            newest => (PROTOCOL_MIN, newest.max(PROTOCOL_MIN)),
+        };
         Self {
             session_id: launch.session_id.clone(),
             execution_id: launch.execution_id.clone(),
             bearer: blake3::hash(bearer(secret).as_bytes()),
-            protocol: (PROTOCOL_MIN, newest),
+            protocol,
             commands: Commands::new(means.spool.clone()),
             spool: means.spool.clone(),
             shells: Shells::new(&means.workspace),

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::mask::{KeyPatterns, Masker, TooMuch};
+use piton_exec::leftovers::Mark;
 use piton_exec::protocol::{Launch, files, spool_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -25,6 +26,8 @@ use crate::workspace::{self, Workspace};
 /// Somebody who looks whether the lock is free holds it for a moment.
 const LOCK_TRIES: u32 = 40;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
+/// Between looks at whether the folder is still there.
+const FOLDER_LOOK: Duration = Duration::from_secs(2);
 /// For replies and streams to reach their readers, once all is over.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// For the end on SIGTERM; whoever sent it will not wait for ever.
@@ -86,7 +89,7 @@ pub fn run(launch: Launch) -> Result<(), Error> {
     // A second life in one process is one of a test's; it shares the log of the first.
     let _ = tracing::subscriber::set_global_default(log);
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    let done = runtime.block_on(live(launch, masker, keys, signals));
+    let done = runtime.block_on(live(launch, masker, keys, signals, &lock));
     if let Err(error) = &done {
         tracing::error!("It could not begin: {error}");
     }
@@ -134,6 +137,7 @@ async fn live(
     masker: Arc<Masker>,
     keys: KeyPatterns,
     signals: Signals,
+    lock: &File,
 ) -> Result<(), Error> {
     let here = Path::new(".");
     let failed = |source| Error::Folder { path: launch.folder.clone(), source };
@@ -145,7 +149,7 @@ async fn live(
     if let Err(error) = become_subreaper() {
         tracing::warn!("Orphans of the agent will not come to us: {error}");
     }
-    let tree = Tree::new(&launch.execution_id);
+    let tree = Tree::new(&Mark::of(&launch.execution_id, here).map_err(failed)?);
     tokio::spawn(tree.clone().reap_always());
     let workspace = Workspace::open(&launch.workspace, &tree).map_err(Error::Workspace)?;
     let means = Means {
@@ -165,6 +169,7 @@ async fn live(
 
     tokio::spawn(rebind_on(signals.hangup, rebind));
     tokio::spawn(end_on(signals.terminate, ctl.clone()));
+    tokio::spawn(end_when_lost(ctl.clone(), identity(&lock.metadata().map_err(failed)?)));
     tokio::spawn(end_when_alone(ctl.clone(), Duration::from_secs(launch.limits.idle_s_max)));
     let mut over = ctl.over();
     let is_over = async move {
@@ -206,6 +211,27 @@ async fn end_on(mut terminate: Signal, ctl: Arc<Ctl>) {
         if tokio::time::timeout(TERM_WAIT, ctl.end()).await.is_err() {
             tracing::error!("The end takes too long; what is not written is lost");
             ctl.is_over();
+        }
+    }
+}
+
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// When its folder was removed, also by a move to another file system, no server can find it, read
+/// its spool, or know that its agent is at work: it must not go on beside the agent that comes next.
+async fn end_when_lost(ctl: Arc<Ctl>, lock: (u64, u64)) {
+    loop {
+        tokio::time::sleep(FOLDER_LOOK).await;
+        let is_lost = match fs::metadata(files::LOCK) {
+            Ok(found) => identity(&found) != lock,
+            Err(e) => e.kind() == io::ErrorKind::NotFound,
+        };
+        if is_lost {
+            tracing::error!("Its folder was removed: nobody can find it any more");
+            ctl.end().await;
+            return;
         }
     }
 }

@@ -156,7 +156,7 @@ async fn a_crash_is_told_with_its_last_words_and_the_next_one_starts() {
         panic!()
     };
     assert!(signal.is_some() && !asked && stderr.contains("it hurts"), "{entries:#?}");
-    let left = piton_exec::leftovers::find(&run.execution).unwrap();
+    let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
     // The workspace is there without it, and another one goes on where it was.
     run.client(1).list("").await.unwrap();
@@ -215,7 +215,7 @@ async fn what_is_no_agent_is_named() {
     let client = run.client(1);
     ctl::until("error", async || client.health().await.unwrap().agent.status == AgentStatus::Error)
         .await;
-    let left = piton_exec::leftovers::find(&run.execution).unwrap();
+    let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -231,7 +231,7 @@ async fn a_stubborn_agent_is_ended_with_everything_it_started() {
     entries_until(&mut stream, is_ready).await;
     prompt(&run, "p1", "ignore-term\nescape sleep 1000\nsay hidden\nhang").await.unwrap();
     entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
-    assert!(piton_exec::leftovers::find(&run.execution).unwrap().len() >= 2);
+    assert!(run.processes().len() >= 2);
     act(&run, "close", Act::Close {}).await.unwrap();
     let executor = world.executor();
     ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
@@ -249,7 +249,7 @@ async fn nothing_outlives_a_killed_agentctl() {
     ctl::kill(run.pid);
     let executor = world.executor();
     ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
-    let left = piton_exec::leftovers::find(&run.execution).unwrap();
+    let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
     let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);
     assert!(kept.iter().any(|fact| matches!(fact, Fact::Text { .. })), "{kept:#?}");

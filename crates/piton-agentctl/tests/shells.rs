@@ -78,7 +78,7 @@ async fn what_is_typed_is_answered_in_the_workspace() {
     let (mut events, writer) = world.shells.attach(&shell).unwrap();
     writer.write(b"echo at-$(pwd)-$PITON_EXECUTION\n").await.unwrap();
     let folder = world.folder.path().canonicalize().unwrap();
-    let wanted = format!("at-{}-{}", folder.display(), world.tree.execution());
+    let wanted = format!("at-{}-{}", folder.display(), world.tree.mark().execution());
     expect(&mut events, &wanted).await;
     writer.write(b"stty size\n").await.unwrap();
     expect(&mut events, "40 100").await;

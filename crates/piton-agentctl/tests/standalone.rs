@@ -77,6 +77,39 @@ async fn the_data_folder_may_be_moved() {
     assert_eq!(kept, [commanded("moved", "stop"), commanded("end", "close")]);
 }
 
+/// A copy of the folder says where the original's socket is: nobody who serves the copy may speak to
+/// the original through it, or remove it.
+#[tokio::test]
+async fn a_copy_is_not_led_to_the_originals_socket() {
+    for mut world in [World::new(), World::deep()] {
+        let run = world.launch().await;
+        let original = world.executor();
+        world.copy_data();
+        let copy = world.executor();
+        let ctl::Socket(socket) =
+            ctl::Socket::of(&copy.find(&run.execution).await.unwrap().unwrap());
+        assert_ne!(socket, run.socket());
+        let connected = std::os::unix::net::UnixStream::connect(&socket);
+        assert!(connected.is_err(), "nobody listens to a copy");
+        assert_eq!(copy.probe(&run.execution).await, Liveness::Gone);
+        copy.stop(&run.execution).await.unwrap();
+        copy.forget(&run.execution).await.unwrap();
+        assert_eq!(original.probe(&run.execution).await, Liveness::Alive);
+        assert_eq!(run.client(1).health().await.unwrap().pid, run.pid);
+    }
+}
+
+/// In a private folder, too, the socket is found from wherever the data folder was moved to.
+#[tokio::test]
+async fn a_deep_data_folder_may_be_moved() {
+    let mut world = World::deep();
+    let run = world.launch().await;
+    world.rename_data();
+    let located = world.executor().find(&run.execution).await.unwrap().unwrap();
+    assert_eq!(located, run.located);
+    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
+}
+
 #[tokio::test]
 async fn a_path_that_is_too_long_goes_elsewhere() {
     let world = World::deep();
@@ -85,6 +118,43 @@ async fn a_path_that_is_too_long_goes_elsewhere() {
     assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
     world.executor().stop(&run.execution).await.unwrap();
     assert!(!run.socket().exists());
+}
+
+/// Wants to show: of the copies that executions of several versions were started from, those stay
+/// that somebody runs from, and the one that the next launch takes.
+#[tokio::test]
+async fn a_program_that_nothing_runs_from_is_removed() {
+    let world = World::new();
+    // Written by another process: while this one forks, nobody can run what it has open.
+    let make = r#"cp "$1" "$2" && printf %s "$3" >> "$2""#;
+    let version = |name: &str| {
+        let path = world.workspace().join(name);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", make, "sh"]).arg(ctl::program()).arg(&path).arg(name);
+        assert!(command.status().unwrap().success());
+        world.executor_of(path)
+    };
+    let kept = || fs::read_dir(world.data().join("bin")).unwrap().count();
+    let (first, second, third) = (version("1"), version("22"), version("333"));
+    let old = world.launch_on(&first, world.spec()).await;
+    let ended = world.launch_on(&second, world.spec()).await;
+    second.stop(&ended.execution).await.unwrap();
+    let new = world.launch_on(&third, world.spec()).await;
+    fs::write(world.data().join("bin/notes"), "not ours").unwrap();
+    assert_eq!(kept(), 4);
+    third.tidy().await.unwrap();
+    assert_eq!(kept(), 3, "the second is removed");
+    for run in [&old, &new] {
+        assert_eq!(third.probe(&run.execution).await, Liveness::Alive);
+        let from = fs::read_link(format!("/proc/{}/exe", run.pid)).unwrap();
+        assert!(from.exists(), "{from:?}");
+    }
+    old.client(1).command(&stop("still")).await.unwrap();
+    third.stop(&old.execution).await.unwrap();
+    third.stop(&new.execution).await.unwrap();
+    third.tidy().await.unwrap();
+    assert_eq!(kept(), 2, "the third's is for the next launch");
+    world.launch_on(&first, world.spec()).await;
 }
 
 /// SIGKILL of agentctl: what it kept is readable, and it is gone.
@@ -206,6 +276,6 @@ async fn a_start_at_the_end_leaves_nothing_behind() {
     let (closed, _) = tokio::join!(client.command(&close), client.command(&start));
     closed.unwrap();
     ctl::until("gone", async || !run.socket().exists()).await;
-    let left = piton_exec::leftovers::find(&run.execution).unwrap();
+    let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
 }

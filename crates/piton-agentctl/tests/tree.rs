@@ -48,7 +48,7 @@ async fn an_orphan_without_environment_is_found_by_descent() {
     let script = "(env -i setsid sleep 300 </dev/null >/dev/null 2>&1 &) ; echo ready";
     let mut agent = start(&tree, Part::Agent, script).await;
     agent.wait().await.unwrap();
-    until("it runs without the marker", || !leftovers::any(tree.execution()).unwrap()).await;
+    until("it runs without the marker", || !leftovers::any(tree.mark()).unwrap()).await;
     assert_eq!(count(&tree, &Scope::Agent), 1);
     let ended = tree.end(Scope::Agent, TERM).await.unwrap();
     assert_eq!(ended.processes.len(), 1);
@@ -69,21 +69,21 @@ async fn an_orphan_without_environment_is_found_by_its_cgroup() {
     agent.wait().await.unwrap();
     let has_marker = |pid| proc::variable(pid, "PITON_EXECUTION").is_some();
     until("it runs without the marker", || {
-        let found = leftovers::find(tree.execution()).unwrap();
+        let found = leftovers::find(tree.mark()).unwrap();
         found.len() == 1 && !has_marker(found[0].pid)
     })
     .await;
-    assert_eq!(cgroup::locate(tree.execution()).len(), 1);
+    assert_eq!(cgroup::locate(tree.mark()).len(), 1);
     // We ourselves went back to where we were.
-    assert!(!cgroup::locate(tree.execution())[0].pids().contains(&std::process::id()));
-    let ended = leftovers::end(tree.execution(), TERM).await.unwrap();
+    assert!(!cgroup::locate(tree.mark())[0].pids().contains(&std::process::id()));
+    let ended = leftovers::end(tree.mark(), TERM).await.unwrap();
     assert_eq!(ended.processes.len(), 1);
-    assert_eq!(cgroup::locate(tree.execution()), []);
+    assert_eq!(cgroup::locate(tree.mark()), []);
     // The next start makes the folder again.
     start(&tree, Part::Agent, "echo ready; exec sleep 300").await;
-    assert_eq!(cgroup::locate(tree.execution()).len(), 1);
+    assert_eq!(cgroup::locate(tree.mark()).len(), 1);
     tree.end(Scope::All, TERM).await.unwrap();
-    assert_eq!(cgroup::locate(tree.execution()), []);
+    assert_eq!(cgroup::locate(tree.mark()), []);
 }
 
 #[tokio::test]
@@ -169,5 +169,5 @@ async fn a_program_that_is_not_there_leaves_nothing() {
     };
     assert_eq!(tree.spawn(program).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     tree.end(Scope::All, TERM).await.unwrap();
-    assert_eq!(cgroup::locate(tree.execution()), []);
+    assert_eq!(cgroup::locate(tree.mark()), []);
 }

@@ -309,7 +309,11 @@ events! {
         runtime: String,
     } content [];
     ExecutorReady = "executor.ready" { execution_id: ExecutionId, } content [];
-    ExecutorUnreachable = "executor.unreachable" { execution_id: ExecutionId, } content [];
+    ExecutorUnreachable = "executor.unreachable" {
+        execution_id: ExecutionId,
+        /// Why it is known to be alive and cannot be spoken to; none if it does not answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+    } content ["message"];
     ExecutorError = "executor.error" {
         execution_id: ExecutionId,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,

@@ -409,6 +409,7 @@ impl State {
                     execution_id: e.execution_id.clone(),
                     runtime: e.runtime.clone(),
                     status: ExecutorStatus::Starting,
+                    code: None,
                 });
                 // A new execution has no agent yet; what the old one knew itself by stays.
                 if let Some(agent) = &mut self.facts.agent {
@@ -418,6 +419,12 @@ impl State {
             Event::ExecutorReady(e) => self.executor_is(&e.execution_id, ExecutorStatus::Ready),
             Event::ExecutorUnreachable(e) => {
                 self.executor_is(&e.execution_id, ExecutorStatus::Unreachable);
+                if let Some(executor) = &mut self.facts.executor
+                    && executor.execution_id == e.execution_id
+                    && executor.status == ExecutorStatus::Unreachable
+                {
+                    executor.code.clone_from(&e.code);
+                }
             }
             Event::ExecutorError(e) => self.executor_is(&e.execution_id, ExecutorStatus::Error),
             Event::ExecutorStopped(e) => self.executor_is(&e.execution_id, ExecutorStatus::Stopped),
@@ -470,6 +477,7 @@ impl State {
             return;
         }
         executor.status = status;
+        executor.code = None;
         if status != ExecutorStatus::Stopped {
             return;
         }

@@ -145,6 +145,9 @@ pub struct Executor {
     pub execution_id: ExecutionId,
     pub runtime: String,
     pub status: ExecutorStatus,
+    /// Of one that is unreachable: why, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use common::{World, at, cancel, close, complete, create, fresh, id, resume, start};
 use piton_core::decide::{
-    Command, Import, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove,
+    Command, Import, Probe, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove,
 };
 use piton_core::event::{self, Event, Outcome, ToolStatus};
 use piton_core::limits::{CALLS_OPEN_MAX, EFFECTS_PENDING_MAX, MESSAGES_OPEN_MAX, WAITS_OPEN_MAX};
@@ -374,6 +374,33 @@ fn observations_are_of_the_sessions_executor() {
     world.done(Command::Observe { event, message });
     let record = world.log.last().expect("a record");
     assert_eq!(record.content_field("message"), Some(json!("no such image")));
+}
+
+/// Why an executor cannot be reached is in the log and in the facts: once, until it is known better
+/// or the executor can be reached again.
+#[test]
+fn why_an_executor_is_unreachable_is_told_once() {
+    let mut world = World::executed();
+    let unreachable = |code: Option<&str>| {
+        let (execution_id, code) = (id("exec_1"), code.map(ToOwned::to_owned));
+        event::ExecutorUnreachable { execution_id, code }
+    };
+    let known = |world: &World| world.state.facts.executor.clone().expect("an executor").code;
+    assert_eq!(world.observe(unreachable(None)), ["executor.unreachable"]);
+    assert_eq!(known(&world), None);
+    let message = Some("It speaks protocol 9".to_owned());
+    let event = unreachable(Some("protocol_unsupported")).into();
+    world.done(Command::Observe { event, message });
+    let record = world.log.last().expect("a record");
+    assert_eq!(record.content_field("message"), Some(json!("It speaks protocol 9")));
+    assert_eq!(known(&world).as_deref(), Some("protocol_unsupported"));
+    let again = seen(unreachable(Some("protocol_unsupported")));
+    assert_eq!(world.decide(again).map(|d| d.outcome), Ok(Verdict::Already));
+    // Who only does not get an answer knows nothing better.
+    assert_eq!(world.recover(Some(Probe::Unreachable)), Vec::<String>::new());
+    assert_eq!(known(&world).as_deref(), Some("protocol_unsupported"));
+    world.observe(event::ExecutorReady { execution_id: id("exec_1") });
+    assert_eq!(known(&world), None);
 }
 
 /// A late outcome of an interrupted run is taken, once, and reopens nothing.

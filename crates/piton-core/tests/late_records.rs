@@ -52,11 +52,11 @@ fn an_agent_error_outlives_its_executor() {
 #[test]
 fn an_abandoned_executor_that_returns_changes_nothing() {
     let mut world = World::executed();
-    world.observe(event::ExecutorUnreachable { execution_id: id("exec_1") });
+    world.observe(event::ExecutorUnreachable { execution_id: id("exec_1"), code: None });
     world.done(Command::Abandon { execution_id: id("exec_1") });
     for event in [
         Event::from(event::ExecutorReady { execution_id: id("exec_1") }),
-        event::ExecutorUnreachable { execution_id: id("exec_1") }.into(),
+        event::ExecutorUnreachable { execution_id: id("exec_1"), code: None }.into(),
         event::ExecutorError { execution_id: id("exec_1"), reason: None, code: None }.into(),
         event::ExecutorStopped { execution_id: id("exec_1") }.into(),
     ] {
@@ -72,6 +72,7 @@ fn an_abandoned_executor_that_returns_changes_nothing() {
                 execution_id: id("exec_1"),
                 runtime: "standalone".into(),
                 status: ExecutorStatus::Stopped,
+                code: None,
             }),
             &Some(Agent { status: AgentStatus::Exited, session_id: Some("theirs".into()) })
         )

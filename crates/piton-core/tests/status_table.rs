@@ -239,6 +239,7 @@ fn facts(row: &Row) -> Facts {
         execution_id: "exec_1".parse().unwrap(),
         runtime: String::new(),
         status,
+        code: None,
     });
     let agent = row.agent.map(|status| Agent { status, session_id: None });
     Facts {

@@ -6,7 +6,9 @@
 mod stream;
 mod workspace;
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,6 +36,8 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ASK_WAIT: Duration = Duration::from_secs(10);
 /// For what the agent or the disk has a part in. The end of an agent is the longest.
 const COMMAND_WAIT: Duration = Duration::from_secs(90);
+/// Longest path of a socket that the kernel takes.
+const SOCKET_BYTES_MAX: usize = 107;
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Why a request came to nothing.
@@ -95,10 +99,15 @@ impl Client {
         self
     }
 
+    /// How agentctl is, whatever versions it speaks.
+    pub async fn health_of_any(&self) -> Result<Health, ClientError> {
+        let request = self.request(Method::GET, "/health", PROTOCOL_MIN);
+        self.json(request, Bytes::new(), ASK_WAIT).await
+    }
+
     /// How agentctl is. Settles which version of the protocol is spoken from here on.
     pub async fn health(&self) -> Result<Health, ClientError> {
-        let request = self.request(Method::GET, "/health", PROTOCOL_MIN);
-        let health: Health = self.json(request, Bytes::new(), ASK_WAIT).await?;
+        let health = self.health_of_any().await?;
         let spoken = agree(health.protocol, (PROTOCOL_MIN, self.protocol_max))?;
         self.spoken.store(spoken, Ordering::Relaxed);
         Ok(health)
@@ -199,9 +208,33 @@ fn refused(status: StatusCode, answer: &[u8]) -> ClientError {
 
 async fn connect(socket: &Path) -> Result<UnixStream, ClientError> {
     within(CONNECT_WAIT, async {
-        UnixStream::connect(socket).await.map_err(ClientError::Unreachable)
+        let short = Short::of(socket).map_err(ClientError::Unreachable)?;
+        UnixStream::connect(&short.path).await.map_err(ClientError::Unreachable)
     })
     .await
+}
+
+/// A path that the kernel takes for a socket's. The data folder may have been moved to where the
+/// socket's own is too long; it is reached through its open folder then.
+struct Short {
+    path: PathBuf,
+    /// Open for as long as the path is used.
+    _folder: Option<File>,
+}
+
+impl Short {
+    fn of(socket: &Path) -> io::Result<Self> {
+        let whole = || Ok(Self { path: socket.to_owned(), _folder: None });
+        let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
+            return whole();
+        };
+        if socket.as_os_str().len() <= SOCKET_BYTES_MAX || !cfg!(target_os = "linux") {
+            return whole();
+        }
+        let folder = File::open(folder)?;
+        let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+        Ok(Self { path, _folder: Some(folder) })
+    }
 }
 
 async fn within<T>(

@@ -26,6 +26,7 @@ pub async fn all(make: impl Fn() -> Arc<dyn Executor>, workspace: &Path) {
     one_ends_and_another_goes_on(&*make(), workspace).await;
     what_was_kept_is_there_after_the_end(&*make(), workspace).await;
     one_that_closes_itself_is_gone(&*make(), workspace).await;
+    tidying_disturbs_nobody(&*make(), workspace).await;
 }
 
 /// A launch of a new execution.
@@ -127,6 +128,16 @@ async fn what_was_kept_is_there_after_the_end(executor: &dyn Executor, workspace
     let fact = Fact::Commanded { command_id: "kept".to_owned(), command: "stop".to_owned() };
     assert_eq!(first.fact, fact);
     end(executor, &located.execution).await;
+}
+
+async fn tidying_disturbs_nobody(executor: &dyn Executor, workspace: &Path) {
+    let located = launch(executor, workspace).await;
+    executor.tidy().await.expect("the tidying");
+    assert_eq!(executor.probe(&located.execution).await, Liveness::Alive);
+    let next = launch(executor, workspace).await;
+    executor.tidy().await.expect("the tidying");
+    end(executor, &located.execution).await;
+    end(executor, &next.execution).await;
 }
 
 async fn one_that_closes_itself_is_gone(executor: &dyn Executor, workspace: &Path) {

@@ -32,7 +32,8 @@ pub struct LaunchSpec {
     /// `None`: the usual ones.
     pub mask_keys: Option<Vec<String>>,
     pub limits: Limits,
-    /// The newest protocol that it may speak; for tests of an upgrade.
+    /// The newest protocol that it may speak; one that this program does not know is the only one
+    /// then. For tests of an upgrade.
     pub protocol_max: Option<u32>,
 }
 
@@ -106,6 +107,10 @@ pub trait Executor: Send + Sync + fmt::Debug {
 
     /// Removes all that is kept of an execution that is gone, its spool too.
     fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>>;
+
+    /// Clears away what no execution uses any more and no launch will, such as programs of earlier
+    /// versions. Nothing that runs, or is kept of what ran, is touched.
+    fn tidy(&self) -> BoxFuture<'_, Result<()>>;
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@
 //! counts as a leftover too; the caller is never touched.
 
 pub mod cgroup;
+mod mark;
 pub mod proc;
 mod signals;
 
@@ -14,13 +15,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use piton_core::id::ExecutionId;
 use rustix::process::Signal;
 
 pub use cgroup::Cgroup;
+pub use mark::Mark;
 pub use proc::Process;
-
-use crate::protocol::MARKER;
 
 /// Scans with SIGKILL before we give up; processes that fork may need several.
 const KILL_ROUNDS_MAX: u32 = 200;
@@ -74,38 +73,37 @@ impl std::fmt::Debug for Target {
 }
 
 /// The living processes of an execution, by marker and cgroup; never the caller.
-pub fn find(execution: &ExecutionId) -> io::Result<Vec<Process>> {
-    let listed = in_cgroup(execution);
+pub fn find(mark: &Mark) -> io::Result<Vec<Process>> {
+    let listed = in_cgroup(mark);
     let own = std::process::id();
     let found = proc::all()?.into_iter().filter(|process| {
         process.pid != own
             && !process.zombie
-            && (listed.contains(&process.pid)
-                || proc::has_variable(process.pid, MARKER, execution.as_str()))
+            && (listed.contains(&process.pid) || mark.is_on(process.pid))
     });
     Ok(found.collect())
 }
 
-fn in_cgroup(execution: &ExecutionId) -> HashSet<u32> {
-    cgroup::locate(execution).iter().flat_map(Cgroup::pids).collect()
+fn in_cgroup(mark: &Mark) -> HashSet<u32> {
+    cgroup::locate(mark).iter().flat_map(Cgroup::pids).collect()
 }
 
 /// Whether any process of an execution is left.
-pub fn any(execution: &ExecutionId) -> io::Result<bool> {
-    Ok(!surely(|| find(execution))?.is_empty())
+pub fn any(mark: &Mark) -> io::Result<bool> {
+    Ok(!surely(|| find(mark))?.is_empty())
 }
 
 /// Ends all that an execution left running: asks, waits for `term`, kills until none is found.
-pub async fn end(execution: &ExecutionId, term: Duration) -> Result<Ended, Error> {
-    let (finding, killing) = (execution.clone(), execution.clone());
+pub async fn end(mark: &Mark, term: Duration) -> Result<Ended, Error> {
+    let (finding, killing) = (mark.clone(), mark.clone());
     let target = Target {
         find: Arc::new(move || find(&finding)),
         kill: Arc::new(move || cgroup::locate(&killing).iter().for_each(Cgroup::kill)),
     };
     let ended = end_target(target, term).await?;
-    let execution = execution.clone();
+    let mark = mark.clone();
     let removed = tokio::task::spawn_blocking(move || {
-        cgroup::locate(&execution).iter().for_each(Cgroup::remove);
+        cgroup::locate(&mark).iter().for_each(Cgroup::remove);
     });
     removed.await.map_err(|_| Error::Interrupted)?;
     Ok(ended)

@@ -8,13 +8,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use piton_core::id::ExecutionId;
-use piton_exec::leftovers;
+use piton_exec::leftovers::{self, Mark};
 
 const TERM: Duration = Duration::from_millis(500);
 
-fn execution(name: &str) -> ExecutionId {
-    format!("exe_{name}-{}", std::process::id()).parse().unwrap()
+/// An execution of this test; any folder will do for its own.
+fn mark(name: &str) -> Mark {
+    let id = format!("exe_{name}-{}", std::process::id()).parse().unwrap();
+    Mark::of(&id, &std::env::temp_dir()).unwrap()
+}
+
+/// A shell with the whole mark in its environment.
+fn marked(script: &str, mark: &Mark) -> Child {
+    let variables = mark.variables();
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    shell(script, &variables)
 }
 
 /// A shell whose first line of output says that it is ready.
@@ -39,61 +47,70 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 /// An agentctl that started three marked processes, two of them in sessions of their own, is killed.
 #[tokio::test]
 async fn a_successor_ends_what_a_killed_agentctl_left() {
-    let execution = execution("killed");
+    let mark = mark("killed");
     let script = format!(
-        "export PITON_EXECUTION={execution}
-         setsid sleep 300 & (setsid sleep 300 &) ; sleep 300 & echo ready; wait"
+        "export PITON_EXECUTION={} PITON_EXECUTION_FOLDER={}
+         setsid sleep 300 & (setsid sleep 300 &) ; sleep 300 & echo ready; wait",
+        mark.execution(),
+        mark.folder()
     );
     let mut agentctl = shell(&script, &[]);
-    until("three processes are marked", || leftovers::find(&execution).unwrap().len() == 3);
+    until("three processes are marked", || leftovers::find(&mark).unwrap().len() == 3);
     agentctl.kill().unwrap();
     agentctl.wait().unwrap();
-    assert!(leftovers::any(&execution).unwrap());
-    let ended = leftovers::end(&execution, TERM).await.unwrap();
+    assert!(leftovers::any(&mark).unwrap());
+    let ended = leftovers::end(&mark, TERM).await.unwrap();
     assert_eq!((ended.processes.len(), ended.killed.len()), (3, 0));
-    assert!(!leftovers::any(&execution).unwrap());
-    assert_eq!(leftovers::end(&execution, TERM).await.unwrap(), leftovers::Ended::default());
+    assert!(!leftovers::any(&mark).unwrap());
+    assert_eq!(leftovers::end(&mark, TERM).await.unwrap(), leftovers::Ended::default());
 }
 
 /// One that ignores SIGTERM is killed after the time it was given, not before.
 #[tokio::test]
 async fn what_ignores_sigterm_is_killed() {
-    let execution = execution("deaf");
+    let mark = mark("deaf");
     let script = "trap '' TERM; echo ready; while :; do sleep 300; done";
-    let mut child = shell(script, &[("PITON_EXECUTION", execution.as_str())]);
+    let mut child = marked(script, &mark);
     let began = Instant::now();
-    let ended = leftovers::end(&execution, TERM).await.unwrap();
+    let ended = leftovers::end(&mark, TERM).await.unwrap();
     assert!(began.elapsed() >= TERM);
     assert!(ended.killed.iter().any(|process| process.pid == child.id()), "{ended:?}");
-    assert!(!leftovers::any(&execution).unwrap());
+    assert!(!leftovers::any(&mark).unwrap());
     child.wait().unwrap();
 }
 
 /// A process that is stopped cannot handle SIGTERM unless it is continued.
 #[tokio::test]
 async fn what_is_stopped_is_continued_and_ends() {
-    let execution = execution("stopped");
-    let mut child = shell("echo ready; kill -STOP $$", &[("PITON_EXECUTION", execution.as_str())]);
-    let ended = leftovers::end(&execution, Duration::from_secs(20)).await.unwrap();
+    let mark = mark("stopped");
+    let mut child = marked("echo ready; kill -STOP $$", &mark);
+    let ended = leftovers::end(&mark, Duration::from_secs(20)).await.unwrap();
     assert_eq!(ended.killed, []);
     child.wait().unwrap();
 }
 
-/// Another execution's marker, the marker as part of a longer value or name, or as an argument.
+/// Another execution's mark, the same execution's in a copy of its folder, half a mark, the marker as
+/// part of a longer value or name, or as an argument.
 #[tokio::test]
 async fn what_only_looks_alike_is_left_alone() {
-    let execution = execution("alike");
+    let mark = mark("alike");
+    let (execution, here) = (mark.execution().as_str(), mark.folder());
     let longer = format!("{execution}0");
     let inside = format!("x PITON_EXECUTION={execution}");
+    let copy = tempfile::tempdir().unwrap();
+    let copied = Mark::of(mark.execution(), copy.path()).unwrap();
     let script = "echo ready; exec sleep 300";
+    let folder = ("PITON_EXECUTION_FOLDER", here);
     let mut others = [
-        shell(script, &[("PITON_EXECUTION", "exe_another")]),
-        shell(script, &[("PITON_EXECUTION", &longer)]),
-        shell(script, &[("MY_PITON_EXECUTION", execution.as_str())]),
-        shell(script, &[("NOTE", &inside)]),
-        shell(&format!("echo ready; : PITON_EXECUTION={execution}; sleep 300"), &[]),
+        marked(script, &copied),
+        shell(script, &[("PITON_EXECUTION", execution)]),
+        shell(script, &[("PITON_EXECUTION", "exe_another"), folder]),
+        shell(script, &[("PITON_EXECUTION", &longer), folder]),
+        shell(script, &[("MY_PITON_EXECUTION", execution), folder]),
+        shell(script, &[("NOTE", &inside), folder]),
+        shell(&format!("echo ready; : PITON_EXECUTION={execution}; sleep 300"), &[folder]),
     ];
-    let ended = leftovers::end(&execution, TERM).await.unwrap();
+    let ended = leftovers::end(&mark, TERM).await.unwrap();
     assert_eq!(ended, leftovers::Ended::default());
     for other in &mut others {
         assert!(other.try_wait().unwrap().is_none());
@@ -109,24 +126,24 @@ async fn what_only_looks_alike_is_left_alone() {
 /// A zombie is not alive: nothing is left that could write.
 #[tokio::test]
 async fn a_zombie_does_not_count() {
-    let execution = execution("zombie");
-    let mut child = shell("echo ready", &[("PITON_EXECUTION", execution.as_str())]);
+    let mark = mark("zombie");
+    let mut child = marked("echo ready", &mark);
     until("it has ended", || {
         leftovers::proc::one(child.id()).is_some_and(|process| process.zombie)
     });
-    assert!(!leftovers::any(&execution).unwrap());
+    assert!(!leftovers::any(&mark).unwrap());
     child.wait().unwrap();
 }
 
 /// Each ends and starts two others when it is asked to: only SIGKILL in rounds ends them all.
 #[tokio::test]
 async fn what_respawns_is_ended_too() {
-    let execution = execution("respawns");
+    let mark = mark("respawns");
     let script = "one() { trap 'one & one &' TERM; sleep 1 & wait; sleep 1 & wait; }
         for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do one & done; echo ready; wait";
-    let mut child = shell(script, &[("PITON_EXECUTION", execution.as_str())]);
-    let ended = leftovers::end(&execution, Duration::from_millis(200)).await.unwrap();
+    let mut child = marked(script, &mark);
+    let ended = leftovers::end(&mark, Duration::from_millis(200)).await.unwrap();
     assert!(ended.processes.len() > 20, "{}", ended.processes.len());
-    assert!(!leftovers::any(&execution).unwrap());
+    assert!(!leftovers::any(&mark).unwrap());
     child.wait().unwrap();
 }

@@ -59,6 +59,10 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
 
     /// Whether the agent of a session can be told something now.
     fn is_live(&self, session: &SessionId) -> bool;
+
+    /// A session was closed, and that is durable: its agent is not needed any more. Only a hint, since
+    /// the process may die before it is given.
+    fn closed(&self, _session: &SessionId) {}
 }
 
 /// Nobody there: effects are left pending, and no agent is live.

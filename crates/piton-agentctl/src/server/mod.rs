@@ -41,7 +41,8 @@ pub(crate) fn router(ctl: Arc<Ctl>) -> Router {
 }
 
 async fn alive(State(ctl): State<Arc<Ctl>>) -> Json<Alive> {
-    Json(Alive { execution_id: ctl.execution_id.clone(), protocol: ctl.protocol })
+    let folder = ctl.workspace.tree().mark().folder().to_owned();
+    Json(Alive { execution_id: ctl.execution_id.clone(), folder, protocol: ctl.protocol })
 }
 
 async fn health(State(ctl): State<Arc<Ctl>>) -> Json<Health> {

@@ -1,7 +1,7 @@
 //! The processes of an execution: starting them, finding them however they hide, ending them.
 //!
 //! A process belongs to the execution by descent (agentctl is a child subreaper, so that orphans
-//! come to it), by the marker in its environment, or by its cgroup. Within the execution it
+//! come to it), by the mark in its environment, or by its cgroup. Within the execution it
 //! belongs to a [`Part`], so that ending the agent leaves people's shells alone.
 
 mod groups;
@@ -13,12 +13,11 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use piton_core::id::ExecutionId;
-use piton_exec::leftovers::{self, Cgroup, Ended, Error, Process, Target, cgroup, proc};
+use piton_exec::leftovers::{self, Cgroup, Ended, Error, Mark, Process, Target, cgroup, proc};
 
 pub use start::{Program, Streams};
 
-/// In the environment of every process, beside the execution's marker: the part it belongs to.
+/// In the environment of every process, beside the execution's mark: the part it belongs to.
 pub const PART: &str = "PITON_PART";
 
 /// What a process was started for.
@@ -73,7 +72,7 @@ type Children = BTreeMap<(u32, u64), Child>;
 
 #[derive(Debug)]
 struct Child {
-    execution: ExecutionId,
+    mark: Mark,
     part: String,
 }
 
@@ -104,7 +103,7 @@ pub struct Tree {
 
 #[derive(Debug)]
 struct Inner {
-    execution: ExecutionId,
+    mark: Mark,
     /// Our own cgroup and the execution's below it.
     cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>,
     /// Only where processes cannot be listed.
@@ -113,35 +112,35 @@ struct Inner {
 
 impl Tree {
     /// Tries to make the execution's cgroup; see [`Tree::cgroup`] for what came of it.
-    pub fn new(execution: &ExecutionId) -> Self {
+    pub fn new(mark: &Mark) -> Self {
         // Our own cgroup is not where we are for the moment of a start.
         let _started = one_at_a_time();
         let cgroup = cgroup::own().and_then(|own| {
-            let made = Cgroup::make(&own, execution)?;
+            let made = Cgroup::make(&own, mark)?;
             Ok((own, made))
         });
-        Self::with(execution, cgroup)
+        Self::with(mark, cgroup)
     }
 
     /// A tree without a cgroup, as where none is permitted.
-    pub fn without_cgroup(execution: &ExecutionId) -> Self {
+    pub fn without_cgroup(mark: &Mark) -> Self {
         let cgroup = Err(cgroup::Absent { reason: "not wanted".to_owned() });
-        Self::with(execution, cgroup)
+        Self::with(mark, cgroup)
     }
 
-    fn with(execution: &ExecutionId, cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>) -> Self {
-        let (execution, groups) = (execution.clone(), groups::Groups::default());
-        Self { inner: Arc::new(Inner { execution, cgroup, groups }) }
+    fn with(mark: &Mark, cgroup: Result<(Cgroup, Cgroup), cgroup::Absent>) -> Self {
+        let (mark, groups) = (mark.clone(), groups::Groups::default());
+        Self { inner: Arc::new(Inner { mark, cgroup, groups }) }
     }
 
-    pub fn execution(&self) -> &ExecutionId {
-        &self.inner.execution
+    pub fn mark(&self) -> &Mark {
+        &self.inner.mark
     }
 
     /// Whether there is a cgroup, or why not; for people.
     pub fn cgroup(&self) -> String {
         match &self.inner.cgroup {
-            Ok(_) => format!("cgroup: piton-{}", self.inner.execution),
+            Ok((_, group)) => format!("cgroup: {}", group.name()),
             Err(absent) => absent.to_string(),
         }
     }
@@ -150,7 +149,7 @@ impl Tree {
     pub fn find(&self, scope: &Scope) -> io::Result<Vec<Process>> {
         let children = one_at_a_time();
         let group = self.inner.cgroup.as_ref().ok().map(|(_, group)| group);
-        let mut found = scan::find(&self.inner.execution, &children, group, scope)?;
+        let mut found = scan::find(&self.inner.mark, &children, group, scope)?;
         found.retain(|process| !process.zombie);
         Ok(found)
     }

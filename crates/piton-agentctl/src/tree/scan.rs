@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 
-use piton_core::id::ExecutionId;
-use piton_exec::leftovers::{Cgroup, Process, proc};
-use piton_exec::protocol::MARKER;
+use piton_exec::leftovers::{Cgroup, Mark, Process, proc};
+use piton_exec::protocol::{MARKER, MARKER_FOLDER};
 
 use super::{Children, PART, Scope};
 
@@ -14,16 +13,16 @@ use super::{Children, PART, Scope};
 enum Says {
     /// It is of this execution, and of this part if known.
     Ours(Option<String>),
-    /// Another execution's marker: it and its descendants are not ours.
+    /// Another execution's mark: it and its descendants are not ours.
     Anothers,
-    /// No marker: what its parent is.
+    /// No mark, or half of one: what its parent is.
     Nothing,
 }
 
-/// Descent from the caller, marker and cgroup. An execution started from within this one is left
+/// Descent from the caller, mark and cgroup. An execution started from within this one is left
 /// alone by descent, since it has processes that may outlive ours; a cgroup holds all.
 pub(super) fn find(
-    execution: &ExecutionId,
+    mark: &Mark,
     children: &Children,
     group: Option<&Cgroup>,
     scope: &Scope,
@@ -33,7 +32,7 @@ pub(super) fn find(
     let by_pid: HashMap<u32, &Process> =
         processes.iter().map(|process| (process.pid, process)).collect();
     let in_cgroup = parts_by_cgroup(group);
-    let mut asked = Asked { execution, children, said: HashMap::new() };
+    let mut asked = Asked { mark, children, said: HashMap::new() };
     let mut found = Vec::new();
     for process in &processes {
         if process.pid == own || process.pid == 1 {
@@ -92,7 +91,7 @@ fn belongs(
 
 /// What was asked already.
 struct Asked<'a> {
-    execution: &'a ExecutionId,
+    mark: &'a Mark,
     children: &'a Children,
     said: HashMap<u32, Says>,
 }
@@ -111,15 +110,16 @@ impl Asked<'_> {
         // We know our own children even in the moment in which their program is being loaded and
         // they have no environment.
         if let Some(child) = self.children.get(&process.identity()) {
-            let ours = child.execution == *self.execution;
+            let ours = child.mark == *self.mark;
             return if ours { Says::Ours(Some(child.part.clone())) } else { Says::Anothers };
         }
-        match proc::variable(process.pid, MARKER) {
-            Some(marker) if marker == self.execution.as_str() => {
-                Says::Ours(proc::variable(process.pid, PART))
-            }
-            Some(_) => Says::Anothers,
-            None => Says::Nothing,
+        let said = |name| proc::variable(process.pid, name);
+        match (said(MARKER), said(MARKER_FOLDER)) {
+            (Some(execution), _) if execution != self.mark.execution().as_str() => Says::Anothers,
+            (Some(_), Some(folder)) if folder == self.mark.folder() => Says::Ours(said(PART)),
+            // The execution of a folder that is a copy of ours, or ours of it.
+            (Some(_), Some(_)) => Says::Anothers,
+            _ => Says::Nothing,
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use piton_exec::leftovers::{Cgroup, proc};
-use piton_exec::protocol::MARKER;
 use tokio::process::{Child, Command};
 
 use super::{PART, Part, Tree, one_at_a_time};
@@ -35,8 +34,9 @@ pub enum Streams {
 
 impl Tree {
     /// The variables by which a process of this part is found.
-    pub fn markers(&self, part: &Part) -> [(&'static str, String); 2] {
-        [(MARKER, self.inner.execution.to_string()), (PART, part.name())]
+    pub fn markers(&self, part: &Part) -> [(&'static str, String); 3] {
+        let [execution, folder] = self.inner.mark.variables();
+        [execution, folder, (PART, part.name())]
     }
 
     /// Starts a program in a process group of its own, marked, and born in the part's cgroup.
@@ -80,8 +80,8 @@ impl Tree {
         self.inner.groups.add(part, child.id());
         // Not yet waited for, so the pid cannot be another's, even if it has ended already.
         if let Some(process) = child.id().and_then(proc::one) {
-            let (execution, part) = (self.inner.execution.clone(), part.name());
-            children.insert(process.identity(), super::Child { execution, part });
+            let (mark, part) = (self.inner.mark.clone(), part.name());
+            children.insert(process.identity(), super::Child { mark, part });
         }
         Ok(child)
     }
@@ -92,7 +92,7 @@ impl Tree {
             return false;
         };
         // The execution's folder goes when all has ended, and comes back with the next start.
-        let group = Cgroup::make(own, &self.inner.execution);
+        let group = Cgroup::make(own, &self.inner.mark);
         match group.and_then(|group| group.below(&part.name())).and_then(|part| part.enter()) {
             Ok(()) => true,
             Err(absent) => {

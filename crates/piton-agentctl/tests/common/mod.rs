@@ -5,12 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use piton_agentctl::tree::{Part, Program, Streams, Tree};
-use piton_core::id::ExecutionId;
+use piton_exec::leftovers::Mark;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
-pub(crate) fn execution(name: &str) -> ExecutionId {
-    format!("exe_{name}-{}", std::process::id()).parse().unwrap()
+/// An execution of this test; any folder will do for its own.
+pub(crate) fn execution(name: &str) -> Mark {
+    let id = format!("exe_{name}-{}", std::process::id()).parse().unwrap();
+    Mark::of(&id, &std::env::temp_dir()).unwrap()
 }
 
 /// Waits until a condition holds.

@@ -9,6 +9,7 @@ use piton_core::spool::{Entry, Fact};
 use piton_exec::client::{Client, Stream};
 use piton_exec::conformance;
 use piton_exec::executor::{Address, Executor, LaunchSpec, Located};
+use piton_exec::leftovers::{self, Mark, Process};
 use piton_exec::protocol::spool_key;
 use piton_exec::spool::SpoolReader;
 use piton_exec::standalone::Standalone;
@@ -57,6 +58,14 @@ impl World {
         self.data = moved;
     }
 
+    pub(crate) fn copy_data(&mut self) {
+        let mut copy = self.data.clone().into_os_string();
+        copy.push(".copy");
+        let copied = std::process::Command::new("cp").arg("-r").arg(&self.data).arg(&copy).status();
+        assert!(copied.unwrap().success());
+        self.data = copy.into();
+    }
+
     pub(crate) fn executor(&self) -> Standalone {
         self.executor_of(program())
     }
@@ -83,9 +92,11 @@ impl World {
         let (secret, epoch) = (spec.secret, spec.epoch);
         let located = executor.launch(spec).await.unwrap();
         let health = located.client(&secret, epoch).health().await.unwrap();
+        let folder = self.data.join("run").join(located.execution.as_str());
         Run {
             execution: located.execution.clone(),
-            folder: self.data.join("run").join(located.execution.as_str()),
+            mark: Mark::of(&located.execution, &folder).unwrap(),
+            folder,
             located,
             secret,
             pid: health.pid,
@@ -102,9 +113,15 @@ pub(crate) struct Run {
     pub(crate) pid: u32,
     pub(crate) spool_id: String,
     folder: PathBuf,
+    mark: Mark,
 }
 
 impl Run {
+    /// Its living processes, without agentctl.
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        leftovers::find(&self.mark).unwrap()
+    }
+
     pub(crate) fn client(&self, epoch: u64) -> Client {
         self.located.client(&self.secret, epoch)
     }
@@ -129,7 +146,7 @@ impl Drop for Run {
         if is_ours {
             kill(self.pid);
         }
-        for process in piton_exec::leftovers::find(&self.execution).unwrap_or_default() {
+        for process in leftovers::find(&self.mark).unwrap_or_default() {
             kill(process.pid);
         }
     }

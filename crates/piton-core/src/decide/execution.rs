@@ -45,11 +45,13 @@ pub(super) fn observe(
     if after.facts == state.facts {
         return Ok(Decision::already());
     }
-    let record = match message {
-        Some(text) if matches!(event, Event::ExecutorError(_) | Event::AgentError(_)) => {
-            NewRecord::with_content(cx.now, event, "message", text.into())
-        }
-        _ => NewRecord::new(cx.now, event),
+    let has_message = matches!(
+        event,
+        Event::ExecutorUnreachable(_) | Event::ExecutorError(_) | Event::AgentError(_)
+    );
+    let record = match message.filter(|_| has_message) {
+        Some(text) => NewRecord::with_content(cx.now, event, "message", text.into()),
+        None => NewRecord::new(cx.now, event),
     };
     Ok(Decision::done(vec![record]))
 }

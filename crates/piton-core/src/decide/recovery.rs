@@ -72,7 +72,8 @@ pub(super) fn recover(
         (Some(executor), Some(Probe::Unreachable) | None) => {
             if executor.status != ExecutorStatus::Unreachable {
                 let execution_id = executor.execution_id.clone();
-                records.push(NewRecord::new(cx.now, ExecutorUnreachable { execution_id }));
+                let unreachable = ExecutorUnreachable { execution_id, code: None };
+                records.push(NewRecord::new(cx.now, unreachable));
             }
         }
         (Some(executor), Some(Probe::Gone)) => {

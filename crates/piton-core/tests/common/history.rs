@@ -142,7 +142,7 @@ fn observed(event: u8, execution: u8) -> Event {
     match event {
         0 | 1 => event::ExecutorStarting { execution_id, runtime: "docker".into() }.into(),
         2 | 3 => event::ExecutorReady { execution_id }.into(),
-        4 => event::ExecutorUnreachable { execution_id }.into(),
+        4 => event::ExecutorUnreachable { execution_id, code: None }.into(),
         5 => event::ExecutorStopped { execution_id }.into(),
         6 => event::ExecutorError { execution_id, reason: None, code: None }.into(),
         7 => event::AgentStarting { execution_id }.into(),

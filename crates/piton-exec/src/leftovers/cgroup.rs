@@ -1,4 +1,4 @@
-//! The cgroup of an execution: `piton-<execution>` below agentctl's own, with one folder for each
+//! The cgroup of an execution: `piton-<execution>-<folder>` below agentctl's own, with one folder for each
 //! part (the agent, a shell). Where there is no cgroup v2, or it is not ours to write to, there is
 //! none, and the reason can be told.
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use piton_core::id::ExecutionId;
+use super::Mark;
 
 /// Most folders that are looked through for an execution's cgroup.
 const FOLDERS_MAX: usize = 20_000;
@@ -36,8 +36,8 @@ fn refused(error: &io::Error) -> Absent {
     })
 }
 
-fn name_of(execution: &ExecutionId) -> String {
-    format!("piton-{execution}")
+fn name_of(mark: &Mark) -> String {
+    format!("piton-{}-{}", mark.execution(), mark.folder())
 }
 
 /// Where cgroup v2 is mounted; in a hybrid set-up not at the usual place.
@@ -68,9 +68,9 @@ pub fn own() -> Result<Cgroup, Absent> {
 }
 
 /// The cgroups of an execution, wherever its agentctl was.
-pub fn locate(execution: &ExecutionId) -> Vec<Cgroup> {
+pub fn locate(mark: &Mark) -> Vec<Cgroup> {
     let Some(root) = mount() else { return Vec::new() };
-    let name = name_of(execution);
+    let name = name_of(mark);
     let mut found = Vec::new();
     let mut ahead = vec![root];
     let mut looked = 0;
@@ -99,8 +99,8 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 
 impl Cgroup {
     /// Makes the execution's cgroup below `own`.
-    pub fn make(own: &Cgroup, execution: &ExecutionId) -> Result<Cgroup, Absent> {
-        own.below(&name_of(execution))
+    pub fn make(own: &Cgroup, mark: &Mark) -> Result<Cgroup, Absent> {
+        own.below(&name_of(mark))
     }
 
     /// Makes a folder for one part of the execution.
@@ -111,6 +111,10 @@ impl Cgroup {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Cgroup { folder }),
             Err(error) => Err(refused(&error)),
         }
+    }
+
+    pub fn name(&self) -> String {
+        self.folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// The folder of a part, whether or not it exists.

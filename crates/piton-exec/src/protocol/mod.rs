@@ -39,6 +39,8 @@ pub const PROTOCOL_HEADER: &str = "piton-protocol";
 
 /// In the environment of every process of an execution; how its leftovers are found.
 pub const MARKER: &str = "PITON_EXECUTION";
+/// Beside it: which folder the execution has, since a copy of that has the same id.
+pub const MARKER_FOLDER: &str = "PITON_EXECUTION_FOLDER";
 
 /// The files in an execution's folder.
 pub mod files {
@@ -75,7 +77,8 @@ pub struct Launch {
     pub mask_keys: Option<Vec<String>>,
     #[serde(default)]
     pub limits: Limits,
-    /// The newest protocol it may speak; for tests of an upgrade.
+    /// The newest protocol it may speak; one that this program does not know is the only one then.
+    /// For tests of an upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_max: Option<u32>,
 }
@@ -120,6 +123,9 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alive {
     pub execution_id: ExecutionId,
+    /// Which folder it has ([`Mark::folder`](crate::leftovers::Mark::folder)): who serves a copy of
+    /// it must not take the original for its own.
+    pub folder: String,
     pub protocol: (u32, u32),
 }
 

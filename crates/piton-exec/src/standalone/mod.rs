@@ -1,8 +1,9 @@
 //! Executions as detached processes on this machine.
 //!
 //! Each has a folder `run/EXECUTION` in the data folder. agentctl holds the lock in it for as long
-//! as it lives: a free lock, and no process left with the execution's marker, is the proof of
-//! death. Two servers may do all this at once; the epochs sort out which of them is heard.
+//! as it lives: a free lock, and no process left with the execution's mark, is the proof of
+//! death. A folder that was renamed is the same, one that was copied is another's: the original's
+//! agent is none of its business ([`leftovers::Mark`]). Two servers may do all this at once; the epochs sort out which of them is heard.
 
 mod paths;
 mod program;
@@ -115,8 +116,8 @@ impl Standalone {
         if place.is_locked() {
             return None;
         }
-        Some(match leftovers::end(execution, LEFTOVERS_TERM).await {
-            Ok(_) => Liveness::Gone,
+        Some(match end_leftovers(place).await {
+            Ok(()) => Liveness::Gone,
             Err(error) => {
                 tracing::warn!("What {execution} left does not end: {error}");
                 Liveness::Unreachable
@@ -138,7 +139,7 @@ impl Standalone {
         if place.is_locked() {
             return Err(Error::Stuck { execution: execution.clone() });
         }
-        leftovers::end(execution, LEFTOVERS_TERM).await?;
+        end_leftovers(&place).await?;
         place.remove_socket();
         Ok(())
     }
@@ -148,7 +149,7 @@ impl Standalone {
         if place.is_locked() {
             return Err(Error::Alive { execution: execution.clone() });
         }
-        leftovers::end(execution, LEFTOVERS_TERM).await?;
+        end_leftovers(&place).await?;
         place.remove_socket();
         match fs::remove_dir_all(&place.folder) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -159,10 +160,20 @@ impl Standalone {
     }
 }
 
+/// Ends what is left of the execution in this very folder; of the one in a folder that this is a
+/// copy of, nothing. Without a folder there is nothing that could be told to be its own.
+async fn end_leftovers(place: &Place) -> Result<()> {
+    if let Some(mark) = place.mark()? {
+        leftovers::end(&mark, LEFTOVERS_TERM).await?;
+    }
+    Ok(())
+}
+
+/// Whether the agentctl of this very folder does.
 async fn answers(place: &Place, wait: Duration) -> bool {
-    let Ok(Some(socket)) = place.socket() else { return false };
+    let (Ok(Some(socket)), Ok(Some(mark))) = (place.socket(), place.mark()) else { return false };
     match tokio::time::timeout(wait, alive(&socket)).await {
-        Ok(Ok(alive)) => alive.execution_id == place.execution,
+        Ok(Ok(alive)) => alive.execution_id == place.execution && alive.folder == mark.folder(),
         _ => false,
     }
 }
@@ -221,6 +232,10 @@ impl Executor for Standalone {
             let renamed = fs::rename(&place.folder, &aside);
             renamed.map_err(|source| Error::Io { what: "rename", path: place.folder, source })
         })
+    }
+
+    fn tidy(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(program::tidy(&self.data, &self.program))
     }
 
     fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use piton_core::id::{ExecutionId, SessionId};
 
 use crate::executor::{Address, Error, Located, Result};
+use crate::leftovers::Mark;
 use crate::protocol::files;
 use crate::spool::format;
 
 /// Longest path of a socket, in bytes: the kernel takes 107, macOS 103, and a socket is made under
 /// a name that is four longer.
 const SOCKET_BYTES_MAX: usize = 99;
-/// In an execution's folder: where its socket is. A name alone means beside the folder.
+/// In an execution's folder: where its socket is. A name alone means beside the folder; of a whole
+/// path only the folder counts, since a copy of this file must not lead to the original's socket.
 const SOCKET_FILE: &str = "socket";
 /// In an execution's folder: whose it is.
 const SESSION_FILE: &str = "session";
@@ -98,8 +100,7 @@ impl Place {
             (PathBuf::from(name), beside)
         } else {
             let folder = private_folder(temp)?;
-            let hash = blake3::hash(self.folder.as_os_str().as_bytes()).to_hex();
-            let socket = folder.join(format!("{}.sock", &hash[..20]));
+            let socket = self.socket_in(&folder)?;
             if !fits(&socket) {
                 let bytes = socket.as_os_str().len();
                 return Err(Error::TooLong { path: socket, bytes });
@@ -116,10 +117,34 @@ impl Place {
     pub(super) fn socket(&self) -> Result<Option<PathBuf>> {
         let path = self.folder.join(SOCKET_FILE);
         match fs::read(&path) {
-            // A path that is absolute stays as it is.
-            Ok(said) => Ok(Some(self.run.join(std::ffi::OsStr::from_bytes(&said)))),
+            Ok(said) => {
+                let said = Path::new(std::ffi::OsStr::from_bytes(&said));
+                match said.parent().filter(|_| said.is_absolute()) {
+                    Some(folder) => self.socket_in(folder).map(Some),
+                    None => Ok(Some(self.run.join(said))),
+                }
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::Io { what: "read", path, source }),
+        }
+    }
+
+    /// Its name is the folder's identity: the same wherever the folder is moved to, another for
+    /// each copy of it.
+    fn socket_in(&self, private: &Path) -> Result<PathBuf> {
+        let failed = |source| Error::Io { what: "read", path: self.folder.clone(), source };
+        let mark = self.mark()?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let told = format!("{} {}", mark.execution(), mark.folder());
+        let hash = blake3::hash(told.as_bytes()).to_hex();
+        Ok(private.join(format!("{}.sock", &hash[..20])))
+    }
+
+    /// Whose processes are this place's; `None`: it has no folder.
+    pub(super) fn mark(&self) -> Result<Option<Mark>> {
+        match Mark::of(&self.execution, &self.folder) {
+            Ok(mark) => Ok(Some(mark)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { what: "read", path: self.folder.clone(), source }),
         }
     }
 

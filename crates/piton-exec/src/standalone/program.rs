@@ -1,17 +1,26 @@
 //! agentctl runs from a copy of the program that nobody overwrites: an upgrade of Piton must not
-//! pull the ground from under what runs.
+//! pull the ground from under what runs. Copies that nothing runs from are removed.
 
-use std::fs::{self, DirBuilder};
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use super::paths::Place;
 use crate::executor::{Error, Result};
+use crate::leftovers::proc;
 
 /// One copy at a time: the others find it made.
 static COPYING: Mutex<()> = Mutex::const_new(());
+const PREFIX: &str = "piton-";
+/// A copy that is being made.
+const SUFFIX_NEW: &str = ".new";
+/// One that is still being made after so long was left behind.
+const NEW_MAX: Duration = Duration::from_hours(1);
 
 /// Like [`versioned`], which may take as long as a copy does.
 pub(super) async fn prepare(data: &Path, program: &Path) -> Result<PathBuf> {
@@ -22,8 +31,91 @@ pub(super) async fn prepare(data: &Path, program: &Path) -> Result<PathBuf> {
     made.unwrap_or_else(|e| Err(cut_off(e)))
 }
 
+/// Removes the copies that nothing runs from, but for that of `program`.
+pub(super) async fn tidy(data: &Path, program: &Path) -> Result<()> {
+    let _copying = COPYING.lock().await;
+    let (folder, source) = (data.to_owned(), program.to_owned());
+    let done = tokio::task::spawn_blocking(move || tidy_now(&folder, &source)).await;
+    let cut_off = |e| Error::Program { path: program.to_owned(), source: io::Error::other(e) };
+    done.unwrap_or_else(|e| Err(cut_off(e)))
+}
+
+fn tidy_now(data: &Path, program: &Path) -> Result<()> {
+    let folder = data.join("bin");
+    let names = match fs::read_dir(&folder) {
+        Ok(names) => names,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(Error::Io { what: "read", path: folder, source }),
+    };
+    let next = path_of(data, program)?;
+    // Listed before the look at what is used: a copy that is made meanwhile stays.
+    let copies: Vec<_> = names.flatten().map(|name| name.path()).collect();
+    let Some(used) = used(data)? else { return Ok(()) };
+    for path in copies.into_iter().filter(|path| *path != next) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Ok(found) = fs::symlink_metadata(&path) else { continue };
+        let is_ours = name.starts_with(PREFIX) && found.is_file();
+        let is_being_made = name.ends_with(SUFFIX_NEW) && !is_old(&found);
+        if is_ours && !is_being_made && !used.contains(&identity(&found)) {
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::Io { what: "remove", path, source: e });
+                }
+                _ => tracing::info!("{name} is removed: nothing runs from it"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The files that processes run from, whatever they are called now. `None`: of a living agentctl it
+/// cannot be told, and then every file might be its own.
+fn used(data: &Path) -> Result<Option<HashSet<(u64, u64)>>> {
+    let run_from = |pid: u32| {
+        let found = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+        Some(identity(&found))
+    };
+    let listed = proc::all();
+    let listed =
+        listed.map_err(|source| Error::Io { what: "read", path: "/proc".into(), source })?;
+    let mut used: HashSet<_> = listed.iter().filter_map(|process| run_from(process.pid)).collect();
+    for (_, execution) in Place::all(data)? {
+        let place = Place::new(data, &execution);
+        if !place.is_locked() {
+            continue;
+        }
+        let pid = place.holder().and_then(|pid| u32::try_from(pid).ok());
+        match pid.and_then(run_from) {
+            Some(file) => used.insert(file),
+            // It may have ended since.
+            None if !place.is_locked() => continue,
+            None => return Ok(None),
+        };
+    }
+    Ok(Some(used))
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+fn is_old(file: &Metadata) -> bool {
+    file.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > NEW_MAX))
+}
+
 /// The copy to start; made if there is none of this very program.
 fn versioned(data: &Path, program: &Path) -> Result<PathBuf> {
+    let path = path_of(data, program)?;
+    if path.exists() {
+        return Ok(path);
+    }
+    let failed = |source| Error::Io { what: "make", path: path.clone(), source };
+    copy(program, &data.join("bin"), &path).map_err(failed)?;
+    Ok(path)
+}
+
+/// Where the copy of this very program is, or would be.
+fn path_of(data: &Path, program: &Path) -> Result<PathBuf> {
     let missing = |source| Error::Program { path: program.to_owned(), source };
     let found = fs::metadata(program).map_err(missing)?;
     let mut hasher = blake3::Hasher::new();
@@ -31,17 +123,8 @@ fn versioned(data: &Path, program: &Path) -> Result<PathBuf> {
         hasher.update(&part.to_le_bytes());
     }
     let hash = hasher.finalize().to_hex();
-    let folder = data.join("bin");
-    let path = folder.join(format!("piton-{}-{}", env!("CARGO_PKG_VERSION"), &hash[..16]));
-    if path.exists() {
-        return Ok(path);
-    }
-    copy(program, &folder, &path).map_err(|source| Error::Io {
-        what: "make",
-        path: path.clone(),
-        source,
-    })?;
-    Ok(path)
+    let name = format!("{PREFIX}{}-{}", env!("CARGO_PKG_VERSION"), &hash[..16]);
+    Ok(data.join("bin").join(name))
 }
 
 fn copy(program: &Path, folder: &Path, path: &Path) -> io::Result<()> {
@@ -60,7 +143,7 @@ fn copy_whole(program: &Path, path: &Path) -> io::Result<()> {
     // Under a name of its own until it is whole: two servers may do this at once.
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let new = path.with_extension(format!("{}.new", hex::encode(random)));
+    let new = path.with_extension(format!("{}{SUFFIX_NEW}", hex::encode(random)));
     let copied = fs::copy(program, &new)
         .and_then(|_| fs::File::open(&new)?.sync_all())
         .and_then(|()| fs::rename(&new, path));

@@ -1,6 +1,7 @@
 //! Starting an agentctl that outlives us.
 
 use std::ffi::OsString;
+use std::io::ErrorKind::NotFound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -46,20 +47,34 @@ impl Standalone {
             limits: spec.limits,
             protocol_max: spec.protocol_max,
         };
-        let mut started = Err(Error::Exists { execution: place.execution.clone() });
-        // Without a session bus there is a systemd that puts nothing into a scope.
-        for scope in [self.scope_program.as_deref(), None] {
-            started = self.start(&place, &program, scope, &launch).await;
-            let never_began = matches!(started, Err(Error::Ended { .. })) && !place.has_begun();
-            if scope.is_none() || !never_began {
-                break;
-            }
+        let mut started = self.start_in_scope(&place, &program, &launch).await;
+        if matches!(&started, Err(Error::Program { source, .. }) if source.kind() == NotFound) {
+            // A server of another version has just tidied, and nothing ran from this copy yet.
+            let program = program::prepare(&self.data, &self.program).await?;
+            started = self.start_in_scope(&place, &program, &launch).await;
         }
         if started.is_err() {
             // What began and does not answer must not be left behind.
             self.stop_now(&place.execution).await?;
         }
         started
+    }
+
+    async fn start_in_scope(
+        &self,
+        place: &Place,
+        program: &Path,
+        launch: &Launch,
+    ) -> Result<Located> {
+        if let Some(scope) = self.scope_program.as_deref() {
+            let started = self.start(place, program, Some(scope), launch).await;
+            // Without a session bus there is a systemd that puts nothing into a scope.
+            let never_began = matches!(started, Err(Error::Ended { .. })) && !place.has_begun();
+            if !never_began {
+                return started;
+            }
+        }
+        self.start(place, program, None, launch).await
     }
 
     async fn start(

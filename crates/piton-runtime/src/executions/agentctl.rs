@@ -73,6 +73,10 @@ pub trait Agentctl: Send + Sync + fmt::Debug + 'static {
     fn follow(&self, at: &At, after: Option<Spool>)
     -> BoxFuture<Result<Box<dyn Following>, Fault>>;
 
+    /// Whether a turn is under way, as it says itself; also of one that speaks another version and
+    /// cannot be followed.
+    fn is_working(&self, at: &At) -> BoxFuture<Result<bool, Fault>>;
+
     /// What a dead one wrote down, a batch at a time.
     fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained>;
 
@@ -90,6 +94,9 @@ pub trait Agentctl: Send + Sync + fmt::Debug + 'static {
 
     /// Every execution that is there, dead or alive.
     fn list(&self) -> BoxFuture<Vec<Found>>;
+
+    /// Clears away what no execution uses any more.
+    fn tidy(&self) -> BoxFuture<()>;
 }
 
 /// A stream of what one execution says.

@@ -11,14 +11,15 @@ use piton_exec::protocol::Act;
 use piton_store::BoxFuture;
 use serde_json::Value;
 
-use super::{Executions, Fault};
+use super::{Executions, Fault, PROTOCOL_UNSUPPORTED};
 use crate::error::{Error, Result};
 use crate::world::{Deed, Drained, Driver, Executors};
 
 /// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
 const GO_ON: &str = "Continue where you left off.";
 /// Problems after which the command may be tried again: agentctl remembers nothing of it.
-const NOT_NOW: &[&str] = &["agent_not_running", "agent_busy", "epoch_stale", "closing"];
+const NOT_NOW: &[&str] =
+    &["agent_not_running", "agent_busy", "epoch_stale", "closing", PROTOCOL_UNSUPPORTED];
 /// agentctl has done it (what it was told may have been masked since), or had nothing to do; it is
 /// in the spool.
 const JOURNALED: &[&str] = &["command_mismatch", "command_interrupted", "turn_unknown"];
@@ -34,6 +35,14 @@ impl Driver for Executions {
     fn is_live(&self, session: &SessionId) -> bool {
         self.followed().live.contains_key(session)
     }
+
+    fn closed(&self, session: &SessionId) {
+        let (executions, session) = (self.clone(), session.clone());
+        let mut followed = self.followed();
+        if !followed.closed {
+            followed.tasks.spawn(async move { executions.end_closed(&session).await });
+        }
+    }
 }
 
 impl Executors for Executions {
@@ -43,7 +52,13 @@ impl Executors for Executions {
         Box::pin(async move {
             // One that is on its way must not be said to be gone.
             executions.launched(&execution).await;
-            executions.0.agentctl.probe(&session, &execution).await
+            match executions.0.agentctl.probe(&session, &execution).await {
+                // It answers, and nothing can be said to it: whoever follows it told why.
+                Probe::Alive if executions.followed().refused.contains(&execution) => {
+                    Probe::Unreachable
+                }
+                probe => probe,
+            }
         })
     }
 

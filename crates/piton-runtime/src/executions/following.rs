@@ -16,7 +16,9 @@ use piton_core::{Code, State};
 use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
-use super::{At, Executions, Fault, Following, Found, not_ours, observe, recover};
+use super::{
+    At, Executions, Fault, Following, Found, PROTOCOL_UNSUPPORTED, not_ours, observe, recover,
+};
 use crate::error::{Error, Result};
 use crate::service::Handle;
 
@@ -59,6 +61,7 @@ impl Executions {
                 tokio::time::sleep(AGAIN_MAX).await;
             }
             let mut followed = executions.followed();
+            followed.refused.remove(&execution);
             if followed.by_session.get(&session) == Some(&execution) {
                 followed.by_session.remove(&session);
             }
@@ -90,6 +93,7 @@ impl Executions {
             match self.0.agentctl.follow(&at, after).await {
                 Ok(mut stream) => {
                     again = AGAIN_MIN;
+                    self.followed().refused.remove(execution);
                     // It answers: if the log says that it cannot be reached, it says so no more.
                     handle.execute(session, recover()).await?;
                     self.followed().live.insert(session.clone(), execution.clone());
@@ -122,7 +126,8 @@ impl Executions {
 
 impl Executions {
     /// It lives and does not let itself be followed: the log must not say that all is well. One of
-    /// another version is replaced as soon as its agent is not at work.
+    /// another version is ended as soon as it says that no turn is under way; what it kept is then
+    /// read from its spool, also the end of a turn that nobody could follow.
     async fn refused(
         &self,
         handle: &Handle,
@@ -132,10 +137,21 @@ impl Executions {
     ) -> Result<()> {
         let (session, execution) = (&at.session, &at.execution);
         tracing::warn!(%session, %execution, code = problem.code, "cannot be followed: {problem}");
-        let unreachable = ExecutorUnreachable { execution_id: execution.clone() };
-        observe(handle, session, unreachable, None).await?;
-        let at_work = state.facts.run.as_ref().is_some_and(Run::is_open);
-        if problem.code == "protocol_unsupported" && !at_work {
+        self.followed().refused.insert(execution.clone());
+        let (execution_id, code) = (execution.clone(), Some(problem.code.clone()));
+        let unreachable = ExecutorUnreachable { execution_id, code };
+        observe(handle, session, unreachable, Some(problem.to_string())).await?;
+        if problem.code != PROTOCOL_UNSUPPORTED {
+            return Ok(());
+        }
+        let at_work = match self.0.agentctl.is_working(at).await {
+            Ok(at_work) => at_work,
+            // Not even that is understood: what the log knows has to do.
+            Err(Fault::Problem(_)) => state.facts.run.as_ref().is_some_and(Run::is_open),
+            Err(Fault::Unreachable { .. }) => return Ok(()),
+        };
+        if !at_work {
+            tracing::info!(%session, %execution, "ended: a new one will speak our version");
             self.0.agentctl.stop(at).await?;
         }
         Ok(())

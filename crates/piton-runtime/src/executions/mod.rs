@@ -35,6 +35,8 @@ use crate::service::Handle;
 const TRIES_MAX: usize = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 const PAGE: usize = 256;
+/// An agentctl and this program have no version in common.
+const PROTOCOL_UNSUPPORTED: &str = "protocol_unsupported";
 
 /// Cheap to clone. Give it to [`crate::Options`] as driver and as executors, and
 /// [`Executions::attach`] the service's handle when it has started.
@@ -63,6 +65,8 @@ struct Followed {
     by_session: HashMap<SessionId, ExecutionId>,
     /// Sessions whose agentctl is connected, and which one it is.
     live: HashMap<SessionId, ExecutionId>,
+    /// Executions that live and do not let themselves be followed.
+    refused: HashSet<ExecutionId>,
     /// Executions that are being launched: nobody may take them for dead.
     launching: HashSet<ExecutionId>,
     tasks: JoinSet<()>,
@@ -150,7 +154,10 @@ impl Executions {
             }
         }
         let executions = self.clone();
-        self.followed().tasks.spawn(async move { executions.watch_strangers().await });
+        self.followed().tasks.spawn(async move {
+            executions.0.agentctl.tidy().await;
+            executions.watch_strangers().await;
+        });
         Ok(())
     }
 

@@ -58,7 +58,7 @@ impl OnExecutor {
         self
     }
 
-    /// The newest protocol that agentctls may speak; for tests of an upgrade.
+    /// The newest protocol that agentctls may speak, and we with them; for tests of an upgrade.
     pub fn protocol_max(mut self, protocol_max: Option<u32>) -> Self {
         self.protocol_max = protocol_max;
         self
@@ -67,7 +67,11 @@ impl OnExecutor {
     async fn client(&self, at: &At) -> Result<Client, Fault> {
         let located = self.executor.find(&at.execution).await.map_err(unreachable)?;
         let missing = || Fault::Unreachable { message: "It is not there".to_owned() };
-        Ok(located.ok_or_else(missing)?.client(&at.secret, at.epoch))
+        let client = located.ok_or_else(missing)?.client(&at.secret, at.epoch);
+        Ok(match self.protocol_max {
+            Some(protocol_max) => client.with_protocol_max(protocol_max),
+            None => client,
+        })
     }
 
     async fn follow_now(&self, at: &At, after: Option<Spool>) -> Result<Followed, Fault> {
@@ -189,6 +193,14 @@ impl Agentctl for OnExecutor {
         Box::pin(async move { Ok(Box::new(this.follow_now(&at, after).await?) as _) })
     }
 
+    fn is_working(&self, at: &At) -> BoxFuture<Result<bool, Fault>> {
+        let (this, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            let health = this.client(&at).await?.health_of_any().await.map_err(fault)?;
+            Ok(health.run_id.is_some())
+        })
+    }
+
     fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained> {
         let (executor, at) = (Arc::clone(&self.executor), at.clone());
         Box::pin(async move {
@@ -232,6 +244,15 @@ impl Agentctl for OnExecutor {
         Box::pin(async move {
             executor.stop(&execution).await.map_err(unreachable)?;
             executor.forget(&execution).await.map_err(unreachable)
+        })
+    }
+
+    fn tidy(&self) -> BoxFuture<()> {
+        let executor = Arc::clone(&self.executor);
+        Box::pin(async move {
+            if let Err(error) = executor.tidy().await {
+                tracing::warn!(code = error.code(), %error, "old programs are not cleared away");
+            }
         })
     }
 

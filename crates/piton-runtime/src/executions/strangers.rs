@@ -1,9 +1,11 @@
-//! Executions that are no session's any more: abandoned ones that came back, and what a session
-//! that was deleted left. They are ended on first contact; what they said meanwhile is kept.
+//! Executions that are no session's any more: of closed sessions, abandoned ones that came back, and
+//! what a session that was deleted left. They are ended on first contact; what they said meanwhile is kept.
 
 use std::time::Duration;
 
 use piton_core::decide::Command;
+use piton_core::id::SessionId;
+use piton_core::state::Executor;
 
 use super::{Executions, Found, recover};
 use crate::error::Result;
@@ -23,6 +25,21 @@ impl Executions {
                 }
             }
             tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Ends the agent of a session that was just closed. What cannot be ended now is a stranger at
+    /// the next look.
+    pub(super) async fn end_closed(&self, session: &SessionId) {
+        let ending = async {
+            let handle = self.handle().await?;
+            let executor = handle.state(session).await?.facts.executor.filter(Executor::may_live);
+            let Some(Executor { execution_id: execution, .. }) = executor else { return Ok(()) };
+            self.launched(&execution).await;
+            self.end_stranger(&handle, &Found { session: session.clone(), execution }).await
+        };
+        if let Err(error) = ending.await {
+            tracing::warn!(%session, code = %error.code(), %error, "a closed session's agent not ended");
         }
     }
 

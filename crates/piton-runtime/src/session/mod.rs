@@ -78,6 +78,8 @@ struct Inflight {
     answer: Result<Ack>,
     reply: Option<oneshot::Sender<Answer>>,
     deeds: Vec<Deed>,
+    /// It closes the session.
+    closes: bool,
 }
 
 pub(crate) struct Session {
@@ -259,7 +261,8 @@ impl Session {
 
     /// A refusal rests on what may still be on its way to the disk: it waits its turn.
     fn refuse(&mut self, reply: Option<oneshot::Sender<Answer>>, error: Error) {
-        let refused = Inflight { appended: None, answer: Err(error), reply, deeds: Vec::new() };
+        let (answer, deeds) = (Err(error), Vec::new());
+        let refused = Inflight { appended: None, answer, reply, deeds, closes: false };
         self.inflight.push_back(Box::pin(std::future::ready(refused)));
     }
 
@@ -414,12 +417,13 @@ impl Session {
         let ack = Ack { verdict, last_seq: self.state.last_seq, held_bytes };
         if records.is_empty() {
             // What it is told rests on what is still being flushed: it waits its turn.
-            let settled = Inflight { appended: None, answer: Ok(ack), reply, deeds };
+            let settled = Inflight { appended: None, answer: Ok(ack), reply, deeds, closes: false };
             return self.inflight.push_back(Box::pin(std::future::ready(settled)));
         }
         if planted::is(Bug::ActBeforeCommit) {
             self.deeds.extend(deeds.drain(..));
         }
+        let closes = records.iter().any(|record| matches!(record.event, Event::SessionClosed(_)));
         let summary = if summary_changed { self.state.summary() } else { None };
         let appending = self.env.store.append(Batch {
             session: self.id.clone(),
@@ -431,7 +435,7 @@ impl Session {
         });
         self.inflight.push_back(Box::pin(async move {
             let appended = Some(appending.await);
-            Inflight { appended, answer: Ok(ack), reply, deeds }
+            Inflight { appended, answer: Ok(ack), reply, deeds, closes }
         }));
     }
 
@@ -445,6 +449,9 @@ impl Session {
             Err(error.clone().into())
         } else {
             self.deeds.extend(done.deeds);
+            if done.closes {
+                self.env.driver.closed(&self.id);
+            }
             done.answer
         };
         if let Some(reply) = done.reply {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use piton_core::Timestamp;
 use piton_core::decide::Command;
+use piton_core::event::Outcome;
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_exec::protocol::Start;
@@ -52,6 +53,9 @@ enum Order {
         session: SessionId,
     },
     Stop {
+        session: SessionId,
+    },
+    Close {
         session: SessionId,
     },
     /// From now on the clock is so much ahead of the machine's.
@@ -233,6 +237,10 @@ async fn obey(
             Ok(json!(clock.now()))
         }
         Order::Sweep => Ok(json!(handle.sweep().await?)),
+        Order::Close { session } => {
+            let close = Command::Close { outcome: Outcome::Completed };
+            Ok(json!(handle.execute(&session, close).await?.last_seq))
+        }
         Order::Status { session } => {
             let state = handle.state(&session).await?;
             let status = handle.status(&session).await?;

@@ -186,6 +186,16 @@ impl Agentctl for Remote {
         })
     }
 
+    fn is_working(&self, at: &At) -> BoxFuture<Result<bool, Fault>> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let mut fleet = remote.world.fleet();
+            let machine = Self::arrive(&mut fleet, &at)?;
+            Ok(machine.agent.as_ref().is_some_and(|agent| agent.turn.is_some()))
+        })
+    }
+
     fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained> {
         let (remote, at) = (self.clone(), at.clone());
         Box::pin(async move {
@@ -247,6 +257,10 @@ impl Agentctl for Remote {
             remote.world.violated(Property::SaidOnce, detail);
             Ok(())
         })
+    }
+
+    fn tidy(&self) -> BoxFuture<()> {
+        Box::pin(async {})
     }
 
     fn list(&self) -> BoxFuture<Vec<Found>> {

@@ -1,6 +1,7 @@
 //! A folder with a store, a workspace, and a session with the built-in agent in it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::Record;
@@ -16,9 +17,9 @@ pub(crate) const SESSION: &str = "sess_agents";
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Bench {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) folder: Arc<tempfile::TempDir>,
     pub(crate) kind: Kind,
-    /// The data folder's.
+    /// The data folder's name.
     name: String,
 }
 
@@ -29,8 +30,13 @@ impl Bench {
 
     /// With another name for the data folder.
     pub(crate) fn named(kind: Kind, name: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
         Self { folder, kind, name: name.to_owned() }
+    }
+
+    /// The same, with a data folder of another name.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        Self { folder: Arc::clone(&self.folder), kind: self.kind, name: name.to_owned() }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -72,7 +78,7 @@ impl Bench {
 
     /// Starts an agent that need not become one.
     pub(crate) fn try_agent(&self, server: &mut Server, arguments: &[&str]) {
-        let memory = self.folder.path().join("memory.json");
+        let memory = self.data().with_extension("memory.json");
         let mut command = vec![PROGRAM, "echo", "--memory", memory.to_str().expect("UTF-8")];
         command.extend(arguments);
         server.must(json!({"do": "start", "session": SESSION, "start": {"command": command}}));

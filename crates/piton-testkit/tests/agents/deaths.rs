@@ -1,17 +1,23 @@
 //! The agent dies, agentctl dies, both, everything: one interruption, the right reason, nothing
 //! left running.
 
+use std::time::Duration;
+
 use piton_core::transcript::{self, Item, Outcome};
 use piton_testkit::crash::Kind;
 use piton_testkit::drive::wait_until;
 use serde_json::{Value, json};
 
 use crate::bench_of_work::{
-    Bench, PATIENCE, SESSION, assert_nothing_left, count, header, last, prompt, said, sigkill,
+    Bench, PATIENCE, SESSION, assert_nothing_left, count, header, is_running, last, prompt, said,
+    sigkill,
 };
 
 /// A turn with an escaped child, a call under way, and an open question.
 const TURN: &str = "escape sleep 1000\nsay before\nask May I?";
+
+/// Between looks for executions that are no session's.
+const LOOKS_APART: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dies {
@@ -113,6 +119,27 @@ fn server_and_agentctl_die() {
 #[test]
 fn everything_dies() {
     whoever_dies(Dies::Everything);
+}
+
+/// Wants to show: a session that is closed in the middle of a turn has no agent a moment later, well
+/// before anybody looks for strangers.
+#[test]
+fn the_agent_of_a_closed_session_is_ended_at_once() {
+    let bench = Bench::new(Kind::Sqlite);
+    let (mut server, execution) = bench.start();
+    let (agent, agentctl) =
+        (Bench::agent(&execution).expect("it runs"), bench.agentctl(&execution));
+    let run = prompt(&mut server, TURN);
+    server.status_when(SESSION, is_asking);
+    server.must(json!({"do": "close", "session": SESSION}));
+    let ended = wait_until(LOOKS_APART / 2, || !is_running(agent) && !is_running(agentctl));
+    assert!(ended, "they outlive their session");
+    assert_nothing_left(&execution, Some(agentctl));
+    let stopped = |status: &Value| status["facts"]["executor"]["status"] == "stopped";
+    server.status_when(SESSION, stopped);
+    let log = bench.log();
+    assert_eq!((count(&log, "run.cancelled"), count(&log, "run.interrupted")), (1, 0));
+    assert_eq!(said(&log, &run), "before");
 }
 
 /// Wants to show: an agentctl that does not answer is not dead; given up, and back, it is ended.

@@ -6,6 +6,7 @@
 mod at;
 mod bench_of_work;
 mod clocks;
+mod copies;
 mod deaths;
 mod full_disks;
 mod long_messages;
