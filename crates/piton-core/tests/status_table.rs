@@ -240,7 +240,7 @@ fn facts(row: &Row) -> Facts {
         runtime: String::new(),
         status,
     });
-    let agent = row.agent.map(|status| Agent { status, session_id: None });
+    let agent = row.agent.map(Agent::new);
     Facts {
         closed: row.closed,
         unknown_critical: None,
