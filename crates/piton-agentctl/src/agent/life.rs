@@ -147,11 +147,18 @@ async fn bury(
         owner.means.spool.limit(Limit::Lifted);
     }
     let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
-    // A disk that refuses may hold it up for longer; then it takes as long as it takes, unless
-    // somebody wants an end.
+    // A disk that refuses may hold it up for longer; then it takes as long as it takes. Otherwise,
+    // if somebody wants an end, it has its time.
     let patience = async {
         let _ = stop.wait_for(|stop| *stop).await;
-        tokio::time::sleep(LAST_WORDS).await;
+        let mut left = LAST_WORDS;
+        while !left.is_zero() {
+            let pause = left.min(Duration::from_secs(1));
+            tokio::time::sleep(pause).await;
+            if owner.means.spool.refused().is_none() {
+                left -= pause;
+            }
+        }
     };
     if !driver.is_finished() {
         tokio::select! {
@@ -159,6 +166,8 @@ async fn bury(
             () = patience => {
                 tracing::error!("Its last words do not end; they are cut off");
                 driver.abort();
+                // How many nobody knows.
+                note(owner, Fact::Dropped { why: "last_words_cut".to_owned(), bytes: 0 }).await;
             }
         }
     }
