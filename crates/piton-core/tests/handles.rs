@@ -182,6 +182,18 @@ fn an_agent_that_calls_it_otherwise_is_believed() {
     assert_eq!(*agents.agent(), handles(Some("other"), &["one"]));
 }
 
+/// What a dead execution's spool says of its agent is said of the session's conversation, too.
+#[test]
+fn it_is_told_late_that_a_context_is_missing() {
+    let mut agents = Agents::new();
+    agents.says([ready(Begun::New, None, "one")]);
+    agents.world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
+    let events = agents.says([ready(Begun::New, None, "two")]);
+    assert_eq!(described(&events), (Begun::New, None, Some(false)));
+    let expected = Agent { status: AgentStatus::Exited, ..handles(Some("two"), &["one"]) };
+    assert_eq!(*agents.agent(), expected);
+}
+
 /// The same holds where there is no spool: records alone.
 #[test]
 fn a_record_that_names_another_handle_clears_nothing() {

@@ -377,6 +377,7 @@ fn every_combination_is_as_the_rules_say() {
         Reason::UserRequest,
         Reason::Rotated,
         Reason::RunEnded,
+        Reason::SessionRefused,
         Reason::Withdrawn,
         // Read-only is a mark beside the status; a newer program's reason is in the log only.
         Reason::NewerVersion,

@@ -49,10 +49,11 @@ impl Failure {
         } else {
             message.push_str("; or start it with one of the auth methods that it names:");
         }
-        for AuthMethod { id, name, description } in &auth_methods {
-            let about = description.iter().map(|text| format!(" ({text})")).collect::<String>();
-            message.push_str(&format!("\n- {id}: {name}{about}"));
-        }
+        let ways = auth_methods.iter().map(|way| match &way.description {
+            Some(about) => format!("\n- {}: {} ({about})", way.id, way.name),
+            None => format!("\n- {}: {}", way.id, way.name),
+        });
+        message.extend(ways);
         Self { code: error.code(), message, auth_methods }
     }
 }

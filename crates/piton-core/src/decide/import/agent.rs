@@ -27,9 +27,12 @@ fn ways_to_log_in(mut methods: Vec<AuthMethod>) -> Vec<AuthMethod> {
 }
 
 impl Importing<'_> {
-    /// The agent's own handle on the session's conversation.
+    /// The agent's own handle on the session's conversation, if it is this execution's to replace;
+    /// also when it is told late.
     fn handle(&self) -> Option<&String> {
-        let agent = self.state.facts.agent.as_ref().filter(|_| self.is_current());
+        let executor = self.state.facts.executor.as_ref();
+        let is_ours = executor.is_none_or(|e| e.execution_id == *self.execution_id);
+        let agent = self.state.facts.agent.as_ref().filter(|_| is_ours);
         agent.and_then(|agent| agent.session_id.as_ref())
     }
 
