@@ -84,7 +84,9 @@ async fn an_unknown_conversation_is_refused_and_another_begins() {
         let (world, opened) = start(&memory, args, Some(id), &[]).await;
         assert_eq!(opened.begun, Begun::New);
         let facts = world.notes.facts();
-        let Fact::AgentSessionRefused { code, message } = &facts[0] else { panic!("{facts:?}") };
+        let Fact::AgentSessionRefused { code, message, .. } = &facts[0] else {
+            panic!("{facts:?}")
+        };
         assert_eq!((*code, message), (-32002, &format!("Session not found: {id}")));
         assert!(matches!(facts[1], Fact::AgentReady { begun: Begun::New, .. }));
         world.turn("say live").await.unwrap();

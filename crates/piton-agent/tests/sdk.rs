@@ -82,7 +82,9 @@ async fn the_official_client_understands_the_built_in_agent() {
             assert!(hello.agent_capabilities.load_session);
             assert!(hello.agent_capabilities.session_capabilities.resume.is_some());
 
-            let session = cx.send_request(NewSessionRequest::new("/repo")).block_task().await?;
+            // One that is there: commands run in it.
+            let cwd = std::env::temp_dir();
+            let session = cx.send_request(NewSessionRequest::new(&*cwd)).block_task().await?;
             assert!(session.modes.is_some());
             let id = session.session_id;
             let say = |text: &str| {
@@ -92,7 +94,8 @@ async fn the_official_client_understands_the_built_in_agent() {
             let prompt = "think hm\nsay hello\nask\nread file\ntool t\nrun true\nplan\nmode quiet";
             let turn = say(prompt).await?;
             assert_eq!(turn.stop_reason, StopReason::EndTurn);
-            assert_eq!(texts(&all), ["hello", "chosen: allow_once", "content of /repo/file"]);
+            let content = format!("content of {}", cwd.join("file").display());
+            assert_eq!(texts(&all), ["hello", "chosen: allow_once", &content]);
             let is_done = |update: &SessionUpdate| {
                 let status = |s: Option<ToolCallStatus>| s == Some(ToolCallStatus::Completed);
                 matches!(update, SessionUpdate::ToolCallUpdate(u) if status(u.fields.status))
@@ -104,7 +107,7 @@ async fn the_official_client_understands_the_built_in_agent() {
             assert!(has(|update| matches!(update, SessionUpdate::Plan(_))));
             assert!(has(|update| matches!(update, SessionUpdate::CurrentModeUpdate(_))));
 
-            cx.send_request(LoadSessionRequest::new(id.clone(), "/repo")).block_task().await?;
+            cx.send_request(LoadSessionRequest::new(id.clone(), &*cwd)).block_task().await?;
             let again = std::mem::take(&mut *all.lock().unwrap());
             let user = |update: &SessionUpdate| match update {
                 SessionUpdate::UserMessageChunk(chunk) => chunk.message_id.is_some(),
@@ -113,14 +116,14 @@ async fn the_official_client_understands_the_built_in_agent() {
             assert_eq!(again.iter().filter(|update| user(update)).count(), 1);
             assert_eq!(again.iter().filter(|update| is_done(update)).count(), 4);
 
-            cx.send_request(ResumeSessionRequest::new(id.clone(), "/repo")).block_task().await?;
+            cx.send_request(ResumeSessionRequest::new(id.clone(), &*cwd)).block_task().await?;
             assert!(all.lock().unwrap().is_empty());
-            let fork = ForkSessionRequest::new(id.clone(), "/repo");
+            let fork = ForkSessionRequest::new(id.clone(), &*cwd);
             let fork = cx.send_request(fork).block_task().await?;
             assert_ne!(fork.session_id, id);
             let listed = cx.send_request(ListSessionsRequest::new()).block_task().await?;
             assert_eq!(listed.sessions.len(), 2);
-            let unknown = LoadSessionRequest::new("nobody-knows", "/repo");
+            let unknown = LoadSessionRequest::new("nobody-knows", &*cwd);
             let refused = cx.send_request(unknown).block_task().await.unwrap_err();
             assert_eq!(i32::from(refused.code), -32002);
             Ok(())

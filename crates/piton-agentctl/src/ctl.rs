@@ -95,6 +95,13 @@ impl Ctl {
             Act::Cancel { run_id } => self.agent.cancel(&run_id).await,
             Act::Answer { wait_id, answer } => self.agent.answer(&wait_id, answer).await,
             Act::Ask { method, params } => self.agent.ask(&method, params).await,
+            Act::ListSessions { cwd, cursor } => self.agent.list_sessions(cwd, cursor).await,
+            Act::CloseSession { agent_session_id } => {
+                self.agent.close_session(&agent_session_id).await
+            }
+            Act::DeleteSession { agent_session_id } => {
+                self.agent.delete_session(&agent_session_id).await
+            }
             Act::Stop {} => self.agent.stop().await,
             Act::Close {} => {
                 self.end().await;

@@ -30,7 +30,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(25);
 const FOLDER_LOOK: Duration = Duration::from_secs(2);
 /// For replies and streams to reach their readers, once all is over.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// For the end on SIGTERM; whoever sent it will not wait for ever.
+/// For the end on SIGTERM, unless it is the disk that it waits for.
 const TERM_WAIT: Duration = Duration::from_secs(10);
 
 /// Why agentctl could not begin.
@@ -208,9 +208,17 @@ async fn rebind_on(mut hangup: Signal, rebind: mpsc::Sender<()>) {
 async fn end_on(mut terminate: Signal, ctl: Arc<Ctl>) {
     if terminate.recv().await.is_some() {
         tracing::info!("It was told to end by SIGTERM");
-        if tokio::time::timeout(TERM_WAIT, ctl.end()).await.is_err() {
-            tracing::error!("The end takes too long; what is not written is lost");
-            ctl.is_over();
+        let mut end = std::pin::pin!(ctl.end());
+        while tokio::time::timeout(TERM_WAIT, &mut end).await.is_err() {
+            let Some(why) = ctl.spool.refused() else {
+                tracing::error!("Something does not end; all that was said is written");
+                return ctl.is_over();
+            };
+            // What was said and is not written is nowhere but here: when to give it up is not ours
+            // to decide.
+            tracing::error!(
+                "{why}. It stays until all is written; SIGKILL ends it, and loses that"
+            );
         }
     }
 }

@@ -3,12 +3,13 @@
 
 mod ctl;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use ctl::{Run, World, entries_until};
 use piton_core::id::{RunId, WaitId};
-use piton_core::spool::{Begun, Ended, Entry, Fact};
+use piton_core::spool::{AgentSessions, Begun, Ended, Entry, Fact};
 use piton_exec::client::ClientError;
 use piton_exec::executor::{Executor, Liveness};
 use piton_exec::protocol::{Act, AgentStatus, Command, Reply, Start};
@@ -206,7 +207,7 @@ async fn what_is_no_agent_is_named() {
         act(&run, &format!("start{n}"), Act::Start(start)).await.unwrap();
         let failed = |fact: &Fact| matches!(fact, Fact::AgentError { .. });
         let entries = entries_until(&mut stream, failed).await;
-        let Fact::AgentError { code: found, message } = &entries.last().unwrap().fact else {
+        let Fact::AgentError { code: found, message, .. } = &entries.last().unwrap().fact else {
             panic!()
         };
         assert_eq!(found, code, "{message}");
@@ -406,4 +407,93 @@ async fn an_agent_that_ignores_a_cancel_is_ended() {
     entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { asked: false, .. })).await;
     act(&run, "start2", Act::Start(echo(&[]))).await.unwrap();
     entries_until(&mut stream, is_ready).await;
+}
+
+/// Wants to show: an agent that is not logged in is an error that says how to, and a start that
+/// names one of the ways opens a conversation.
+#[tokio::test]
+async fn an_agent_is_logged_in_at_its_start() {
+    let world = World::new();
+    let mut spec = world.spec();
+    spec.limits.start_ms_max = 1_000;
+    let run = world.launch_with(spec).await;
+    let mut stream = run.stream(1, 0).await;
+    let by =
+        |method: &str, args: &[&str]| Start { auth_method: Some(method.to_owned()), ..echo(args) };
+    let resumed = Start { agent_session_id: Some("before".to_owned()), ..echo(&["--auth", "key"]) };
+    let cases = [
+        (echo(&["--auth", "key"]), "agent_auth_required", "session/new", 1),
+        (resumed, "agent_auth_required", "session/resume", 1),
+        (by("other", &["--auth", "key"]), "agent_auth_unknown", "\"other\"", 1),
+        (by("key", &[]), "agent_auth_unknown", "it names none", 0),
+        (by("key", &["--auth=key", "--auth-answer=refuse"]), "agent_auth_failed", "not good", 1),
+        (by("key", &["--auth=key", "--auth-answer=never"]), "agent_auth_timeout", "1000 ms", 1),
+    ];
+    for (n, (start, code, words, ways)) in cases.into_iter().enumerate() {
+        act(&run, &format!("start{n}"), Act::Start(start)).await.unwrap();
+        let failed = |fact: &Fact| matches!(fact, Fact::AgentError { .. });
+        let mut entries = entries_until(&mut stream, failed).await;
+        let refused = |fact: &Fact| matches!(fact, Fact::AgentSessionRefused { .. });
+        assert!(!entries.iter().any(|entry| refused(&entry.fact)), "the handle stays good");
+        let Some(Fact::AgentError { code: found, message, auth_methods }) =
+            entries.pop().map(|entry| entry.fact)
+        else {
+            panic!()
+        };
+        assert_eq!((found.as_str(), auth_methods.len()), (code, ways), "{message}");
+        assert!(message.contains(words) && message.contains("Log in with"), "{message}");
+        assert_eq!(message.contains("- key: Log in by key (Nothing is checked)"), ways > 0);
+    }
+    act(&run, "good", Act::Start(by("key", &["--auth", "key"]))).await.unwrap();
+    entries_until(&mut stream, is_ready).await;
+    prompt(&run, "p1", "say in").await.unwrap();
+    assert_eq!(said(&entries_until(&mut stream, turn_ended).await), "in");
+}
+
+/// A fork at the start, and what can be done with the conversations that are not at hand.
+#[tokio::test]
+async fn an_agent_forks_lists_closes_and_deletes() {
+    let world = World::new();
+    let memory = world.workspace().join("memory.json").display().to_string();
+    let (run, mut stream) = ready(&world, &["--memory", &memory]).await;
+    prompt(&run, "p1", "remember colour green").await.unwrap();
+    entries_until(&mut stream, turn_ended).await;
+    let handle = || async { run.client(1).health().await.unwrap().agent.agent_session_id.unwrap() };
+    let original = handle().await;
+    act(&run, "stop", Act::Stop {}).await.unwrap();
+
+    let nothing = Start { fork: true, ..echo(&[]) };
+    let refused = act(&run, "nothing", Act::Start(nothing)).await.unwrap_err();
+    assert_eq!(refused.code(), "request_malformed");
+    let fork = |args: &[&str]| Start {
+        agent_session_id: Some(original.clone()),
+        fork: true,
+        ..echo(args)
+    };
+    act(&run, "none", Act::Start(fork(&["--no-fork"]))).await.unwrap();
+    let failed =
+        |fact: &Fact| matches!(fact, Fact::AgentError { code, .. } if code == "agent_not_offered");
+    entries_until(&mut stream, failed).await;
+    act(&run, "fork", Act::Start(fork(&["--memory", &memory]))).await.unwrap();
+    let entries = entries_until(&mut stream, is_ready).await;
+    let forked =
+        matches!(entries.last().unwrap().fact, Fact::AgentReady { begun: Begun::Forked, .. });
+    assert!(forked, "{entries:#?}");
+    prompt(&run, "p2", "recall colour").await.unwrap();
+    assert_eq!(said(&entries_until(&mut stream, turn_ended).await), "green");
+
+    let own = handle().await;
+    assert_ne!(own, original);
+    let list = async |id: &str| {
+        let listed = act(&run, id, Act::ListSessions { cwd: None, cursor: None }).await.unwrap();
+        let listed: AgentSessions = serde_json::from_value(listed.result).unwrap();
+        listed.sessions.into_iter().map(|s| s.agent_session_id).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(list("list1").await, BTreeSet::from([own.clone(), original.clone()]));
+    let refused = act(&run, "own", Act::DeleteSession { agent_session_id: own.clone() }).await;
+    assert_eq!(refused.unwrap_err().code(), "agent_session_in_use");
+    let close = Act::CloseSession { agent_session_id: original.clone() };
+    act(&run, "close1", close).await.unwrap();
+    act(&run, "delete", Act::DeleteSession { agent_session_id: original }).await.unwrap();
+    assert_eq!(list("list2").await, BTreeSet::from([own]));
 }

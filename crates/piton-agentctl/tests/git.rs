@@ -155,24 +155,139 @@ async fn a_workspace_within_a_repository() {
     assert!(diff.contains("a/file") && !diff.contains("top"), "{diff}");
 }
 
-/// What a repository's configuration names is not run.
+impl Repository {
+    /// A program that leaves a mark when it is run, and passes on what it is given.
+    fn trap(&self, name: &str) -> String {
+        self.trap_that(name, "cat")
+    }
+
+    fn trap_that(&self, name: &str, does: &str) -> String {
+        let folder = self.path(".git/traps");
+        fs::create_dir_all(&folder).unwrap();
+        let trap = folder.join(name);
+        fs::write(&trap, format!("#!/bin/sh\n: > \"$0.ran\"\n{does}\n")).unwrap();
+        fs::set_permissions(&trap, fs::Permissions::from_mode(0o755)).unwrap();
+        trap.to_str().unwrap().to_owned()
+    }
+
+    /// The traps that were run, in order of their names.
+    fn ran(&self) -> Vec<String> {
+        let names = fs::read_dir(self.path(".git/traps")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut ran: Vec<_> =
+            names.filter_map(|name| Some(name.strip_suffix(".ran")?.to_owned())).collect();
+        ran.sort();
+        ran
+    }
+
+    /// As somebody would run it who takes no care.
+    fn careless(&self, args: &[&str]) {
+        let mut command = Command::new("git");
+        command.current_dir(self.folder.path()).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.stdin(std::process::Stdio::null()).args(args).output().unwrap();
+    }
+}
+
+/// Wants to show: what a repository's configuration and attributes name is not run, though git
+/// would. Each program leaves a mark of its own.
 #[tokio::test]
 async fn no_program_of_the_repository_is_run() {
     let repository = repository();
-    fs::write(repository.path("file"), "1\n").unwrap();
-    fs::write(repository.path(".gitattributes"), "file diff=evil\n").unwrap();
+    let inner = repository.path("sub");
+    let inner = inner.to_str().unwrap();
+    repository.git(&["init", "-q", "-b", "main", inner]);
+    fs::write(repository.path("sub/file"), "1\n").unwrap();
+    let in_sub = |args: &[&str]| repository.git(&[&["-C", inner], args].concat());
+    in_sub(&["add", "file"]);
+    in_sub(&["commit", "-q", "-m", "inner"]);
+    for name in ["file", "cleaned", "processed", "named"] {
+        fs::write(repository.path(name), "1\n").unwrap();
+    }
+    let attributes =
+        "file diff=evil\ncleaned filter=evil\nprocessed filter=long\nnamed filter=a=b.c\n";
+    fs::write(repository.path(".gitattributes"), attributes).unwrap();
     repository.commit("first");
-    let trap = repository.path("trap");
-    fs::write(&trap, "#!/bin/sh\ntouch \"$0.ran\"\n").unwrap();
-    fs::set_permissions(&trap, fs::Permissions::from_mode(0o755)).unwrap();
-    let trap = trap.to_str().unwrap();
-    for key in ["core.fsmonitor", "core.pager", "diff.external", "diff.evil.textconv"] {
-        repository.git(&["config", key, trap]);
+    // One that is said to be signed.
+    let commit = repository.git(&["cat-file", "commit", "HEAD"]);
+    let signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n";
+    let text = repository.path(".git/signed");
+    fs::write(&text, commit.replacen("\n\n", &format!("\n{signature}"), 1)).unwrap();
+    let signed = repository.git(&["hash-object", "-t", "commit", "-w", text.to_str().unwrap()]);
+    repository.git(&["update-ref", "refs/heads/main", &signed]);
+
+    for (key, trap) in [
+        ("core.fsmonitor", "monitor"),
+        ("diff.external", "external"),
+        ("diff.evil.command", "command"),
+        ("diff.evil.textconv", "textconv"),
+        ("filter.evil.clean", "clean"),
+        ("filter.evil.smudge", "smudge"),
+        ("filter.long.process", "process"),
+        ("filter.a=b.c.clean", "named"),
+        ("gpg.program", "gpg"),
+        ("core.pager", "pager"),
+        ("credential.helper", "credential"),
+        ("core.sshCommand", "ssh"),
+    ] {
+        repository.git(&["config", key, &repository.trap(trap)]);
+    }
+    repository.git(&["config", "filter.evil.required", "true"]);
+    repository.git(&["config", "log.showSignature", "true"]);
+    repository.git(&["config", "diff.submodule", "diff"]);
+    in_sub(&["config", "core.fsmonitor", &repository.trap("inner-monitor")]);
+    in_sub(&["config", "diff.external", &repository.trap("inner-external")]);
+    let hook = repository.trap("hook");
+    fs::copy(hook, repository.path(".git/hooks/post-index-change")).unwrap();
+    for name in ["file", "cleaned", "processed", "named", "sub/file"] {
+        fs::write(repository.path(name), "2\n").unwrap();
+    }
+
+    let changed = ["cleaned", "file", "named", "processed"].map(|name| pair(".M", name));
+    assert_eq!(repository.changed().await, changed);
+    let diff = repository.workspace.git_diff(Staged::No, None).await.unwrap();
+    assert_eq!(diff.diff.matches("-1\n+2\n").count(), 4, "{diff:?}");
+    repository.workspace.git_diff(Staged::Yes, None).await.unwrap();
+    assert_eq!(repository.workspace.git_log(3).await.unwrap().len(), 1);
+    assert_eq!(repository.ran(), [""; 0]);
+    assert!(!repository.path(".git/hooks/post-index-change.ran").exists());
+
+    // The traps are good.
+    repository.careless(&["status"]);
+    repository.careless(&["-c", "core.fsmonitor=false", "diff"]);
+    repository.careless(&["diff", "--no-ext-diff"]);
+    repository.careless(&["log"]);
+    let good =
+        ["clean", "command", "gpg", "inner-monitor", "monitor", "named", "process", "textconv"];
+    let ran = repository.ran();
+    let unset: Vec<_> = good.iter().filter(|name| !ran.contains(&(**name).to_owned())).collect();
+    assert!(unset.is_empty(), "never run: {unset:?}; run: {ran:?}");
+}
+
+/// What a partial clone does not have is not fetched, by whatever program.
+#[tokio::test]
+async fn nothing_is_fetched() {
+    let repository = repository();
+    fs::write(repository.path("file"), "1\n").unwrap();
+    repository.commit("first");
+    let blob = repository.git(&["rev-parse", "HEAD:file"]);
+    let (folder, name) = blob.split_at(2);
+    fs::remove_file(repository.path(&format!(".git/objects/{folder}/{name}"))).unwrap();
+    let url = repository.path("elsewhere");
+    repository.git(&["init", "-q", "--bare", url.to_str().unwrap()]);
+    for (key, value) in [
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", url.to_str().unwrap()),
+        ("remote.origin.uploadpack", &repository.trap_that("uploadpack", "exit 1")),
+        ("protocol.file.allow", "always"),
+    ] {
+        repository.git(&["config", key, value]);
     }
     fs::write(repository.path("file"), "2\n").unwrap();
-    repository.workspace.git_status().await.unwrap();
-    let diff = repository.workspace.git_diff(Staged::No, None).await.unwrap();
-    assert!(diff.diff.contains("-1\n+2\n"), "{diff:?}");
-    repository.workspace.git_log(3).await.unwrap();
-    assert!(!repository.path("trap.ran").exists());
+    let error = repository.workspace.git_diff(Staged::No, None).await.unwrap_err();
+    assert_eq!(error.code(), "git_failed");
+    assert_eq!(repository.ran(), [""; 0]);
+    repository.careless(&["diff"]);
+    assert_eq!(repository.ran(), ["uploadpack"], "the trap is good");
 }

@@ -174,6 +174,10 @@ async fn the_previous_protocol_is_spoken() {
         let frame = stream.next().await.unwrap().unwrap();
         assert_eq!(frame.entries.iter().map(|entry| entry.pos).collect::<Vec<_>>(), [pos]);
     }
+    // It would go on with what is to be forked, since it does not know the word.
+    let start = Start { agent_session_id: Some("x".into()), fork: true, ..Start::default() };
+    let unsaid = Command { id: "fork".into(), act: Act::Start(start) };
+    assert_eq!(code(client.command(&unsaid).await), "protocol_unsupported");
     let answer = raw(&run, "GET /capabilities", &bearer(&run.secret), "1", "2").await;
     assert!(answer.contains("protocol_unsupported") && answer.contains("1 to 1"), "{answer}");
 

@@ -12,7 +12,7 @@ use crate::id::{
     AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
 use crate::reason::Reason;
-use crate::spool::{AgentInfo, Begun, Channel, Offers, Pos};
+use crate::spool::{AgentInfo, AuthMethod, Begun, Channel, Offers, Pos};
 use crate::time::Timestamp;
 
 /// Version of the record schema that this program writes.
@@ -330,7 +330,7 @@ events! {
         /// The agent's own handle on its conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
     } content [];
-    /// The agent's own session id became known, or another one.
+    /// The agent calls its conversation by another id than before.
     AgentSession = "agent.session" {
         execution_id: ExecutionId,
         agent_session_id: String,
@@ -341,10 +341,16 @@ events! {
         begun: Begun,
         #[serde(default, skip_serializing_if = "Option::is_none")] agent: Option<AgentInfo>,
         offers: Offers,
+        /// The conversation that it was to go on with, or to fork.
+        #[serde(default, skip_serializing_if = "Option::is_none")] asked_session_id: Option<String>,
+        /// Whether it has the conversation that it was to have; absent: it was to have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")] context_restored: Option<bool>,
     } content [];
     AgentError = "agent.error" {
         execution_id: ExecutionId,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+        /// How one could log in, if that is what the agent wants.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] auth_methods: Vec<AuthMethod>,
     } content ["message"];
     AgentExited = "agent.exited" {
         execution_id: ExecutionId,
@@ -371,7 +377,12 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] lost: Option<(Pos, Pos)>,
     } content [];
     /// The agent itself said that it does not know its session id.
-    AgentSessionCleared = "agent.session_cleared" { execution_id: ExecutionId, } content [];
+    AgentSessionCleared = "agent.session_cleared" {
+        execution_id: ExecutionId,
+        /// The id that it does not know; absent: the one that the session had.
+        #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
+    } content [];
 
     /// What the status was when nobody was asked: after a recovery or a sweep. No authority.
     StatusDerived = "status.derived" {

@@ -443,14 +443,14 @@ impl State {
             Event::AgentReady(e) => {
                 let agent = self.agent_is(&e.execution_id, AgentStatus::Ready);
                 if let (Some(agent), Some(id)) = (agent, &e.agent_session_id) {
-                    agent.session_id = Some(id.clone());
+                    agent.is_called(id);
                 }
             }
             Event::AgentSession(e) => {
                 if self.is_current(&e.execution_id)
                     && let Some(agent) = &mut self.facts.agent
                 {
-                    agent.session_id = Some(e.agent_session_id.clone());
+                    agent.is_called(&e.agent_session_id);
                 }
             }
             Event::AgentError(e) => {
@@ -463,7 +463,7 @@ impl State {
                 if self.is_current(&e.execution_id)
                     && let Some(agent) = &mut self.facts.agent
                 {
-                    agent.session_id = None;
+                    agent.is_disowned(e.agent_session_id.as_deref());
                 }
             }
             _ => {}
@@ -514,7 +514,7 @@ impl State {
             }
             status => status,
         };
-        let agent = self.facts.agent.get_or_insert(Agent { status, session_id: None });
+        let agent = self.facts.agent.get_or_insert(Agent::new(status));
         agent.status = status;
         Some(agent)
     }

@@ -31,6 +31,10 @@ pub const IMPORT_ENTRIES_MAX: usize = 256;
 pub const IMPORT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Streamed text of one record, in bytes.
 pub const DELTA_BYTES_MAX: usize = 4 * 1024;
+/// An agent's earlier session ids that a state holds; the log has them all.
+pub const HANDLES_KEPT: usize = 16;
+/// Ways to log in that a record names.
+pub const AUTH_METHODS_MAX: usize = 16;
 /// Most records in one log.
 pub const SEQ_MAX: u64 = (1 << 32) - 2;
 /// Largest batch, in bytes.

@@ -72,6 +72,7 @@ reasons! {
     UserRequest = "user_request", "Somebody asked for it.";
     Rotated = "rotated", "A newer token took its place.";
     RunEnded = "run_ended", "The run it belonged to ended.";
+    SessionRefused = "session_refused", "The agent does not know its session id any more.";
     Withdrawn = "withdrawn", "The agent took its question back.";
     Abandoned = "abandoned", "Its executor was given up by a user.";
     NewerVersion = "newer_version", "A newer version of Piton wrote something that this one must not write behind.";

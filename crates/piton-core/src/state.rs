@@ -10,14 +10,14 @@ use crate::event::{Event, Outcome, Seq, TokenPurpose, WaitKind};
 use crate::id::{
     BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
-use crate::limits::WAITS_SETTLED_KEPT;
+use crate::limits::{HANDLES_KEPT, WAITS_SETTLED_KEPT};
 use crate::reason::Reason;
 use crate::request::Requests;
 use crate::spool::Spool;
 use crate::time::Timestamp;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 3;
+pub const PROJECTOR_VERSION: u32 = 4;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -165,6 +165,35 @@ pub struct Agent {
     pub status: AgentStatus,
     /// The agent's own handle on its conversation; dropped only when the agent disowns it.
     pub session_id: Option<String>,
+    /// Handles that another one took the place of, oldest first: what they stand for is not what
+    /// the agent has before it now, and it never said that it does not know them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_session_ids: Vec<String>,
+}
+
+impl Agent {
+    pub fn new(status: AgentStatus) -> Self {
+        Self { status, session_id: None, earlier_session_ids: Vec::new() }
+    }
+
+    /// It goes by this handle from now on; the one before is kept.
+    pub(crate) fn is_called(&mut self, id: &str) {
+        if self.session_id.as_deref() == Some(id) {
+            return;
+        }
+        self.earlier_session_ids.retain(|earlier| earlier != id);
+        self.earlier_session_ids.extend(self.session_id.replace(id.to_owned()));
+        let over = self.earlier_session_ids.len().saturating_sub(HANDLES_KEPT);
+        self.earlier_session_ids.drain(..over);
+    }
+
+    /// It said that it does not know this handle; `None`: the one that it goes by.
+    pub(crate) fn is_disowned(&mut self, id: Option<&str>) {
+        if id.is_none() || self.session_id.as_deref() == id {
+            self.session_id = None;
+        }
+        self.earlier_session_ids.retain(|earlier| Some(earlier.as_str()) != id);
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -42,10 +42,14 @@ fn an_agents_session_id_is_kept_until_the_agent_disowns_it() {
         agent_session_id: session.map(ToOwned::to_owned),
     };
     let agent = |status, session: Option<&str>| {
-        Some(Agent { status, session_id: session.map(ToOwned::to_owned) })
+        Some(Agent { session_id: session.map(ToOwned::to_owned), ..Agent::new(status) })
     };
     world.observe(ready("exec_1", Some("theirs")));
-    world.observe(event::AgentError { execution_id: id("exec_1"), code: None });
+    world.observe(event::AgentError {
+        execution_id: id("exec_1"),
+        code: None,
+        auth_methods: Vec::new(),
+    });
     assert_eq!(world.state.facts.agent, agent(AgentStatus::Error, Some("theirs")));
     world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
     let runtime = "docker".to_owned();
@@ -53,7 +57,11 @@ fn an_agents_session_id_is_kept_until_the_agent_disowns_it() {
     assert_eq!(world.state.facts.agent, agent(AgentStatus::Exited, Some("theirs")));
     world.observe(ready("exec_2", None));
     assert_eq!(world.state.facts.agent, agent(AgentStatus::Ready, Some("theirs")));
-    world.observe(event::AgentSessionCleared { execution_id: id("exec_2") });
+    world.observe(event::AgentSessionCleared {
+        execution_id: id("exec_2"),
+        agent_session_id: None,
+        reason: None,
+    });
     assert_eq!(world.state.facts.agent, agent(AgentStatus::Ready, None));
 }
 

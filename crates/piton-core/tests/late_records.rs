@@ -33,7 +33,7 @@ fn an_agent_ends_with_its_executor() {
         world.recover(Some(Probe::Gone));
         assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessRestart), "{last}");
         let session_id = (last == "ready").then(|| "theirs".to_owned());
-        let agent = Agent { status: AgentStatus::Exited, session_id };
+        let agent = Agent { session_id, ..Agent::new(AgentStatus::Exited) };
         assert_eq!(world.state.facts.agent, Some(agent), "the handle is kept");
     }
 }
@@ -42,7 +42,11 @@ fn an_agent_ends_with_its_executor() {
 #[test]
 fn an_agent_error_outlives_its_executor() {
     let mut world = World::executed();
-    world.observe(event::AgentError { execution_id: id("exec_1"), code: None });
+    world.observe(event::AgentError {
+        execution_id: id("exec_1"),
+        code: None,
+        auth_methods: Vec::new(),
+    });
     world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
     assert_eq!(world.named(), (Name::Error, Reason::AgentError));
 }
@@ -74,7 +78,7 @@ fn an_abandoned_executor_that_returns_changes_nothing() {
                 status: ExecutorStatus::Stopped,
                 code: None,
             }),
-            &Some(Agent { status: AgentStatus::Exited, session_id: Some("theirs".into()) })
+            &Some(Agent { session_id: Some("theirs".into()), ..Agent::new(AgentStatus::Exited) })
         )
     );
     assert_eq!(world.named(), (Name::InterruptedStartup, Reason::Abandoned));
@@ -100,9 +104,15 @@ fn an_old_executions_agent_is_not_the_new_ones() {
             agent_session_id: Some("first".to_owned()),
         }
         .into(),
-        event::AgentError { execution_id: execution_id(), code: None }.into(),
+        event::AgentError { execution_id: execution_id(), code: None, auth_methods: Vec::new() }
+            .into(),
         event::AgentExited { execution_id: execution_id(), exit_code: None, signal: None }.into(),
-        event::AgentSessionCleared { execution_id: execution_id() }.into(),
+        event::AgentSessionCleared {
+            execution_id: execution_id(),
+            agent_session_id: None,
+            reason: None,
+        }
+        .into(),
         event::ExecutorStopped { execution_id: execution_id() }.into(),
     ] {
         assert_eq!(after(&world, late.clone()).facts, world.state.facts, "{late:?}");

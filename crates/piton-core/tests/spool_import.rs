@@ -168,6 +168,7 @@ fn a_turn_becomes_records() {
     let ready = Fact::AgentReady {
         begun: Begun::New,
         agent_session_id: Some("theirs".into()),
+        asked_session_id: None,
         agent: None,
         offers: Offers { load: true, ..Offers::default() },
     };
@@ -435,6 +436,7 @@ fn an_agent_at_an_interrupted_run_is_told_to_stop() {
     let ready = Fact::AgentReady {
         begun: Begun::New,
         agent_session_id: None,
+        asked_session_id: None,
         agent: None,
         offers: Offers::default(),
     };

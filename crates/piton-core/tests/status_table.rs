@@ -241,7 +241,7 @@ fn facts(row: &Row) -> Facts {
         status,
         code: None,
     });
-    let agent = row.agent.map(|status| Agent { status, session_id: None });
+    let agent = row.agent.map(Agent::new);
     Facts {
         closed: row.closed,
         unknown_critical: None,
@@ -378,6 +378,7 @@ fn every_combination_is_as_the_rules_say() {
         Reason::UserRequest,
         Reason::Rotated,
         Reason::RunEnded,
+        Reason::SessionRefused,
         Reason::Withdrawn,
         // Read-only is a mark beside the status; a newer program's reason is in the log only.
         Reason::NewerVersion,

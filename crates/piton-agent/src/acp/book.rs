@@ -260,8 +260,15 @@ impl Book {
 
     /// The session is open. What the agent told of its history is settled.
     pub(super) fn begun(&mut self, begun: Begun, asked_id: Option<String>, answer: &Value) {
-        let session = wire::text_at(answer, "sessionId").or(asked_id);
-        self.session.clone_from(&session);
+        let named = wire::text_at(answer, "sessionId");
+        let (session, other) = match begun {
+            Begun::New | Begun::Forked => (named, None),
+            // The protocol gives it no place to call it otherwise; some do.
+            Begun::Loaded | Begun::Resumed => {
+                (asked_id.clone(), named.filter(|named| Some(named) != asked_id.as_ref()))
+            }
+        };
+        self.session = other.clone().or_else(|| session.clone());
         let hello = self.hello.clone().unwrap_or_default();
         let agent = hello.agent.map(|agent| AgentInfo {
             name: self.mask_text(&agent.name),
@@ -270,9 +277,13 @@ impl Book {
         self.note(Fact::AgentReady {
             begun,
             agent_session_id: session,
+            asked_session_id: asked_id,
             agent,
             offers: hello.offers,
         });
+        if let Some(agent_session_id) = other {
+            self.note(Fact::AgentSession { agent_session_id });
+        }
         for (key, what) in [("modes", "modes"), ("configOptions", "config")] {
             if let Some(part) = answer.get(key).filter(|part| !part.is_null()) {
                 self.other(what, json!({ key: part }));

@@ -29,6 +29,8 @@ pub struct Begin {
     pub mcp_servers: Vec<Value>,
     /// The conversation to go on with.
     pub agent_session_id: Option<String>,
+    /// A copy of that conversation instead, which leaves it as it is.
+    pub fork: bool,
     /// Message ids of the agent's that the log knows.
     pub seen_message_ids: Vec<String>,
 }
@@ -57,8 +59,8 @@ impl Turn {
 #[derive(Clone, Debug)]
 pub struct Connection {
     link: Arc<Link>,
-    book: Arc<Mutex<Book>>,
-    limits: Limits,
+    pub(super) book: Arc<Mutex<Book>>,
+    pub(super) limits: Limits,
     started: Arc<Mutex<Begin>>,
 }
 
@@ -103,26 +105,33 @@ impl Connection {
         Ok(hello)
     }
 
-    pub async fn authenticate(&self, method_id: &str) -> Result<(), Error> {
-        let params = wire::authenticate(method_id);
-        self.request(method::AUTHENTICATE, params, self.limits.start_wait).await.map(drop)
-    }
-
     /// Goes on with a conversation as well as the agent can: resumes it, else loads it, else begins
     /// another; likewise if the agent says that it does not know it. Any other refusal is an error,
-    /// and the conversation's id stays good. What was noted of it is kept when this returns.
+    /// and the conversation's id stays good. A fork that is not offered is an error, too: going on
+    /// with the conversation itself is something else. What was noted of it is kept when this
+    /// returns.
     pub async fn begin(&self, begin: Begin) -> Result<Opened, Error> {
         let offers = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.offers;
         *self.started.lock().await = begin.clone();
-        let Begin { cwd, mcp_servers, agent_session_id, seen_message_ids } = begin;
-        if let Some(id) = agent_session_id {
+        let Begin { cwd, mcp_servers, agent_session_id, fork, seen_message_ids } = begin;
+        if fork && agent_session_id.is_none() {
+            return Err(Error::NothingToFork);
+        }
+        if fork && !offers.fork {
+            return Err(Error::NotOffered { method: method::FORK.to_owned() });
+        }
+        if let Some(id) = &agent_session_id {
             let mut ways = Vec::new();
-            if offers.resume {
-                let params = wire::resume_session(&id, &cwd, &mcp_servers);
+            if fork {
+                let params = wire::fork_session(id, &cwd, &mcp_servers);
+                ways.push((method::FORK, Begun::Forked, params));
+            }
+            if offers.resume && !fork {
+                let params = wire::resume_session(id, &cwd, &mcp_servers);
                 ways.push((method::RESUME, Begun::Resumed, params));
             }
-            if offers.load {
-                let params = wire::load_session(&id, &cwd, &mcp_servers);
+            if offers.load && !fork {
+                let params = wire::load_session(id, &cwd, &mcp_servers);
                 ways.push((method::LOAD, Begun::Loaded, params));
             }
             let last = ways.len().saturating_sub(1);
@@ -134,7 +143,8 @@ impl Connection {
                         if refusal(code, &message) == Refusal::Refused =>
                     {
                         let mut book = self.book.lock().await;
-                        book.note(Fact::AgentSessionRefused { code, message });
+                        let agent_session_id = Some(id.clone());
+                        book.note(Fact::AgentSessionRefused { code, message, agent_session_id });
                         book.keep().await?;
                         break;
                     }
@@ -146,7 +156,7 @@ impl Connection {
         }
         self.book.lock().await.replay.live();
         let params = wire::new_session(&cwd, &mcp_servers);
-        Box::pin(self.open_session(method::NEW, Begun::New, None, params)).await
+        Box::pin(self.open_session(method::NEW, Begun::New, agent_session_id, params)).await
     }
 
     async fn open_session(
@@ -284,6 +294,9 @@ impl Connection {
         if !matches!(name, "authenticate" | "list_sessions") && params.get("sessionId").is_none() {
             params["sessionId"] = session.ok_or(Error::NoSession)?.into();
         }
+        if name == "delete_session" {
+            self.is_not_own(&wire::text_at(&params, "sessionId").unwrap_or_default()).await?;
+        }
         if name == "fork_session" {
             let started = self.started.lock().await;
             if params.get("cwd").is_none() {
@@ -340,7 +353,7 @@ impl Connection {
         self.link.close();
     }
 
-    async fn request(
+    pub(super) async fn request(
         &self,
         name: &'static str,
         params: Value,
@@ -357,7 +370,7 @@ impl Connection {
     }
 }
 
-fn protocol(method: &str, why: String) -> Error {
+pub(super) fn protocol(method: &str, why: String) -> Error {
     Error::Protocol { method: method.to_owned(), why }
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use piton_core::spool::{Ended, Fact};
+use piton_core::spool::{Begun, Ended, Fact};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -201,10 +201,13 @@ impl Reading {
             Waiter::Begin { begun, asked_id, done } => {
                 let mut book = self.book.lock().await;
                 let named = |answer: &Value| wire::text_at(answer, "sessionId");
+                // Whatever is new has a name of its own.
+                let known =
+                    asked_id.clone().filter(|_| matches!(begun, Begun::Loaded | Begun::Resumed));
                 let is_good = |id: &String| !id.is_empty() && id.len() <= SESSION_ID_BYTES_MAX;
                 let opened = match answer.into_result(method, &book) {
                     Ok(answer)
-                        if !named(&answer).as_ref().or(asked_id.as_ref()).is_some_and(is_good) =>
+                        if !named(&answer).as_ref().or(known.as_ref()).is_some_and(is_good) =>
                     {
                         let why = "It names no session".to_owned();
                         Err(Error::Protocol { method: method.to_owned(), why })

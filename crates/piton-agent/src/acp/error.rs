@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use piton_core::id::{RunId, WaitId};
 
+use super::wire::method;
 use crate::JournalClosed;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +38,12 @@ pub enum Error {
     NotAsked { wait_id: WaitId },
     #[error("The answer to {wait_id} is none of those that were offered")]
     NotAnOption { wait_id: WaitId },
+    #[error("There is no conversation to fork: its id was not given")]
+    NothingToFork,
+    #[error("{id} is the conversation that the agent has open; end the agent instead")]
+    OwnSession { id: String },
+    #[error("The agent knows no way to log in that is called {id:?}; it names {known}")]
+    AuthUnknown { id: String, known: String },
     #[error("Too many requests wait for the agent's answer")]
     TooMany,
     #[error(transparent)]
@@ -47,10 +54,17 @@ pub enum Error {
 const AUTH_REQUIRED: i64 = -32000;
 
 impl Error {
+    /// Whether logging in, or not being so, is what it is about.
+    pub fn is_auth(&self) -> bool {
+        self.code().starts_with("agent_auth_")
+    }
+
     pub fn code(&self) -> &'static str {
         match self {
+            Self::TimedOut { method, .. } if method == method::AUTHENTICATE => "agent_auth_timeout",
             Self::TimedOut { .. } => "agent_timeout",
             Self::Closed | Self::Io { .. } => "agent_closed",
+            Self::Agent { method, .. } if method == method::AUTHENTICATE => "agent_auth_failed",
             Self::Agent { code: AUTH_REQUIRED, .. } => "agent_auth_required",
             Self::Agent { .. } => "agent_error",
             Self::Protocol { .. } => "agent_protocol",
@@ -63,6 +77,9 @@ impl Error {
             Self::NoTurn { .. } => "turn_unknown",
             Self::NotAsked { .. } => "wait_unknown",
             Self::NotAnOption { .. } => "answer_not_an_option",
+            Self::NothingToFork => "fork_of_nothing",
+            Self::OwnSession { .. } => "agent_session_in_use",
+            Self::AuthUnknown { .. } => "agent_auth_unknown",
             Self::TooMany => "agent_requests_too_many",
             Self::Journal(_) => "spool_closed",
         }

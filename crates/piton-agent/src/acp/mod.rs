@@ -11,7 +11,7 @@
 //! - `book`, `message`, `calls`, `replay`, `drops`: what was said, in Piton's own words
 //! - `link`: what is on its way to the agent, and who waits for an answer
 //! - `serve`: what the agent asks of us
-//! - `connection`: what can be asked of the agent
+//! - `connection`: what can be asked of the agent; `sessions`: of its conversations and logins
 //!
 //! In [`Fact::Update`] the field `what` is one of `plan`, `commands`, `mode`, `modes`, `config`,
 //! `session_info`, `usage`, `notice`, `compaction`, `content` (a message's part that is no text),
@@ -31,6 +31,7 @@ mod message;
 mod refusal;
 mod replay;
 mod serve;
+mod sessions;
 mod wire;
 
 use std::fmt;
@@ -45,7 +46,7 @@ use crate::{Journal, ToolHost};
 pub use connection::{Begin, Connection, Opened, Turn};
 pub use error::Error;
 pub use refusal::{Refusal, refusal};
-pub use wire::{AuthMethod, Hello};
+pub use wire::Hello;
 
 /// Makes ids that nobody made before.
 pub trait MakeIds: Send + Sync + fmt::Debug {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1;
-use piton_core::spool::{AgentInfo, Offers};
+use piton_core::spool::{AgentInfo, AgentSessionInfo, AgentSessions, AuthMethod, Offers};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -76,13 +76,6 @@ pub(super) fn initialize() -> Value {
     value(request)
 }
 
-/// A way to log in that the agent has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AuthMethod {
-    pub id: String,
-    pub name: String,
-}
-
 /// What an agent says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
@@ -112,7 +105,11 @@ pub(super) fn hello(answer: Value) -> Result<Hello, String> {
     });
     let methods = answer.auth_methods.iter();
     let auth_methods = methods
-        .map(|method| AuthMethod { id: method.id().to_string(), name: method.name().to_owned() })
+        .map(|method| AuthMethod {
+            id: method.id().to_string(),
+            name: method.name().to_owned(),
+            description: method.description().map(str::to_owned),
+        })
         .collect();
     Ok(Hello { agent, offers, auth_methods })
 }
@@ -131,6 +128,36 @@ pub(super) fn load_session(id: &str, cwd: &Path, mcp_servers: &[Value]) -> Value
 
 pub(super) fn resume_session(id: &str, cwd: &Path, mcp_servers: &[Value]) -> Value {
     with_servers(value(v1::ResumeSessionRequest::new(id.to_owned(), cwd)), mcp_servers)
+}
+
+pub(super) fn fork_session(id: &str, cwd: &Path, mcp_servers: &[Value]) -> Value {
+    with_servers(value(v1::ForkSessionRequest::new(id.to_owned(), cwd)), mcp_servers)
+}
+
+pub(super) fn list_sessions(cwd: Option<PathBuf>, cursor: Option<String>) -> Value {
+    value(v1::ListSessionsRequest::new().cwd(cwd).cursor(cursor))
+}
+
+pub(super) fn close_session(id: &str) -> Value {
+    value(v1::CloseSessionRequest::new(id.to_owned()))
+}
+
+pub(super) fn delete_session(id: &str) -> Value {
+    value(v1::DeleteSessionRequest::new(id.to_owned()))
+}
+
+/// One without an id is none.
+pub(super) fn sessions(answer: &Value) -> Option<AgentSessions> {
+    let listed = answer.get("sessions")?.as_array()?;
+    let sessions = listed.iter().filter_map(|listed| {
+        Some(AgentSessionInfo {
+            agent_session_id: text_at(listed, "sessionId")?,
+            cwd: text_at(listed, "cwd").map(PathBuf::from),
+            title: text_at(listed, "title"),
+            updated_at: text_at(listed, "updatedAt"),
+        })
+    });
+    Some(AgentSessions { sessions: sessions.collect(), next_cursor: text_at(answer, "nextCursor") })
 }
 
 /// As they were given: what a vendor adds to them is none of our business.

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use super::memory::{Memory, Session, unique};
 use super::out::Out;
 use super::turn::Turn;
-use super::{End, Options, Replay, Stage};
+use super::{AuthAnswer, End, Options, Replay, Stage};
 
 #[derive(Debug)]
 pub(super) struct Agent {
@@ -25,6 +25,7 @@ pub(super) struct Agent {
     /// What ends the turns under way.
     turns: Mutex<HashMap<String, Arc<Notify>>>,
     pub(super) has_terminals: AtomicBool,
+    is_logged_in: AtomicBool,
 }
 
 /// An error of the protocol: code and message.
@@ -61,6 +62,7 @@ impl Agent {
             memory: Mutex::new(memory),
             turns: Mutex::default(),
             has_terminals: AtomicBool::new(false),
+            is_logged_in: AtomicBool::new(false),
         })
     }
 
@@ -98,6 +100,11 @@ impl Agent {
             }
             match method.as_str() {
                 "initialize" if self.options.no_answer => {}
+                "authenticate" if self.options.auth_answer == AuthAnswer::Never => {}
+                _ if !self.admits(&method) => {
+                    let refused = Refused(-32000, "Authentication required".to_owned());
+                    self.answer(&id, Err(refused)).await;
+                }
                 "session/prompt" => match self.begin_turn(&params) {
                     Ok(turn) => turns.push(self.turn(turn, id)),
                     Err(refused) => self.answer(&id, Err(refused)).await,
@@ -141,7 +148,7 @@ impl Agent {
         let id = text_at(params, "sessionId");
         match method {
             "initialize" => Ok(self.initialize(params)),
-            "authenticate" => Ok(json!({})),
+            "authenticate" => self.authenticate(&text_at(params, "methodId")),
             "session/new" => {
                 let id = format!("echo-{}", unique());
                 let cwd = PathBuf::from(text_at(params, "cwd"));
@@ -150,7 +157,7 @@ impl Agent {
                 Ok(json!({ "sessionId": id, "modes": modes("normal") }))
             }
             "session/resume" if !self.options.no_resume => self.take_up(params),
-            "session/fork" => {
+            "session/fork" if !self.options.no_fork => {
                 let session = self.session(&id)?;
                 let fork = format!("echo-{}", unique());
                 let modes = modes(&session.mode);
@@ -183,7 +190,10 @@ impl Agent {
     fn initialize(&self, params: &Value) -> Value {
         let terminals = params.pointer("/clientCapabilities/terminal").and_then(Value::as_bool);
         self.has_terminals.store(terminals.unwrap_or_default(), Ordering::Relaxed);
-        let mut sessions = json!({ "list": {}, "close": {}, "delete": {}, "fork": {} });
+        let mut sessions = json!({ "list": {}, "close": {}, "delete": {} });
+        if !self.options.no_fork {
+            sessions["fork"] = json!({});
+        }
         if !self.options.no_resume {
             sessions["resume"] = json!({});
         }
@@ -195,8 +205,37 @@ impl Agent {
                 "sessionCapabilities": sessions,
             },
             "agentInfo": { "name": "echo", "version": env!("CARGO_PKG_VERSION") },
-            "authMethods": [],
+            "authMethods": self.auth_methods(),
         })
+    }
+
+    fn auth_methods(&self) -> Value {
+        let methods = self.options.auth.iter().map(|id| {
+            json!({ "id": id, "name": format!("Log in by {id}"), "description": "Nothing is checked" })
+        });
+        methods.collect()
+    }
+
+    fn authenticate(&self, method_id: &str) -> Answer {
+        match &self.options.auth {
+            Some(known) if known != method_id => {
+                Err(Refused(-32602, format!("Unknown method {method_id}")))
+            }
+            _ if self.options.auth_answer == AuthAnswer::Refuse => {
+                Err(Refused(-32000, "The key is not good".to_owned()))
+            }
+            _ => {
+                self.is_logged_in.store(true, Ordering::Relaxed);
+                Ok(json!({}))
+            }
+        }
+    }
+
+    /// Whether it does this for whoever is there.
+    fn admits(&self, method: &str) -> bool {
+        self.options.auth.is_none()
+            || self.is_logged_in.load(Ordering::Relaxed)
+            || !method.starts_with("session/")
     }
 
     fn session(&self, id: &str) -> Result<Session, Refused> {

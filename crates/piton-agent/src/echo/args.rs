@@ -1,6 +1,6 @@
 //! `piton agent echo [ARGS]`.
 
-use super::{Options, Replay, Stage};
+use super::{AuthAnswer, Options, Replay, Stage};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
@@ -51,6 +51,17 @@ impl Options {
                 "--no-resume" => options.no_resume = true,
                 "--no-message-ids" => options.no_message_ids = true,
                 "--no-answer" => options.no_answer = true,
+                "--no-fork" => options.no_fork = true,
+                "--auth" => options.auth = Some(value()?),
+                "--auth-answer" => {
+                    let text = value()?;
+                    options.auth_answer = match text.as_str() {
+                        "accept" => AuthAnswer::Accept,
+                        "refuse" => AuthAnswer::Refuse,
+                        "never" => AuthAnswer::Never,
+                        _ => return Err(wrong(text)),
+                    };
+                }
                 "--exit-at-once" => options.exit_at_once = true,
                 _ => return Err(ArgsError::Unknown { name }),
             }

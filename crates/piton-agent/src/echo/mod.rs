@@ -55,6 +55,19 @@ pub struct Options {
     /// Never answers `initialize`.
     pub no_answer: bool,
     pub exit_at_once: bool,
+    pub no_fork: bool,
+    /// Wants to be logged in in this way before it opens a session.
+    pub auth: Option<String>,
+    pub auth_answer: AuthAnswer,
+}
+
+/// What it says to somebody who logs in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthAnswer {
+    #[default]
+    Accept,
+    Refuse,
+    Never,
 }
 
 /// When `session/load` tells the history.

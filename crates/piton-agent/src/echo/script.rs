@@ -13,6 +13,8 @@ pub enum Directive {
     Pieces(Vec<String>),
     /// `stream N [MS]`: `chunk 1 `, `chunk 2 ` and so on, with a pause before each.
     Stream { count: u64, pause: Duration },
+    /// `stream-now N [MS]`: the same, each chunk the moment at which it is said, in microseconds.
+    StreamNow { count: u64, pause: Duration },
     /// `tool NAME`: a call that does nothing.
     Tool(String),
     /// `tool-now`: the same, named by the moment at which it is made, in microseconds.
@@ -83,9 +85,14 @@ impl Directive {
             "pieces" => {
                 text().map(|text| Self::Pieces(text.split('|').map(str::to_owned).collect()))
             }
-            "stream" => {
+            "stream" | "stream-now" => {
                 let (count, pause) = rest.split_once(' ').unwrap_or((rest, "0"));
-                Some(Self::Stream { count: count.parse().ok()?, pause: ms(pause)? })
+                let (count, pause) = (count.parse().ok()?, ms(pause)?);
+                Some(if name == "stream" {
+                    Self::Stream { count, pause }
+                } else {
+                    Self::StreamNow { count, pause }
+                })
             }
             "tool" => text().map(Self::Tool),
             "tool-now" => alone(Self::ToolNow),
@@ -146,6 +153,8 @@ mod tests {
         let say = |text: &str| Directive::Say(text.to_owned());
         let steps = steps(prompt);
         assert_eq!(steps, [stream, say("hello"), write, Directive::RecallPrompts, say("wait x")]);
+        let now = Directive::StreamNow { count: 2, pause: Duration::ZERO };
+        assert_eq!(Directive::parse("stream-now 2"), Some(now));
         assert_eq!(Directive::parse("crash now"), None);
         assert_eq!(Directive::parse("exit 3"), Some(Directive::Exit(3)));
     }

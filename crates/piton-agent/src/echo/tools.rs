@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::memory::unique;
 use super::script::Directive;
-use super::turn::Turn;
+use super::turn::{Turn, now_us};
 
 /// How a call ended: what it shows, and what it says.
 struct Done {
@@ -180,8 +179,7 @@ fn refused(error: &Value) -> Done {
 /// Name, kind, title and arguments of a call.
 fn describe(step: &Directive) -> (String, &'static str, String, Value) {
     if *step == Directive::ToolNow {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let name = now.as_micros().to_string();
+        let name = now_us().to_string();
         return (name.clone(), "other", name, json!({}));
     }
     let (name, kind, title, input) = match step {

@@ -1,6 +1,7 @@
 //! One turn: the prompt's directives, one after the other.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +25,11 @@ pub(super) struct Turn<'a> {
     cancelled: Arc<Notify>,
     /// The message being said, and which kind of update says it.
     message: Option<(&'static str, String)>,
+}
+
+/// Microseconds since the epoch, by this machine's clock.
+pub(super) fn now_us() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
 }
 
 const ANSWER: &str = "agent_message_chunk";
@@ -97,6 +103,13 @@ impl<'a> Turn<'a> {
                 for n in 1..=count {
                     tokio::time::sleep(pause).await;
                     self.say(&format!("chunk {n} ")).await;
+                }
+            }
+            Directive::StreamNow { count, pause } => {
+                self.message = None;
+                for _ in 0..count {
+                    tokio::time::sleep(pause).await;
+                    self.say(&format!("{} ", now_us())).await;
                 }
             }
             Directive::Flood(bytes) => {

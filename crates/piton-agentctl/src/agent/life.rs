@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use piton_agent::acp::{self, Begin, Connection, Opened};
 use piton_core::id::RunId;
-use piton_core::spool::{Fact, Note};
+use piton_core::spool::{AuthMethod, Fact, Note};
 use piton_exec::protocol::{AgentStatus, Start};
 use tokio::process::Child;
 use tokio::sync::watch;
@@ -32,6 +32,30 @@ const UNREAD: Duration = Duration::from_millis(500);
 struct Failure {
     code: &'static str,
     message: String,
+    /// How one could log in, if that is what it wants.
+    auth_methods: Vec<AuthMethod>,
+}
+
+impl Failure {
+    fn new(code: &'static str, message: String) -> Self {
+        Self { code, message, auth_methods: Vec::new() }
+    }
+
+    fn to_log_in(error: &acp::Error, auth_methods: Vec<AuthMethod>) -> Self {
+        let mut message =
+            format!("{error}. Log in with the agent's own command, and start it again");
+        if auth_methods.is_empty() {
+            message.push_str("; it names no other way");
+        } else {
+            message.push_str("; or start it with one of the auth methods that it names:");
+        }
+        let ways = auth_methods.iter().map(|way| match &way.description {
+            Some(about) => format!("\n- {}: {} ({about})", way.id, way.name),
+            None => format!("\n- {}: {}", way.id, way.name),
+        });
+        message.extend(ways);
+        Self { code: error.code(), message, auth_methods }
+    }
 }
 
 /// From its start to its end; gives the status that stays.
@@ -49,7 +73,7 @@ pub(super) async fn run(
     let cleared = owner.means.workspace.tree().end(Scope::Agent, term).await;
     if let Err(error) = cleared {
         let message = format!("What an earlier agent left running does not end: {error}");
-        return failed(owner, Failure { code: "processes_remain", message }, None).await;
+        return failed(owner, Failure::new("processes_remain", message), None).await;
     }
     let cwd = start.cwd.clone().unwrap_or_else(|| owner.means.workspace.root().to_owned());
     let mut child = match spawn(owner, &start, &cwd) {
@@ -61,7 +85,7 @@ pub(super) async fn run(
         tokio::spawn(stderr.clone().read(from));
     }
     let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
-        let failure = Failure { code: "agent_start_failed", message: "It has no pipes".to_owned() };
+        let failure = Failure::new("agent_start_failed", "It has no pipes".to_owned());
         return failed(owner, failure, None).await;
     };
     let (connection, driver) = Connection::open(output, input, options(owner));
@@ -126,11 +150,18 @@ async fn bury(
         owner.means.spool.limit(Limit::Lifted);
     }
     let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
-    // A disk that refuses may hold it up for longer; then it takes as long as it takes, unless
-    // somebody wants an end.
+    // A disk that refuses may hold it up for longer; then it takes as long as it takes. Otherwise,
+    // if somebody wants an end, it has its time.
     let patience = async {
         let _ = stop.wait_for(|stop| *stop).await;
-        tokio::time::sleep(LAST_WORDS).await;
+        let mut left = LAST_WORDS;
+        while !left.is_zero() {
+            let pause = left.min(Duration::from_secs(1));
+            tokio::time::sleep(pause).await;
+            if owner.means.spool.refused().is_none() {
+                left -= pause;
+            }
+        }
     };
     if !driver.is_finished() {
         tokio::select! {
@@ -138,6 +169,8 @@ async fn bury(
             () = patience => {
                 tracing::error!("Its last words do not end; they are cut off");
                 driver.abort();
+                // How many nobody knows.
+                note(owner, Fact::Dropped { why: "last_words_cut".to_owned(), bytes: 0 }).await;
             }
         }
     }
@@ -147,11 +180,14 @@ async fn bury(
     let asked = matches!(ended, Ended::Asked);
     if let Ended::Failed(error) = ended {
         let failure = match (error, died) {
-            (acp::Error::Closed, Some(status)) => Failure {
-                code: "agent_exited",
-                message: format!("The agent ended before it was ready ({status})"),
-            },
-            (error, _) => Failure { code: error.code(), message: error.to_string() },
+            (acp::Error::Closed, Some(status)) => Failure::new(
+                "agent_exited",
+                format!("The agent ended before it was ready ({status})"),
+            ),
+            (error, _) if error.is_auth() => {
+                Failure::to_log_in(&error, connection.auth_methods().await)
+            }
+            (error, _) => Failure::new(error.code(), error.to_string()),
         };
         return failed(owner, failure, Some(stderr)).await;
     }
@@ -218,10 +254,14 @@ async fn begin(
 ) -> Result<Opened, acp::Error> {
     let hello = connection.initialize().await?;
     owner.state().offers = hello.offers;
+    if let Some(method) = &start.auth_method {
+        connection.log_in(method).await?;
+    }
     let begin = Begin {
         cwd,
         mcp_servers: start.mcp_servers,
         agent_session_id: start.agent_session_id,
+        fork: start.fork,
         seen_message_ids: start.seen_message_ids,
     };
     connection.begin(begin).await
@@ -229,7 +269,7 @@ async fn begin(
 
 fn spawn(owner: &Owner, start: &Start, cwd: &Path) -> Result<Child, Failure> {
     let name = &start.command[0];
-    let failure = |code, message| Failure { code, message };
+    let failure = Failure::new;
     if !cwd.is_dir() {
         let message = format!("The agent's folder {} is not there", cwd.display());
         return Err(failure("workspace_missing", message));
@@ -274,7 +314,8 @@ async fn failed(owner: &Owner, failure: Failure, stderr: Option<&Stderr>) -> Age
     }
     let message = owner.means.masker.text(&message).into_owned();
     owner.is_ending();
-    note(owner, Fact::AgentError { code: failure.code.to_owned(), message }).await;
+    let (code, auth_methods) = (failure.code.to_owned(), failure.auth_methods);
+    note(owner, Fact::AgentError { code, message, auth_methods }).await;
     AgentStatus::Error
 }
 

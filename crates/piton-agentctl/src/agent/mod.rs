@@ -5,6 +5,7 @@ mod life;
 mod stderr;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -84,6 +85,10 @@ impl Owner {
     pub(crate) async fn start(&self, start: Start) -> Result<Value, Problem> {
         if start.command.is_empty() {
             return Err(problem("request_malformed", "The agent's command is empty"));
+        }
+        if start.fork && start.agent_session_id.is_none() {
+            let message = "There is no conversation to fork: agent_session_id is missing";
+            return Err(problem("request_malformed", message));
         }
         let (end, done) = watch::channel(false);
         let stop = Arc::new(watch::Sender::new(false));
@@ -181,9 +186,12 @@ impl Owner {
                     Err(problem("agent_busy", message))
                 }
             },
-            Act::Cancel { .. } | Act::Answer { .. } | Act::Ask { .. } => {
-                self.connection().await.map(drop)
-            }
+            Act::Cancel { .. }
+            | Act::Answer { .. }
+            | Act::Ask { .. }
+            | Act::ListSessions { .. }
+            | Act::CloseSession { .. }
+            | Act::DeleteSession { .. } => self.connection().await.map(drop),
             Act::Start(_) => self.admit_start(),
             Act::Stop {} | Act::Close {} => Ok(()),
         }
@@ -224,6 +232,25 @@ impl Owner {
 
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, Problem> {
         self.connection().await?.ask(method, params).await.map_err(refused)
+    }
+
+    pub(crate) async fn list_sessions(
+        &self,
+        cwd: Option<PathBuf>,
+        cursor: Option<String>,
+    ) -> Result<Value, Problem> {
+        let listed = self.connection().await?.list_sessions(cwd, cursor).await.map_err(refused)?;
+        serde_json::to_value(listed).map_err(|error| problem("agent_protocol", error.to_string()))
+    }
+
+    pub(crate) async fn close_session(&self, id: &str) -> Result<Value, Problem> {
+        self.connection().await?.close_session(id).await.map_err(refused)?;
+        Ok(Value::Null)
+    }
+
+    pub(crate) async fn delete_session(&self, id: &str) -> Result<Value, Problem> {
+        self.connection().await?.delete_session(id).await.map_err(refused)?;
+        Ok(Value::Null)
     }
 
     /// The same, with a masker that knows the secrets which this agent gets in its environment.

@@ -229,6 +229,11 @@ impl Spool {
         }
     }
 
+    /// What the disk says for as long as it takes nothing.
+    pub fn refused(&self) -> Option<String> {
+        self.shared.state().refused.clone()
+    }
+
     /// Entries behind `after`, as JSON: as many as fit into `bytes_max`, at least one unless there
     /// is none.
     pub async fn read(&self, after: Pos, bytes_max: usize) -> Result<Vec<Arc<str>>, ReadError> {

@@ -1,7 +1,14 @@
 //! What git says about the workspace. git is run so that it changes nothing, runs no program that
-//! a repository's configuration names for it (hooks, monitors, external diffs, pagers), and asks
-//! nobody.
+//! a repository's configuration names for it (hooks, monitors, filters, external diffs, pagers,
+//! transports), and asks nobody.
+//!
+//! - Filters are known by the names that the configuration has for them, and all are emptied: a
+//!   file that one of them would change is compared as it lies there.
+//! - Submodules are looked at from outside only: the git that would look inside is another process,
+//!   which reads the submodule's own configuration and gets none of these settings.
+//! - What a partial clone does not have is not fetched.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,9 +39,17 @@ enum Answer {
 impl Workspace {
     pub async fn git_status(&self) -> Result<GitStatus, Error> {
         let Some(prefix) = self.git_prefix().await? else { return Ok(GitStatus::default()) };
-        let args =
-            ["status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--", "."];
-        match self.git(&args, STATUS_BYTES_MAX).await? {
+        let args = [
+            "status",
+            "--porcelain=v2",
+            "-z",
+            "--branch",
+            "--untracked-files=all",
+            "--ignore-submodules=dirty",
+            "--",
+            ".",
+        ];
+        match self.git_unfiltered(&args, STATUS_BYTES_MAX).await? {
             Answer::NoRepository => Ok(GitStatus::default()),
             Answer::Output(output) => Ok(parse_status(&output, &prefix)),
         }
@@ -47,6 +62,7 @@ impl Workspace {
             None => ".".into(),
         };
         let mut args = vec!["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--relative"];
+        args.extend(["--submodule=short", "--ignore-submodules=dirty"]);
         if staged == Staged::Yes {
             args.push("--cached");
         }
@@ -56,7 +72,7 @@ impl Workspace {
         if self.git_prefix().await?.is_none() {
             return Ok(GitDiff::default());
         }
-        let Answer::Output(mut output) = self.git(&args, DIFF_BYTES_MAX).await? else {
+        let Answer::Output(mut output) = self.git_unfiltered(&args, DIFF_BYTES_MAX).await? else {
             return Ok(GitDiff::default());
         };
         if output.truncated {
@@ -103,32 +119,76 @@ impl Workspace {
     }
 
     async fn git(&self, args: &[&str], bytes_max: usize) -> Result<Answer, Error> {
-        let run = self.git_unbounded(args, bytes_max);
-        match tokio::time::timeout(GIT_TIME_MAX, run).await {
-            Ok(answer) => answer,
-            // Dropped with its future, git and its helpers are killed.
-            Err(_) => Err(Error::GitTimeout { seconds: GIT_TIME_MAX.as_secs() }),
-        }
+        in_time(self.git_unbounded(args, &BTreeSet::new(), bytes_max)).await
     }
 
-    async fn git_unbounded(&self, args: &[&str], bytes_max: usize) -> Result<Answer, Error> {
+    /// For what reads files of the work tree.
+    async fn git_unfiltered(&self, args: &[&str], bytes_max: usize) -> Result<Answer, Error> {
+        in_time(async {
+            let filters = self.filters().await?;
+            self.git_unbounded(args, &filters, bytes_max).await
+        })
+        .await
+    }
+
+    /// The names of all filters that are configured anywhere. Reading a configuration runs nothing.
+    async fn filters(&self) -> Result<BTreeSet<String>, Error> {
+        let args = ["config", "--null", "--name-only", "--get-regexp", r"^filter\."];
+        let Answer::Output(output) =
+            self.git_unbounded(&args, &BTreeSet::new(), STATUS_BYTES_MAX).await?
+        else {
+            return Ok(BTreeSet::new());
+        };
+        if output.truncated {
+            let message = "It has more filters than can be switched off".to_owned();
+            return Err(Error::GitFailed { message });
+        }
+        // A name that is no text cannot be handed on, and would be left in force.
+        let text = String::from_utf8(output.bytes).map_err(|_| Error::GitFailed {
+            message: "A filter in git's configuration has a name that is not UTF-8".to_owned(),
+        })?;
+        let names = text.split('\0').filter_map(|key| {
+            let (name, _) = key.strip_prefix("filter.")?.rsplit_once('.')?;
+            Some(name.to_owned())
+        });
+        Ok(names.collect())
+    }
+
+    async fn git_unbounded(
+        &self,
+        args: &[&str],
+        filters: &BTreeSet<String>,
+        bytes_max: usize,
+    ) -> Result<Answer, Error> {
         let before = ["git", "--no-optional-locks", "--no-pager", "--literal-pathspecs"];
         let settings = [
             "core.fsmonitor=false",
             "core.hooksPath=/dev/null",
             "core.quotePath=false",
             "log.showSignature=false",
+            "credential.helper=",
+            "status.submoduleSummary=false",
+            "protocol.allow=never",
         ];
         let mut command: Vec<String> = before.iter().map(ToString::to_string).collect();
         command.extend(settings.iter().flat_map(|set| ["-c".to_owned(), (*set).to_owned()]));
         command.extend(args.iter().map(ToString::to_string));
+        let mut env: Vec<(String, String)> = [
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            // None: not even a path, behind which a program could be named.
+            ("GIT_ALLOW_PROTOCOL", ""),
+            ("LC_ALL", "C"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        env.extend(without(filters));
         let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let program = Program {
             command,
             cwd: self.root().to_owned(),
-            env: [("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .to_vec(),
+            env,
             // They would point git at another repository, or give it programs to run.
             env_remove: ours.filter(|name| name.starts_with("GIT_")).collect(),
             part: Part::Own,
@@ -167,7 +227,32 @@ impl Workspace {
     }
 }
 
-/// git's process group: it may have helpers, such as a filter of the repository.
+async fn in_time(run: impl Future<Output = Result<Answer, Error>>) -> Result<Answer, Error> {
+    match tokio::time::timeout(GIT_TIME_MAX, run).await {
+        Ok(answer) => answer,
+        // Dropped with its future, git and its helpers are killed.
+        Err(_) => Err(Error::GitTimeout { seconds: GIT_TIME_MAX.as_secs() }),
+    }
+}
+
+/// Settings that empty these filters; as variables, since a name may have any character in it.
+fn without(filters: &BTreeSet<String>) -> Vec<(String, String)> {
+    let settings = filters.iter().flat_map(|name| {
+        [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")]
+            .map(|(key, value)| (format!("filter.{name}.{key}"), value))
+    });
+    let mut env = Vec::new();
+    let mut count = 0;
+    for (key, value) in settings {
+        env.push((format!("GIT_CONFIG_KEY_{count}"), key));
+        env.push((format!("GIT_CONFIG_VALUE_{count}"), value.to_owned()));
+        count += 1;
+    }
+    env.push(("GIT_CONFIG_COUNT".to_owned(), count.to_string()));
+    env
+}
+
+/// git's process group: it may have helpers.
 struct Group(Option<u32>);
 
 impl Group {

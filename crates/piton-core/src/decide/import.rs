@@ -1,16 +1,17 @@
 //! A spool's entries become records: exactly once, in order, and whatever became of their run
 //! meanwhile. What comes late is kept and reopens nothing.
 
+mod agent;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::{Context, Decision, Refusal, Wait, recovery, run, wait, with_status};
 use crate::event::{
-    AgentDescribed, AgentError, AgentExited, AgentHistoryDiverged, AgentReady, AgentSession,
-    AgentSessionCleared, AgentStarting, AgentUpdated, EffectDone, Event, MessageCompleted,
-    MessageDelta, RunCompleted, SpoolImported, TokenRevoked, ToolIntent, ToolOutcome, ToolUpdated,
-    WaitCancelled, content_fields,
+    AgentHistoryDiverged, AgentUpdated, EffectDone, Event, MessageCompleted, MessageDelta,
+    RunCompleted, SpoolImported, TokenRevoked, ToolIntent, ToolOutcome, ToolUpdated, WaitCancelled,
+    content_fields,
 };
 use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
 use crate::limits::{
@@ -19,7 +20,7 @@ use crate::limits::{
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
-use crate::spool::{AgentInfo, Channel, Ended, Entry, Fact, Pos};
+use crate::spool::{Channel, Ended, Entry, Fact, Pos};
 use crate::state::{Effect, Phase, Run, State};
 use crate::token::NewToken;
 
@@ -28,8 +29,6 @@ use crate::token::NewToken;
 const IMPORT_CONTENT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX / 2;
 /// Text of one record that came in one piece.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// An agent's own session id, in bytes. A longer one is of no use: half a handle is none.
-const HANDLE_BYTES_MAX: usize = 16 * 1024;
 /// Names of tools, kinds of updates and the like, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -318,61 +317,6 @@ impl Importing<'_> {
         let Some(run_id) = run_id.filter(|_| self.is_current()) else { return };
         for of_seq in self.state.prompts(&run_id).collect::<Vec<_>>() {
             self.push(NewRecord::new(cx.now, EffectDone { of_seq }));
-        }
-    }
-
-    fn agent(&mut self, cx: &Context, fact: Fact) {
-        let execution_id = self.execution_id.clone();
-        match fact {
-            Fact::AgentStarting {} => {
-                self.push(NewRecord::new(cx.now, AgentStarting { execution_id }));
-            }
-            Fact::AgentReady { begun, agent_session_id, agent, offers } => {
-                let agent_session_id = agent_session_id.filter(|id| id.len() <= HANDLE_BYTES_MAX);
-                let agent = agent.map(|agent| AgentInfo {
-                    name: short(agent.name),
-                    version: agent.version.map(short),
-                });
-                let described =
-                    AgentDescribed { execution_id: execution_id.clone(), begun, agent, offers };
-                self.push(NewRecord::new(cx.now, described));
-                self.push(NewRecord::new(cx.now, AgentReady { execution_id, agent_session_id }));
-            }
-            Fact::AgentSession { agent_session_id }
-                if agent_session_id.len() > HANDLE_BYTES_MAX =>
-            {
-                let bytes = agent_session_id.len();
-                self.updated(cx, None, "session_id_too_long", json!({ "bytes": bytes }));
-            }
-            Fact::AgentSession { agent_session_id } => {
-                self.push(NewRecord::new(cx.now, AgentSession { execution_id, agent_session_id }));
-            }
-            Fact::AgentSessionRefused { code, message } => {
-                self.updated(
-                    cx,
-                    None,
-                    "session_refused",
-                    json!({"code": code, "message": message}),
-                );
-                self.push(NewRecord::new(cx.now, AgentSessionCleared { execution_id }));
-            }
-            Fact::AgentError { code, message } => {
-                let event = AgentError { execution_id, code: Some(short(code)) };
-                self.push(NewRecord::with_content(cx.now, event, "message", message.into()));
-            }
-            Fact::AgentExited { exit_code, signal, stderr, .. } => {
-                let is_current = self.is_current();
-                let event = AgentExited { execution_id, exit_code, signal };
-                self.push(NewRecord::with_content(cx.now, event, "stderr", stderr.into()));
-                let run =
-                    self.state.facts.run.as_ref().filter(|_| self.state.facts.closed.is_none());
-                if is_current && let Some(run) = run.filter(|run| recovery::begun(&self.state, run))
-                {
-                    let records = recovery::interrupted(&self.state, cx, run, Reason::ProcessExit);
-                    self.extend(Ok(Decision::done(records)));
-                }
-            }
-            _ => {}
         }
     }
 

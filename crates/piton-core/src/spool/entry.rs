@@ -91,6 +91,15 @@ pub struct AgentInfo {
     pub version: Option<String>,
 }
 
+/// A way to log in that the agent has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthMethod {
+    pub id: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
 /// What the agent says it can do with its sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -119,12 +128,15 @@ pub enum Fact {
         begun: Begun,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent_session_id: Option<String>,
+        /// The conversation that it was to go on with, or to fork, whatever came of that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked_session_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentInfo>,
         #[serde(default)]
         offers: Offers,
     },
-    /// The agent's own session id became known, or another one.
+    /// The agent calls its conversation by another id than it was asked for.
     AgentSession {
         agent_session_id: String,
     },
@@ -132,11 +144,16 @@ pub enum Fact {
     AgentSessionRefused {
         code: i64,
         message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent_session_id: Option<String>,
     },
     /// It could not be started, or cannot go on. `message` ends with what it last wrote to stderr.
     AgentError {
         code: String,
         message: String,
+        /// How one could log in, if that is what it wants.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        auth_methods: Vec<AuthMethod>,
     },
     AgentExited {
         #[serde(default, skip_serializing_if = "Option::is_none")]

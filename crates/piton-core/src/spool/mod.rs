@@ -5,7 +5,10 @@
 //! which nobody reads to decide anything.
 
 mod entry;
+mod sessions;
 
 pub use entry::{
-    AgentInfo, Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Note, Offers, Pos, Spool,
+    AgentInfo, AuthMethod, Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Note, Offers, Pos,
+    Spool,
 };
+pub use sessions::{AgentSessionInfo, AgentSessions};

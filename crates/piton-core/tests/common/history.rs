@@ -165,13 +165,20 @@ fn spoken(fact: u8) -> Fact {
         8 => Fact::AgentStarting {},
         9 => Fact::AgentReady {
             begun: Begun::New,
-            agent_session_id: None,
+            agent_session_id: Some("another".into()),
+            asked_session_id: None,
             agent: None,
             offers: Offers::default(),
         },
         10 => Fact::AgentSession { agent_session_id: "theirs".into() },
-        11 => Fact::AgentSessionRefused { code: -32002, message: "no".into() },
-        12 => Fact::AgentError { code: "agent_missing".into(), message: "no".into() },
+        11 => {
+            let agent_session_id = Some("theirs".into());
+            Fact::AgentSessionRefused { code: -32002, message: "no".into(), agent_session_id }
+        }
+        12 => {
+            let (code, message) = ("agent_missing".into(), "no".into());
+            Fact::AgentError { code, message, auth_methods: Vec::new() }
+        }
         13 => {
             let stderr = String::new();
             Fact::AgentExited { exit_code: Some(1), signal: None, asked: false, stderr }

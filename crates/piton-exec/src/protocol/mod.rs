@@ -30,7 +30,8 @@ use serde_json::Value;
 ///
 /// - 1: a stream's frame is one entry.
 /// - 2: a frame holds as many entries as there are, and says what was lost.
-pub const PROTOCOL: u32 = 2;
+/// - 3: an agent is logged in and forked at its start, and asked about its conversations.
+pub const PROTOCOL: u32 = 3;
 /// The oldest version that it still understands.
 pub const PROTOCOL_MIN: u32 = 1;
 
@@ -213,6 +214,19 @@ pub enum Act {
     /// `authenticate`, `list_sessions`, `fork_session`, `close_session`, `delete_session`.
     /// Answered with what the agent answers.
     Ask { method: String, params: Value },
+    /// The conversations that the agent has, a page of them. Answered with [`AgentSessions`].
+    ///
+    /// [`AgentSessions`]: piton_core::spool::AgentSessions
+    ListSessions {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<PathBuf>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
+    },
+    /// Lets the agent put away a conversation; not the one that it has open.
+    CloseSession { agent_session_id: String },
+    /// Lets the agent forget a conversation; not the one that it has open.
+    DeleteSession { agent_session_id: String },
     /// Ends the agent and all that it left running; the workspace stays.
     Stop {},
     /// Ends the agent, and agentctl behind it.
@@ -227,8 +241,21 @@ impl Act {
             Self::Cancel { .. } => "cancel",
             Self::Answer { .. } => "answer",
             Self::Ask { .. } => "ask",
+            Self::ListSessions { .. } => "list_sessions",
+            Self::CloseSession { .. } => "close_session",
+            Self::DeleteSession { .. } => "delete_session",
             Self::Stop {} => "stop",
             Self::Close {} => "close",
+        }
+    }
+
+    /// The oldest version of the protocol that can say it: an older agentctl would leave out what
+    /// it does not know, and go on with a conversation that was to be forked.
+    pub fn since(&self) -> u32 {
+        match self {
+            Self::Start(start) if start.fork || start.auth_method.is_some() => 3,
+            Self::ListSessions { .. } | Self::CloseSession { .. } | Self::DeleteSession { .. } => 3,
+            _ => 1,
         }
     }
 }
@@ -253,6 +280,12 @@ pub struct Start {
     /// The conversation to go on with.
     #[serde(default)]
     pub agent_session_id: Option<String>,
+    /// A copy of that conversation instead, where the agent offers that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fork: bool,
+    /// The agent's id of the way to log in, before a conversation is opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_method: Option<String>,
     /// Message ids of the agent that the log knows: a replay of them is not news.
     #[serde(default)]
     pub seen_message_ids: Vec<String>,

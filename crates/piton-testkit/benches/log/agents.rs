@@ -22,6 +22,10 @@ use crate::table::{Seen, Table, Target, short};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_piton-drive");
 const MESSAGES: usize = 400;
 const SESSIONS: u16 = 200;
+const CHUNKS: u16 = 2_000;
+const CHUNK_PAUSE_MS: u64 = 5;
+/// The time in which text is merged, and a synced append.
+const MERGED_MS_MAX: f64 = 60.0;
 const PATIENCE: Duration = Duration::from_mins(3);
 
 struct Server {
@@ -137,6 +141,64 @@ pub(crate) fn messages(rig: &Rig, table: &mut Table) -> Result<()> {
                 ours.spread(),
                 baseline.spread()
             ),
+        );
+        Ok(())
+    })
+}
+
+/// Text that streams: from the agent's writing of a chunk to a reader of the log, and how many
+/// flushes that takes. Chunks come faster than anybody flushes, as a model's do.
+pub(crate) fn text(rig: &Rig, table: &mut Table) -> Result<()> {
+    let folder = rig.folder()?;
+    let (data, workspace) = (folder.path().join("data"), folder.path().join("workspace"));
+    std::fs::create_dir_all(&workspace)?;
+    many_threads()?.block_on(async {
+        let server = serve(&data).await?;
+        let session = server.session(&workspace).await?;
+        let mut tail = server.handle.tail(&session, 0);
+        server.handle.prompt(&session, &format!("stream-now {CHUNKS} {CHUNK_PAUSE_MS}")).await?;
+        let (mut came, mut imports, mut rest) = (Vec::new(), 0_u32, String::new());
+        let mut over = false;
+        while !over {
+            let records = tail.next().await?;
+            let now = now_us()?;
+            for record in records {
+                match record.event()? {
+                    Event::MessageDelta(_) => {
+                        let text = record.content_field("text").unwrap_or_default();
+                        rest.push_str(text.as_str().unwrap_or_default());
+                        while let Some((moment, more)) = rest.split_once(' ') {
+                            let took = now.saturating_sub(moment.parse()?);
+                            came.push(Duration::from_micros(u64::try_from(took)?));
+                            rest = more.to_owned();
+                        }
+                    }
+                    Event::SpoolImported(_) => imports += 1,
+                    Event::RunCompleted(_) => over = true,
+                    _ => {}
+                }
+            }
+        }
+        server.executions.stop(&session).await?;
+        server.end().await;
+        if came.len() != usize::from(CHUNKS) {
+            return Err(format!("{} of {CHUNKS} chunks came", came.len()).into());
+        }
+        let seen = Seen::millis(&came);
+        let method = format!(
+            "{CHUNKS} chunks, {CHUNK_PAUSE_MS} ms apart, each the moment at which the agent wrote it, until a reader of the log has it; median {} ms, quartiles {} ms",
+            short(seen.median()),
+            seen.spread()
+        );
+        let (p50, p95) = ("j: streamed text at a reader, p50", "j: streamed text at a reader, p95");
+        table.value(p50, seen.median(), "ms", Target::AtMost(MERGED_MS_MAX), method);
+        table.value(p95, seen.p95(), "ms", Target::AtMost(MERGED_MS_MAX), "the same chunks");
+        table.value(
+            "j: flushes for a chunk of streamed text",
+            f64::from(imports) / f64::from(CHUNKS),
+            "",
+            Target::AtMost(0.5),
+            "batches of the whole turn that were committed, of which each waits for at most one flush, divided by the chunks",
         );
         Ok(())
     })

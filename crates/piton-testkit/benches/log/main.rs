@@ -53,6 +53,7 @@ fn main() -> Result<()> {
     }
     if wanted("j") {
         agents::messages(&rig, &mut table)?;
+        agents::text(&rig, &mut table)?;
     }
     if wanted("k") {
         agents::many(&rig, &mut table)?;

@@ -35,6 +35,11 @@ impl Seen {
         self.at(1, 2)
     }
 
+    /// What nineteen of twenty do not exceed.
+    pub(crate) fn p95(&self) -> f64 {
+        self.at(19, 20)
+    }
+
     /// Lowest, quartiles, highest.
     pub(crate) fn spread(&self) -> String {
         let [a, b, c, d] = [self.at(0, 1), self.at(1, 4), self.at(3, 4), self.at(1, 1)].map(short);

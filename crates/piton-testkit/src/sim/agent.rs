@@ -138,7 +138,7 @@ impl Agent {
         let note = |fact| Did { run_id: None, fact };
         if !calm && world.chance(5) {
             let (code, message) = ("agent_error".to_owned(), "No luck".to_owned());
-            did.push(note(Fact::AgentError { code, message }));
+            did.push(note(Fact::AgentError { code, message, auth_methods: Vec::new() }));
             return After::Ends { exit_code: Some(2) };
         }
         if calm || world.chance(50) {
@@ -146,6 +146,7 @@ impl Agent {
             did.push(note(Fact::AgentReady {
                 begun: Begun::New,
                 agent_session_id: Some("theirs".to_owned()),
+                asked_session_id: None,
                 agent: None,
                 offers: Offers::default(),
             }));

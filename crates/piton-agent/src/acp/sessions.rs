@@ -1,0 +1,87 @@
+//! Logging in, and the conversations that the agent has besides the one that is open.
+
+use std::path::PathBuf;
+
+use piton_core::spool::{AgentSessions, AuthMethod, Offers};
+
+use super::Error;
+use super::connection::{Connection, protocol};
+use super::wire::{self, method};
+
+/// Ways to log in that are told.
+const AUTH_METHODS_MAX: usize = 32;
+
+impl Connection {
+    pub async fn authenticate(&self, method_id: &str) -> Result<(), Error> {
+        let params = wire::authenticate(method_id);
+        self.request(method::AUTHENTICATE, params, self.limits.start_wait).await.map(drop)
+    }
+
+    /// The same, in a way that the agent has said it knows.
+    pub async fn log_in(&self, method_id: &str) -> Result<(), Error> {
+        let methods = self.auth_methods().await;
+        if methods.iter().any(|method| method.id == method_id) {
+            return self.authenticate(method_id).await;
+        }
+        let known: Vec<_> = methods.iter().map(|method| format!("{:?}", method.id)).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(Error::AuthUnknown { id: method_id.to_owned(), known })
+    }
+
+    /// The ways to log in that the agent names, masked; none before it was initialised.
+    pub async fn auth_methods(&self) -> Vec<AuthMethod> {
+        let book = self.book.lock().await;
+        let methods = book.hello.iter().flat_map(|hello| &hello.auth_methods);
+        let masked = methods.take(AUTH_METHODS_MAX).map(|method| AuthMethod {
+            id: book.mask_text(&method.id),
+            name: book.mask_text(&method.name),
+            description: method.description.as_deref().map(|text| book.mask_text(text)),
+        });
+        masked.collect()
+    }
+
+    /// The conversations that the agent has, a page of them, masked.
+    pub async fn list_sessions(
+        &self,
+        cwd: Option<PathBuf>,
+        cursor: Option<String>,
+    ) -> Result<AgentSessions, Error> {
+        self.is_offered(method::LIST, |offers| offers.list).await?;
+        let params = wire::list_sessions(cwd, cursor);
+        let answer = self.request(method::LIST, params, self.limits.request_wait).await?;
+        let answer = self.book.lock().await.mask(answer);
+        wire::sessions(&answer)
+            .ok_or_else(|| protocol(method::LIST, "It lists no sessions".to_owned()))
+    }
+
+    /// Lets the agent put away a conversation that is not the one at hand.
+    pub async fn close_session(&self, id: &str) -> Result<(), Error> {
+        self.is_offered(method::CLOSE, |offers| offers.close).await?;
+        self.is_not_own(id).await?;
+        let params = wire::close_session(id);
+        self.request(method::CLOSE, params, self.limits.request_wait).await.map(drop)
+    }
+
+    /// Lets the agent forget a conversation that is not the one at hand.
+    pub async fn delete_session(&self, id: &str) -> Result<(), Error> {
+        self.is_offered(method::DELETE, |offers| offers.delete).await?;
+        self.is_not_own(id).await?;
+        let params = wire::delete_session(id);
+        self.request(method::DELETE, params, self.limits.request_wait).await.map(drop)
+    }
+
+    async fn is_offered(
+        &self,
+        name: &'static str,
+        is_offered: impl FnOnce(Offers) -> bool,
+    ) -> Result<(), Error> {
+        let offers = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.offers;
+        if is_offered(offers) { Ok(()) } else { Err(Error::NotOffered { method: name.to_owned() }) }
+    }
+
+    /// The handle that the log has must stay good.
+    pub(super) async fn is_not_own(&self, id: &str) -> Result<(), Error> {
+        let is_own = self.book.lock().await.session.as_deref() == Some(id);
+        if is_own { Err(Error::OwnSession { id: id.to_owned() }) } else { Ok(()) }
+    }
+}

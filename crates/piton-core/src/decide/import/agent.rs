@@ -1,0 +1,108 @@
+//! What an execution's agent is: its start, its handle on the conversation, and its end.
+
+use serde_json::json;
+
+use super::{Context, Decision, Importing, NAME_BYTES_MAX, recovery, short};
+use crate::event::{
+    AgentDescribed, AgentError, AgentExited, AgentReady, AgentSession, AgentSessionCleared,
+    AgentStarting,
+};
+use crate::limits::AUTH_METHODS_MAX;
+use crate::reason::Reason;
+use crate::record::NewRecord;
+use crate::spool::{AgentInfo, AuthMethod, Begun, Fact};
+
+/// An agent's own session id, in bytes. A longer one is of no use: half a handle is none.
+const HANDLE_BYTES_MAX: usize = 16 * 1024;
+
+/// As many as a header takes. A half id is none.
+fn ways_to_log_in(mut methods: Vec<AuthMethod>) -> Vec<AuthMethod> {
+    methods.retain(|method| method.id.len() <= NAME_BYTES_MAX);
+    methods.truncate(AUTH_METHODS_MAX);
+    for method in &mut methods {
+        method.name = short(std::mem::take(&mut method.name));
+        method.description = method.description.take().map(short);
+    }
+    methods
+}
+
+impl Importing<'_> {
+    /// The agent's own handle on the session's conversation, if it is this execution's to replace;
+    /// also when it is told late.
+    fn handle(&self) -> Option<&String> {
+        let executor = self.state.facts.executor.as_ref();
+        let is_ours = executor.is_none_or(|e| e.execution_id == *self.execution_id);
+        let agent = self.state.facts.agent.as_ref().filter(|_| is_ours);
+        agent.and_then(|agent| agent.session_id.as_ref())
+    }
+
+    pub(super) fn agent(&mut self, cx: &Context, fact: Fact) {
+        let execution_id = self.execution_id.clone();
+        match fact {
+            Fact::AgentStarting {} => {
+                self.push(NewRecord::new(cx.now, AgentStarting { execution_id }));
+            }
+            Fact::AgentReady { begun, agent_session_id, asked_session_id, agent, offers } => {
+                let is_short = |id: &String| id.len() <= HANDLE_BYTES_MAX;
+                let agent_session_id = agent_session_id.filter(is_short);
+                let asked_session_id = asked_session_id.filter(is_short);
+                let agent = agent.map(|agent| AgentInfo {
+                    name: short(agent.name),
+                    version: agent.version.map(short),
+                });
+                // A session with a handle is one to go on with, also where nobody asked for it.
+                let is_known = self.handle().is_some() || asked_session_id.is_some();
+                let described = AgentDescribed {
+                    execution_id: execution_id.clone(),
+                    begun,
+                    agent,
+                    offers,
+                    asked_session_id,
+                    context_restored: is_known.then_some(begun != Begun::New),
+                };
+                self.push(NewRecord::new(cx.now, described));
+                self.push(NewRecord::new(cx.now, AgentReady { execution_id, agent_session_id }));
+            }
+            Fact::AgentSession { agent_session_id }
+                if agent_session_id.len() > HANDLE_BYTES_MAX =>
+            {
+                let bytes = agent_session_id.len();
+                self.updated(cx, None, "session_id_too_long", json!({ "bytes": bytes }));
+            }
+            Fact::AgentSession { agent_session_id } => {
+                self.push(NewRecord::new(cx.now, AgentSession { execution_id, agent_session_id }));
+            }
+            Fact::AgentSessionRefused { code, message, agent_session_id } => {
+                self.updated(
+                    cx,
+                    None,
+                    "session_refused",
+                    json!({"code": code, "message": message}),
+                );
+                let agent_session_id = agent_session_id.or_else(|| self.handle().cloned());
+                let agent_session_id = agent_session_id.filter(|id| id.len() <= HANDLE_BYTES_MAX);
+                let reason = Some(Reason::SessionRefused);
+                let event = AgentSessionCleared { execution_id, agent_session_id, reason };
+                self.push(NewRecord::new(cx.now, event));
+            }
+            Fact::AgentError { code, message, auth_methods } => {
+                let auth_methods = ways_to_log_in(auth_methods);
+                let event = AgentError { execution_id, code: Some(short(code)), auth_methods };
+                self.push(NewRecord::with_content(cx.now, event, "message", message.into()));
+            }
+            Fact::AgentExited { exit_code, signal, stderr, .. } => {
+                let is_current = self.is_current();
+                let event = AgentExited { execution_id, exit_code, signal };
+                self.push(NewRecord::with_content(cx.now, event, "stderr", stderr.into()));
+                let run =
+                    self.state.facts.run.as_ref().filter(|_| self.state.facts.closed.is_none());
+                if is_current && let Some(run) = run.filter(|run| recovery::begun(&self.state, run))
+                {
+                    let records = recovery::interrupted(&self.state, cx, run, Reason::ProcessExit);
+                    self.extend(Ok(Decision::done(records)));
+                }
+            }
+            _ => {}
+        }
+    }
+}
