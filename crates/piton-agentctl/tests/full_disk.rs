@@ -66,8 +66,7 @@ async fn nothing_is_lost_by_an_end_on_a_full_disk() {
     ctl::until("it says that it stays", async || says("It stays until all is written")).await;
     assert_eq!(executor.probe(&run.execution).await, Liveness::Alive);
     assert_eq!(client.health().await.unwrap().spool.last, written, "nothing could be written");
-    let agents = || piton_exec::leftovers::find(&run.execution).unwrap();
-    let agents: Vec<_> = agents().into_iter().filter(|left| left.pid != run.pid).collect();
+    let agents: Vec<_> = run.processes().into_iter().filter(|left| left.pid != run.pid).collect();
     assert!(agents.is_empty(), "the agent has ended: {agents:?}");
 
     limit(&run, None);

@@ -204,7 +204,7 @@ async fn bury(
     // The signal that it ends by is agentctl's own: who reads of it must not look for another.
     if let Some(why) = cut_off.filter(|_| died.is_none()) {
         let (code, message) = ("agent_closed".to_owned(), why.to_owned());
-        note(owner, Fact::AgentError { code, message }).await;
+        note(owner, Fact::AgentError { code, message, auth_methods: Vec::new() }).await;
     }
     let fact = Fact::AgentExited {
         exit_code: status.and_then(|status| status.code()),
