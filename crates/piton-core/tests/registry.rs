@@ -24,7 +24,7 @@ impl Log {
         let decision = self.registry.decide(self.at(), request, command)?;
         for new in &decision.records {
             let record = new.at(self.registry.last_seq + 1);
-            self.registry.apply_record(&record).unwrap();
+            self.registry.apply_record(&record).expect("it was just made");
             self.records.push(record);
         }
         Ok(decision.outcome)
@@ -34,7 +34,7 @@ impl Log {
     fn check(&self) {
         let mut again = Registry::default();
         for record in &self.records {
-            again.apply_record(record).unwrap();
+            again.apply_record(record).expect("it was just made");
         }
         assert_eq!(again, self.registry);
     }
@@ -42,7 +42,7 @@ impl Log {
 
 fn bearer(name: &str) -> Bearer {
     let digits = blake3::hash(name.as_bytes()).to_hex();
-    format!("{name}.{digits}").parse().unwrap()
+    format!("{name}.{digits}").parse().expect("a token")
 }
 
 fn granted(name: &str, scopes: &[Scope], expires_at: Option<i64>, once: bool) -> AccessGranted {

@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 use crate::app::App;
 use crate::extract::{Params, Reader};
 use crate::feed;
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Problem, Result};
 
 /// How often a quiet stream says that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -44,7 +44,7 @@ pub(crate) struct From {
     ),
     responses(
         (status = 200, description = "Records as they become durable", content_type = "text/event-stream", body = String),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "4XX", body = Document, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn session_events(
@@ -89,7 +89,7 @@ fn stream_of(app: App, reader: feed::Reader) -> Response {
                     Ok(Ok(frame)) => frame,
                     Ok(Err(problem)) => {
                         let session = reader.session();
-                        tracing::warn!(%session, code = problem.code, "a reader's stream ends");
+                        tracing::warn!(%session, code = %problem.code, "a reader's stream ends");
                         None
                     }
                 },

@@ -196,7 +196,9 @@ impl Reader {
                     self.metrics.delivered.inc_by(last - self.after);
                     self.after = last;
                     let mut chunk = BytesMut::new();
-                    records.iter().for_each(|record| chunk.extend_from_slice(&render(record)));
+                    for record in &records {
+                        chunk.extend_from_slice(&render(record));
+                    }
                     return Ok(Some(chunk.freeze()));
                 }
             }

@@ -11,9 +11,8 @@ use crate::app::App;
 use crate::problem::Problem;
 
 pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    let host = match host_of(&request) {
-        Some(host) => host,
-        None => return refuse_host("The request names no host"),
+    let Some(host) = host_of(&request) else {
+        return refuse_host("The request names no host");
     };
     if !host_allowed(&host, &app.options().hosts) {
         return refuse_host("The request is for another host");

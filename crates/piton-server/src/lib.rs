@@ -16,5 +16,4 @@ mod serve;
 pub use app::{Agent, Options, SESSION};
 pub use limits::Rate;
 pub use openapi::description;
-pub use problem::Problem;
 pub use serve::{Server, Tls, TlsError};

@@ -85,7 +85,7 @@ mod tests {
             assert!(limits.take_at(&one, begin).is_ok());
         }
         let problem = limits.take_at(&one, begin).unwrap_err();
-        assert_eq!((problem.code.as_str(), problem.status), ("rate_limited", 429));
+        assert_eq!(problem.code, Code::RateLimited);
         assert!(limits.take_at(&other, begin).is_ok());
         assert!(limits.take_at(&one, begin + Duration::from_millis(500)).is_ok());
         assert!(limits.take_at(&one, begin + Duration::from_millis(500)).is_err());

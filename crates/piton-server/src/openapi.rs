@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use crate::api::{access, agents, health, records, sessions, tasks, waits};
 use crate::app::App;
-use crate::problem::Problem;
+use crate::problem::{Document, Problem};
 use crate::{events, guard};
 
 /// The largest body of a request, in bytes.
@@ -27,7 +27,7 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
         description = "Durable, resumable sessions with AI agents. Every change is a record of a log; what is answered or delivered is durable.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    components(schemas(Problem)),
+    components(schemas(Document)),
     modifiers(&Bearer),
 )]
 struct Description;
@@ -82,14 +82,14 @@ fn api() -> (Router<App>, OpenApi) {
         .split_for_parts()
 }
 
-/// The description of the API, as OpenAPI 3.1.
+/// The description of the API, as `OpenAPI` 3.1.
 pub fn description() -> OpenApi {
     api().1
 }
 
 pub(crate) fn router(app: App) -> Router {
     let (router, mut description) = api();
-    description.info.version = app.options().version.clone();
+    description.info.version.clone_from(&app.options().version);
     let described = move || std::future::ready(Json(description.clone()));
     router
         .route("/api/v1/openapi.json", get(described))

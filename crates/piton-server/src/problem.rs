@@ -10,54 +10,51 @@ use utoipa::ToSchema;
 
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 
-/// A problem document.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Problem {
+/// What went wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) code: Code,
+    /// One sentence.
+    pub(crate) title: String,
+    /// More about this case.
+    pub(crate) detail: Option<String>,
+    /// After how many seconds it may be tried again.
+    pub(crate) retry_after_s: Option<u64>,
+}
+
+/// A problem as it is sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document {
     /// `urn:piton:error:CODE`.
     #[serde(rename = "type")]
-    pub kind: String,
+    kind: String,
     /// One sentence.
-    pub title: String,
-    pub status: u16,
+    title: String,
+    status: u16,
     /// Which of Piton's errors it is; each has a page in the documentation.
     #[schema(example = "session_unknown")]
-    pub code: String,
+    code: &'static str,
     /// What to do about it.
-    pub hint: String,
+    hint: &'static str,
     /// More about this case.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// After how many seconds it may be tried again.
-    #[serde(skip)]
-    #[schema(ignore)]
-    pub retry_after_s: Option<u64>,
+    detail: Option<String>,
 }
 
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 impl Problem {
-    pub fn new(code: Code, title: impl Into<String>) -> Self {
-        Self {
-            kind: format!("urn:piton:error:{code}"),
-            title: title.into(),
-            status: status_of(code).as_u16(),
-            code: code.as_str().to_owned(),
-            hint: code.hint().to_owned(),
-            detail: None,
-            retry_after_s: None,
-        }
+    pub(crate) fn new(code: Code, title: impl Into<String>) -> Self {
+        Self { code, title: title.into(), detail: None, retry_after_s: None }
     }
 
-    pub fn with_detail(self, detail: impl Into<String>) -> Self {
+    pub(crate) fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
 
-    pub fn malformed(detail: impl Into<String>) -> Self {
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
         Self::new(Code::RequestMalformed, "The request cannot be understood").with_detail(detail)
-    }
-
-    fn status_code(&self) -> StatusCode {
-        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
@@ -155,9 +152,17 @@ impl From<Denied> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.status_code();
-        let retry_after_s = self.retry_after_s;
-        let mut response = (status, axum::Json(self)).into_response();
+        let Self { code, title, detail, retry_after_s } = self;
+        let status = status_of(code);
+        let document = Document {
+            kind: format!("urn:piton:error:{code}"),
+            title,
+            status: status.as_u16(),
+            code: code.as_str(),
+            hint: code.hint(),
+            detail,
+        };
+        let mut response = (status, axum::Json(document)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
         if status == StatusCode::UNAUTHORIZED {

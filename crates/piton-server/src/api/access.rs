@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::Reply;
 use crate::app::{App, Asked, to_value};
 use crate::extract::{Administrator, Asker, Body};
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Problem, Result};
 
 const NAME_BYTES_MAX: usize = 256;
 /// How long a link signs somebody in.
@@ -118,7 +118,7 @@ async fn grant(
     once: bool,
 ) -> Result<Reply<Granted>> {
     let scopes = wanted(&new)?;
-    let asked = Asked { asker, action, body: to_value(&new)? };
+    let request = Asked { asker, action, body: to_value(&new)? };
     let valid_for = match (new.expires_in_s, once) {
         (Some(seconds), false) => Some(Duration::from_secs(seconds)),
         (None, false) => None,
@@ -127,7 +127,7 @@ async fn grant(
     let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, once)?;
     let response = shown(&bearer, &granted);
     // The secret must not reach the log: a repetition is told that it was shown.
-    let fulfilled = app.register(&asked, false, response, Command::Grant(granted)).await?;
+    let fulfilled = app.register(&request, false, response, Command::Grant(granted)).await?;
     Ok(Reply::created(fulfilled))
 }
 
@@ -135,7 +135,7 @@ async fn grant(
 #[utoipa::path(post, path = "/access", tag = "access", request_body = NewAccess,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = Granted),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Administrator(asker): Administrator,
@@ -147,7 +147,7 @@ pub(crate) async fn create(
 /// Makes a link that signs a browser in once, within ten minutes.
 #[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccess,
     responses((status = 201, body = Granted),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn link(
     State(app): State<App>,
     Administrator(asker): Administrator,
@@ -159,7 +159,7 @@ pub(crate) async fn link(
 /// Exchanges what a link carried for a token. Works once.
 #[utoipa::path(post, path = "/sign-in", tag = "access", request_body = SigningIn, security(()),
     responses((status = 201, body = Granted),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn sign_in(
     State(app): State<App>,
     Body(signing_in): Body<SigningIn>,
@@ -180,7 +180,7 @@ pub(crate) async fn sign_in(
 /// The tokens and links that are good.
 #[utoipa::path(get, path = "/access", tag = "access",
     responses((status = 200, body = AccessList),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(app): State<App>,
     _administrator: Administrator,
@@ -201,7 +201,7 @@ pub(crate) async fn list(
 #[utoipa::path(delete, path = "/access/{access_id}", tag = "access",
     params(("access_id" = String, Path, description = "The token's public id")),
     responses((status = 204),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn revoke(
     State(app): State<App>,
     Administrator(asker): Administrator,

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::extract::Reader;
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Result};
 
 /// Executions that are shown; the last active ones.
 const SHOWN_MAX: usize = 1_000;
@@ -45,7 +45,7 @@ pub(crate) struct Executions {
 /// The agents that sessions can have.
 #[utoipa::path(get, path = "/agents", tag = "agents",
     responses((status = 200, body = Agents),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn agents(State(app): State<App>, _reader: Reader) -> Json<Agents> {
     let view = |agent: &crate::app::Agent| AgentView {
         agent_profile_id: agent.id.clone(),
@@ -57,7 +57,7 @@ pub(crate) async fn agents(State(app): State<App>, _reader: Reader) -> Json<Agen
 /// The executions that live, or may.
 #[utoipa::path(get, path = "/executors", tag = "agents",
     responses((status = 200, body = Executions),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn executors(State(app): State<App>, _reader: Reader) -> Result<Json<Executions>> {
     let query =
         Query { task_id: None, select: Select::NeedsRecovery, after: None, limit: SHOWN_MAX };

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::extract::Reader;
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Result};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
@@ -27,7 +27,7 @@ pub(crate) async fn health() -> Json<Health> {
 /// Whether the server takes work. Needs no token and tells nothing else.
 #[utoipa::path(get, path = "/ready", tag = "server", security(()), responses(
     (status = 200, body = Health),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Document, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Health>> {
     if app.stop().is_cancelled() {
@@ -39,7 +39,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Health>> {
 /// Counters and gauges, in the format that Prometheus reads.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
     (status = 200, body = String, content_type = "application/openmetrics-text"),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "4XX", body = Document, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn metrics(State(app): State<App>, _reader: Reader) -> Response {
     let Ok(text) = app.metrics().text() else {

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
 use crate::extract::{Params, Reader};
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Problem, Result};
 
 const PAGE_MAX: usize = 1_000;
 
@@ -108,7 +108,7 @@ async fn window(
 #[utoipa::path(get, path = "/sessions/{session_id}/records", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), Window),
     responses((status = 200, body = RecordPage),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn records(
     State(app): State<App>,
     _reader: Reader,
@@ -134,7 +134,7 @@ pub(crate) async fn records(
 #[utoipa::path(get, path = "/sessions/{session_id}/messages", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), Window),
     responses((status = 200, body = MessagePage),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn messages(
     State(app): State<App>,
     _reader: Reader,
@@ -190,7 +190,7 @@ fn view(item: Item) -> MessageView {
 #[utoipa::path(get, path = "/sessions/{session_id}/verify", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = VerifiedView),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn verify(
     State(app): State<App>,
     _reader: Reader,

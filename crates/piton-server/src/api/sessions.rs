@@ -21,7 +21,7 @@ use super::status::{Brief, SessionStatus, agent_lives};
 use super::{Reply, starting, status, tasks};
 use crate::app::{App, Asked, to_value};
 use crate::extract::{Administrator, Asker, Body, Controller, Params, Perhaps, Reader};
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;
 const PAGE_MAX: usize = 200;
@@ -105,7 +105,7 @@ pub(crate) struct Deleting {
 #[utoipa::path(post, path = "/sessions", tag = "sessions", request_body = NewSession,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
     responses((status = 201, body = SessionMade),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -130,7 +130,7 @@ pub(crate) async fn create(
         Some(seed) => format!("sess_{}", hex(&seed)).parse()?,
         None => app.handle().ids().session()?,
     };
-    let asked = Asked { asker: &asker, action: "sessions.create", body };
+    let request = Asked { asker: &asker, action: "sessions.create", body };
     let made = SessionMade { session_id: session_id.to_string() };
     let create = Create {
         session_id: session_id.clone(),
@@ -140,7 +140,7 @@ pub(crate) async fn create(
         provider: None,
         agent_profile_id: new.agent_profile_id,
     };
-    let made = app.execute(&session_id, &asked, made, Command::Create(create)).await?;
+    let made = app.execute(&session_id, &request, made, Command::Create(create)).await?;
     if new.start.unwrap_or(true) && !made.replayed {
         starting::ensure_later(&app, &session_id);
     }
@@ -171,7 +171,7 @@ async fn check_folder(folder: &str) -> Result<()> {
 /// A page of sessions, last active first.
 #[utoipa::path(get, path = "/sessions", tag = "sessions", params(SessionQuery),
     responses((status = 200, body = SessionPage),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(app): State<App>,
     _reader: Reader,
@@ -206,7 +206,7 @@ fn cursor(text: &str) -> Result<Cursor> {
 #[utoipa::path(get, path = "/sessions/{session_id}", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn show(
     State(app): State<App>,
     _reader: Reader,
@@ -219,7 +219,7 @@ pub(crate) async fn show(
 #[utoipa::path(get, path = "/sessions/{session_id}/status", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn show_status(
     State(app): State<App>,
     _reader: Reader,
@@ -233,7 +233,7 @@ pub(crate) async fn show_status(
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is said once")),
     responses((status = 202, body = Prompted),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn prompt(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -244,9 +244,9 @@ pub(crate) async fn prompt(
     if prompt.content.is_empty() {
         return Err(Problem::malformed("content is empty"));
     }
-    let asked = Asked { asker: &asker, action: "sessions.prompt", body: to_value(&prompt)? };
+    let request = Asked { asker: &asker, action: "sessions.prompt", body: to_value(&prompt)? };
     let state = app.handle().state(&session).await?;
-    let repeats = state.requests.find(&asked.request(None), app.handle().view().now())?.is_some();
+    let repeats = state.requests.find(&request.request(None), app.handle().view().now())?.is_some();
     if !repeats && state.facts.closed.is_none() && !agent_lives(&state.facts) {
         let title = "The session's agent does not run";
         return Err(Problem::new(Code::AgentNotRunning, title));
@@ -255,7 +255,7 @@ pub(crate) async fn prompt(
     let prompted = Prompted { run_id: run_id.to_string(), message_id: message_id.to_string() };
     let message = Some(Message { message_id, content: prompt.content });
     let command = Command::Start { run_id, message };
-    Ok(Reply::accepted(app.execute(&session, &asked, prompted, command).await?))
+    Ok(Reply::accepted(app.execute(&session, &request, prompted, command).await?))
 }
 
 /// The run that is meant when nobody names one.
@@ -271,11 +271,11 @@ async fn of_run(
     action: &'static str,
     command: impl FnOnce(RunId) -> Command,
 ) -> Result<Reply<Done>> {
-    let session = SessionId::from_user(&session)?;
+    let session = SessionId::from_user(session)?;
     let run_id = current_run(app, &session).await?;
-    let asked = Asked { asker, action, body: json!(null) };
+    let request = Asked { asker, action, body: json!(null) };
     let done = Done { session_id: session.to_string(), run_id: Some(run_id.to_string()) };
-    Ok(Reply::ok(app.execute(&session, &asked, done, command(run_id)).await?))
+    Ok(Reply::ok(app.execute(&session, &request, done, command(run_id)).await?))
 }
 
 /// Goes on with a paused or interrupted run, and starts the agent if it does not run.
@@ -283,7 +283,7 @@ async fn of_run(
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn resume(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -309,7 +309,7 @@ pub(crate) async fn resume(
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn pause(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -323,7 +323,7 @@ pub(crate) async fn pause(
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -338,7 +338,7 @@ pub(crate) async fn cancel(
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn dismiss(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -352,7 +352,7 @@ pub(crate) async fn dismiss(
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn close(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -368,16 +368,16 @@ pub(crate) async fn close(
             return Err(Problem::malformed("outcome is completed, failed or cancelled"));
         }
     };
-    let asked = Asked { asker: &asker, action: "sessions.close", body: to_value(&closing)? };
+    let request = Asked { asker: &asker, action: "sessions.close", body: to_value(&closing)? };
     let done = Done { session_id: session.to_string(), run_id: None };
-    Ok(Reply::ok(app.execute(&session, &asked, done, Command::Close { outcome }).await?))
+    Ok(Reply::ok(app.execute(&session, &request, done, Command::Close { outcome }).await?))
 }
 
 /// Deletes a session's log. What is still at work in it keeps it, unless it is forced.
 #[utoipa::path(delete, path = "/sessions/{session_id}", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), Deleting),
     responses((status = 204),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn delete(
     State(app): State<App>,
     Administrator(asker): Administrator,

@@ -62,7 +62,7 @@ pub(crate) fn ensure_later(app: &App, session: &SessionId) {
     let (app, session) = (app.clone(), session.clone());
     tokio::spawn(async move {
         if let Err(problem) = ensure(&app, &session).await {
-            tracing::warn!(%session, code = problem.code, title = problem.title, "no agent");
+            tracing::warn!(%session, code = %problem.code, title = problem.title, "no agent");
         }
     });
 }

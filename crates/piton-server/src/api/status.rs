@@ -72,6 +72,7 @@ pub(crate) struct Live {
 
 /// Everything about where a session stands.
 #[derive(Debug, Serialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "S2's fields are as S2 names them")]
 pub(crate) struct SessionStatus {
     pub(crate) session_id: String,
     pub(crate) task_id: Option<String>,

@@ -14,7 +14,7 @@ use super::Reply;
 use super::status::Brief;
 use crate::app::{App, Asked, to_value};
 use crate::extract::{Body, Controller, Params, Reader};
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;
 const PAGE_MAX: usize = 200;
@@ -65,7 +65,7 @@ pub(crate) struct TaskQuery {
 #[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = NewTask,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
     responses((status = 201, body = TaskMade),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -75,16 +75,16 @@ pub(crate) async fn create(
         return Err(Problem::malformed(format!("A title has 1 to {TITLE_BYTES_MAX} bytes")));
     }
     let task_id = app.handle().ids().task()?;
-    let asked = Asked { asker: &asker, action: "tasks.create", body: to_value(&new)? };
+    let request = Asked { asker: &asker, action: "tasks.create", body: to_value(&new)? };
     let made = TaskMade { task_id: task_id.to_string() };
     let command = Command::CreateTask { task_id, title: new.title };
-    Ok(Reply::created(app.register(&asked, true, made, command).await?))
+    Ok(Reply::created(app.register(&request, true, made, command).await?))
 }
 
 /// A page of tasks, newest first.
 #[utoipa::path(get, path = "/tasks", tag = "tasks", params(TaskQuery),
     responses((status = 200, body = TaskPage),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(app): State<App>,
     _reader: Reader,
@@ -116,7 +116,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/tasks/{task_id}", tag = "tasks",
     params(("task_id" = String, Path, description = "The task's id")),
     responses((status = 200, body = TaskView),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn show(
     State(app): State<App>,
     _reader: Reader,

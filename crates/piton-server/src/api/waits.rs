@@ -17,7 +17,7 @@ use super::Reply;
 use super::status::{self, WaitView};
 use crate::app::{App, Asked, to_value};
 use crate::extract::{Body, Controller, Perhaps, Reader};
-use crate::problem::{Problem, Result};
+use crate::problem::{Document, Result};
 
 /// Sessions that are looked at for open waits; those that are due first.
 const SESSIONS_MAX: usize = 1_000;
@@ -99,7 +99,7 @@ async fn session_of(app: &App, wait: &WaitId) -> Result<SessionId> {
 /// The questions that are open, in all sessions.
 #[utoipa::path(get, path = "/waits", tag = "waits",
     responses((status = 200, body = Waits),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json<Waits>> {
     Ok(Json(open(&app).await?))
 }
@@ -109,7 +109,7 @@ pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json
     params(("wait_id" = String, Path, description = "The wait's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is answered once")),
     responses((status = 200, body = Answered),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn answer(
     State(app): State<App>,
     Controller(asker): Controller,
@@ -118,18 +118,18 @@ pub(crate) async fn answer(
 ) -> Result<Reply<Answered>> {
     let wait_id: WaitId = wait.parse()?;
     let session = session_of(&app, &wait_id).await?;
-    let asked = Asked { asker: &asker, action: "waits.answer", body: to_value(&answering)? };
+    let request = Asked { asker: &asker, action: "waits.answer", body: to_value(&answering)? };
     let answered = Answered { session_id: session.to_string(), replayed: false };
     let fresh = NewToken::from(&app.handle().ids().token()?);
     let command = Command::AnswerByWait { wait_id, fresh, answer: answering.answer };
-    Ok(Reply::ok(app.execute(&session, &asked, answered, command).await?))
+    Ok(Reply::ok(app.execute(&session, &request, answered, command).await?))
 }
 
 /// Makes a new token for a question; the old one is revoked.
 #[utoipa::path(post, path = "/waits/{wait_id}/token", tag = "waits",
     params(("wait_id" = String, Path, description = "The wait's id")),
     responses((status = 201, body = Minted),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(
     State(app): State<App>,
     _controller: Controller,
@@ -145,7 +145,7 @@ pub(crate) async fn rotate(
 #[utoipa::path(post, path = "/sessions/{session_id}/token", tag = "waits", request_body = Option<Minting>,
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 201, body = Minted),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn mint(
     State(app): State<App>,
     _controller: Controller,
@@ -171,7 +171,7 @@ fn minted(session: &SessionId, token: &ResumeToken) -> Reply<Minted> {
 #[utoipa::path(post, path = "/resume-tokens/{token_id}", tag = "waits", request_body = TokenAnswer, security(()),
     params(("token_id" = String, Path, description = "The token's public id")),
     responses((status = 200, body = Answered),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn answer_with_token(
     State(app): State<App>,
     Path(token_id): Path<String>,
