@@ -149,13 +149,18 @@ impl State {
     fn imported(&mut self, e: &SpoolImported) {
         let spool = Spool { spool_id: e.spool_id.clone(), pos: e.pos };
         self.spools.insert(e.execution_id.clone(), spool);
-        // Ids sort by age, as far as clocks do: the oldest execution's spool is the one that nobody
-        // will send again. The session's own, and the one that speaks, are never forgotten.
+        self.spools_order.retain(|id| *id != e.execution_id);
+        self.spools_order.push_back(e.execution_id.clone());
+        // Which one spoke last, and not which id is the youngest: clocks jump. The session's own is
+        // never forgotten.
         let current = self.facts.executor.as_ref().map(|executor| &executor.execution_id);
         while self.spools.len() > SPOOLS_KEPT {
-            let others = |id: &&ExecutionId| **id != e.execution_id && Some(*id) != current;
-            let Some(oldest) = self.spools.keys().find(others).cloned() else { break };
-            self.spools.remove(&oldest);
+            let Some(oldest) = self.spools_order.iter().position(|id| Some(id) != current) else {
+                break;
+            };
+            if let Some(oldest) = self.spools_order.remove(oldest) {
+                self.spools.remove(&oldest);
+            }
         }
     }
 

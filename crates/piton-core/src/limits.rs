@@ -24,7 +24,7 @@ pub const REQUEST_KEPT_FOR: Duration = Duration::from_hours(24);
 /// Secrets with which the API may be used, at the same time.
 pub const ACCESS_MAX: usize = 1_024;
 /// Executions of one session whose spools are remembered, so that a repetition is recognised.
-pub const SPOOLS_KEPT: usize = 8;
+pub const SPOOLS_KEPT: usize = 64;
 /// Entries of a spool that are imported in one batch. An entry makes three records at most.
 pub const IMPORT_ENTRIES_MAX: usize = 256;
 /// About how many bytes of entries are imported in one batch, if it is more than one entry.

@@ -38,6 +38,9 @@ pub struct State {
     /// How far the spools of the latest executions were imported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub spools: BTreeMap<ExecutionId, Spool>,
+    /// Those executions, the one that spoke last at the end.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub spools_order: VecDeque<ExecutionId>,
     /// What was asked under an idempotency key, so that asking again is recognised.
     #[serde(default, skip_serializing_if = "Requests::is_empty")]
     pub requests: Requests,

@@ -9,6 +9,7 @@ use common::{World, cancel, fresh, id, resume, start};
 use piton_core::decide::{Command, Import, Probe, Refusal, Verdict, asks};
 use piton_core::event::{AgentReady, ExecutorStopped, ToolStatus, WaitKind};
 use piton_core::id::CallId;
+use piton_core::limits::SPOOLS_KEPT;
 use piton_core::reason::Reason;
 use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers, Pos, Spool};
 use piton_core::state::Effect;
@@ -486,28 +487,33 @@ fn what_is_too_large_for_a_record_is_named() {
     assert_eq!(world.named(), (Name::Idle, Reason::RunCompleted));
 }
 
-/// Wants to show: a clock that went back makes a new execution's id the lowest; its position is
-/// remembered all the same.
+/// Wants to show: whichever spoke last is remembered, however old its id looks; one of which it is
+/// not known any more what was imported is named as lost, and not told twice.
 #[test]
-fn the_speaking_execution_is_never_forgotten() {
+fn executions_are_forgotten_by_when_they_spoke() {
     let mut world = begun();
-    for n in (0..20).rev() {
-        let execution_id = id(&format!("exec_0{n:02}"));
-        let all = entries("run_1", vec![text("msg_a", 0, "a"), text("msg_a", 1, "b")]);
-        let import = |entries: &[Entry]| {
-            Command::Import(Import {
-                execution_id: Clone::clone(&execution_id),
-                spool_id: "spool".into(),
-                entries: entries.to_vec(),
-                lost: None,
-                damage: None,
-                masked: BTreeMap::new(),
-                fresh: Vec::new(),
-            })
-        };
-        world.done(import(&all[..1]));
-        assert_eq!(world.done(import(&all)), ["message.delta", "spool.imported"]);
-        assert_eq!(world.decide(import(&all)).map(|d| d.outcome), Ok(Verdict::Already));
+    let all = entries("run_1", vec![text("msg_a", 0, "a"), text("msg_a", 1, "b")]);
+    let import = |n: usize, entries: &[Entry]| {
+        Command::Import(Import {
+            execution_id: id(&format!("exec_0{n:02}")),
+            spool_id: "spool".into(),
+            entries: entries.to_vec(),
+            lost: None,
+            damage: None,
+            masked: BTreeMap::new(),
+            fresh: Vec::new(),
+        })
+    };
+    for n in (0..SPOOLS_KEPT).rev() {
+        world.done(import(n, &all[..1]));
+        assert_eq!(world.done(import(n, &all)), ["message.delta", "spool.imported"]);
+        assert_eq!(world.decide(import(n, &all)).map(|d| d.outcome), Ok(Verdict::Already));
     }
-    assert!(world.state.spools.len() <= piton_core::limits::SPOOLS_KEPT);
+    let late = world.log.len();
+    assert_eq!(world.done(import(99, &all)), ["spool.imported"]);
+    assert_eq!(world.log[late].to_flat().expect("an object")["lost"], json!([1, 2]));
+    assert_eq!(world.state.spools.len(), SPOOLS_KEPT);
+    let first = id(&format!("exec_0{:02}", SPOOLS_KEPT - 1));
+    assert!(!world.state.spools.contains_key(&first), "the one that spoke first is forgotten");
+    assert_eq!(world.decide(import(99, &all)).map(|d| d.outcome), Ok(Verdict::Already));
 }

@@ -28,6 +28,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (107, "an agent was left at a run that was interrupted without it, and was busy for ever"),
     (848, "a masked message that an interruption cut ended with the hash it had before"),
     (738, "an execution that was gone was launched after all"),
+    (33_033, "the cursor of a spool was forgotten because a clock that jumped gave it an old id"),
     (1_067, "a paused run's prompt was given to an agent again after the first one was given up"),
 ];
 

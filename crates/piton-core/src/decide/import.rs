@@ -15,7 +15,7 @@ use crate::event::{
 };
 use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
 use crate::limits::{
-    CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, REATTACH_GRACE, wait_default,
+    CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, REATTACH_GRACE, SPOOLS_KEPT, wait_default,
 };
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -58,7 +58,14 @@ pub fn asks(entries: &[Entry]) -> usize {
 
 /// What is at or below the cursor was imported: the log wins. The rest must follow without a gap.
 pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Decision, Refusal> {
-    let Import { execution_id, spool_id, entries, lost, damage, masked, fresh } = import;
+    let Import { execution_id, spool_id, mut entries, mut lost, damage, masked, fresh } = import;
+    if is_forgotten(state, &execution_id)
+        && let Some(last) = entries.last()
+    {
+        // Whether it was imported is not known any more: named as lost it is not there twice.
+        lost = Some((1, last.pos));
+        entries.clear();
+    }
     let known = state.spools.get(&execution_id).filter(|spool| spool.spool_id == spool_id);
     let cursor = known.map_or(0, |spool| spool.pos);
     let mut last = cursor;
@@ -105,6 +112,14 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
     let imported = SpoolImported { execution_id, spool_id, pos: last, lost: gone };
     records.push(NewRecord::new(cx.now, imported));
     Ok(Decision::done(records))
+}
+
+/// An execution of long ago, of which it is not known how far its spool was imported.
+fn is_forgotten(state: &State, execution_id: &ExecutionId) -> bool {
+    let current = state.facts.executor.as_ref().map(|executor| &executor.execution_id);
+    state.spools.len() >= SPOOLS_KEPT
+        && current != Some(execution_id)
+        && !state.spools.contains_key(execution_id)
 }
 
 /// What an agent says has no limit, a record has: what is too large for one is named, not kept. A
