@@ -1,6 +1,7 @@
 //! The binary `piton`. Data goes to stdout, everything else to stderr; a command is a file in
 //! `commands`. Nothing here knows how a session works: it asks the runtime and shows the answer.
 
+mod background;
 mod cli;
 mod client;
 mod commands;

@@ -19,6 +19,12 @@ pub(crate) fn one_line(text: &str) -> String {
     text.trim().chars().map(clean).collect()
 }
 
+/// Text of somebody else's, without what would steer the terminal.
+pub(crate) fn visible(text: &str) -> String {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
 /// Cut to a width, with `…` in place of what is missing.
 pub(crate) fn shortened(text: &str, width_max: usize) -> String {
     if width(text) <= width_max {

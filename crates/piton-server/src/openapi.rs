@@ -56,6 +56,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(sessions::show, sessions::delete))
                 .routes(routes!(sessions::show_status))
                 .routes(routes!(sessions::prompt, records::messages))
+                .routes(routes!(sessions::start))
                 .routes(routes!(sessions::resume))
                 .routes(routes!(sessions::pause))
                 .routes(routes!(sessions::cancel))

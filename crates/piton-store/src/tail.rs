@@ -36,6 +36,12 @@ impl Tail {
         Self { store, session, after, hints, caught_up: false }
     }
 
+    /// Goes on after another position, which must be one of the log.
+    pub fn seek(&mut self, after: Seq) {
+        self.after = after;
+        self.caught_up = false;
+    }
+
     /// The last seq that was delivered.
     pub fn position(&self) -> Seq {
         self.after

@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod agentctl;
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod convert;
@@ -26,6 +27,8 @@ use crate::ui::Ui;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Chat(chat::ChatArgs),
+    Attach(chat::AttachArgs),
     Serve(serve::Args),
     Status(status::Args),
     Stop(stop::Args),
@@ -76,6 +79,14 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Config(command) => {
             let cx = context(ui, &cli.global)?;
             config::run(ui, &cx, &command)
+        }
+        Command::Chat(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(chat::chat(ui, &cx, args))
+        }
+        Command::Attach(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(chat::attach(ui, &cx, args))
         }
         Command::Serve(args) => {
             let cx = context(ui, &cli.global)?;

@@ -304,6 +304,25 @@ pub(crate) async fn resume(
     of_run(&app, &asker, &session, "sessions.resume", |run_id| Command::Resume { run_id }).await
 }
 
+/// Starts the session's agent if it does not run; what was interrupted stays so.
+#[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = Done),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn start(
+    State(app): State<App>,
+    _controller: Controller,
+    Path(session): Path<String>,
+) -> Result<Reply<Done>> {
+    let session = SessionId::from_user(&session)?;
+    if app.handle().state(&session).await?.facts.closed.is_some() {
+        return Err(Refusal::SessionClosed.into());
+    }
+    starting::ensure(&app, &session).await?;
+    let response = Done { session_id: session.to_string(), run_id: None };
+    Ok(Reply::ok(crate::app::Fulfilled { response, replayed: false }))
+}
+
 /// Stops the run's turn; it goes on when it is resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"),

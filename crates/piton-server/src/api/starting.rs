@@ -2,16 +2,19 @@
 //! again and goes on natively with the session that it had.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use piton_core::Code;
 use piton_core::id::SessionId;
-use piton_core::state::{Executor, State};
+use piton_core::state::{AgentStatus, Executor, State};
 use piton_exec::protocol::Start;
 
 use super::status::agent_lives;
 use crate::app::{App, SESSION};
 use crate::problem::{Problem, Result};
 
+/// How long an agent may take to be heard of.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// The agent of sessions that name none.
 const AGENT_DEFAULT: &str = "echo";
 
@@ -54,7 +57,27 @@ pub(crate) async fn ensure(app: &App, session: &SessionId) -> Result<()> {
             if problem.code == "agent_running" => {}
         started => started?,
     }
-    Ok(())
+    heard_of(app, session).await
+}
+
+/// Waits until the log says what became of the agent: who is answered may prompt it.
+async fn heard_of(app: &App, session: &SessionId) -> Result<()> {
+    let waiting = async {
+        let mut tail = app.handle().tail(session, 0);
+        loop {
+            let state = app.handle().state(session).await?;
+            let failed = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Error);
+            if failed || agent_lives(&state.facts) {
+                return Ok(());
+            }
+            tail.seek(state.last_seq);
+            tail.next().await?;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, waiting).await {
+        Ok(heard) => heard,
+        Err(_) => Err(Problem::new(Code::AgentNotRunning, "The agent has not started in time")),
+    }
 }
 
 /// The same, without waiting for it: what becomes of it is in the log.

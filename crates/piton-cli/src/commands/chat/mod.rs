@@ -1,0 +1,124 @@
+//! `piton chat` and `piton attach`: a conversation in the terminal. The agent is not the terminal's:
+//! whoever leaves can come back.
+
+mod input;
+mod screen;
+mod stream;
+mod talk;
+
+use std::path::{Path, PathBuf};
+
+use piton_core::Code;
+use serde_json::{Value, json};
+
+use crate::background;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::{Error, Exit, Result};
+use crate::ui::Ui;
+use talk::{Talk, Until};
+
+const CHAT_EXAMPLES: &str = "\
+Examples:
+  piton chat                           Talk to the built-in agent in this folder
+  piton chat --print \"say hello\"       One prompt, its answer, and an exit code by its outcome
+
+Ctrl-C stops the turn; a second one leaves, and the agent stays: piton attach brings you back.
+JSON: with --print, the records of the turn, one per line.";
+
+/// Talk to an agent in a folder; a server is started in the background if none runs
+#[derive(Debug, clap::Args)]
+#[command(after_help = CHAT_EXAMPLES)]
+pub(crate) struct ChatArgs {
+    /// Where the agent works [default: here]
+    dir: Option<PathBuf>,
+    /// Which agent [default: echo, which is built in and needs no key]
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// Say this, print the answer, and end; exits with 1 if the run did not complete
+    #[arg(long, value_name = "PROMPT")]
+    print: Option<String>,
+}
+
+/// Come back to a session: what was said last, and what is being said
+#[derive(Debug, clap::Args)]
+#[command(after_help = "JSON: the session's records, one per line, and the coming ones.")]
+pub(crate) struct AttachArgs {
+    /// The session's id, or its beginning [default: the one that was active last]
+    session: Option<String>,
+}
+
+pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Exit> {
+    let folder = folder(args.dir.as_deref())?;
+    let client = background::ensure(cx).await?;
+    let made = client
+        .post("/api/v1/sessions", &json!({
+            "working_dir": folder,
+            "agent_profile_id": args.agent,
+            "title": args.print.as_deref().map(title),
+            "start": false,
+        }))
+        .await?;
+    let session = made["session_id"].as_str().unwrap_or_default().to_owned();
+    client.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).await?;
+    let mut talk = Talk::new(ui, cx, client, session);
+    match args.print {
+        Some(prompt) => {
+            talk.say(&prompt).await?;
+            talk.run(Until::TurnEnds).await
+        }
+        None => talk.run(Until::Left).await,
+    }
+}
+
+pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
+    let client = background::ensure(cx).await?;
+    let session = find(&client, args.session.as_deref()).await?;
+    let status = client.get(&format!("/api/v1/sessions/{session}")).await?;
+    if status["is_resumable"] == true && status["is_agent_running"] == false {
+        // Only the agent is started: whether an interrupted run goes on is for a person to say.
+        client.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).await?;
+    }
+    let mut talk = Talk::new(ui, cx, client, session);
+    talk.run(Until::Left).await
+}
+
+fn title(prompt: &str) -> String {
+    prompt.lines().next().unwrap_or_default().chars().take(80).collect()
+}
+
+fn folder(dir: Option<&Path>) -> Result<PathBuf> {
+    let dir = dir.unwrap_or(Path::new("."));
+    dir.canonicalize().ok().filter(|dir| dir.is_dir()).ok_or_else(|| {
+        Error::usage(&format!("{} is not a folder", dir.display()))
+    })
+}
+
+/// The session that is meant: by the beginning of its id, or the one that was active last.
+async fn find(client: &Client, named: Option<&str>) -> Result<String> {
+    let page = client.get("/api/v1/sessions?limit=200").await?;
+    let ids = page["sessions"].as_array().into_iter().flatten();
+    let ids: Vec<&str> = ids.filter_map(|session| session["session_id"].as_str()).collect();
+    let Some(named) = named else {
+        let first = ids.first().map(|id| (*id).to_owned());
+        let none = || {
+            Error::new(Code::SessionUnknown, "There are no sessions")
+                .with_hint("Begin one with `piton chat`.")
+        };
+        return first.ok_or_else(none);
+    };
+    let found: Vec<&&str> = ids.iter().filter(|id| id.starts_with(named)).collect();
+    match found.as_slice() {
+        [only] => Ok((**only).to_owned()),
+        // It may be older than the page: the server knows.
+        [] => {
+            let id: piton_core::id::SessionId = named.parse()?;
+            let status: Value = client.get(&format!("/api/v1/sessions/{id}")).await?;
+            Ok(status["session_id"].as_str().unwrap_or(named).to_owned())
+        }
+        several => {
+            let message = format!("{} sessions begin with {named}", several.len());
+            Err(Error::new(Code::SessionAmbiguous, message))
+        }
+    }
+}

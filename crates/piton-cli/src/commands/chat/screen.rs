@@ -1,0 +1,129 @@
+//! What a record looks like in a terminal.
+
+use serde_json::Value;
+
+use crate::error::Result;
+use crate::ui::{Tone, Ui};
+
+const SHOWN_CHARS_MAX: usize = 100;
+
+/// A question that waits for an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Question {
+    pub(super) wait_id: String,
+    pub(super) title: String,
+    /// Ids and names.
+    pub(super) options: Vec<(String, String)>,
+}
+
+/// Shows records one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Screen {
+    /// The message whose text stands at the end of the screen.
+    speaking: Option<String>,
+    /// Whether that is what the agent thinks, not says.
+    thinking: bool,
+}
+
+impl Screen {
+    /// Ends the line that text stands on.
+    pub(super) fn end_line(&mut self, ui: &mut Ui) -> Result<()> {
+        if self.speaking.take().is_some() {
+            ui.raw(b"\n")?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn line(&mut self, ui: &mut Ui, tone: Tone, text: &str) -> Result<()> {
+        self.end_line(ui)?;
+        let text = ui.paint(tone, text);
+        ui.line(text)
+    }
+
+    pub(super) fn show(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
+        let text = |name: &str| record[name].as_str().unwrap_or_default();
+        match text("kind") {
+            "message.user" => {
+                let said = text("content");
+                self.line(ui, Tone::Title, &format!("> {said}"))?;
+            }
+            "message.delta" => self.speak(ui, record)?,
+            "message.completed" => self.end_line(ui)?,
+            "tool.intent" => {
+                let arguments = shortened(&record["arguments"]);
+                self.line(ui, Tone::Active, &format!("* {} {arguments}", text("name")))?;
+            }
+            "tool.outcome" => {
+                let (tone, status) = match text("status") {
+                    "succeeded" => (Tone::Good, "done"),
+                    "failed" => (Tone::Bad, "failed"),
+                    other => (Tone::Attention, other),
+                };
+                self.line(ui, tone, &format!("  {status}"))?;
+            }
+            "run.interrupted" => {
+                let reason = text("reason");
+                self.line(ui, Tone::Attention, &format!("-- interrupted ({reason})"))?;
+                self.line(ui, Tone::Quiet, "   What it had done is in the log; say `/resume` to go on.")?;
+            }
+            "run.resumed" if record["wait_id"].is_null() => {
+                self.line(ui, Tone::Quiet, "-- goes on")?;
+            }
+            "run.reattached" => self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")?,
+            "run.failed" => self.line(ui, Tone::Bad, &format!("-- failed: {}", text("error")))?,
+            "run.cancelled" => self.line(ui, Tone::Attention, "-- cancelled")?,
+            "run.paused" => self.line(ui, Tone::Attention, "-- paused")?,
+            "agent.error" | "executor.error" => {
+                self.line(ui, Tone::Bad, &format!("-- {}", text("message")))?;
+            }
+            "session.closed" => self.line(ui, Tone::Quiet, "-- the session is closed")?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn speak(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
+        let message = record["message_id"].as_str().unwrap_or_default();
+        if self.speaking.as_deref() != Some(message) {
+            self.end_line(ui)?;
+            self.speaking = Some(message.to_owned());
+            self.thinking = record["channel"].as_str() == Some("thought");
+        }
+        let text = record["text"].as_str().unwrap_or("[taken out]");
+        let tone = if self.thinking { Tone::Quiet } else { Tone::Plain };
+        let text = ui.paint(tone, &crate::text::visible(text));
+        ui.raw(text.as_bytes())
+    }
+}
+
+/// The question that a record asks.
+pub(super) fn question(record: &Value) -> Option<Question> {
+    if record["kind"] != "run.waiting" {
+        return None;
+    }
+    let asked = &record["question"];
+    let title = asked["toolCall"]["title"].as_str().or_else(|| asked["title"].as_str());
+    let options = asked["options"].as_array().into_iter().flatten();
+    let options = options.filter_map(|option| {
+        let id = option["optionId"].as_str()?;
+        Some((id.to_owned(), option["name"].as_str().unwrap_or(id).to_owned()))
+    });
+    Some(Question {
+        wait_id: record["wait_id"].as_str()?.to_owned(),
+        title: title.map_or_else(|| shortened(asked), str::to_owned),
+        options: options.collect(),
+    })
+}
+
+fn shortened(value: &Value) -> String {
+    let text = match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.chars().count() <= SHOWN_CHARS_MAX {
+        return line;
+    }
+    line.chars().take(SHOWN_CHARS_MAX - 1).chain(['…']).collect()
+}

@@ -1,0 +1,284 @@
+//! One conversation: records to the screen, what is typed to the agent, and a way out.
+
+use std::time::Duration;
+
+use piton_core::Seq;
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use super::input::{self, Keys};
+use super::screen::{Question, Screen, question};
+use super::stream::Events;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::ui::{Tone, Ui};
+
+/// How often a server that is away is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long a server may be away before this gives up.
+const AWAY_MAX: Duration = Duration::from_mins(5);
+/// A second Ctrl-C within this leaves.
+const TWICE_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    Left,
+    TurnEnds,
+}
+
+#[derive(Debug)]
+pub(super) struct Talk<'a> {
+    ui: &'a mut Ui,
+    cx: &'a Context,
+    client: Client,
+    session: String,
+    after: Seq,
+    screen: Screen,
+    keys: Keys,
+    question: Option<Question>,
+    running: bool,
+    /// The run that was begun from here.
+    own_run: Option<String>,
+    interrupted_at: Option<Instant>,
+    line: Vec<u8>,
+}
+
+/// What happened.
+enum Event {
+    Record(Option<Value>),
+    Typed(Option<Vec<u8>>),
+    CtrlC,
+}
+
+impl<'a> Talk<'a> {
+    pub(super) fn new(ui: &'a mut Ui, cx: &'a Context, client: Client, session: String) -> Self {
+        Self {
+            ui,
+            cx,
+            client,
+            session,
+            after: 0,
+            screen: Screen::default(),
+            keys: Keys::new(),
+            question: None,
+            running: false,
+            own_run: None,
+            interrupted_at: None,
+            line: Vec::new(),
+        }
+    }
+
+    fn path(&self, rest: &str) -> String {
+        format!("/api/v1/sessions/{}{rest}", self.session)
+    }
+
+    /// Says something to the agent.
+    pub(super) async fn say(&mut self, prompt: &str) -> Result<()> {
+        let said = self.client.post(&self.path("/messages"), &json!({"content": prompt})).await?;
+        self.own_run = said["run_id"].as_str().map(str::to_owned);
+        // It is, though its records are still on their way here.
+        self.running = true;
+        Ok(())
+    }
+
+    pub(super) async fn run(&mut self, until: Until) -> Result<Exit> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        // A script that prints one answer types nothing.
+        let mut typed = (until == Until::Left).then(input::typed);
+        let mut events = Events::open(&self.client, &self.session, self.after).await?;
+        self.hint()?;
+        loop {
+            self.ui.flush()?;
+            let event = tokio::select! {
+                record = events.next() => Event::Record(record),
+                bytes = next(&mut typed) => Event::Typed(bytes),
+                _ = interrupt.recv() => Event::CtrlC,
+            };
+            match event {
+                Event::Record(Some(record)) => {
+                    if let Some(exit) = self.record(&record, until)? {
+                        return Ok(exit);
+                    }
+                }
+                Event::Record(None) => events = self.reconnect().await?,
+                Event::Typed(Some(bytes)) => {
+                    if self.typed(&bytes).await? {
+                        return self.leave();
+                    }
+                }
+                // The end of the input: what was asked is still answered when it is a script's.
+                Event::Typed(None) if self.keys.are_typed() || !self.running => {
+                    return self.leave();
+                }
+                Event::Typed(None) => typed = None,
+                Event::CtrlC => {
+                    if self.ctrl_c().await? {
+                        return self.leave();
+                    }
+                }
+            }
+        }
+    }
+
+    fn hint(&mut self) -> Result<()> {
+        if self.keys.are_typed() && !self.ui.json {
+            let text = format!("Session {}. Ctrl-C stops a turn, twice leaves.", self.session);
+            self.screen.line(self.ui, Tone::Quiet, &text)?;
+        }
+        Ok(())
+    }
+
+    /// Shows a record; says how it ends if that was the last one.
+    fn record(&mut self, record: &Value, until: Until) -> Result<Option<Exit>> {
+        self.after = record["seq"].as_u64().unwrap_or(self.after).max(self.after);
+        let kind = record["kind"].as_str().unwrap_or_default();
+        if self.ui.json {
+            self.ui.json_line(record)?;
+        } else if until == Until::Left || is_answer(record) {
+            self.screen.show(self.ui, record)?;
+        }
+        match kind {
+            "run.started" | "run.resumed" | "run.reattached" => self.running = true,
+            "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
+                self.running = false;
+            }
+            _ => {}
+        }
+        if let Some(question) = question(record) {
+            self.ask(question)?;
+        }
+        let answered = matches!(kind, "run.resumed" | "wait.cancelled")
+            && self.question.as_ref().is_some_and(|q| record["wait_id"] == q.wait_id.as_str());
+        if answered || !self.running {
+            self.question = None;
+            self.keys.single(false);
+        }
+        let own = self.own_run.as_deref().is_some_and(|run| record["run_id"] == run);
+        let ends = own && !self.running && kind.starts_with("run.");
+        if until == Until::TurnEnds && (ends || kind == "agent.error" || kind == "executor.error") {
+            self.screen.end_line(self.ui)?;
+            let good = kind == "run.completed";
+            return Ok(Some(if good { Exit::Good } else { Exit::Failed }));
+        }
+        Ok(None)
+    }
+
+    fn ask(&mut self, question: Question) -> Result<()> {
+        if !self.ui.json {
+            self.screen.line(self.ui, Tone::Attention, &format!("? {}", question.title))?;
+            for (at, (_, name)) in question.options.iter().enumerate() {
+                self.screen.line(self.ui, Tone::Plain, &format!("  {}  {name}", at + 1))?;
+            }
+        }
+        self.keys.single(true);
+        self.question = Some(question);
+        Ok(())
+    }
+
+    /// Takes what was typed; true if that means to leave.
+    async fn typed(&mut self, bytes: &[u8]) -> Result<bool> {
+        if let Some(question) = self.question.clone() {
+            let key = bytes.iter().copied().find(u8::is_ascii_digit);
+            let chosen = key.and_then(|key| usize::from(key - b'0').checked_sub(1));
+            if let Some((id, _)) = chosen.and_then(|at| question.options.get(at)) {
+                let path = format!("/api/v1/waits/{}/answer", question.wait_id);
+                let answer = json!({"answer": {"option_id": id}});
+                let answered = self.client.post(&path, &answer).await;
+                return self.told(answered.map(drop)).map(|()| false);
+            }
+            return Ok(false);
+        }
+        self.line.extend_from_slice(bytes);
+        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line).trim().to_owned();
+            let done = match line.as_str() {
+                "" => Ok(()),
+                "/quit" | "/exit" => return Ok(true),
+                "/resume" => self.client.post(&self.path("/resume"), &json!({})).await.map(drop),
+                "/pause" => self.client.post(&self.path("/pause"), &json!({})).await.map(drop),
+                "/cancel" => self.client.post(&self.path("/cancel"), &json!({})).await.map(drop),
+                "/close" => self.client.post(&self.path("/close"), &json!({})).await.map(drop),
+                line => self.say(line).await,
+            };
+            self.told(done)?;
+        }
+        Ok(false)
+    }
+
+    /// What the server refuses is shown, and the conversation goes on.
+    fn told(&mut self, done: Result<()>) -> Result<()> {
+        let Err(error) = done else { return Ok(()) };
+        self.screen.end_line(self.ui)?;
+        self.ui.report(&error);
+        Ok(())
+    }
+
+    /// Stops the turn; true if it is the second time.
+    async fn ctrl_c(&mut self) -> Result<bool> {
+        let twice = self.interrupted_at.is_some_and(|at| at.elapsed() < TWICE_WITHIN);
+        if twice || !self.running {
+            return Ok(true);
+        }
+        self.interrupted_at = Some(Instant::now());
+        let text = "-- stopping the turn; Ctrl-C again leaves, and the agent stays";
+        self.screen.line(self.ui, Tone::Quiet, text)?;
+        self.ui.flush()?;
+        let done = self.client.post(&self.path("/cancel"), &json!({})).await.map(drop);
+        self.told(done)?;
+        Ok(false)
+    }
+
+    fn leave(&mut self) -> Result<Exit> {
+        self.keys.single(false);
+        if self.keys.are_typed() && !self.ui.json {
+            let text = format!("The agent stays. Come back with: piton attach {}", self.session);
+            self.screen.line(self.ui, Tone::Quiet, &text)?;
+        }
+        Ok(Exit::Good)
+    }
+
+    /// Another life of the server has another address and another token.
+    async fn open_again(&mut self) -> Result<Events> {
+        self.client = Client::must(&self.cx.settings.data.value)?;
+        Events::open(&self.client, &self.session, self.after).await
+    }
+
+    /// The server is away: the agent goes on, and so does this when there is a server again.
+    async fn reconnect(&mut self) -> Result<Events> {
+        let begin = Instant::now();
+        let mut said = false;
+        loop {
+            match self.open_again().await {
+                Ok(events) => return Ok(events),
+                Err(error) if begin.elapsed() > AWAY_MAX => return Err(error),
+                Err(_) => {}
+            }
+            if !said && begin.elapsed() > Duration::from_secs(1) && !self.ui.json {
+                said = true;
+                let text = "-- the server is away; the agent goes on, and this waits";
+                self.screen.line(self.ui, Tone::Quiet, text)?;
+                self.ui.flush()?;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// What the agent says, and not what it thinks on the way.
+fn is_answer(record: &Value) -> bool {
+    match record["kind"].as_str() {
+        Some("message.delta") => record["channel"] != "thought",
+        kind => kind == Some("message.completed"),
+    }
+}
+
+async fn next(typed: &mut Option<tokio::sync::mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
+    match typed {
+        Some(typed) => typed.recv().await,
+        None => std::future::pending().await,
+    }
+}
