@@ -7,6 +7,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use piton_core::Code;
+use piton_core::id::BootId;
+use piton_store::{BootLocks, Liveness as _};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -88,7 +90,7 @@ impl Drop for Held {
 
 fn running(data: &Path) -> Error {
     let error = |who: String| Error::new(Code::ServerRunning, who);
-    match read(data) {
+    match find(data) {
         Some(place) => {
             let Place { address, pid, .. } = place;
             error(format!("A server runs on this data folder already: {address} (pid {pid})"))
@@ -102,12 +104,9 @@ fn read(data: &Path) -> Option<Place> {
     serde_json::from_slice(&text).ok()
 }
 
-/// The data folder's server, if one lives.
+/// The data folder's server, if one lives. What a dead one left says where nobody is any more.
 pub(crate) fn find(data: &Path) -> Option<Place> {
-    let lock = File::open(data.join(FOLDER).join(LOCK)).ok()?;
-    match lock.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => read(data),
-        // Released when it is closed.
-        Ok(()) | Err(TryLockError::Error(_)) => None,
-    }
+    let place = read(data)?;
+    let boot: BootId = place.boot.parse().ok()?;
+    BootLocks::new(data).is_alive(&boot).then_some(place)
 }

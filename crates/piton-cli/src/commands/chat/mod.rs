@@ -52,12 +52,15 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     let folder = folder(args.dir.as_deref())?;
     let client = background::ensure(cx).await?;
     let made = client
-        .post("/api/v1/sessions", &json!({
-            "working_dir": folder,
-            "agent_profile_id": args.agent,
-            "title": args.print.as_deref().map(title),
-            "start": false,
-        }))
+        .post(
+            "/api/v1/sessions",
+            &json!({
+                "working_dir": folder,
+                "agent_profile_id": args.agent,
+                "title": args.print.as_deref().map(title),
+                "start": false,
+            }),
+        )
         .await?;
     let session = made["session_id"].as_str().unwrap_or_default().to_owned();
     client.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).await?;
@@ -89,9 +92,10 @@ fn title(prompt: &str) -> String {
 
 fn folder(dir: Option<&Path>) -> Result<PathBuf> {
     let dir = dir.unwrap_or(Path::new("."));
-    dir.canonicalize().ok().filter(|dir| dir.is_dir()).ok_or_else(|| {
-        Error::usage(&format!("{} is not a folder", dir.display()))
-    })
+    dir.canonicalize()
+        .ok()
+        .filter(|dir| dir.is_dir())
+        .ok_or_else(|| Error::usage(&format!("{} is not a folder", dir.display())))
 }
 
 /// The session that is meant: by the beginning of its id, or the one that was active last.

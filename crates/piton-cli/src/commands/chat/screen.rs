@@ -16,6 +16,14 @@ pub(super) struct Question {
     pub(super) options: Vec<(String, String)>,
 }
 
+impl Question {
+    /// The option that a key chooses.
+    pub(super) fn option(&self, key: u8) -> Option<&str> {
+        let at = usize::from(key.checked_sub(b'1')?);
+        self.options.get(at).map(|(id, _)| id.as_str())
+    }
+}
+
 /// Shows records one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
@@ -64,12 +72,18 @@ impl Screen {
             "run.interrupted" => {
                 let reason = text("reason");
                 self.line(ui, Tone::Attention, &format!("-- interrupted ({reason})"))?;
-                self.line(ui, Tone::Quiet, "   What it had done is in the log; say `/resume` to go on.")?;
+                self.line(
+                    ui,
+                    Tone::Quiet,
+                    "   What it had done is in the log; say `/resume` to go on.",
+                )?;
             }
             "run.resumed" if record["wait_id"].is_null() => {
                 self.line(ui, Tone::Quiet, "-- goes on")?;
             }
-            "run.reattached" => self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")?,
+            "run.reattached" => {
+                self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")?
+            }
             "run.failed" => self.line(ui, Tone::Bad, &format!("-- failed: {}", text("error")))?,
             "run.cancelled" => self.line(ui, Tone::Attention, "-- cancelled")?,
             "run.paused" => self.line(ui, Tone::Attention, "-- paused")?,

@@ -26,7 +26,9 @@ impl Events {
         let response = client.send(Method::GET, &path, None).await?;
         if !response.status().is_success() {
             // The same question, to be told what is wrong.
-            client.get(&format!("/api/v1/sessions/{session}/records?after={after}&limit=1")).await?;
+            client
+                .get(&format!("/api/v1/sessions/{session}/records?after={after}&limit=1"))
+                .await?;
         }
         Ok(Self { body: response.into_body(), unread: Vec::new() })
     }

@@ -1,5 +1,6 @@
 //! One conversation: records to the screen, what is typed to the agent, and a way out.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use piton_core::Seq;
@@ -44,6 +45,8 @@ pub(super) struct Talk<'a> {
     own_run: Option<String>,
     interrupted_at: Option<Instant>,
     line: Vec<u8>,
+    /// Said while the agent was at work; told when it is not.
+    queued: VecDeque<String>,
 }
 
 /// What happened.
@@ -68,6 +71,7 @@ impl<'a> Talk<'a> {
             own_run: None,
             interrupted_at: None,
             line: Vec::new(),
+            queued: VecDeque::new(),
         }
     }
 
@@ -90,8 +94,12 @@ impl<'a> Talk<'a> {
         let mut typed = (until == Until::Left).then(input::typed);
         let mut events = Events::open(&self.client, &self.session, self.after).await?;
         self.hint()?;
+        let mut ended = false;
         loop {
             self.ui.flush()?;
+            if ended && self.is_done() {
+                return self.leave();
+            }
             let event = tokio::select! {
                 record = events.next() => Event::Record(record),
                 bytes = next(&mut typed) => Event::Typed(bytes),
@@ -102,6 +110,12 @@ impl<'a> Talk<'a> {
                     if let Some(exit) = self.record(&record, until)? {
                         return Ok(exit);
                     }
+                    if !self.running
+                        && let Some(line) = self.queued.pop_front()
+                    {
+                        let done = self.say(&line).await;
+                        self.told(done)?;
+                    }
                 }
                 Event::Record(None) => events = self.reconnect().await?,
                 Event::Typed(Some(bytes)) => {
@@ -110,10 +124,10 @@ impl<'a> Talk<'a> {
                     }
                 }
                 // The end of the input: what was asked is still answered when it is a script's.
-                Event::Typed(None) if self.keys.are_typed() || !self.running => {
+                Event::Typed(None) if self.keys.are_typed() || self.is_done() => {
                     return self.leave();
                 }
-                Event::Typed(None) => typed = None,
+                Event::Typed(None) => (typed, ended) = (None, true),
                 Event::CtrlC => {
                     if self.ctrl_c().await? {
                         return self.leave();
@@ -121,6 +135,11 @@ impl<'a> Talk<'a> {
                 }
             }
         }
+    }
+
+    /// Nothing is left to be said or heard.
+    fn is_done(&self) -> bool {
+        !self.running && self.queued.is_empty()
     }
 
     fn hint(&mut self) -> Result<()> {
@@ -180,16 +199,20 @@ impl<'a> Talk<'a> {
 
     /// Takes what was typed; true if that means to leave.
     async fn typed(&mut self, bytes: &[u8]) -> Result<bool> {
-        if let Some(question) = self.question.clone() {
-            let key = bytes.iter().copied().find(u8::is_ascii_digit);
-            let chosen = key.and_then(|key| usize::from(key - b'0').checked_sub(1));
-            if let Some((id, _)) = chosen.and_then(|at| question.options.get(at)) {
-                let path = format!("/api/v1/waits/{}/answer", question.wait_id);
-                let answer = json!({"answer": {"option_id": id}});
-                let answered = self.client.post(&path, &answer).await;
-                return self.told(answered.map(drop)).map(|()| false);
-            }
-            return Ok(false);
+        let mut bytes = bytes;
+        if let Some(question) = &self.question {
+            let Some(at) = bytes.iter().position(|key| question.option(*key).is_some()) else {
+                return Ok(false);
+            };
+            let id = question.option(bytes[at]).unwrap_or_default();
+            let path = format!("/api/v1/waits/{}/answer", question.wait_id);
+            let answer = json!({"answer": {"option_id": id}});
+            // What was typed behind the key is not meant for the question.
+            bytes = &bytes[at + 1..];
+            self.question = None;
+            self.keys.single(false);
+            let answered = self.client.post(&path, &answer).await;
+            self.told(answered.map(drop))?;
         }
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
@@ -202,6 +225,10 @@ impl<'a> Talk<'a> {
                 "/pause" => self.client.post(&self.path("/pause"), &json!({})).await.map(drop),
                 "/cancel" => self.client.post(&self.path("/cancel"), &json!({})).await.map(drop),
                 "/close" => self.client.post(&self.path("/close"), &json!({})).await.map(drop),
+                line if self.running => {
+                    self.queued.push_back(line.to_owned());
+                    self.screen.line(self.ui, Tone::Quiet, "-- is told when the turn has ended")
+                }
                 line => self.say(line).await,
             };
             self.told(done)?;
@@ -224,6 +251,7 @@ impl<'a> Talk<'a> {
             return Ok(true);
         }
         self.interrupted_at = Some(Instant::now());
+        self.queued.clear();
         let text = "-- stopping the turn; Ctrl-C again leaves, and the agent stays";
         self.screen.line(self.ui, Tone::Quiet, text)?;
         self.ui.flush()?;

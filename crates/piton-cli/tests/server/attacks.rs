@@ -1,0 +1,208 @@
+//! What must not work.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use crate::world::{World, piton};
+
+#[test]
+fn nobody_gets_in_without_a_good_token() {
+    let world = World::new();
+    let path = "/api/v1/sessions";
+    let with = |value: &str| world.raw("GET", path, None, &[("authorization", value)]);
+    let none = world.raw("GET", path, None, &[]);
+    assert_eq!((none.status, none.code()), (401, "unauthenticated"));
+    assert!(none.headers.contains("www-authenticate: bearer"));
+    let flipped = if world.token.ends_with('0') { "1" } else { "0" };
+    let wrong = format!("{}{flipped}", &world.token[..world.token.len() - 1]);
+    for value in [
+        "Bearer x".to_owned(),
+        "Bearer ".to_owned(),
+        format!("Basic {}", world.token),
+        format!("Bearer {wrong}"),
+        world.token.clone(),
+    ] {
+        let answer = with(&value);
+        assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{value}");
+    }
+    assert_eq!(with(&format!("bearer {}", world.token)).status, 200);
+    // Only what needs none is open.
+    for path in ["/health", "/ready", "/", "/api/v1/openapi.json"] {
+        assert_eq!(world.raw("GET", path, None, &[]).status, 200, "{path}");
+    }
+    assert_eq!(world.raw("GET", "/metrics", None, &[]).status, 401);
+}
+
+#[test]
+fn a_token_is_good_for_its_scopes_and_its_time() {
+    let world = World::new();
+    let grant = |scopes: &[&str], expires_in_s: Option<u64>| {
+        let body = json!({"name": "x", "scopes": scopes, "expires_in_s": expires_in_s});
+        let granted = world.post("/api/v1/access", &body).good();
+        format!("Bearer {}", granted["token"].as_str().unwrap())
+    };
+    let (read, control, admin) =
+        (grant(&["read"], None), grant(&["control"], None), grant(&["admin"], None));
+    let ask = |method: &str, path: &str, bearer: &str| {
+        let body = (method == "POST").then_some(&b"{\"title\":\"t\"}"[..]);
+        world.raw(method, path, body, &[("authorization", bearer)])
+    };
+    for (method, path, good) in [
+        ("GET", "/api/v1/sessions", &read),
+        ("GET", "/api/v1/waits", &read),
+        ("POST", "/api/v1/tasks", &control),
+        ("GET", "/api/v1/access", &admin),
+    ] {
+        for bearer in [&read, &control, &admin] {
+            let answer = ask(method, path, bearer);
+            if bearer == good {
+                assert!(answer.status < 300, "{method} {path}: {answer:?}");
+            } else {
+                assert_eq!(
+                    (answer.status, answer.code()),
+                    (403, "scope_missing"),
+                    "{method} {path}"
+                );
+            }
+        }
+    }
+    let expired = grant(&["read"], Some(0));
+    let answer = ask("GET", "/api/v1/sessions", &expired);
+    assert_eq!((answer.status, answer.code()), (401, "access_expired"));
+    // One that may only read cannot make itself more.
+    let more = world.raw("POST", "/api/v1/access", Some(b"{}"), &[("authorization", &read)]);
+    assert_eq!(more.code(), "scope_missing");
+    // A link opens nothing itself, and signs in once.
+    let link = world.post("/api/v1/links", &json!({"name": "b", "scopes": ["read"]})).good();
+    let link = link["token"].as_str().unwrap();
+    assert_eq!(ask("GET", "/api/v1/sessions", &format!("Bearer {link}")).status, 401);
+    let sign_in = || {
+        let body = json!({"link": link}).to_string();
+        world.raw("POST", "/api/v1/sign-in", Some(body.as_bytes()), &[])
+    };
+    assert_eq!(sign_in().status, 201);
+    assert_eq!(sign_in().code(), "unauthenticated");
+}
+
+#[test]
+fn other_hosts_and_other_pages_are_refused() {
+    let world = World::new();
+    for host in ["evil.example", "127.0.0.1.evil.example", ""] {
+        let answer = world.ask("GET", "/api/v1/sessions", None, &[("host", host)]);
+        assert_eq!((answer.status, answer.code()), (403, "host_refused"), "{host:?}");
+    }
+    let own = world.address.as_str();
+    let (port, other) = (own.rsplit(':').next().unwrap(), own.replace("http://", "http://x"));
+    for origin in ["null", "http://evil.example", &other, &format!("http://localhost:{port}")] {
+        let answer = world.ask("GET", "/api/v1/sessions", None, &[("origin", origin)]);
+        assert_eq!((answer.status, answer.code()), (403, "origin_refused"), "{origin}");
+    }
+    assert_eq!(world.ask("GET", "/api/v1/sessions", None, &[("origin", own)]).status, 200);
+}
+
+#[test]
+fn what_makes_no_sense_is_named_and_changes_nothing() {
+    let mut world = World::new();
+    let session = world.session();
+    let before = world.records(&session).len();
+    let messages = format!("/api/v1/sessions/{session}/messages");
+    let bearer = format!("Bearer {}", world.token);
+    let raw = |method: &str, path: &str, body: &[u8]| {
+        world.raw(method, path, Some(body), &[("authorization", &bearer)])
+    };
+    for body in [
+        &b"{"[..],
+        b"",
+        b"[]",
+        b"null",
+        b"{\"content\":7}",
+        b"{\"content\":\"\"}",
+        b"{}",
+        b"{\"content\":\"x\",\"more\":1}",
+        b"\xff\xfe",
+        b"{\"content\":\"\xff\"}",
+    ] {
+        let answer = raw("POST", &messages, body);
+        assert_eq!((answer.status, answer.code()), (400, "request_malformed"), "{body:?}");
+    }
+    let large = format!("{{\"content\":\"{}\"}}", "x".repeat(5 * 1024 * 1024));
+    let mut stream = world.send(
+        "POST",
+        &messages,
+        None,
+        &[
+            ("authorization", &bearer),
+            ("content-type", "application/json"),
+            ("content-length", &large.len().to_string()),
+        ],
+    );
+    // It may stop reading before the end.
+    let _ = stream.write_all(large.as_bytes());
+    let mut answer = String::new();
+    let _ = std::io::Read::read_to_string(&mut stream, &mut answer);
+    assert!(answer.contains("request_too_large"), "{answer}");
+
+    for (path, code) in [
+        ("/api/v1/nothing", "not_found"),
+        ("/api/v1/sessions/%00", "id_malformed"),
+        ("/api/v1/sessions/..%2f..%2fetc", "id_malformed"),
+        ("/api/v1/sessions/_piton", "id_malformed"),
+        ("/api/v1/sessions/_piton/events", "id_malformed"),
+        ("/api/v1/sessions/sess_none", "session_unknown"),
+        ("/api/v1/sessions?limit=0", "request_malformed"),
+        ("/api/v1/sessions?limit=x", "request_malformed"),
+        ("/api/v1/sessions?nothing=1", "request_malformed"),
+        ("/api/v1/sessions?status=tired", "request_malformed"),
+        ("/api/v1/sessions?after=zzz", "cursor_invalid"),
+        ("/api/v1/tasks/task_none", "task_unknown"),
+    ] {
+        assert_eq!(world.get(path).code(), code, "{path}");
+    }
+    assert_eq!(
+        world.get(&format!("/api/v1/sessions/{session}/events?after=99999")).code(),
+        "cursor_invalid"
+    );
+    assert_eq!(world.ask("PUT", "/api/v1/tasks", None, &[]).code(), "method_not_allowed");
+    for (body, code) in [
+        (json!({"working_dir": "relative"}), "request_malformed"),
+        (json!({"working_dir": "/does/not/exist"}), "request_malformed"),
+        (json!({"agent_profile_id": "nobody"}), "agent_unknown"),
+        (json!({"task_id": "task_none"}), "task_unknown"),
+        (json!({"task_id": "../x"}), "id_malformed"),
+    ] {
+        assert_eq!(world.post("/api/v1/sessions", &body).code(), code, "{body}");
+    }
+    let long = "x".repeat(300);
+    let answer = world.ask(
+        "POST",
+        "/api/v1/tasks",
+        Some(&json!({"title": "t"})),
+        &[("idempotency-key", &long)],
+    );
+    assert_eq!(answer.code(), "request_malformed");
+    assert_eq!(world.records(&session).len(), before);
+    // A connection that says nothing to the point is closed; the server goes on.
+    let mut stream = world.send("GET", "/health", None, &[]);
+    stream.write_all(b"\x00\x01garbage\r\n\r\n").unwrap();
+    assert_eq!(world.get("/health").status, 200);
+}
+
+#[test]
+fn a_data_folder_has_one_server_and_an_address_one_listener() {
+    let world = World::new();
+    let second = |data: &std::path::Path, listen: &str| {
+        let mut command = piton();
+        command.arg("--data").arg(data).args(["--json", "serve", "--listen", listen]);
+        let output = command.output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = second(&world.data(), "127.0.0.1:0");
+    assert!(said.contains("server_running") && said.contains(&world.address), "{said}");
+    let taken = world.address.trim_start_matches("http://");
+    let said = second(&world.folder.path().join("other"), taken);
+    assert!(said.contains("address_in_use"), "{said}");
+    let said = second(&world.folder.path().join("third"), "0.0.0.0:0");
+    assert!(said.contains("tls_needed"), "{said}");
+}

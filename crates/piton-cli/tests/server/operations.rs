@@ -1,0 +1,222 @@
+//! Every operation of the API, asked for once in a life as people lead it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::world::{Answer, World};
+
+/// What the API describes and what was asked.
+struct Walk {
+    world: World,
+    asked: BTreeSet<(String, String)>,
+}
+
+impl Walk {
+    /// Asks for an operation by its name in the description; `names` fill the braces.
+    fn ask(&mut self, method: &str, path: &str, names: &[&str], body: Option<&Value>) -> Answer {
+        self.asked.insert((method.to_lowercase(), path.to_owned()));
+        let mut filled = path.to_owned();
+        for name in names {
+            let (begin, end) = (filled.find('{').unwrap(), filled.find('}').unwrap());
+            filled.replace_range(begin..=end, name);
+        }
+        self.world.ask(method, &filled, body, &[])
+    }
+
+    fn good(&mut self, method: &str, path: &str, names: &[&str], body: Option<&Value>) -> Value {
+        self.ask(method, path, names, body).good()
+    }
+}
+
+fn text(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}")).to_owned()
+}
+
+#[test]
+fn every_operation_does_what_it_says() {
+    let mut walk = Walk { world: World::new(), asked: BTreeSet::new() };
+    let walk = &mut walk;
+    for path in ["/health", "/ready"] {
+        assert_eq!(walk.good("GET", path, &[], None)["status"], "ok");
+    }
+    let agents = walk.good("GET", "/api/v1/agents", &[], None);
+    assert_eq!(agents["agents"][0]["agent_profile_id"], "echo");
+
+    let body = json!({"title": "Fix it"});
+    let task = text(&walk.good("POST", "/api/v1/tasks", &[], Some(&body)), "task_id");
+    assert_eq!(walk.good("GET", "/api/v1/tasks", &[], None)["tasks"][0]["state"], "TODO");
+    let body = json!({"task_id": task, "title": "one", "start": false, "working_dir": walk.world.workspace()});
+    let made = walk.good("POST", "/api/v1/sessions", &[], Some(&body));
+    let session = &text(&made, "session_id");
+    let empty = json!({});
+    walk.good("POST", "/api/v1/sessions/{session_id}/start", &[session], Some(&empty));
+    let shown = walk.good("GET", "/api/v1/sessions/{session_id}", &[session], None);
+    assert_eq!((&shown["is_agent_running"], &shown["task_id"]), (&json!(true), &json!(task)));
+    let listed = walk.good("GET", "/api/v1/sessions", &[], None);
+    assert_eq!(listed["sessions"][0]["session_id"], session.as_str());
+    let running = walk.good("GET", "/api/v1/executors", &[], None);
+    assert_eq!(running["executions"][0]["session_id"], session.as_str());
+
+    // A turn with a question, answered by its id.
+    let messages = "/api/v1/sessions/{session_id}/messages";
+    walk.good("POST", messages, &[session], Some(&json!({"content": "ask May I?\nsay thanks"})));
+    walk.world.when(session, |status| status["status"] == "waiting");
+    let waits = walk.good("GET", "/api/v1/waits", &[], None);
+    let wait = &text(&waits["waits"][0], "wait_id");
+    let records = walk.good("GET", "/api/v1/sessions/{session_id}/records", &[session], None);
+    let asked = records["records"].as_array().unwrap();
+    let asked = asked.iter().find(|record| record["kind"] == "run.waiting").unwrap();
+    let option = text(&asked["question"]["options"][0], "optionId");
+    let minted = walk.good("POST", "/api/v1/waits/{wait_id}/token", &[wait], None);
+    assert!(text(&minted, "token").starts_with("rt_"));
+    let answer = json!({"answer": {"option_id": option}});
+    walk.good("POST", "/api/v1/waits/{wait_id}/answer", &[wait], Some(&answer));
+    let done = walk.world.when(session, |status| status["status"] == "idle");
+    assert_eq!(done["last_outcome"], "completed");
+    let said = walk.good("GET", messages, &[session], None).to_string();
+    assert!(said.contains("thanks"), "{said}");
+
+    // The same, answered with the token of a stranger.
+    walk.good("POST", messages, &[session], Some(&json!({"content": "ask And now?"})));
+    let waiting = walk.world.when(session, |status| status["status"] == "waiting");
+    let wait = &text(&waiting["waits"][0], "wait_id");
+    let minted = walk.good("POST", "/api/v1/waits/{wait_id}/token", &[wait], None);
+    let answer = json!({"token": minted["token"], "answer": {"option_id": option}});
+    let token_id = &text(&minted, "token_id");
+    for replayed in [false, true] {
+        let answered =
+            walk.good("POST", "/api/v1/resume-tokens/{token_id}", &[token_id], Some(&answer));
+        assert_eq!(answered["replayed"], replayed);
+    }
+    walk.world.when(session, |status| status["status"] == "idle");
+
+    // Paused and resumed, cancelled, interrupted and dismissed.
+    walk.good("POST", messages, &[session], Some(&json!({"content": "wait 60000"})));
+    walk.world.when(session, |status| status["status"] == "running");
+    walk.good("POST", "/api/v1/sessions/{session_id}/pause", &[session], Some(&empty));
+    walk.world.when(session, |status| status["status"] == "paused");
+    walk.good("POST", "/api/v1/sessions/{session_id}/resume", &[session], Some(&empty));
+    let other = walk.world.session();
+    walk.world.prompt(&other, "wait 60000");
+    walk.good("POST", "/api/v1/sessions/{session_id}/cancel", &[&other], Some(&empty));
+    walk.world.when(&other, |status| status["last_outcome"] == "cancelled");
+    walk.world.prompt(&other, "crash");
+    walk.world.when(&other, |status| status["status"] == "interrupted_startup");
+    let minted = walk.good(
+        "POST",
+        "/api/v1/sessions/{session_id}/token",
+        &[&other],
+        Some(&json!({"valid_for_s": 60})),
+    );
+    assert!(text(&minted, "token").starts_with("rt_"));
+    walk.good("POST", "/api/v1/sessions/{session_id}/dismiss", &[&other], Some(&empty));
+    walk.world.when(&other, |status| status["reason"] == "run_dismissed");
+
+    // Who may do all this.
+    let body = json!({"name": "phone", "scopes": ["read"], "expires_in_s": 60});
+    let granted = walk.good("POST", "/api/v1/access", &[], Some(&body));
+    assert!(text(&granted, "token").starts_with("key_"));
+    assert_eq!(walk.good("GET", "/api/v1/access", &[], None)["access"][0]["name"], "phone");
+    let id = &text(&granted, "access_id");
+    assert_eq!(walk.ask("DELETE", "/api/v1/access/{access_id}", &[id], None).status, 204);
+    let body = json!({"name": "browser", "scopes": ["read", "control"]});
+    let link = text(&walk.good("POST", "/api/v1/links", &[], Some(&body)), "token");
+    let signed = walk.good("POST", "/api/v1/sign-in", &[], Some(&json!({"link": link})));
+    assert!(text(&signed, "token").starts_with("key_"));
+
+    // What is left of it.
+    let verified = walk.good("GET", "/api/v1/sessions/{session_id}/verify", &[session], None);
+    assert_eq!(verified["good"], true);
+    let shown = walk.good("GET", "/api/v1/tasks/{task_id}", &[&task], None);
+    assert_eq!(shown["sessions"].as_array().unwrap().len(), 1);
+    let metrics = walk.ask("GET", "/metrics", &[], None);
+    assert!(metrics.text.contains("piton_append_records_total"), "{}", metrics.text);
+    walk.good("POST", "/api/v1/sessions/{session_id}/close", &[session], Some(&empty));
+    assert_eq!(walk.world.status(session)["state"], "COMPLETED");
+    let path = "/api/v1/sessions/{session_id}";
+    walk.world.when(session, |status| status["executor_status"] == "stopped");
+    assert_eq!(walk.ask("DELETE", path, &[session], None).status, 204);
+    assert_eq!(walk.world.get(&format!("/api/v1/sessions/{session}")).code(), "session_unknown");
+
+    // The two that streams.rs is about.
+    walk.asked.insert(("get".into(), "/api/v1/sessions/{session_id}/events".into()));
+    walk.good("GET", "/api/v1/sessions/{session_id}/status", &[&other], None);
+    let description = walk.world.get("/api/v1/openapi.json").good();
+    assert_eq!(description["openapi"], "3.1.0");
+    let mut described = BTreeSet::new();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            described.insert((method.clone(), path.clone()));
+        }
+    }
+    assert_eq!(walk.asked, described);
+}
+
+/// S2's fields, name by name.
+#[test]
+fn a_status_has_every_field_that_is_asked_for() {
+    let mut world = World::new();
+    let session = world.session();
+    let status = world.status(&session);
+    for name in [
+        "session_id",
+        "task_id",
+        "state",
+        "agent_profile_id",
+        "executor_status",
+        "agent_execution_id",
+        "runtime",
+        "is_agent_running",
+        "is_resumable",
+        "needs_resume",
+        "resume_reason",
+        "worktree_path",
+        "worktree_branch",
+        "status",
+        "resume_strategy",
+        "context_restored",
+        "waits",
+        "live",
+    ] {
+        assert!(status.get(name).is_some(), "{name} is missing: {status:#}");
+    }
+    assert_eq!(status["state"], "WAITING_FOR_INPUT");
+    assert_eq!(status["executor_status"], "ready");
+}
+
+/// The same request under the same key is fulfilled once, also by another life of the server.
+#[test]
+fn requests_are_fulfilled_once() {
+    let mut world = World::new();
+    let session = world.session();
+    let key = [("idempotency-key", "k1")];
+    let body = json!({"content": "say once"});
+    let path = format!("/api/v1/sessions/{session}/messages");
+    let first = world.ask("POST", &path, Some(&body), &key).good();
+    world.when(&session, |status| status["status"] == "idle");
+    world.kill();
+    world.start();
+    // The local token is another one in another life; a lasting one is the same principal.
+    let access = json!({"name": "script", "scopes": ["read", "control"]});
+    let token = world.post("/api/v1/access", &access).good();
+    let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+    let again = world.ask("POST", &path, Some(&body), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{}", again.headers);
+    assert_eq!(again.good(), first);
+    let other = world.ask("POST", &path, Some(&json!({"content": "else"})), &key);
+    assert_eq!((other.status, other.code()), (422, "request_mismatch"));
+    // Somebody else's key is another key.
+    let headers = [("authorization", bearer.as_str()), key[0]];
+    let body = body.to_string();
+    let theirs = world.raw("POST", &path, Some(body.as_bytes()), &headers).good();
+    assert_ne!(theirs["run_id"], first["run_id"]);
+
+    let create = json!({"title": "t", "start": false});
+    let ask = |world: &World| world.ask("POST", "/api/v1/sessions", Some(&create), &key).good();
+    let made = ask(&world);
+    assert_eq!(ask(&world), made);
+    let records = world.records(made["session_id"].as_str().unwrap());
+    let created = records.iter().filter(|record| record["kind"] == "session.created");
+    assert_eq!(created.count(), 1);
+}

@@ -1,0 +1,261 @@
+//! A data folder with a server that can be killed and started again, and a client that knows no
+//! more than HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Something that takes longer than this hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    server: Option<Child>,
+    pub(crate) address: String,
+    pub(crate) token: String,
+    sessions: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: String,
+    pub(crate) body: Value,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn good(self) -> Value {
+        assert!((200..300).contains(&self.status), "{self:?}");
+        self.body
+    }
+}
+
+pub(crate) fn piton() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_piton"));
+    command.env_remove("PITON_DATA").env_remove("PITON_CONFIG").env("NO_COLOR", "1");
+    command
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (address, token) = (String::new(), String::new());
+        let mut world = Self { folder, server: None, address, token, sessions: Vec::new() };
+        world.start();
+        world
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        let workspace = self.folder.path().join("work");
+        std::fs::create_dir_all(&workspace).unwrap();
+        workspace.canonicalize().unwrap()
+    }
+
+    pub(crate) fn start(&mut self) {
+        let mut command = piton();
+        command.arg("--data").arg(self.data()).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        self.server = Some(child);
+        self.look();
+        assert_eq!(said["address"], self.address.as_str());
+    }
+
+    /// Where the server of the data folder says that it is.
+    pub(crate) fn look(&mut self) {
+        let place = std::fs::read(self.data().join("run/server.json")).unwrap();
+        let place: Value = serde_json::from_slice(&place).unwrap();
+        self.address = place["address"].as_str().unwrap().to_owned();
+        self.token = place["token"].as_str().unwrap().to_owned();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+
+    /// SIGTERM, as an upgrade does it.
+    pub(crate) fn end(&mut self) {
+        let mut server = self.server.take().unwrap();
+        let pid = rustix::process::Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(server.wait().unwrap().success());
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, None, &[])
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, Some(body), &[])
+    }
+
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let bearer = format!("Bearer {}", self.token);
+        let mut all = vec![("authorization", bearer.as_str())];
+        all.extend_from_slice(headers);
+        let body = body.map(ToString::to_string);
+        self.raw(method, path, body.as_deref().map(str::as_bytes), &all)
+    }
+
+    /// Asks exactly this.
+    pub(crate) fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let mut stream = self.send(method, path, body, headers);
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        Answer {
+            status: status.unwrap_or_else(|| panic!("no answer to {method} {path}: {text:?}")),
+            headers: head.to_ascii_lowercase(),
+            body: serde_json::from_str(rest).unwrap_or(Value::Null),
+            text: rest.to_owned(),
+        }
+    }
+
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+        headers: &[(&str, &str)],
+    ) -> TcpStream {
+        let host = self.address.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        let named = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        if !named("host") {
+            head += &format!("host: {host}\r\n");
+        }
+        if let Some(body) = body {
+            if !named("content-type") {
+                head += "content-type: application/json\r\n";
+            }
+            head += &format!("content-length: {}\r\n", body.len());
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        stream.write_all(body.unwrap_or_default()).unwrap();
+        stream
+    }
+
+    /// A session whose agent runs.
+    pub(crate) fn session(&mut self) -> String {
+        let made = self.post("/api/v1/sessions", &json!({"start": false})).good();
+        let session = made["session_id"].as_str().unwrap().to_owned();
+        self.sessions.push(session.clone());
+        self.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).good();
+        self.when(&session, |status| status["status"] == "idle");
+        session
+    }
+
+    pub(crate) fn prompt(&self, session: &str, content: &str) -> String {
+        let path = format!("/api/v1/sessions/{session}/messages");
+        let said = self.post(&path, &json!({"content": content})).good();
+        said["run_id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn status(&self, session: &str) -> Value {
+        self.get(&format!("/api/v1/sessions/{session}/status")).good()
+    }
+
+    /// Asks until it is as wanted.
+    pub(crate) fn when(&self, session: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status(session);
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < until, "never as wanted: {status:#}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// All records of a session, page by page.
+    pub(crate) fn records(&self, session: &str) -> Vec<Value> {
+        let (mut records, mut after) = (Vec::new(), 0);
+        loop {
+            let path = format!("/api/v1/sessions/{session}/records?after={after}&limit=100");
+            let page = self.get(&path).good();
+            records.extend(page["records"].as_array().unwrap().iter().cloned());
+            match page["next"].as_u64() {
+                Some(next) => after = next,
+                None => return records,
+            }
+        }
+    }
+
+    /// What the agent said in a run.
+    pub(crate) fn said(&self, session: &str, run: &str) -> String {
+        let records = self.records(session);
+        let said = records.iter().filter(|r| r["kind"] == "message.delta" && r["run_id"] == run);
+        said.map(|record| record["text"].as_str().unwrap()).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Agents outlive their servers: these must not outlive their test.
+        if self.server.is_some() {
+            for session in &self.sessions {
+                let path = format!("/api/v1/sessions/{session}?force=true");
+                self.post(&format!("/api/v1/sessions/{session}/close"), &json!({}));
+                self.ask("DELETE", &path, None, &[]);
+            }
+        }
+        if let Some(mut server) = self.server.take() {
+            // It may have been killed already.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        end_leftovers(&self.data());
+    }
+}
+
+/// Ends what still runs from a data folder's own copies of the program.
+fn end_leftovers(data: &Path) {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return };
+    let bin = data.join("bin");
+    for entry in entries.flatten() {
+        let runs =
+            std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe.starts_with(&bin));
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let (true, Some(pid)) = (runs, pid.and_then(rustix::process::Pid::from_raw)) {
+            // It may end by itself meanwhile.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
