@@ -1,7 +1,10 @@
 # What a developer does with Piton. `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run simulate demo-svg test lint fmt soak bench dist
+.PHONY: help setup run chat demo simulate demo-svg test lint fmt soak bench dist
+
+# Where `make run` and `make chat` keep their sessions.
+DATA := target/run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -9,7 +12,15 @@ help: ## List what can be made
 setup: ## Install what is missing; quick when nothing is
 	@scripts/setup
 
-run: setup ## Build, then watch a worker being killed and going on: no API key, no network
+run: setup ## Build, then start the server with the built-in agent: no API key, no network
+	cargo build -p piton-cli
+	target/debug/piton --data $(DATA) serve
+
+chat: setup ## Talk to the built-in agent; uses the server of `make run`, or starts one
+	cargo build -p piton-cli
+	target/debug/piton --data $(DATA) chat
+
+demo: setup ## Watch a worker being killed and going on
 	cargo run -p piton-cli -- demo
 
 simulate: setup ## Let the simulator look for trouble on fresh seeds for twenty seconds

@@ -39,6 +39,7 @@ codes! {
     RunNotInterrupted = "run_not_interrupted", "Only an interrupted or paused run can be resumed or dismissed.";
     WaitUnknown = "wait_unknown", "List the open waits; this one was answered, cancelled, or never asked.";
     WaitExpired = "wait_expired", "The deadline has passed; resume the session to have the question asked again.";
+    AnswerUnfit = "answer_unfit", "Answer with one of the options that the question offers.";
     CallUnknown = "call_unknown", "Record the call's intent before its outcome, and one outcome per call.";
     MessageUnknown = "message_unknown", "A streamed message is completed once, after its last piece.";
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";

@@ -167,6 +167,8 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::LimitReached { .. } => Code::LimitReached,
             Refusal::SpoolGap { .. } => Code::SpoolGap,
             Refusal::RequestMismatch => Code::RequestMismatch,
+            // Asked of a question that is read from the log.
+            Refusal::AnswerUnfit { .. } => Code::AnswerUnfit,
             // Asked of the registry.
             Refusal::TaskUnknown { .. } => Code::TaskUnknown,
             Refusal::AccessUnknown { .. } => Code::AccessUnknown,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use piton_core::decide::{self, Command, Create, Message, Verdict};
+use piton_core::decide::{self, Command, Create, Message, Refusal, Verdict};
 use piton_core::event::WaitKind;
 use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
 use piton_core::mask::Masker;
@@ -286,7 +286,34 @@ impl Handle {
         token: ResumeToken,
         answer: Value,
     ) -> Result<Answered> {
+        if let Some((session, entry)) = self.env.store.token(&token.id).await?
+            && token.secret.matches(&entry.hash)
+            && let Some(wait_id) = &entry.wait_id
+        {
+            self.check_answer(&session, wait_id, &answer).await?;
+        }
         self.tokens.answer(within, token, answer).await
+    }
+
+    /// Refuses an answer that an open wait's question does not offer: the agent could do nothing
+    /// with it, and nobody would be left to be told.
+    pub async fn check_answer(
+        &self,
+        session: &SessionId,
+        wait_id: &WaitId,
+        answer: &Value,
+    ) -> Result<()> {
+        let run = self.state(session).await?.facts.run;
+        let Some(wait) = run.as_ref().and_then(|run| run.waits.get(wait_id)) else {
+            // What is not open is refused, or recognised, by whoever decides.
+            return Ok(());
+        };
+        let asked = self.records(session, wait.since_seq - 1, 1).await?;
+        let question = asked.first().and_then(|record| record.content_field("question"));
+        if question.is_some_and(|question| !decide::fits(&question, answer)) {
+            return Err(Refusal::AnswerUnfit { wait: wait_id.clone() }.into());
+        }
+        Ok(())
     }
 
     /// Answers by the wait's id; for callers that may control the session.
@@ -296,6 +323,7 @@ impl Handle {
         wait_id: WaitId,
         answer: Value,
     ) -> Result<Ack> {
+        self.check_answer(session, &wait_id, &answer).await?;
         let fresh = NewToken::from(&self.tokens.mint()?);
         self.execute(session, Command::AnswerByWait { wait_id, fresh, answer }).await
     }

@@ -62,6 +62,7 @@ impl Problem {
 fn status_of(code: Code) -> StatusCode {
     match code {
         Code::IdMalformed
+        | Code::AnswerUnfit
         | Code::RequestMalformed
         | Code::CursorInvalid
         | Code::Utf8Invalid

@@ -70,6 +70,9 @@ fn every_operation_does_what_it_says() {
     let option = text(&asked["question"]["options"][0], "optionId");
     let minted = walk.good("POST", "/api/v1/waits/{wait_id}/token", &[wait], None);
     assert!(text(&minted, "token").starts_with("rt_"));
+    let unfit = json!({"answer": {"option_id": "perhaps"}});
+    let refused = walk.ask("POST", "/api/v1/waits/{wait_id}/answer", &[wait], Some(&unfit));
+    assert_eq!((refused.status, refused.code()), (400, "answer_unfit"));
     let answer = json!({"answer": {"option_id": option}});
     walk.good("POST", "/api/v1/waits/{wait_id}/answer", &[wait], Some(&answer));
     let done = walk.world.when(session, |status| status["status"] == "idle");

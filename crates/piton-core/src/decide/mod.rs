@@ -31,6 +31,7 @@ use crate::token::{Entry, NewToken, ResumeToken};
 use crate::{Code, status};
 
 pub use import::{Import, asks};
+pub use wait::fits;
 
 /// What every decision is told about the world.
 #[derive(Clone, Debug)]
@@ -268,6 +269,8 @@ pub enum Refusal {
     WaitUnknown { wait: WaitId },
     #[error("The deadline of wait {wait} has passed")]
     WaitExpired { wait: WaitId },
+    #[error("The answer to wait {wait} is none of those that were offered")]
+    AnswerUnfit { wait: WaitId },
     #[error("There is no open call {call}")]
     CallUnknown { call: CallId },
     #[error("There is no streaming message {message}")]
@@ -318,6 +321,7 @@ impl Refusal {
             Self::RunNotInterrupted { .. } | Self::NeverRun => Code::RunNotInterrupted,
             Self::WaitUnknown { .. } => Code::WaitUnknown,
             Self::WaitExpired { .. } => Code::WaitExpired,
+            Self::AnswerUnfit { .. } => Code::AnswerUnfit,
             Self::CallUnknown { .. } => Code::CallUnknown,
             Self::MessageUnknown { .. } => Code::MessageUnknown,
             Self::OffsetMismatch { .. } => Code::OffsetMismatch,

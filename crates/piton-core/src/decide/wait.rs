@@ -178,3 +178,32 @@ pub(super) fn consume(
     records.push(NewRecord::with_content(cx.now, resumed, "answer", answer));
     Decision { records, outcome: Verdict::Resumed { result_seq } }
 }
+
+/// Whether an answer is one of those that a question offers. A question that offers none takes all;
+/// `{"outcome": "cancelled"}` is always one.
+pub fn fits(question: &Value, answer: &Value) -> bool {
+    let Some(options) = question.get("options").and_then(Value::as_array) else { return true };
+    if answer.get("outcome").is_some_and(|outcome| outcome == "cancelled") {
+        return true;
+    }
+    let chosen = answer.get("option_id");
+    chosen.is_some() && options.iter().any(|option| option.get("optionId") == chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_one_that_was_offered() {
+        let question = json!({"options": [{"optionId": "yes"}, {"optionId": "no"}]});
+        assert!(fits(&question, &json!({"option_id": "no"})));
+        assert!(fits(&question, &json!({"outcome": "cancelled"})));
+        for answer in [json!(null), json!("yes"), json!({}), json!({"option_id": "perhaps"})] {
+            assert!(!fits(&question, &answer), "{answer}");
+        }
+        assert!(fits(&json!({"question": "How many?"}), &json!(7)));
+    }
+}

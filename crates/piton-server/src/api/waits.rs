@@ -120,6 +120,7 @@ pub(crate) async fn answer(
     let session = session_of(&app, &wait_id).await?;
     let request = Asked { asker: &asker, action: "waits.answer", body: to_value(&answering)? };
     let answered = Answered { session_id: session.to_string(), replayed: false };
+    app.handle().check_answer(&session, &wait_id, &answering.answer).await?;
     let fresh = NewToken::from(&app.handle().ids().token()?);
     let command = Command::AnswerByWait { wait_id, fresh, answer: answering.answer };
     Ok(Reply::ok(app.execute(&session, &request, answered, command).await?))
