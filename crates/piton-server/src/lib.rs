@@ -1,4 +1,4 @@
-//! The server: HTTP, server-sent events and WebSocket over the session service. It translates and
+//! The server: HTTP and server-sent events over the session service. It translates and
 //! decides nothing.
 
 mod api;

@@ -22,7 +22,7 @@ use crate::{conversion, masking, stores};
 
 const LISTEN: &str = "127.0.0.1:7411";
 
-/// Run the server: HTTP, events and WebSocket for terminals, browsers and other programs
+/// Run the server: HTTP and events for terminals, browsers and other programs
 ///
 /// Agents belong to processes of their own: when the server ends, is upgraded or killed, they go on,
 /// and the next server picks them up where they are.

@@ -34,6 +34,7 @@ fn text(value: &Value, name: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one life, in its order")]
 fn every_operation_does_what_it_says() {
     let mut walk = Walk { world: World::new(), asked: BTreeSet::new() };
     let walk = &mut walk;

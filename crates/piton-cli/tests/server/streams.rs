@@ -81,7 +81,8 @@ fn no_turn_notices_that_its_server_ends() {
     }
     world.kill();
     world.start();
-    let expected: String = (0..30).map(|n| format!("{n};")).collect();
+    let words: Vec<String> = (0..30).map(|n| format!("{n};")).collect();
+    let expected = words.concat();
     for (session, run) in sessions.iter().zip(&runs) {
         let status = world.when(session, |status| status["status"] == "idle");
         assert_eq!(status["last_outcome"], "completed");

@@ -53,10 +53,10 @@ impl Terminal {
         let until = Instant::now() + PATIENCE;
         while !self.screen.contains(text) {
             let left = until.saturating_duration_since(Instant::now());
-            match self.output.recv_timeout(left) {
-                Ok(bytes) => self.screen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(_) => panic!("never shown: {text:?}; but\n{}", self.screen),
-            }
+            let Ok(bytes) = self.output.recv_timeout(left) else {
+                panic!("never shown: {text:?}; but\n{}", self.screen);
+            };
+            self.screen.push_str(&String::from_utf8_lossy(&bytes));
         }
     }
 

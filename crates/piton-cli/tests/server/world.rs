@@ -1,6 +1,7 @@
 //! A data folder with a server that can be killed and started again, and a client that knows no
 //! more than HTTP.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// Something that takes longer than this hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
@@ -80,8 +81,8 @@ impl World {
     pub(crate) fn look(&mut self) {
         let place = std::fs::read(self.data().join("run/server.json")).unwrap();
         let place: Value = serde_json::from_slice(&place).unwrap();
-        self.address = place["address"].as_str().unwrap().to_owned();
-        self.token = place["token"].as_str().unwrap().to_owned();
+        place["address"].as_str().unwrap().clone_into(&mut self.address);
+        place["token"].as_str().unwrap().clone_into(&mut self.token);
     }
 
     pub(crate) fn kill(&mut self) {
@@ -155,16 +156,16 @@ impl World {
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
         let named = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
         if !named("host") {
-            head += &format!("host: {host}\r\n");
+            write!(head, "host: {host}\r\n").unwrap();
         }
         if let Some(body) = body {
             if !named("content-type") {
                 head += "content-type: application/json\r\n";
             }
-            head += &format!("content-length: {}\r\n", body.len());
+            write!(head, "content-length: {}\r\n", body.len()).unwrap();
         }
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            write!(head, "{name}: {value}\r\n").unwrap();
         }
         stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
         stream.write_all(body.unwrap_or_default()).unwrap();

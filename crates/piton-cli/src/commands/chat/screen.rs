@@ -82,7 +82,7 @@ impl Screen {
                 self.line(ui, Tone::Quiet, "-- goes on")?;
             }
             "run.reattached" => {
-                self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")?
+                self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")?;
             }
             "run.failed" => self.line(ui, Tone::Bad, &format!("-- failed: {}", text("error")))?,
             "run.cancelled" => self.line(ui, Tone::Attention, "-- cancelled")?,
