@@ -1,6 +1,7 @@
 //! An agentctl that was started before an upgrade goes on to work under the newer server; one that
 //! has no version in common with it is replaced between turns.
 
+use piton_exec::protocol::{PROTOCOL, PROTOCOL_MIN};
 use piton_testkit::crash::Kind;
 use piton_testkit::drive::{Server, wait_until};
 use serde_json::json;
@@ -66,7 +67,7 @@ fn programs_that_nobody_runs_from_are_cleared_away_at_the_start() {
 }
 
 /// A server and an agentctl of a version that no other server knows.
-const FOREIGN: &str = "9";
+const FOREIGN: &str = "protocol-max=9";
 
 fn foreign(bench: &Bench) -> (Server, String) {
     let mut server = Server::start(PROGRAM, "sqlite", &bench.data(), &[FOREIGN]);
@@ -103,7 +104,8 @@ fn an_idle_agentctl_of_an_unknown_version_is_replaced() {
     let told = last(&log, "executor.unreachable");
     assert_eq!(header(told)["code"], "protocol_unsupported");
     let message = told.content_field("message").expect("told").to_string();
-    assert!(message.contains("It speaks protocol 9 to 9, this program 1 to 2"), "{message}");
+    let why = format!("It speaks protocol 9 to 9, this program {PROTOCOL_MIN} to {PROTOCOL}");
+    assert!(message.contains(&why), "{message}");
     assert_eq!(said(&log, &run), chunks(30));
     goes_on(&mut server, &bench);
 }
