@@ -1,5 +1,6 @@
 //! From arguments to a command and its exit code.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -53,6 +54,9 @@ pub(crate) struct Global {
 
 /// Runs the command that the arguments name and reports what went wrong.
 pub(crate) fn run() -> Exit {
+    if asks_only_for_version(std::env::args_os().skip(1)) {
+        return version();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -60,6 +64,20 @@ pub(crate) fn run() -> Exit {
     let mut ui = Ui::new(cli.global.json, cli.global.color);
     let done = commands::run(&mut ui, cli).and_then(|exit| ui.flush().map(|()| exit));
     done.unwrap_or_else(|error| ui.report(&error))
+}
+
+/// Scripts and prompts ask for it at every turn: the whole tree of commands need not be built to
+/// answer.
+fn asks_only_for_version(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    let first = arguments.next();
+    let asks = first.is_some_and(|first| first == "--version" || first == "-V");
+    asks && arguments.next().is_none()
+}
+
+fn version() -> Exit {
+    let mut ui = Ui::new(false, None);
+    let said = ui.line(concat!("piton ", env!("CARGO_PKG_VERSION"))).and_then(|()| ui.flush());
+    said.map_or_else(|error| ui.report(&error), |()| Exit::Good)
 }
 
 /// Help and versions are data; all else that clap says is about wrong usage.
@@ -74,5 +92,23 @@ fn usage(error: &clap::Error) -> Exit {
         Err(error) => Ui::new(false, None).report(&Error::from(error)),
         Ok(()) if asked_for => Exit::Good,
         Ok(()) => Exit::Usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_short_way_says_what_the_long_one_says() {
+        let text = concat!("piton ", env!("CARGO_PKG_VERSION"), "\n");
+        assert_eq!(Cli::command().render_version(), text);
+        let asks = |arguments: &[&str]| {
+            asks_only_for_version(arguments.iter().map(|argument| (*argument).into()))
+        };
+        assert!(asks(&["--version"]) && asks(&["-V"]));
+        assert!(!asks(&[]) && !asks(&["serve"]) && !asks(&["--version", "--json"]));
     }
 }
