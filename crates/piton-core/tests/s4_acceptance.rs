@@ -12,7 +12,7 @@ use piton_core::fold;
 use piton_core::limits::REATTACH_GRACE;
 use piton_core::reason::Reason;
 use piton_core::record::Record;
-use piton_core::state::Effect;
+use piton_core::state::{Effect, Run};
 use piton_core::status::{Name, Status, WaitView};
 use piton_core::token;
 use serde_json::{Value, json};
@@ -257,12 +257,9 @@ fn a_run_answered_while_unreachable_is_interrupted_when_its_executor_is_gone() {
     world.recover(Some(Probe::Unreachable));
     let answer = world.answer("rt_1", true);
     world.done(answer);
-    assert_eq!(
-        world.recover(Some(Probe::Gone)),
-        ["executor.stopped", "run.interrupted", "status.derived"]
-    );
-    assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessExit));
-    assert_eq!(world.recover(Some(Probe::Gone)), [""; 0]);
+    world.restart("boot_2");
+    let found = world.recover(Some(Probe::Gone));
+    assert_eq!(found.iter().filter(|kind| *kind == "run.interrupted").count(), 1, "{found:?}");
 }
 
 /// A run that was started after the restart has not met the old executor: its end is no loss.
@@ -295,6 +292,26 @@ fn an_abandoned_executor_interrupts_its_run_once() {
 }
 
 // Interrupted waiting: sweeps and fresh messages.
+
+/// Whoever may live is told as soon as it can be: silence interrupts nothing.
+#[test]
+fn a_sweep_leaves_a_run_whose_executor_is_only_silent() {
+    let mut world = World::executed();
+    world.ask("wait_1", "rt_1");
+    assert_eq!(world.recover(Some(Probe::Unreachable)), ["executor.unreachable", "status.derived"]);
+    world.pass(Duration::from_mins(10));
+    assert_eq!(
+        world.done(Command::Sweep { live: false }),
+        ["token.expired", "wait.cancelled", "status.derived"]
+    );
+    let told = Effect::CancelWait { run_id: id("run_1"), wait_id: id("wait_1") };
+    assert_eq!(world.state.pending.values().last(), Some(&told));
+    assert!(world.state.facts.run.as_ref().is_some_and(Run::is_open));
+    assert_eq!(
+        world.recover(Some(Probe::Gone)).iter().filter(|k| *k == "run.interrupted").count(),
+        1
+    );
+}
 
 #[test]
 fn a_live_sweep_cancels_the_wait_and_the_run_goes_on() {

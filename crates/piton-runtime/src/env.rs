@@ -7,6 +7,7 @@ use piton_store::{Liveness, Store};
 
 use crate::masking::Masking;
 use crate::service::Options;
+use crate::tally::Tally;
 use crate::world::{Clock, Driver, Executors, Ids};
 
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Env {
     pub masking: Masking,
     pub snapshot_every: u64,
     pub ids: Ids,
+    pub tally: Tally,
 }
 
 impl Env {
@@ -34,6 +36,7 @@ impl Env {
             executors: options.executors,
             masking: Masking::new(options.masker),
             snapshot_every: options.snapshot_every,
+            tally: Tally::default(),
         }
     }
 

@@ -23,6 +23,7 @@ use crate::guest::Guest;
 use crate::recovery::{Recovered, RecoveryManager};
 use crate::session::Ack;
 use crate::sweeper::Sweeper;
+use crate::tally::Counts;
 use crate::tokens::{Answered, TokenService};
 use crate::view::{Listed, View};
 use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
@@ -79,7 +80,7 @@ impl Options {
 #[derive(Debug)]
 pub struct Service {
     handle: Handle,
-    sweeping: JoinHandle<()>,
+    working: Vec<JoinHandle<()>>,
 }
 
 /// What callers hold. Cheap to clone.
@@ -98,6 +99,28 @@ impl Service {
     /// soon as it is settled. One whose executor does not answer is settled while the service runs,
     /// and nobody is told: it must not keep the others waiting.
     pub async fn start(options: Options, each: impl FnMut(Recovered)) -> Result<Self> {
+        let mut service = Self::assemble(options);
+        service.handle.recover_at_start(each).await?;
+        service.work();
+        Ok(service)
+    }
+
+    /// Runs at once, and recovers meanwhile: until a session is settled its status says that its
+    /// executor is being asked.
+    pub fn begin(options: Options) -> Self {
+        let mut service = Self::assemble(options);
+        let recovery = Arc::clone(&service.handle.recovery);
+        service.working.push(tokio::spawn(async move {
+            if let Err(error) = recovery.recover(|_| {}).await {
+                // The sweeper tries it again.
+                tracing::error!(code = %error.code(), "recovery failed");
+            }
+        }));
+        service.work();
+        service
+    }
+
+    fn assemble(options: Options) -> Self {
         let sweep_every = options.sweep_every;
         let env = Arc::new(Env::new(options));
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&env)));
@@ -108,15 +131,18 @@ impl Service {
                 Arc::clone(&env),
                 Arc::clone(&coordinator),
                 Arc::clone(&recovery),
+                sweep_every,
             )),
             view: View::of(&env),
             env,
             coordinator,
             recovery,
         };
-        handle.recover_at_start(each).await?;
-        let sweeping = tokio::spawn(Arc::clone(&handle.sweeper).run(sweep_every));
-        Ok(Self { handle, sweeping })
+        Self { handle, working: Vec::new() }
+    }
+
+    fn work(&mut self) {
+        self.working.push(tokio::spawn(Arc::clone(&self.handle.sweeper).run()));
     }
 
     /// For a process that runs no sessions and wants to change one that nobody runs.
@@ -130,13 +156,13 @@ impl Service {
 
     /// Takes no further work and waits until the accepted is durable.
     pub async fn shut_down(self) {
-        self.sweeping.abort();
+        self.working.iter().for_each(JoinHandle::abort);
         self.handle.coordinator.shut_down().await;
     }
 
     /// Ends all work at once, wherever it is.
     pub fn abort(&self) {
-        self.sweeping.abort();
+        self.working.iter().for_each(JoinHandle::abort);
         self.handle.coordinator.abort();
     }
 }
@@ -347,6 +373,11 @@ impl Handle {
         let fresh = NewToken::from(&token);
         self.execute(session, Command::MintInterruption { fresh, expires_at }).await?;
         Ok(token)
+    }
+
+    /// What was interrupted and went on since this process began.
+    pub fn counts(&self) -> Counts {
+        self.env.tally.counts()
     }
 
     /// What can be read: states, statuses, lists, records.

@@ -20,6 +20,7 @@ pub(crate) struct Sweeper {
     env: Arc<Env>,
     coordinator: Arc<Coordinator>,
     recovery: Arc<RecoveryManager>,
+    every: Duration,
 }
 
 impl Sweeper {
@@ -27,14 +28,15 @@ impl Sweeper {
         env: Arc<Env>,
         coordinator: Arc<Coordinator>,
         recovery: Arc<RecoveryManager>,
+        every: Duration,
     ) -> Self {
-        Self { env, coordinator, recovery }
+        Self { env, coordinator, recovery, every }
     }
 
     /// Sweeps for ever. A sweep that fails is tried again: the next one finds the same work.
-    pub(crate) async fn run(self: Arc<Self>, every: Duration) {
+    pub(crate) async fn run(self: Arc<Self>) {
         for round in 1_u64.. {
-            self.env.clock.sleep(every).await;
+            self.env.clock.sleep(self.every).await;
             if let Err(error) = self.sweep().await {
                 tracing::warn!(code = %error.code(), "sweep failed");
             }
@@ -66,9 +68,9 @@ impl Sweeper {
 
     /// True if something changed. What keeps one session from being swept holds up no other.
     async fn sweep_one(&self, row: Row) -> bool {
-        // Another living boot sweeps its own sessions.
-        if row.lease.owner.is_some_and(|owner| owner != self.env.boot && self.env.is_alive(&owner))
-        {
+        // Another living boot sweeps its own sessions, and a dead one's are recovered first: whoever
+        // is found again gets time to be answered.
+        if row.lease.owner.is_some_and(|owner| owner != self.env.boot) {
             return false;
         }
         let live = self.env.driver.is_live(&row.session);

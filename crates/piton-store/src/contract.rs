@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use piton_core::chain;
 use piton_core::id::{BootId, SessionId, TaskId, TokenId};
@@ -351,6 +352,31 @@ pub struct Stats {
     pub records: u64,
     /// Flushes for appends; checkpoints of the write-ahead log are not counted.
     pub flushes: u64,
+    /// How long those took.
+    pub latency: Latency,
+}
+
+/// How long something took, counted by limits in microseconds; what took longer than the last limit
+/// is in `count` alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    pub within: [u64; Latency::LIMITS_US.len()],
+    pub count: u64,
+    pub sum_us: u64,
+}
+
+impl Latency {
+    pub const LIMITS_US: [u64; 11] =
+        [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000, 5_000_000];
+
+    pub fn add(&mut self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(at) = Self::LIMITS_US.iter().position(|limit| micros <= *limit) {
+            self.within[at] += 1;
+        }
+        self.count += 1;
+        self.sum_us = self.sum_us.saturating_add(micros);
+    }
 }
 
 /// Which boots are alive. Once dead, a boot stays dead.

@@ -28,8 +28,8 @@ pub use boots::{BootGuard, BootLocks, Holder};
 
 pub use contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,
-    Head, IndexEntry, Liveness, LogCopy, OsEntropy, Page, Problem, Query, Row, Select, Snapshot,
-    Stats, Store, Verification,
+    Head, IndexEntry, Latency, Liveness, LogCopy, OsEntropy, Page, Problem, Query, Row, Select,
+    Snapshot, Stats, Store, Verification,
 };
 pub use error::{Cause, Error, Result};
 pub use files::FilesStore;

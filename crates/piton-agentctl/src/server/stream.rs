@@ -64,6 +64,7 @@ pub(crate) async fn stream(
 
 async fn run(ctl: &Ctl, socket: WebSocket, after: Pos, asker: Asker) {
     let (mut sink, mut source) = socket.split();
+    let _followed = ctl.spool.followed();
     let end = tokio::select! {
         end = superseded(ctl, asker.epoch) => Some(end),
         end = send(ctl, &mut sink, after, asker.protocol) => end,

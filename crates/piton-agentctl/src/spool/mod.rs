@@ -1,9 +1,10 @@
 //! Keeps what the agent says until a server has it.
 //!
-//! An entry is acknowledged to whoever gave it when it is written, and flushed if its kind says so
-//! ([`piton_core::spool::Fact::is_flushed`]); a stream sees it once it is written. While too much waits
+//! An entry is acknowledged to whoever gave it when it is written, and durable if its kind says so
+//! ([`piton_core::spool::Fact::is_flushed`]): flushed here, or acknowledged by a server, whose log then
+//! has it. A stream sees it at once: at or below what a log has, the log counts. While too much waits
 //! for the server, [`Journal::keep`] waits: the agent is held back, and nothing is dropped. While
-//! the disk refuses, everything waits.
+//! the disk refuses, whoever gave something waits.
 
 mod disk;
 mod state;
@@ -17,10 +18,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use piton_agent::{Journal, JournalClosed};
-use piton_core::spool::{Note, Pos};
+use piton_core::Timestamp;
+use piton_core::spool::{ENTRY_VERSION, Entry, Fact, Note, Pos};
 use piton_exec::protocol::SpoolHealth;
 use piton_exec::spool::format::{self, Sealer};
 use piton_exec::spool::{self as stored, SegmentReader};
@@ -28,10 +31,12 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use disk::{Disk, OsDisk};
 use state::State;
-use writer::{Job, Writer};
+use writer::{Given, Job, Writer};
 
 /// A segment that is longer is followed by another.
 const SEGMENT_BYTES_MAX: u64 = 1024 * 1024;
+/// With what its frame adds, a reader still takes it.
+const ENTRY_BYTES_MAX: u64 = format::FRAME_BYTES_MAX - 1024;
 /// The writer's needs are small and known.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -80,11 +85,6 @@ impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds this; if it did, the counts are still counts.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn publish(&self, last: Pos) {
-        self.state().last = last;
-        self.last.send_if_modified(|known| std::mem::replace(known, last) != last);
     }
 
     pub(crate) fn close(&self) {
@@ -157,10 +157,37 @@ impl Spool {
         self.send(notes)?.await.map_err(|_| JournalClosed)
     }
 
+    /// Gives notes their places and shows them to whoever follows; they are on their way to a file.
     fn send(&self, notes: Vec<Note>) -> Result<oneshot::Receiver<()>, JournalClosed> {
         let (kept, done) = oneshot::channel();
-        self.jobs.send(Job::Keep(notes, kept)).map_err(|_| JournalClosed)?;
+        let mut state = self.shared.state();
+        if state.is_closed {
+            return Err(JournalClosed);
+        }
+        let mut given = Vec::with_capacity(notes.len());
+        for note in notes {
+            let pos = state.last + 1;
+            let is_flushed = note.fact.is_flushed();
+            let json = json_of(pos, note)?;
+            state.push(pos, &json);
+            given.push(Given { pos, json, is_flushed });
+        }
+        let last = state.last;
+        // Under the lock: the writer takes them in the order of their places.
+        self.jobs.send(Job::Keep(given, kept)).map_err(|_| JournalClosed)?;
+        drop(state);
+        self.shared.last.send_if_modified(|known| {
+            let is_more = *known < last;
+            *known = last.max(*known);
+            is_more
+        });
         Ok(done)
+    }
+
+    /// Somebody reads as it grows, for as long as this is held.
+    pub fn followed(&self) -> Followed {
+        self.shared.state().followers += 1;
+        Followed(Arc::clone(&self.shared))
     }
 
     async fn keep_in_turn(&self, notes: Vec<Note>) -> Result<(), JournalClosed> {
@@ -204,6 +231,8 @@ impl Spool {
     /// Flushes everything and keeps no more. Takes as long as the disk refuses.
     pub async fn close(&self) {
         let (closed, done) = oneshot::channel();
+        // What is not kept must not be seen, either.
+        self.shared.state().is_closed = true;
         if self.jobs.send(Job::Close(closed)).is_ok() {
             let _ = done.await;
         }
@@ -245,13 +274,11 @@ impl Spool {
             if after + 1 < state.first() {
                 return Err(ReadError::Lost { first: after + 1, last: state.first() - 1 });
             }
-            // What is in memory may be further than what may be seen.
-            if let Some(mut found) = state.recent(after, bytes_max) {
-                found.truncate(usize::try_from(state.last - after).unwrap_or(usize::MAX));
+            if let Some(found) = state.recent(after, bytes_max) {
                 return Ok(found);
             }
             let holds = |segment: &&state::Segment| segment.first <= after + 1;
-            (state.segments.iter().rev().find(holds).cloned(), state.last)
+            (state.segments.iter().rev().find(holds).cloned(), state.written)
         };
         let Some(segment) = segment else { return Ok(Vec::new()) };
         let shared = self.shared.clone();
@@ -260,6 +287,31 @@ impl Spool {
         });
         reading.await.map_err(|_| ReadError::Stopped)?
     }
+}
+
+/// An entry as JSON. One that has none says at least that something is missing.
+fn json_of(pos: Pos, note: Note) -> Result<Arc<str>, JournalClosed> {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let at = Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX));
+    let Note { run_id, fact, raw } = note;
+    let entry = Entry { v: ENTRY_VERSION, pos, at, run_id, fact, raw };
+    let dropped = |why: String, bytes| {
+        tracing::error!("Entry {pos} cannot be written: {why}");
+        let run_id = entry.run_id.clone();
+        let fact = Fact::Dropped { why, bytes };
+        serde_json::to_string(&Entry { v: ENTRY_VERSION, pos, at, run_id, fact, raw: None })
+    };
+    let json = match serde_json::to_string(&entry) {
+        Ok(json) if json.len() as u64 > ENTRY_BYTES_MAX => {
+            dropped("entry_too_long".to_owned(), json.len() as u64)
+        }
+        Ok(json) => Ok(json),
+        Err(error) => dropped(error.to_string(), 0),
+    };
+    json.map(Into::into).map_err(|error| {
+        tracing::error!("Nothing can be written: {error}");
+        JournalClosed
+    })
 }
 
 fn read_segment(
@@ -320,5 +372,15 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.state().waiting -= 1;
+    }
+}
+
+/// Counts whoever follows.
+#[derive(Debug)]
+pub struct Followed(Arc<Shared>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.state().followers -= 1;
     }
 }

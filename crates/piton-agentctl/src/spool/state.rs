@@ -48,9 +48,14 @@ impl Segment {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) segments: VecDeque<Segment>,
+    /// The last position that was given away; it can be read.
     pub(crate) last: Pos,
+    /// The last one that is in a file.
+    pub(crate) written: Pos,
     pub(crate) acked: Pos,
-    /// Entries as JSON, up to `last`.
+    /// Who reads as it grows, and acknowledges.
+    pub(crate) followers: usize,
+    /// Entries as JSON, up to `last`; always those that are in no file yet.
     recent: VecDeque<(Pos, Arc<str>)>,
     recent_bytes: usize,
     /// What the disk said when it last refused.
@@ -66,7 +71,9 @@ impl State {
         Self {
             segments: VecDeque::new(),
             last: 0,
+            written: 0,
             acked: 0,
+            followers: 0,
             recent: VecDeque::new(),
             recent_bytes: 0,
             refused: None,
@@ -78,7 +85,7 @@ impl State {
 
     /// The first position that can be read.
     pub(crate) fn first(&self) -> Pos {
-        self.segments.front().map_or(self.last + 1, |segment| segment.first)
+        self.segments.front().map_or(self.written + 1, |segment| segment.first)
     }
 
     /// Bytes on the disk that wait to be acknowledged; up to [`MARK_BYTES`] too many.
@@ -95,10 +102,19 @@ impl State {
         bytes.sum()
     }
 
-    pub(crate) fn remember(&mut self, pos: Pos, json: &Arc<str>) {
+    /// Gives an entry its place: from now on it can be read.
+    pub(crate) fn push(&mut self, pos: Pos, json: &Arc<str>) {
+        self.last = pos;
         self.recent_bytes += json.len();
         self.recent.push_back((pos, json.clone()));
-        while self.recent_bytes > RECENT_BYTES_MAX {
+        self.forget_written();
+    }
+
+    /// What is in a file need not stay in memory.
+    pub(crate) fn forget_written(&mut self) {
+        while self.recent_bytes > RECENT_BYTES_MAX
+            && self.recent.front().is_some_and(|(pos, _)| *pos <= self.written)
+        {
             self.forget_oldest();
         }
     }

@@ -260,8 +260,8 @@ async fn a_full_disk_is_waited_out() {
         });
         until("refused", || spool.health().blocked.is_some()).await;
         assert!(spool.health().blocked.unwrap().starts_with("The disk refuses"));
-        let last = spool.health().last;
-        assert_eq!(positions(&on_disk(temp.path(), 0)), (1..=last).collect::<Vec<_>>());
+        let written = spool.shared.state().written;
+        assert_eq!(positions(&on_disk(temp.path(), 0)), (1..=written).collect::<Vec<_>>());
         *faults.room.lock().unwrap() = None;
         writing.await.unwrap();
         assert_eq!(positions(&on_disk(temp.path(), 0)), [1, 2, 3, 4, 5], "room {room}");
@@ -323,6 +323,58 @@ async fn only_what_must_be_flushed_is() {
     assert!(faults.syncs.load(Ordering::SeqCst) > before);
 }
 
+/// What a server has in its log needs no flush here; one that is slow is not waited for.
+#[tokio::test]
+async fn an_acknowledgement_is_as_good_as_a_flush() {
+    let temp = tempfile::tempdir().unwrap();
+    let (spool, faults) = broken(temp.path(), 1 << 20);
+    let syncs = || faults.syncs.load(Ordering::SeqCst);
+    let followed = spool.followed();
+    let mut last = spool.last();
+    for n in 0..20 {
+        let before = syncs();
+        let (kept, ()) = tokio::join!(spool.keep(vec![flushed(n)]), async {
+            last.wait_for(|last| *last == n as Pos + 1).await.unwrap();
+            spool.ack(n as Pos + 1);
+        });
+        kept.unwrap();
+        // A machine that is too busy may have flushed in between.
+        assert!(syncs() <= before + 1);
+    }
+    assert!(syncs() < 20, "{faults:?}");
+    let before = syncs();
+    spool.keep(vec![flushed(20)]).await.unwrap();
+    spool.keep(vec![flushed(21)]).await.unwrap();
+    assert_eq!(syncs(), before + 2, "nobody acknowledged");
+    drop(followed);
+    spool.keep(vec![flushed(22)]).await.unwrap();
+    assert_eq!(syncs(), before + 3, "nobody is there");
+    assert_eq!(positions(&on_disk(temp.path(), 20)), [21, 22, 23]);
+}
+
+/// Who follows sees an entry before the disk has it, and reads on when the disk refuses.
+#[tokio::test]
+async fn what_no_file_has_yet_can_be_followed() {
+    let temp = tempfile::tempdir().unwrap();
+    let (spool, faults) = broken(temp.path(), 64 << 20);
+    *faults.room.lock().unwrap() = Some(0);
+    let long = "x".repeat(100_000);
+    let keeps: Vec<_> = (0..10).map(|_| spool.send(vec![text(&long)]).unwrap()).collect();
+    assert_eq!(positions(&read(&spool, 0, usize::MAX).await), (1..=10).collect::<Vec<_>>());
+    assert_eq!(positions(&read(&spool, 9, usize::MAX).await), [10]);
+    until("refused", || spool.health().blocked.is_some()).await;
+    assert!(on_disk(temp.path(), 0).is_empty());
+    *faults.room.lock().unwrap() = None;
+    for kept in keeps {
+        kept.await.unwrap();
+    }
+    assert_eq!(on_disk(temp.path(), 0), read(&spool, 0, usize::MAX).await);
+    spool.close().await;
+    let last = spool.health().last;
+    assert!(spool.keep_now(vec![flushed(1)]).await.is_err());
+    assert_eq!(spool.health().last, last, "what is not kept is not seen");
+}
+
 /// A file system that is really full, where one can be made.
 #[tokio::test]
 async fn a_really_full_disk_is_waited_out() {
@@ -346,9 +398,9 @@ async fn a_really_full_disk_is_waited_out() {
         }
     });
     until("refused", || spool.health().blocked.is_some()).await;
-    let last = spool.health().last;
-    assert!(last < 40);
-    assert_eq!(positions(&on_disk(&folder, 0)), (1..=last).collect::<Vec<_>>());
+    let written = spool.shared.state().written;
+    assert!(written < 40);
+    assert_eq!(positions(&on_disk(&folder, 0)), (1..=written).collect::<Vec<_>>());
     std::fs::remove_file(ballast).unwrap();
     let done = tokio::time::timeout(Duration::from_secs(20), writing).await;
     let kept = on_disk(&folder, 0);

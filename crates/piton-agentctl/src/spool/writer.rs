@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use piton_core::Timestamp;
-use piton_core::spool::{ENTRY_VERSION, Entry, Fact, Note, Pos};
+use piton_core::spool::Pos;
 use piton_exec::spool::format::{self, Sealer};
 use tokio::sync::oneshot;
 
@@ -23,20 +22,35 @@ const UNFLUSHED_BYTES_MAX: usize = 256 * 1024;
 const GROUP_BYTES_MAX: usize = 1024 * 1024;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long a server may take to have it durable instead. Its log and this spool are on one disk:
+/// two flushes of the same are one too many, and the second holds up the first.
+const GRACE: Duration = Duration::from_millis(10);
 /// A segment under way that replaces the end of another.
 const NEW_NAME: &str = "rewritten.new";
 
 pub(super) enum Job {
-    Keep(Vec<Note>, oneshot::Sender<()>),
+    Keep(Vec<Given>, oneshot::Sender<()>),
     Ack(Pos),
     Close(oneshot::Sender<()>),
 }
 
+/// An entry that has its place.
+pub(super) struct Given {
+    pub(super) pos: Pos,
+    pub(super) json: Arc<str>,
+    pub(super) is_flushed: bool,
+}
+
+/// Whoever waits for entries to be kept.
+struct Keeping {
+    /// The last of them that must be durable; 0 if none must.
+    durable: Pos,
+    kept: oneshot::Sender<()>,
+}
+
 struct Frame {
     pos: Pos,
-    json: Arc<str>,
     bytes: Vec<u8>,
-    /// Length of `bytes`, which are let go once flushed.
     is_flushed: bool,
 }
 
@@ -45,7 +59,6 @@ pub(super) struct Writer {
     sealer: Sealer,
     shared: Arc<Shared>,
     segment_bytes_max: u64,
-    next: Pos,
     open: Option<Box<dyn SegmentFile>>,
     /// Sealed, not written.
     pending: VecDeque<Frame>,
@@ -54,8 +67,15 @@ pub(super) struct Writer {
     unflushed_bytes: usize,
     /// A flush failed: nobody knows what of `unflushed` the disk has.
     must_rewrite: bool,
-    /// Waiting for what is pending.
-    keeping: Vec<oneshot::Sender<()>>,
+    /// The last one that was flushed.
+    flushed: Pos,
+    /// The last one that is written and must be durable.
+    must_flush: Pos,
+    /// Until when a server may make that durable instead.
+    flush_by: Option<Instant>,
+    /// The last time that it could have, it did.
+    is_trusted: bool,
+    keeping: Vec<Keeping>,
     closing: Vec<oneshot::Sender<()>>,
 }
 
@@ -71,12 +91,15 @@ impl Writer {
             sealer,
             shared,
             segment_bytes_max,
-            next: 1,
             open: None,
             pending: VecDeque::new(),
             unflushed: VecDeque::new(),
             unflushed_bytes: 0,
             must_rewrite: false,
+            flushed: 0,
+            must_flush: 0,
+            flush_by: None,
+            is_trusted: true,
             keeping: Vec::new(),
             closing: Vec::new(),
         }
@@ -84,18 +107,9 @@ impl Writer {
 
     /// Until it is closed, or everybody who could give it something is gone.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
-            self.take(job);
-            while self.closing.is_empty()
-                && self.pending_bytes() < GROUP_BYTES_MAX
-                && let Ok(job) = jobs.try_recv()
-            {
-                self.take(job);
-            }
+        while self.wait(jobs) {
             self.settle(jobs);
-            for kept in self.keeping.drain(..) {
-                let _ = kept.send(());
-            }
+            self.tell_kept();
             if !self.closing.is_empty() {
                 self.shared.close();
                 for closed in self.closing.drain(..) {
@@ -107,56 +121,90 @@ impl Writer {
         self.shared.close();
     }
 
+    /// Takes what there is to do, also if that is only a flush that is due; `false`: nothing will
+    /// come any more.
+    fn wait(&mut self, jobs: &Receiver<Job>) -> bool {
+        let job = match self.flush_by {
+            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(by) => jobs.recv_timeout(by.saturating_duration_since(Instant::now())),
+        };
+        match job {
+            Ok(job) => self.take(job),
+            Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => {
+                // Whoever waited is gone, too; what is owed to the disk is owed.
+                if self.flush_by.is_some()
+                    && let Err(error) = self.flush()
+                {
+                    tracing::error!("The last of the spool may be lost: {error}");
+                }
+                return false;
+            }
+        }
+        while self.closing.is_empty()
+            && self.pending_bytes() < GROUP_BYTES_MAX
+            && let Ok(job) = jobs.try_recv()
+        {
+            self.take(job);
+        }
+        true
+    }
+
+    fn tell_kept(&mut self) {
+        let durable = self.durable();
+        for keeping in self.keeping.extract_if(.., |keeping| keeping.durable <= durable) {
+            // Who does not wait any more need not be told.
+            let _ = keeping.kept.send(());
+        }
+    }
+
+    /// Up to where everything survives, here or in a log.
+    fn durable(&self) -> Pos {
+        self.flushed.max(self.shared.state().acked)
+    }
+
     fn pending_bytes(&self) -> usize {
         self.pending.iter().map(|frame| frame.bytes.len()).sum()
     }
 
     fn take(&mut self, job: Job) {
         match job {
-            Job::Keep(notes, kept) => {
-                for note in notes {
-                    self.seal(note);
+            Job::Keep(given, kept) => {
+                let mut durable = 0;
+                for entry in given {
+                    if entry.is_flushed {
+                        durable = entry.pos;
+                    }
+                    self.seal(&entry);
                 }
-                self.keeping.push(kept);
+                self.keeping.push(Keeping { durable, kept });
             }
-            Job::Ack(pos) => self.trim(pos),
+            Job::Ack(pos) => {
+                self.is_trusted = true;
+                self.trim(pos);
+            }
             Job::Close(closed) => self.closing.push(closed),
         }
     }
 
-    fn seal(&mut self, note: Note) {
-        let pos = self.next;
-        let is_flushed = note.fact.is_flushed();
-        let entry = |note: Note| Entry {
-            v: ENTRY_VERSION,
-            pos,
-            at: now(),
-            run_id: note.run_id,
-            fact: note.fact,
-            raw: note.raw,
-        };
-        let run_id = note.run_id.clone();
-        let sealed = self.seal_entry(&entry(note)).or_else(|why| {
-            // It has no bytes to be written as; that something is missing must be said.
-            tracing::error!("Entry {pos} cannot be written: {why}");
-            let fact = Fact::Dropped { why, bytes: 0 };
-            self.seal_entry(&entry(Note { run_id, fact, raw: None }))
-        });
-        match sealed {
-            Ok((json, bytes)) => {
-                self.pending.push_back(Frame { pos, json, bytes, is_flushed });
-                self.next += 1;
+    /// Every entry gets its frame: behind one that is left out nothing could be read.
+    fn seal(&mut self, entry: &Given) {
+        let Given { pos, is_flushed, .. } = *entry;
+        loop {
+            match self.frame(entry) {
+                Ok(bytes) => return self.pending.push_back(Frame { pos, bytes, is_flushed }),
+                // Randomness that fails comes again; too long it cannot be.
+                Err(why) => tracing::error!("Entry {pos} cannot be sealed: {why}"),
             }
-            Err(why) => tracing::error!("Nothing can be sealed: {why}"),
+            std::thread::sleep(RETRY_MIN);
         }
     }
 
-    fn seal_entry(&self, entry: &Entry) -> Result<(Arc<str>, Vec<u8>), String> {
-        let json = serde_json::to_string(entry).map_err(|e| e.to_string())?;
+    fn frame(&self, entry: &Given) -> Result<Vec<u8>, String> {
         let mut nonce = [0; 24];
         getrandom::fill(&mut nonce).map_err(|e| e.to_string())?;
-        let bytes = self.sealer.seal(entry.pos, nonce, json.as_bytes());
-        Ok((json.into(), bytes.map_err(|e| e.to_string())?))
+        let bytes = self.sealer.seal(entry.pos, nonce, entry.json.as_bytes());
+        bytes.map_err(|e| e.to_string())
     }
 
     /// Writes until everything is where it must be, however long the disk refuses. Meanwhile what
@@ -191,21 +239,40 @@ impl Writer {
         if self.must_rewrite {
             self.rewrite()?;
         }
-        let mut must_flush = !self.closing.is_empty();
         while !self.pending.is_empty() {
-            must_flush |= self.write_some()?;
+            self.write_some()?;
         }
-        // Who follows makes it durable where it is, and need not wait for it to be so here: at or
-        // below what a log has, the log counts. Who acts on it here waits.
-        self.shared.publish(self.next - 1);
-        if must_flush || self.unflushed_bytes > UNFLUSHED_BYTES_MAX {
+        if self.is_flush_due() {
             self.flush()?;
         }
         Ok(())
     }
 
-    /// Writes what fits the segment; says whether any of it has to be flushed.
-    fn write_some(&mut self) -> io::Result<bool> {
+    /// Whether what must be durable is to be made so here and now.
+    fn is_flush_due(&mut self) -> bool {
+        if !self.closing.is_empty() || self.unflushed_bytes > UNFLUSHED_BYTES_MAX {
+            return true;
+        }
+        let (acked, followers) = {
+            let state = self.shared.state();
+            (state.acked, state.followers)
+        };
+        if self.must_flush <= self.flushed.max(acked) {
+            self.flush_by = None;
+            return false;
+        }
+        if followers == 0 || !self.is_trusted {
+            return true;
+        }
+        let now = Instant::now();
+        let by = *self.flush_by.get_or_insert(now + GRACE);
+        // Who was too slow once is not waited for again before it has acknowledged something.
+        self.is_trusted = now < by;
+        !self.is_trusted
+    }
+
+    /// Writes what fits the segment.
+    fn write_some(&mut self) -> io::Result<()> {
         let is_full = self.shared.state().segments.back().is_none_or(|segment| {
             segment.bytes >= self.segment_bytes_max && segment.end > segment.first
         });
@@ -228,18 +295,20 @@ impl Writer {
             file.set_len(offset)?;
             return Err(error);
         }
-        let mut must_flush = false;
         let mut state = self.shared.state();
         for frame in self.pending.drain(..count) {
-            must_flush |= frame.is_flushed;
+            if frame.is_flushed {
+                self.must_flush = frame.pos;
+            }
             if let Some(segment) = state.segments.back_mut() {
                 segment.push(frame.bytes.len() as u64);
             }
-            state.remember(frame.pos, &frame.json);
+            state.written = frame.pos;
             self.unflushed_bytes += frame.bytes.len();
             self.unflushed.push_back((frame.pos, frame.bytes));
         }
-        Ok(must_flush)
+        state.forget_written();
+        Ok(())
     }
 
     fn begin_segment(&mut self) -> io::Result<()> {
@@ -270,11 +339,15 @@ impl Writer {
             self.must_rewrite = true;
             return Err(error);
         }
-        self.flushed();
+        self.is_flushed();
         Ok(())
     }
 
-    fn flushed(&mut self) {
+    fn is_flushed(&mut self) {
+        if let Some((last, _)) = self.unflushed.back() {
+            self.flushed = *last;
+        }
+        self.flush_by = None;
         self.unflushed.clear();
         self.unflushed_bytes = 0;
     }
@@ -316,7 +389,7 @@ impl Writer {
         state.segments.push_back(segment);
         drop(state);
         self.must_rewrite = false;
-        self.flushed();
+        self.is_flushed();
         Ok(())
     }
 
@@ -339,9 +412,4 @@ impl Writer {
         }
         self.shared.room.notify_waiters();
     }
-}
-
-fn now() -> Timestamp {
-    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
 }

@@ -92,7 +92,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             Arc::new(OsEntropy),
         )
     };
-    let service = Service::start(options, |_| {}).await?;
+    // Served at once: executors are found again meanwhile, all at the same time.
+    let service = Service::begin(options);
     executions.attach(service.handle()).await?;
     let reserved = Reserved::open(store, clock).await?;
 

@@ -144,7 +144,8 @@ pub enum Command {
         dead: BTreeSet<BootId>,
         probe: Option<Probe>,
     },
-    /// Deadlines that have passed. `live`: the agent is there and can be told.
+    /// Deadlines that have passed. `live`: the agent is there and can be told. One whose executor
+    /// may live is told later.
     Sweep {
         live: bool,
     },

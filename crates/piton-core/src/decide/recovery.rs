@@ -124,10 +124,11 @@ fn reattached(cx: &Context, run: &Run) -> NewRecord {
     NewRecord::new(cx.now, RunReattached { run_id, boot_id, deadlines })
 }
 
-/// Deadlines that have passed. A live agent is told that nobody will answer and goes on; without
-/// one the run is interrupted.
+/// Deadlines that have passed. A live agent is told that nobody will answer and goes on; so is one
+/// that may live, as soon as it can be told. Without one the run is interrupted.
 pub(super) fn sweep(state: &State, cx: &Context, live: bool) -> Decision {
     let mut records = Vec::new();
+    let live = live || state.facts.executor.as_ref().is_some_and(Executor::may_live);
     let run = state.facts.run.as_ref().filter(|run| run.is_open());
     let due = |run: &Run| run.waits.values().any(|wait| is_past(wait.deadline_at, cx.now));
     if let Some(run) = run.filter(|run| due(run)) {

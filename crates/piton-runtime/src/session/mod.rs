@@ -27,6 +27,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::messages::{Cut, Messages};
 use crate::redaction;
+use crate::tally::Happened;
 use crate::world::Deed;
 use acting::message_of;
 
@@ -80,6 +81,7 @@ struct Inflight {
     deeds: Vec<Deed>,
     /// It closes the session.
     closes: bool,
+    happened: Vec<Happened>,
 }
 
 pub(crate) struct Session {
@@ -262,7 +264,8 @@ impl Session {
     /// A refusal rests on what may still be on its way to the disk: it waits its turn.
     fn refuse(&mut self, reply: Option<oneshot::Sender<Answer>>, error: Error) {
         let (answer, deeds) = (Err(error), Vec::new());
-        let refused = Inflight { appended: None, answer, reply, deeds, closes: false };
+        let happened = Vec::new();
+        let refused = Inflight { appended: None, answer, reply, deeds, closes: false, happened };
         self.inflight.push_back(Box::pin(std::future::ready(refused)));
     }
 
@@ -392,9 +395,10 @@ impl Session {
         };
         let expected = self.state.last_seq;
         let mut summary_changed = false;
-        let mut deeds = Vec::new();
+        let (mut deeds, mut happened) = (Vec::new(), Vec::new());
         for (at, record) in records.iter().enumerate() {
             let seq = self.state.last_seq + 1;
+            happened.extend(Happened::of(&self.state, record.ts, &record.event));
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             self.messages.appended(record);
@@ -417,7 +421,8 @@ impl Session {
         let ack = Ack { verdict, last_seq: self.state.last_seq, held_bytes };
         if records.is_empty() {
             // What it is told rests on what is still being flushed: it waits its turn.
-            let settled = Inflight { appended: None, answer: Ok(ack), reply, deeds, closes: false };
+            let (answer, closes) = (Ok(ack), false);
+            let settled = Inflight { appended: None, answer, reply, deeds, closes, happened };
             return self.inflight.push_back(Box::pin(std::future::ready(settled)));
         }
         if planted::is(Bug::ActBeforeCommit) {
@@ -435,7 +440,7 @@ impl Session {
         });
         self.inflight.push_back(Box::pin(async move {
             let appended = Some(appending.await);
-            Inflight { appended, answer: Ok(ack), reply, deeds, closes }
+            Inflight { appended, answer: Ok(ack), reply, deeds, closes, happened }
         }));
     }
 
@@ -449,6 +454,9 @@ impl Session {
             Err(error.clone().into())
         } else {
             self.deeds.extend(done.deeds);
+            if !done.happened.is_empty() {
+                self.env.tally.add(done.happened);
+            }
             if done.closes {
                 self.env.driver.closed(&self.id);
             }

@@ -177,7 +177,13 @@ fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> Sess
         title: info.and_then(|info| info.title.clone()),
         state: wire(status.name),
         agent_profile_id: info.and_then(|info| info.agent_profile_id.clone()),
-        executor_status: executor.map(|executor| executor_status(executor).to_owned()),
+        executor_status: executor.map(|executor| {
+            // A dead boot's: it is being asked whether it is still there.
+            let asked = state.lease.owner.as_ref() != Some(app.handle().boot());
+            let starting = asked && executor.may_live();
+            let status = if starting { "starting" } else { executor_status(executor) };
+            status.to_owned()
+        }),
         agent_execution_id: executor.map(|executor| executor.execution_id.to_string()),
         runtime: executor.map(|executor| executor.runtime.clone()),
         is_agent_running: running,

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use piton_core::id::SessionId;
 use piton_core::limits::PAYLOAD_INLINE_BYTES_MAX;
@@ -330,8 +331,9 @@ impl Folder {
         }
         if !planted::is(Bug::FlushLeftOut) {
             for file in writer.staged.values().filter_map(|staged| staged.file.as_ref()) {
+                let begun = Instant::now();
                 self.settle(file.sync())?;
-                self.count_flush();
+                self.count_flush(begun.elapsed());
             }
             if writer.staged.values().any(|staged| staged.is_new) {
                 let flushed = self.disk.sync_folder(&self.paths.sessions);

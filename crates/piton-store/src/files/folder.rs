@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::{Seq, chain, token};
@@ -19,7 +20,7 @@ use super::log::Log;
 use super::paths::{self, Paths};
 use super::scan::Form;
 use super::{Access, snapshot};
-use crate::contract::{Entropy, Head, Liveness, Page, Query, Snapshot};
+use crate::contract::{Entropy, Head, Latency, Liveness, Page, Query, Snapshot};
 use crate::error::{Cause, Error, Result};
 use crate::list;
 
@@ -43,6 +44,7 @@ pub struct Folder {
     /// Why nothing is written any more.
     poisoned: OnceLock<Cause>,
     flushes: AtomicU64,
+    latency: Mutex<Latency>,
     /// Blobs that are known to be durable.
     blobs: Mutex<HashSet<chain::Hash>>,
 }
@@ -106,6 +108,7 @@ impl Folder {
             behind: Mutex::default(),
             poisoned: OnceLock::new(),
             flushes: AtomicU64::new(0),
+            latency: Mutex::default(),
             blobs: Mutex::default(),
         }
     }
@@ -170,8 +173,9 @@ impl Folder {
         self.known_blobs().remove(address);
     }
 
-    pub(super) fn count_flush(&self) {
+    pub(super) fn count_flush(&self, took: Duration) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner).add(took);
     }
 
     /// Whether a flush has failed.
@@ -267,6 +271,10 @@ impl Folder {
 
     pub(super) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn latency(&self) -> Latency {
+        *self.latency.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn head(&self, session: &SessionId) -> Result<Option<Head>> {

@@ -360,6 +360,7 @@ impl Store for FilesStore {
             batches: self.counters.batches.load(Ordering::Relaxed),
             records: self.counters.records.load(Ordering::Relaxed),
             flushes: self.folder.flushes(),
+            latency: self.folder.latency(),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use piton_core::id::SessionId;
 use piton_core::limits::{HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX};
@@ -203,8 +204,9 @@ impl Folder {
                 }
             }
         }
+        let begun = Instant::now();
         self.settle(self.disk.sync_folder(&self.paths.sessions))?;
-        self.count_flush();
+        self.count_flush(begun.elapsed());
         self.keep_handle(writer, session, &file);
         {
             let mut logs = self.logs();

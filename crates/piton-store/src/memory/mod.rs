@@ -21,7 +21,7 @@ use crate::admit::{self, Removal};
 use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Guard, Head,
-    Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store, Verification,
+    Latency, Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Error, Result};
 use crate::hub::{Hints, Hub};
@@ -395,6 +395,8 @@ impl Store for MemoryStore {
             batches: self.shared.batches.load(Ordering::Relaxed),
             records: self.shared.records.load(Ordering::Relaxed),
             flushes: self.shared.flushes.load(Ordering::Relaxed),
+            // A simulated disk takes no time.
+            latency: Latency::default(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The one thread that writes. It takes everything that waits, appends it in one transaction,
 //! commits, and only then answers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use piton_core::id::SessionId;
 use rusqlite::Connection;
@@ -14,7 +15,7 @@ use super::queue::{Next, Queue, Work};
 use super::wal::{self, Ahead, Wal};
 use super::{rebuild, removal, rotate};
 use crate::admit::{Removal, batch_bytes};
-use crate::contract::{Appended, LogCopy, Stats};
+use crate::contract::{Appended, Latency, LogCopy, Stats};
 use crate::error::{Cause, Error};
 use crate::hub::Hub;
 
@@ -27,6 +28,7 @@ pub(crate) struct Counters {
     batches: AtomicU64,
     records: AtomicU64,
     flushes: AtomicU64,
+    latency: Mutex<Latency>,
 }
 
 impl Counters {
@@ -35,7 +37,13 @@ impl Counters {
             batches: self.batches.load(Ordering::Relaxed),
             records: self.records.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),
+            latency: *self.latency.lock().unwrap_or_else(PoisonError::into_inner),
         }
+    }
+
+    fn flushed(&self, took: Duration) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner).add(took);
     }
 }
 
@@ -252,23 +260,23 @@ impl Writer {
         self.set_flushing(flushed)
             .and_then(|()| self.begin())
             .map_err(|failure| Uncommitted { begun: false, failure })?;
-        let done = self.try_transaction(group);
-        let done = done.map_err(|failure| Uncommitted { begun: true, failure })?;
+        let inserted = self.try_insert(group);
+        let done = inserted.map_err(|failure| Uncommitted { begun: true, failure })?;
+        let begun = Instant::now();
+        self.commit().map_err(|failure| Uncommitted { begun: true, failure })?;
         if flushed {
-            self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+            self.counters.flushed(begun.elapsed());
         }
         Ok(done)
     }
 
-    /// From the beginning of the transaction to its end.
-    fn try_transaction(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
+    /// What is begun and not whole is taken back.
+    fn try_insert(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {
         let inserted = self.insert_all(group);
         if inserted.is_err() {
             self.roll_back();
         }
-        let done = inserted?;
-        self.commit()?;
-        Ok(done)
+        inserted
     }
 
     fn insert_all(&mut self, group: &[Work]) -> Result<Vec<Done>, Failure> {

@@ -11,8 +11,8 @@ use piton_store::files::{Access, Folder, ModelDisk};
 use piton_store::memory::{Hooks, Point};
 use piton_store::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Error, Guard,
-    Head, Hints, Hub, Liveness, LoadedState, LogCopy, Page, Query, Result, Snapshot, Stats, Store,
-    Verification,
+    Head, Hints, Hub, Latency, Liveness, LoadedState, LogCopy, Page, Query, Result, Snapshot,
+    Stats, Store, Verification,
 };
 
 use super::world::World;
@@ -250,6 +250,8 @@ impl Store for FilesInWorld {
             batches: self.shared.batches.load(Ordering::Relaxed),
             records: self.shared.records.load(Ordering::Relaxed),
             flushes: self.shared.flushes.load(Ordering::Relaxed),
+            // A simulated disk takes no time.
+            latency: Latency::default(),
         }
     }
 }

@@ -1,0 +1,196 @@
+//! What was interrupted and went on since this process began, for whoever operates it. Counted from
+//! records, when they are durable.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use piton_core::event::{Event, Outcome};
+use piton_core::id::RunId;
+use piton_core::state::Phase;
+use piton_core::{Reason, State, Timestamp};
+use piton_store::Latency;
+
+/// Interrupted runs of which it is remembered when and where; more would be a leak.
+const RUNS_MAX: usize = 10_000;
+
+/// What a run was doing when it was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Doing {
+    /// Its prompt was still to be given.
+    Starting,
+    Streaming,
+    Tool,
+    Waiting,
+    /// Nothing that the log knows of.
+    Thinking,
+    /// It was interrupted before this process began.
+    Unknown,
+}
+
+impl Doing {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Streaming => "streaming",
+            Self::Tool => "tool",
+            Self::Waiting => "waiting",
+            Self::Thinking => "thinking",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn of(state: &State) -> Self {
+        let Some(run) = &state.facts.run else { return Self::Unknown };
+        if !run.waits.is_empty() {
+            Self::Waiting
+        } else if state.calls.values().any(|call| call.run_id == run.run_id) {
+            Self::Tool
+        } else if !state.messages.is_empty() {
+            Self::Streaming
+        } else if state.prompts(&run.run_id).next().is_some() {
+            Self::Starting
+        } else {
+            Self::Thinking
+        }
+    }
+}
+
+/// What the counts are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub interruptions: BTreeMap<(Doing, Reason), u64>,
+    /// Runs that went on after an interruption.
+    pub resumes: BTreeMap<(Doing, Reason), u64>,
+    /// Runs whose agent was found again and had not noticed.
+    pub reattached: u64,
+    /// From an interruption that this process saw until the run went on.
+    pub time_to_resume: Latency,
+    /// How runs ended that had gone on after an interruption.
+    pub resumed_ended: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    counts: Counts,
+    /// Interrupted, and not gone on.
+    interrupted: BTreeMap<RunId, (Doing, Timestamp)>,
+    /// Gone on, and not ended.
+    resumed: BTreeMap<RunId, ()>,
+}
+
+/// Something that counts once it is durable.
+#[derive(Clone, Debug)]
+pub(crate) enum Happened {
+    Interrupted { run_id: RunId, doing: Doing, reason: Reason, at: Timestamp },
+    Resumed { run_id: RunId, reason: Reason, at: Timestamp },
+    Reattached,
+    Ended { run_id: RunId, outcome: Outcome },
+}
+
+impl Happened {
+    /// What a record means in a state that does not know it yet.
+    pub(crate) fn of(state: &State, at: Timestamp, event: &Event) -> Option<Self> {
+        let ended = |run_id: &RunId, outcome| Self::Ended { run_id: run_id.clone(), outcome };
+        Some(match event {
+            Event::RunInterrupted(e) => Self::Interrupted {
+                run_id: e.run_id.clone(),
+                doing: Doing::of(state),
+                reason: e.reason,
+                at,
+            },
+            Event::RunResumed(e) => {
+                // An answer lets a run go on, too; only what was interrupted is resumed.
+                let run = state.facts.run.as_ref().filter(|run| run.run_id == e.run_id)?;
+                let Phase::Interrupted { reason, .. } = run.phase else { return None };
+                Self::Resumed { run_id: e.run_id.clone(), reason, at }
+            }
+            Event::RunReattached(_) => Self::Reattached,
+            Event::RunCompleted(e) => ended(&e.run_id, Outcome::Completed),
+            Event::RunFailed(e) => ended(&e.run_id, Outcome::Failed),
+            Event::RunCancelled(e) => ended(&e.run_id, Outcome::Cancelled),
+            _ => return None,
+        })
+    }
+}
+
+impl Tally {
+    pub(crate) fn counts(&self) -> Counts {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).counts.clone()
+    }
+
+    pub(crate) fn add(&self, happened: impl IntoIterator<Item = Happened>) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for happened in happened {
+            inner.add(happened);
+        }
+    }
+}
+
+impl Inner {
+    fn add(&mut self, happened: Happened) {
+        let counts = &mut self.counts;
+        match happened {
+            Happened::Interrupted { run_id, doing, reason, at } => {
+                *counts.interruptions.entry((doing, reason)).or_default() += 1;
+                if self.resumed.remove(&run_id).is_some() {
+                    *counts.resumed_ended.entry("interrupted").or_default() += 1;
+                }
+                if self.interrupted.len() < RUNS_MAX {
+                    self.interrupted.insert(run_id, (doing, at));
+                }
+            }
+            Happened::Resumed { run_id, reason, at } => {
+                let known = self.interrupted.remove(&run_id);
+                let doing = known.map_or(Doing::Unknown, |(doing, _)| doing);
+                *counts.resumes.entry((doing, reason)).or_default() += 1;
+                if let Some((_, since)) = known {
+                    counts.time_to_resume.add(at.since(since));
+                }
+                if self.resumed.len() < RUNS_MAX {
+                    self.resumed.insert(run_id, ());
+                }
+            }
+            Happened::Reattached => counts.reattached += 1,
+            Happened::Ended { run_id, outcome } => {
+                if self.resumed.remove(&run_id).is_some() {
+                    let name = match outcome {
+                        Outcome::Completed => "completed",
+                        Outcome::Failed => "failed",
+                        Outcome::Cancelled => "cancelled",
+                    };
+                    *counts.resumed_ended.entry(name).or_default() += 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_go_on_are_counted_with_the_time_it_took_and_their_end() {
+        let tally = Tally::default();
+        let at = Timestamp::from_millis;
+        let run: RunId = "run_1".parse().unwrap();
+        let (doing, reason) = (Doing::Tool, Reason::ProcessExit);
+        let interrupted =
+            |millis| Happened::Interrupted { run_id: run.clone(), doing, reason, at: at(millis) };
+        let resumed = |millis| Happened::Resumed { run_id: run.clone(), reason, at: at(millis) };
+        let ended = || Happened::Ended { run_id: run.clone(), outcome: Outcome::Completed };
+        // An end that no resumption came before says nothing about resuming.
+        tally.add([ended(), interrupted(1_000), resumed(1_400), interrupted(2_000)]);
+        tally.add([resumed(4_000), ended(), ended(), resumed(9_000), Happened::Reattached]);
+        let counts = tally.counts();
+        assert_eq!(counts.interruptions, BTreeMap::from([((doing, reason), 2)]));
+        let resumes = [((doing, reason), 2), ((Doing::Unknown, reason), 1)];
+        assert_eq!(counts.resumes, BTreeMap::from(resumes));
+        assert_eq!(counts.resumed_ended, BTreeMap::from([("completed", 1), ("interrupted", 1)]));
+        assert_eq!((counts.time_to_resume.count, counts.time_to_resume.sum_us), (2, 2_400_000));
+        assert_eq!(counts.reattached, 1);
+    }
+}
