@@ -257,9 +257,12 @@ fn a_run_answered_while_unreachable_is_interrupted_when_its_executor_is_gone() {
     world.recover(Some(Probe::Unreachable));
     let answer = world.answer("rt_1", true);
     world.done(answer);
-    world.restart("boot_2");
-    let found = world.recover(Some(Probe::Gone));
-    assert_eq!(found.iter().filter(|kind| *kind == "run.interrupted").count(), 1, "{found:?}");
+    assert_eq!(
+        world.recover(Some(Probe::Gone)),
+        ["executor.stopped", "run.interrupted", "status.derived"]
+    );
+    assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessExit));
+    assert_eq!(world.recover(Some(Probe::Gone)), [""; 0]);
 }
 
 /// A run that was started after the restart has not met the old executor: its end is no loss.
@@ -307,10 +310,9 @@ fn a_sweep_leaves_a_run_whose_executor_is_only_silent() {
     let told = Effect::CancelWait { run_id: id("run_1"), wait_id: id("wait_1") };
     assert_eq!(world.state.pending.values().last(), Some(&told));
     assert!(world.state.facts.run.as_ref().is_some_and(Run::is_open));
-    assert_eq!(
-        world.recover(Some(Probe::Gone)).iter().filter(|k| *k == "run.interrupted").count(),
-        1
-    );
+    world.restart("boot_2");
+    let found = world.recover(Some(Probe::Gone));
+    assert_eq!(found.iter().filter(|kind| *kind == "run.interrupted").count(), 1, "{found:?}");
 }
 
 #[test]
