@@ -47,6 +47,7 @@ soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes
 bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log
 	cargo bench -p piton-cli --bench cli
+	cargo bench -p piton-cli --bench server
 
 dist: setup ## Build as for a release: thin LTO, symbols stripped
 	cargo build --profile dist --locked --workspace --exclude piton-testkit

@@ -432,6 +432,8 @@ events! {
         action: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] target: Option<String>,
         outcome: String,
+        /// How often, since the last one like it; once, if it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")] times: Option<u64>,
     } content [];
     /// In the reserved log: a session's log was deleted.
     SessionDeleted = "session.deleted" {

@@ -8,7 +8,7 @@ use piton_core::decide::Verdict;
 use piton_core::id::SessionId;
 use piton_core::registry::{Command, Registry};
 use piton_core::request::Request;
-use piton_core::{Code, Seq};
+use piton_core::{Code, NewRecord, Seq};
 use piton_store::{Batch, Detail, Durability, Guard, Store, Tail};
 
 use crate::error::{Error, Result};
@@ -83,6 +83,16 @@ impl Reserved {
         }
     }
 
+    /// What was appended here need not be read, unless somebody has read it already.
+    fn apply(&self, expected: Seq, written: &[NewRecord]) {
+        let mut registry = self.lock();
+        for (seq, record) in (expected + 1..).zip(written) {
+            if seq == registry.last_seq + 1 {
+                registry.apply(seq, record.ts, &record.event);
+            }
+        }
+    }
+
     /// Keeps up with what others write, for ever.
     pub async fn follow(&self) -> Result<()> {
         let after = self.lock().last_seq;
@@ -106,6 +116,7 @@ impl Reserved {
             if decision.records.is_empty() {
                 return Ok(Noted { verdict: decision.outcome, last_seq: expected });
             }
+            let written = decision.records.clone();
             let batch = Batch {
                 session: SessionId::reserved(),
                 expected,
@@ -116,7 +127,7 @@ impl Reserved {
             };
             match self.store.append(batch).await {
                 Ok(appended) => {
-                    self.catch_up().await?;
+                    self.apply(expected, &written);
                     return Ok(Noted { verdict: decision.outcome, last_seq: appended.last });
                 }
                 Err(error) if error.code() == Code::SeqConflict => {

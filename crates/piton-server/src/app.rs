@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Audit;
 use crate::extract::Asker;
 use crate::feed::Feeds;
 use crate::limits::{Limits, Rate};
@@ -66,6 +67,7 @@ struct Inner {
     limits: Limits,
     feeds: Feeds,
     metrics: Metrics,
+    audit: Audit,
     stop: CancellationToken,
     local: Arc<str>,
     nobody: Arc<str>,
@@ -82,12 +84,13 @@ impl App {
     pub(crate) fn new(options: Options, stop: CancellationToken) -> Self {
         let agents = options.agents.iter().map(|agent| (agent.id.clone(), agent.clone())).collect();
         let view = options.handle.view().clone();
-        let metrics = Metrics::new(Arc::clone(view.store()));
+        let metrics = Metrics::new(options.handle.clone());
         Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
             feeds: Feeds::new(view, metrics.clone()),
             agents,
             metrics,
+            audit: Audit::default(),
             stop,
             local: LOCAL.into(),
             nobody: "".into(),
@@ -121,6 +124,10 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.0.audit
     }
 
     /// Resolves when the server is to end.

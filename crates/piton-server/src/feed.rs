@@ -1,7 +1,8 @@
 //! What many readers of one session share: its last records, rendered once. A reader that falls
-//! behind them is served from the log; nobody has a buffer of their own that could grow.
+//! behind them is served from the log, and so is whoever is at the same place; nobody has a buffer of
+//! their own that could grow.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::{Bytes, BytesMut};
@@ -21,6 +22,9 @@ const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
 /// Records that a reader who fell behind reads at a time.
 const READ_MAX: usize = 256;
+const REDACTED: &str = "record.redacted";
+/// What is remembered of what was read for those who fell behind.
+const BEHIND_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Feeds {
@@ -33,16 +37,23 @@ pub(crate) struct Feeds {
 #[derive(Debug)]
 struct Feed {
     kept: Arc<Mutex<Kept>>,
+    /// Held while the log is read: whoever comes to the same place meanwhile finds it read.
+    reading: tokio::sync::Mutex<()>,
     changed: watch::Receiver<()>,
     following: JoinHandle<()>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Kept {
     /// The seq before the first one that is kept.
     before: Seq,
     frames: VecDeque<Bytes>,
     bytes: usize,
+    /// What was read from the log for those who fell behind, by the seq before it, with its last.
+    behind: BTreeMap<Seq, (Bytes, Seq)>,
+    behind_bytes: usize,
+    /// How often something was taken out of the log.
+    redactions: u64,
     /// The log cannot be followed any more.
     over: bool,
 }
@@ -95,8 +106,7 @@ impl Feeds {
             return feed;
         }
         feeds.retain(|_, feed| feed.strong_count() > 0);
-        let frames = Kept { before: last, frames: VecDeque::new(), bytes: 0, over: false };
-        let frames = Arc::new(Mutex::new(frames));
+        let frames = Arc::new(Mutex::new(Kept { before: last, ..Kept::default() }));
         let (tell, changed) = watch::channel(());
         let mut tail = self.view.tail(session, last);
         let followed = Arc::clone(&frames);
@@ -117,7 +127,8 @@ impl Feeds {
                 }
             }
         });
-        let feed = Arc::new(Feed { kept: frames, changed, following });
+        let reading = tokio::sync::Mutex::default();
+        let feed = Arc::new(Feed { kept: frames, reading, changed, following });
         feeds.insert(session.clone(), Arc::downgrade(&feed));
         feed
     }
@@ -130,6 +141,13 @@ fn kept(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 impl Kept {
     fn extend(&mut self, records: &[Record]) {
         for record in records {
+            if &*record.kind == REDACTED {
+                // What was taken out of the log must not be shown from memory.
+                self.redactions += 1;
+                self.before += self.frames.len() as u64;
+                (self.frames, self.bytes) = (VecDeque::new(), 0);
+                (self.behind, self.behind_bytes) = (BTreeMap::new(), 0);
+            }
             let frame = render(record);
             self.bytes += frame.len();
             self.frames.push_back(frame);
@@ -138,6 +156,18 @@ impl Kept {
             let Some(first) = self.frames.pop_front() else { return };
             self.bytes -= first.len();
             self.before += 1;
+        }
+    }
+
+    /// Remembers what was read from the log; those who are furthest behind have had it.
+    fn read(&mut self, after: Seq, chunk: Bytes, last: Seq) {
+        self.behind_bytes += chunk.len();
+        if let Some((old, _)) = self.behind.insert(after, (chunk, last)) {
+            self.behind_bytes -= old.len();
+        }
+        while self.behind_bytes > BEHIND_BYTES_MAX {
+            let Some((_, (first, _))) = self.behind.pop_first() else { return };
+            self.behind_bytes -= first.len();
         }
     }
 
@@ -189,20 +219,38 @@ impl Reader {
                     }
                 }
                 None => {
-                    let records = self.view.records(&self.session, self.after, READ_MAX).await?;
-                    let Some(last) = records.last().map(|record| record.seq) else {
-                        return Ok(None);
-                    };
+                    let Some((chunk, last)) = self.read_behind().await? else { return Ok(None) };
                     self.metrics.delivered.inc_by(last - self.after);
                     self.after = last;
-                    let mut chunk = BytesMut::new();
-                    for record in &records {
-                        chunk.extend_from_slice(&render(record));
-                    }
-                    return Ok(Some(chunk.freeze()));
+                    return Ok(Some(chunk));
                 }
             }
         }
+    }
+
+    /// What the log has after this reader's place; `None` if it has no more.
+    async fn read_behind(&self) -> Result<Option<(Bytes, Seq)>> {
+        let _alone = self.feed.reading.lock().await;
+        let redactions = {
+            let kept = kept(&self.feed.kept);
+            if let Some(found) = kept.behind.get(&self.after) {
+                return Ok(Some(found.clone()));
+            }
+            kept.redactions
+        };
+        let records = self.view.records(&self.session, self.after, READ_MAX).await?;
+        let Some(last) = records.last().map(|record| record.seq) else { return Ok(None) };
+        let mut chunk = BytesMut::new();
+        for record in &records {
+            chunk.extend_from_slice(&render(record));
+        }
+        let chunk = chunk.freeze();
+        let mut kept = kept(&self.feed.kept);
+        // It may show what was taken out meanwhile.
+        if kept.redactions == redactions {
+            kept.read(self.after, chunk.clone(), last);
+        }
+        Ok(Some((chunk, last)))
     }
 }
 

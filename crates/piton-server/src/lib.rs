@@ -3,6 +3,7 @@
 
 mod api;
 mod app;
+mod audit;
 mod events;
 mod extract;
 mod feed;

@@ -1,14 +1,19 @@
 //! What an operator may want to know, in the format that Prometheus reads.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use piton_store::Store;
+use piton_core::Reason;
+use piton_runtime::{Counts, Doing, Handle};
+use piton_store::Latency;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::{Registry, Unit};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -18,30 +23,129 @@ pub(crate) struct Metrics {
     pub(crate) delivered: Counter,
     pub(crate) requests: Counter,
     pub(crate) problems: Counter,
+    open: Arc<Mutex<Open>>,
 }
 
-/// What the store counts by itself.
-#[derive(Debug)]
-struct OfStore(Arc<dyn Store>);
+/// What is open, when it was last looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub(crate) runs: u64,
+    pub(crate) waits: u64,
+    /// By the executor's status.
+    pub(crate) executions: BTreeMap<&'static str, u64>,
+}
 
-impl Collector for OfStore {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let stats = self.0.stats();
-        for (name, help, value) in [
-            ("piton_append_batches", "Batches that were appended", stats.batches),
-            ("piton_append_records", "Records that were appended", stats.records),
-            ("piton_flushes", "Flushes of the log", stats.flushes),
-        ] {
-            let counter = ConstCounter::new(value);
-            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
-            counter.encode(metric)?;
+/// What the store and the service count by themselves.
+#[derive(Debug)]
+struct Counted {
+    handle: Handle,
+    open: Arc<Mutex<Open>>,
+}
+
+impl Collector for Counted {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.handle.view().store().stats();
+        counter(&mut encoder, "piton_append_batches", "Batches that were appended", stats.batches)?;
+        counter(&mut encoder, "piton_append_records", "Records that were appended", stats.records)?;
+        counter(&mut encoder, "piton_flushes", "Flushes of the log", stats.flushes)?;
+        let help = "How long a flush of the log took";
+        histogram(&mut encoder, "piton_flush_duration", help, &stats.latency)?;
+        let Counts { interruptions, resumes, reattached, time_to_resume, resumed_ended } =
+            self.handle.counts();
+        let help = "Runs that were interrupted since the server began";
+        by_phase(&mut encoder, "piton_interruptions", help, &interruptions)?;
+        let help = "Interrupted runs that went on since the server began";
+        by_phase(&mut encoder, "piton_resumes", help, &resumes)?;
+        let help = "Runs whose agent was found again and had not noticed";
+        counter(&mut encoder, "piton_reattached", help, reattached)?;
+        let help = "From an interruption until the run went on, of those the server saw";
+        histogram(&mut encoder, "piton_time_to_resume", help, &time_to_resume)?;
+        let help = "How runs ended that had gone on after an interruption";
+        labelled(&mut encoder, "piton_resumed_ended", help, "outcome", &resumed_ended, true)?;
+        let ended: u64 = resumed_ended.values().sum();
+        if ended > 0 {
+            let completed = resumed_ended.get("completed").copied().unwrap_or(0);
+            let help = "Of the runs that went on and ended, the part that was completed";
+            gauge(&mut encoder, "piton_resume_success_ratio", help, ratio(completed, ended))?;
         }
-        Ok(())
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        gauge(&mut encoder, "piton_open_runs", "Runs that are open", ratio(open.runs, 1))?;
+        gauge(&mut encoder, "piton_open_waits", "Questions that are open", ratio(open.waits, 1))?;
+        let help = "Executions that may live, by the executor's status";
+        labelled(&mut encoder, "piton_executions", help, "status", &open.executions, false)
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let counter = ConstCounter::new(value);
+    counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+    let gauge = ConstGauge::new(value);
+    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+}
+
+/// In seconds, as Prometheus wants times.
+fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    latency: &Latency,
+) -> fmt::Result {
+    let limits = Latency::LIMITS_US.iter().map(|limit| ratio(*limit, 1_000_000));
+    let mut buckets: Vec<(f64, u64)> = limits.zip(latency.within).collect();
+    let counted: u64 = latency.within.iter().sum();
+    buckets.push((f64::INFINITY, latency.count - counted));
+    let unit = Unit::Seconds;
+    let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
+    let sum = ratio(latency.sum_us, 1_000_000);
+    metric.encode_histogram::<NoLabelSet>(sum, latency.count, &buckets, None)
+}
+
+fn by_phase(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    counts: &BTreeMap<(Doing, Reason), u64>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for ((doing, reason), count) in counts {
+        let labels = [("phase", doing.as_str()), ("reason", reason.as_str())];
+        ConstCounter::new(*count).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn labelled(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &'static str,
+    counts: &BTreeMap<&'static str, u64>,
+    counts_up: bool,
+) -> fmt::Result {
+    let kind = if counts_up { MetricType::Counter } else { MetricType::Gauge };
+    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+    for (value, count) in counts {
+        let labels = [(label, *value)];
+        let metric = metric.encode_family(&labels)?;
+        if counts_up {
+            ConstCounter::new(*count).encode(metric)?;
+        } else {
+            ConstGauge::new(ratio(*count, 1)).encode(metric)?;
+        }
+    }
+    Ok(())
+}
+
 impl Metrics {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(handle: Handle) -> Self {
         let mut registry = Registry::default();
         let (subscribers, delivered) = (Gauge::default(), Counter::default());
         let (requests, problems) = (Counter::default(), Counter::default());
@@ -50,11 +154,13 @@ impl Metrics {
         registry.register("piton_records_delivered", help, delivered.clone());
         registry.register("piton_requests", "Requests that were answered", requests.clone());
         registry.register("piton_problems", "Requests that ended in a problem", problems.clone());
-        registry.register_collector(Box::new(OfStore(store)));
-        Self { registry: Arc::new(registry), subscribers, delivered, requests, problems }
+        let open = Arc::default();
+        registry.register_collector(Box::new(Counted { handle, open: Arc::clone(&open) }));
+        Self { registry: Arc::new(registry), subscribers, delivered, requests, problems, open }
     }
 
-    pub(crate) fn text(&self) -> Result<String, std::fmt::Error> {
+    pub(crate) fn text(&self, open: Open) -> Result<String, fmt::Error> {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use crate::api::{access, agents, health, records, sessions, tasks, waits};
 use crate::app::App;
 use crate::problem::{Document, Problem};
-use crate::{events, guard};
+use crate::{audit, events, guard};
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -100,8 +100,9 @@ pub(crate) fn router(app: App) -> Router {
             Problem::new(Code::MethodNotAllowed, "This cannot be done here")
         })
         .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(app.clone(), count))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(middleware::from_fn_with_state(app.clone(), audit::note))
+        .layer(middleware::from_fn_with_state(app.clone(), count))
         .with_state(app)
 }
 

@@ -164,6 +164,7 @@ impl IntoResponse for Problem {
             detail,
         };
         let mut response = (status, axum::Json(document)).into_response();
+        response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
         if status == StatusCode::UNAUTHORIZED {

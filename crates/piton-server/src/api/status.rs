@@ -121,7 +121,7 @@ pub(crate) fn agent_lives(facts: &Facts) -> bool {
         && matches!(agent, Some(AgentStatus::Starting | AgentStatus::Ready))
 }
 
-fn executor_status(executor: &Executor) -> &'static str {
+pub(crate) fn executor_status(executor: &Executor) -> &'static str {
     match executor.status {
         ExecutorStatus::Starting => "starting",
         ExecutorStatus::Ready => "ready",
