@@ -134,12 +134,13 @@ impl Readers {
         if line.trim() == wanted { Ok(()) } else { Err(format!("{line:?}, not {wanted}").into()) }
     }
 
-    fn late(mut self) -> Result<Vec<f64>> {
+    fn late(self) -> Result<Vec<f64>> {
+        let Self { mut child, lines } = self;
         let mut late = Vec::new();
-        for line in self.lines.by_ref().lines() {
+        for line in lines.lines() {
             late.push(line?.parse()?);
         }
-        if self.child.wait()?.success() { Ok(late) } else { Err("readers failed".into()) }
+        if child.wait()?.success() { Ok(late) } else { Err("readers failed".into()) }
     }
 }
 

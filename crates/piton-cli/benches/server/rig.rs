@@ -103,7 +103,7 @@ impl Rig {
         text: &str,
     ) -> Result<()> {
         let (message_id, text) = (message.clone(), text.to_owned());
-        let say = Command::Say { message_id, offset, text };
+        let say = Command::Say { message_id, offset: Some(offset), text };
         self.handle.execute(session, say).await?;
         Ok(())
     }

@@ -1,0 +1,226 @@
+//! The API's description: as it is committed, and nothing taken away since the last release.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+fn docs(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/api").join(name)
+}
+
+fn read(name: &str) -> Value {
+    let text = std::fs::read_to_string(docs(name)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Whoever changes the API sees it in the change; `PITON_UPDATE=1` writes it anew.
+#[test]
+fn the_description_is_as_it_is_committed() {
+    let made = serde_json::to_value(piton_server::description()).unwrap();
+    if std::env::var_os("PITON_UPDATE").is_some() {
+        let text = serde_json::to_string_pretty(&made).unwrap();
+        std::fs::write(docs("openapi.json"), text + "\n").unwrap();
+    }
+    let same = made == read("openapi.json");
+    assert!(same, "run this test with PITON_UPDATE=1 and look at the change");
+}
+
+#[test]
+fn nothing_was_taken_away_since_the_last_release() {
+    let broken = broken(&read("released.json"), &read("openapi.json"));
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+const METHODS: &[&str] = &["get", "put", "post", "delete", "patch"];
+
+/// A part of a description, and the whole that its references lead into.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    all: &'a Value,
+    part: &'a Value,
+}
+
+impl<'a> Part<'a> {
+    fn at(self, part: &'a Value) -> Self {
+        Self { part, ..self }
+    }
+
+    fn resolved(self) -> Self {
+        match self.part["$ref"].as_str().and_then(|name| name.strip_prefix('#')) {
+            Some(pointer) => self.at(self.all.pointer(pointer).unwrap_or(&Value::Null)),
+            None => self,
+        }
+    }
+}
+
+/// What a client of the old description could not rely on any more.
+fn broken(old: &Value, new: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let (before, after) = (Part { all: old, part: old }, Part { all: new, part: new });
+    for (path, item) in fields(&old["paths"]) {
+        for method in METHODS.iter().filter(|method| item.get(**method).is_some()) {
+            let at = format!("{method} {path}");
+            match new["paths"].get(path).and_then(|item| item.get(*method)) {
+                None => found.push(format!("{at} is gone")),
+                Some(now) => {
+                    operation_broken(before.at(&item[*method]), after.at(now), &at, &mut found);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn operation_broken(old: Part<'_>, new: Part<'_>, at: &str, found: &mut Vec<String>) {
+    let parameters = |operation: &Value, needed: bool| -> BTreeSet<String> {
+        let all = operation["parameters"].as_array().into_iter().flatten();
+        let wanted = all.filter(|p| !needed || p["required"] == true);
+        wanted.map(|p| format!("{} {}", p["in"], p["name"])).collect()
+    };
+    for gone in parameters(old.part, false).difference(&parameters(new.part, false)) {
+        found.push(format!("{at}: the parameter {gone} is gone"));
+    }
+    for needed in parameters(new.part, true).difference(&parameters(old.part, true)) {
+        found.push(format!("{at}: the parameter {needed} is needed now"));
+    }
+    let (was_taken, is_taken) =
+        (&old.part["requestBody"]["content"], &new.part["requestBody"]["content"]);
+    if was_taken.is_null() && new.part["requestBody"]["required"] == true {
+        found.push(format!("{at}: a body is needed now"));
+    }
+    for (kind, media) in fields(was_taken) {
+        match is_taken.get(kind) {
+            None => found.push(format!("{at}: {kind} is not taken any more")),
+            Some(now) => {
+                let (old, new) = (old.at(&media["schema"]), new.at(&now["schema"]));
+                schema_broken(old, new, Way::Sent, &format!("{at}, sent"), &[], found);
+            }
+        }
+    }
+    for (status, answer) in fields(&old.part["responses"]) {
+        let Some(now) = new.part["responses"].get(status) else {
+            found.push(format!("{at}: the answer {status} is gone"));
+            continue;
+        };
+        for (kind, media) in fields(&answer["content"]) {
+            match now["content"].get(kind) {
+                None => found.push(format!("{at}: {status} {kind} is gone")),
+                Some(now) => {
+                    let (old, new) = (old.at(&media["schema"]), new.at(&now["schema"]));
+                    schema_broken(old, new, Way::Answered, &format!("{at}, {status}"), &[], found);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Sent,
+    Answered,
+}
+
+fn types(schema: &Value) -> BTreeSet<&str> {
+    match &schema["type"] {
+        Value::String(one) => BTreeSet::from([one.as_str()]),
+        many => names(many),
+    }
+}
+
+fn names(value: &Value) -> BTreeSet<&str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn schema_broken(
+    old: Part<'_>,
+    new: Part<'_>,
+    way: Way,
+    at: &str,
+    above: &[&str],
+    found: &mut Vec<String>,
+) {
+    let name = old.part["$ref"].as_str();
+    if name.is_some_and(|name| above.contains(&name)) {
+        return;
+    }
+    let above: Vec<&str> = above.iter().copied().chain(name).collect();
+    let (old, new) = (old.resolved(), new.resolved());
+    let (before, after) = (types(old.part), types(new.part));
+    // What is taken may become more, what is answered less, never the other way round.
+    let (must, may) = if way == Way::Sent { (&before, &after) } else { (&after, &before) };
+    if !may.is_empty() && !must.is_subset(may) {
+        found.push(format!("{at}: {before:?} became {after:?}"));
+    }
+    let (was_needed, is_needed) = (names(&old.part["required"]), names(&new.part["required"]));
+    if way == Way::Sent {
+        for needed in is_needed.difference(&was_needed) {
+            found.push(format!("{at}: {needed} is needed now"));
+        }
+    } else {
+        for gone in was_needed.difference(&is_needed) {
+            found.push(format!("{at}: {gone} may be left out now"));
+        }
+    }
+    for (name, property) in fields(&old.part["properties"]) {
+        match new.part["properties"].get(name) {
+            None => found.push(format!("{at}: {name} is gone")),
+            Some(now) => {
+                let at = format!("{at}.{name}");
+                schema_broken(old.at(property), new.at(now), way, &at, &above, found);
+            }
+        }
+    }
+    if !old.part["items"].is_null() {
+        let (old, new) = (old.at(&old.part["items"]), new.at(&new.part["items"]));
+        schema_broken(old, new, way, &format!("{at}[]"), &above, found);
+    }
+}
+
+/// The comparison sees what it is for.
+#[test]
+fn what_would_break_a_client_is_found() {
+    let old = read("released.json");
+    assert!(broken(&old, &old).is_empty());
+    let change = |pointer: &str, with: &dyn Fn(&mut Value)| {
+        let mut new = old.clone();
+        with(new.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")));
+        broken(&old, &new)
+    };
+    let gone = |name: &'static str| {
+        move |value: &mut Value| {
+            value.as_object_mut().unwrap().remove(name).unwrap();
+        }
+    };
+    let cases: &[(&str, &dyn Fn(&mut Value))] = &[
+        ("/paths", &gone("/api/v1/sessions")),
+        ("/paths/~1api~1v1~1tasks", &gone("post")),
+        ("/components/schemas/SessionStatus/properties", &gone("needs_resume")),
+        ("/components/schemas/SessionStatus/properties/is_resumable", &|value| {
+            *value = json!({"type": "string"});
+        }),
+        ("/components/schemas/SessionStatus", &|value| {
+            value["required"].as_array_mut().unwrap().clear();
+        }),
+        ("/components/schemas/Prompt/required", &|value| {
+            value.as_array_mut().unwrap().push(json!("more"));
+        }),
+        ("/components/schemas/Brief/properties", &gone("status")),
+        ("/paths/~1api~1v1~1sessions/get/parameters", &|value| {
+            value.as_array_mut().unwrap().remove(0);
+        }),
+        ("/paths/~1api~1v1~1sessions/get/parameters/0", &|value| value["required"] = json!(true)),
+        ("/paths/~1api~1v1~1tasks/post/responses", &gone("201")),
+    ];
+    for (pointer, with) in cases {
+        assert!(!change(pointer, *with).is_empty(), "{pointer}");
+    }
+    let more = change("/components/schemas/SessionStatus/properties", &|value| {
+        value["something_new"] = json!({"type": "string"});
+    });
+    assert!(more.is_empty(), "{more:?}");
+}
