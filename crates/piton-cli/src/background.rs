@@ -31,7 +31,15 @@ pub(crate) async fn ensure(cx: &Context) -> Result<Client> {
     let out = File::options().create(true).append(true).open(&log).map_err(unwritable)?;
     let err = out.try_clone().map_err(unwritable)?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--data").arg(data).args(["serve", "--listen", "127.0.0.1:0"]);
+    command.arg("--data").arg(data);
+    // The settings that count here count there.
+    if cx.settings.file_exists {
+        command.arg("--config").arg(std::path::absolute(&cx.settings.file)?);
+    }
+    command.arg("serve");
+    if cx.settings.server.listen.value.is_none() {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     // In a group of its own: what ends this terminal's commands does not end the server.
     command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
     let mut child = command.spawn().map_err(|error| {

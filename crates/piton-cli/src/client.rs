@@ -97,6 +97,20 @@ impl Client {
     }
 }
 
+/// A text as it may stand in a path or a query.
+pub(crate) fn encoded(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+        encoded
+    })
+}
+
 /// What the server's problem document says.
 fn refused(problem: &Value) -> Error {
     let text = |name: &str| problem[name].as_str().map(str::to_owned);
@@ -111,5 +125,31 @@ fn refused(problem: &Value) -> Error {
     match text("hint") {
         Some(hint) if code.is_none() => error.with_hint(hint),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_means_something_in_a_path_is_encoded() {
+        assert_eq!(encoded("sess_0-1.~"), "sess_0-1.~");
+        assert_eq!(encoded("a/b?c=d&e é%"), "a%2Fb%3Fc%3Dd%26e%20%C3%A9%25");
+    }
+
+    #[test]
+    fn a_problem_is_told_with_code_sentence_and_hint() {
+        let known = refused(&json!({
+            "code": "wait_unknown", "title": "There is no wait w", "detail": "really",
+        }));
+        assert_eq!(known.code(), Some(Code::WaitUnknown));
+        assert_eq!(known.message(), "There is no wait w: really");
+        // A newer server's code is not known here; its hint is.
+        let newer = refused(&json!({"code": "newer", "title": "No", "hint": "Do this."}));
+        let hints: Vec<_> = newer.lines().into_iter().filter(|(l, _)| *l == "Hint").collect();
+        assert_eq!(hints, [("Hint", "Do this.".to_owned())]);
     }
 }

@@ -92,6 +92,11 @@ impl Ui {
         columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(WIDTH).max(WIDTH_MIN)
     }
 
+    /// Whether what is printed has colours and other styles.
+    pub(crate) fn paints(&self) -> bool {
+        self.color_out
+    }
+
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         painted(self.color_out, tone, text)
     }

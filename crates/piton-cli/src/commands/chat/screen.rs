@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::markdown::Markdown;
 use crate::error::Result;
 use crate::ui::{Tone, Ui};
 
@@ -31,12 +32,15 @@ pub(super) struct Screen {
     speaking: Option<String>,
     /// Whether that is what the agent thinks, not says.
     thinking: bool,
+    markdown: Markdown,
 }
 
 impl Screen {
     /// Ends the line that text stands on.
     pub(super) fn end_line(&mut self, ui: &mut Ui) -> Result<()> {
         if self.speaking.take().is_some() {
+            let rest = self.markdown.finish();
+            ui.raw(rest.as_bytes())?;
             ui.raw(b"\n")?;
         }
         Ok(())
@@ -103,9 +107,13 @@ impl Screen {
             self.speaking = Some(message.to_owned());
             self.thinking = record["channel"].as_str() == Some("thought");
         }
-        let text = record["text"].as_str().unwrap_or("[taken out]");
-        let tone = if self.thinking { Tone::Quiet } else { Tone::Plain };
-        let text = ui.paint(tone, &crate::text::visible(text));
+        let text = crate::text::visible(record["text"].as_str().unwrap_or("[taken out]"));
+        let text = match (self.thinking, ui.paints()) {
+            (true, _) => ui.paint(Tone::Quiet, &text),
+            (false, true) => self.markdown.push(&text),
+            // Whoever reads it from a pipe wants it as it was said.
+            (false, false) => text,
+        };
         ui.raw(text.as_bytes())
     }
 }
