@@ -96,9 +96,9 @@ impl Server {
                 tracing::error!(code = %error.code(), "the reserved log is not followed");
             }
         });
-        let (stopped, routed) = (stop.clone(), router.clone());
+        let (stopped, served) = (stop.clone(), router.clone());
         let serving = tokio::spawn(async move {
-            accept(listener, tls, routed, &stopped).await;
+            accept(listener, tls, served, &stopped).await;
             keeping_up.abort();
         });
         Ok(Self { address, stop, router, serving: vec![serving] })

@@ -90,7 +90,10 @@ fn agent(reader: &Reader<'_>, id: String, table: &DeTable<'_>, at: usize) -> Res
         Some(program) if !program.is_empty() => {
             // What is only a name is looked for where programs are.
             if program.contains('/') {
-                *program = place(program, &origin)?.to_string_lossy().into_owned();
+                let path = place(program, &origin)?;
+                // The agent works elsewhere.
+                let path = std::path::absolute(&path).unwrap_or(path);
+                *program = path.to_string_lossy().into_owned();
             }
         }
         _ => return Err(wrong(reader, at, &format!("agents.{id}.command names no program"))),

@@ -36,6 +36,15 @@ enum At {
     FenceText,
 }
 
+/// What a whole line is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Line {
+    #[default]
+    Plain,
+    Heading,
+    Quote,
+}
+
 /// A fence that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fence {
@@ -49,8 +58,7 @@ pub(super) struct Markdown {
     /// Not decided yet.
     held: String,
     before: Option<char>,
-    heading: bool,
-    quote: bool,
+    line: Line,
     bold: bool,
     italic: bool,
     fence: Option<Fence>,
@@ -157,7 +165,7 @@ impl Markdown {
             Begins::Text => self.literally(),
             Begins::Heading => {
                 self.held.clear();
-                (self.heading, self.at) = (true, At::Text);
+                (self.line, self.at) = (Line::Heading, At::Text);
             }
             Begins::Bullet => {
                 let indent = self.held.len() - self.held.trim_start().len();
@@ -168,7 +176,7 @@ impl Markdown {
             }
             Begins::Quote => {
                 self.held.clear();
-                (self.quote, self.at) = (true, At::Text);
+                (self.line, self.at) = (Line::Quote, At::Text);
                 self.print('│');
                 self.print(' ');
                 if c != ' ' {
@@ -185,7 +193,6 @@ impl Markdown {
                     // Code in the middle of a line.
                     self.fence = None;
                     self.literally();
-                    return;
                 } else {
                     self.held.clear();
                     self.at = At::FenceOpens;
@@ -376,7 +383,7 @@ impl Markdown {
             return self.at = At::FenceStart;
         }
         self.settle();
-        (self.bold, self.italic, self.heading, self.quote) = (false, false, false, false);
+        (self.bold, self.italic, self.line) = (false, false, Line::Plain);
         self.style(Style::new());
         self.out.push('\n');
         (self.at, self.before) = (At::Start, None);
@@ -384,13 +391,13 @@ impl Markdown {
 
     fn wanted(&self) -> Style {
         let mut style = Style::new();
-        if self.bold || self.heading {
+        if self.bold || self.line == Line::Heading {
             style = style.bold();
         }
         if self.italic {
             style = style.italic();
         }
-        if self.quote {
+        if self.line == Line::Quote {
             style = style.dimmed();
         }
         style

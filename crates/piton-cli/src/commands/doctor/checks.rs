@@ -100,7 +100,7 @@ fn folder(facts: &Facts) -> Finding {
             format!("{data} cannot be looked at: {why}"),
             "Give yourself the right to it, or name another one with --data.",
         ),
-        Folder::NoFolder => problem(
+        Folder::Other => problem(
             CHECK,
             format!("{data} is not a folder"),
             "Move it away, or name another data folder with --data.",

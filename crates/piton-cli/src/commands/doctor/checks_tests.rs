@@ -77,7 +77,7 @@ fn the_data_folder_is_its_owners_alone() {
     assert_eq!(mode(0o770), ["data folder problem"]);
     let folder = |folder: Folder| ill(|facts| facts.folder = folder);
     assert_eq!(folder(Folder::There { mode: 0o700, own: false }), ["data folder problem"]);
-    assert_eq!(folder(Folder::NoFolder), ["data folder problem"]);
+    assert_eq!(folder(Folder::Other), ["data folder problem"]);
     assert_eq!(folder(Folder::Unreadable { why: "denied".into() }), ["data folder problem"]);
     assert!(folder(Folder::Missing).is_empty());
 }

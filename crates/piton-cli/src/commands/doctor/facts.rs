@@ -56,7 +56,7 @@ pub(super) struct Facts {
 pub(super) enum Folder {
     Missing,
     Unreadable { why: String },
-    NoFolder,
+    Other,
     There { mode: u32, own: bool },
 }
 
@@ -151,7 +151,7 @@ fn nearest(path: &Path) -> PathBuf {
 
 fn folder(data: &Path) -> Folder {
     match fs::metadata(data) {
-        Ok(found) if !found.is_dir() => Folder::NoFolder,
+        Ok(found) if !found.is_dir() => Folder::Other,
         Ok(found) => Folder::There {
             mode: found.mode() & 0o7777,
             own: found.uid() == rustix::process::geteuid().as_raw(),
