@@ -1,5 +1,7 @@
 //! `piton config …`
 
+use std::path::Path;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -32,14 +34,14 @@ A config file with everything that can be set:
   files = [\"/etc/token\"]     # files that hold such secrets
   keys = [\"*api_key*\"]       # keys whose values are secrets
   [server]
-  listen = \"127.0.0.1:7411\" # beyond this machine only with a certificate
-  hosts = [\"piton.example\"] # other names by which the server may be called
-  origins = [\"https://x.example\"] # other sites whose pages may use it
+  listen = \"127.0.0.1:7411\"  # beyond this machine only with a certificate
+  hosts = [\"piton.example\"]  # names by which the server may be called
+  origins = [\"https://a.b\"]  # sites whose pages may use it
   tls_cert = \"/etc/cert.pem\"
   tls_key = \"/etc/key.pem\"
   [agents.claude]            # for `piton chat --agent claude`: any agent that speaks ACP
   command = [\"npx\", \"@zed-industries/claude-code-acp\"] # {session} is the session's id
-  name = \"Claude Code\"      # for people
+  name = \"Claude Code\"       # for people
   [retention]
   archive_after = \"30d\"      # closed sessions; or \"never\"
   delete_after = \"never\"";
@@ -156,11 +158,20 @@ fn shown(settings: &Settings) -> Vec<Shown> {
     ];
     shown.extend(settings.agents.iter().map(|agent| Shown {
         key: format!("agents.{}", agent.id),
-        text: agent.command.join(" "),
+        text: command_text(&agent.command),
         value: json!({"command": agent.command, "name": agent.name}),
         origin: agent.origin.clone(),
     }));
     shown
+}
+
+/// A command as people write it.
+fn command_text(command: &[String]) -> String {
+    let mut parts = command.to_vec();
+    if let Some(program) = parts.first_mut().filter(|program| program.starts_with('/')) {
+        *program = config::from_home(Path::new(program.as_str()));
+    }
+    parts.join(" ")
 }
 
 fn to_json(shown: &Shown) -> Value {

@@ -25,8 +25,8 @@ Examples:
   piton open --print                Only print the link
   piton open --print --scope read   For somebody who only looks
 
-The link signs one browser in, once, within ten minutes. Its secret stands behind the #, which browsers
-do not send: it reaches no log and no proxy.
+The link signs one browser in, once, within ten minutes. Its secret stands behind the #, which
+browsers do not send: it reaches no log and no proxy.
 JSON: one object: url, expires_at, opened, why_not.";
 
 /// How long an opener may take to fail; one that is still at work then has a browser to wait for.

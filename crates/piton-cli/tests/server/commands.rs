@@ -56,11 +56,14 @@ fn a_run_is_steered_from_the_command_line() {
     assert_eq!((&paused["status"], &paused["changed"]), (&json!("paused"), &json!(true)));
     let resumed = world.told(&["sessions", "resume", session]);
     assert_eq!(resumed["run_id"], paused["run_id"]);
+    world.when(session, |status| status["last_outcome"] == "completed");
+    world.told(&["sessions", "prompt", session, "wait 60000"]);
+    let running = world.when(session, |status| status["status"] == "running");
     assert_eq!(
         world.refused(&["sessions", "cancel", session, "--run", "run_other"]),
         "run_unknown"
     );
-    let run = paused["run_id"].as_str().unwrap();
+    let run = running["run_id"].as_str().unwrap();
     for changed in [true, false] {
         let cancelled = world.told(&["sessions", "cancel", session, "--run", run]);
         assert_eq!((&cancelled["run_id"], &cancelled["changed"]), (&json!(run), &json!(changed)));

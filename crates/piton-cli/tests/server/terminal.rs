@@ -93,8 +93,8 @@ fn the_screen_tells_the_whole_story() {
     assert_snapshot!("chat_first", chat.screen());
 
     // A turn is under way when its server is killed; whoever comes next starts another one.
-    chat.type_in("wait 4000\n");
-    chat.shows("> wait 4000\r\n");
+    chat.type_in("wait 8000\n");
+    chat.shows("> wait 8000\r\n");
     home.until_running();
     kill_process(home.server_pid(), Signal::KILL).unwrap();
     chat.shows("the server is away");
@@ -107,8 +107,8 @@ fn the_screen_tells_the_whole_story() {
     chat.type_in("crash\n");
     chat.is_ready_below("   What it had done is in the log; say `/resume` to go on.");
     chat.type_in("/resume\n");
-    // The agent is asked to go on, and has nothing more to say.
-    chat.is_ready_below("-- goes on");
+    // The agent is asked to go on, and this one says what it is asked.
+    chat.is_ready_below("Continue where you left off.");
     chat.type_in("say the end\n");
     chat.is_ready_below("the end");
     assert_snapshot!("chat_second", chat.screen());

@@ -116,8 +116,8 @@ impl Markdown {
     fn take(&mut self, c: char) {
         match self.at.clone() {
             At::Start => self.start(c),
-            At::FenceOpens if c == '\n' => self.at = At::FenceStart,
-            At::FenceOpens => {}
+            At::FenceOpens if c == '\n' => self.end_line(),
+            At::FenceOpens => self.fence_opens(c),
             At::FenceStart => self.fence_start(c),
             At::FenceText => self.fence_text(c),
             _ if c == '\n' => self.end_line(),
@@ -160,6 +160,10 @@ impl Markdown {
             return self.end_line();
         }
         self.held.push(c);
+        if self.held.chars().count() > HELD_CHARS_MAX {
+            self.fence = None;
+            return self.literally();
+        }
         match begins(&self.held) {
             Begins::Undecided => {}
             Begins::Text => self.literally(),
@@ -189,15 +193,21 @@ impl Markdown {
                 if c == mark {
                     // There may be more of them.
                     self.fence = Some(Fence { mark, length: marks.len() });
-                } else if self.held.trim_start().trim_start_matches(mark).contains('`') {
-                    // Code in the middle of a line.
-                    self.fence = None;
-                    self.literally();
                 } else {
-                    self.held.clear();
+                    // Behind them only the language may stand.
                     self.at = At::FenceOpens;
                 }
             }
+        }
+    }
+
+    /// A line that begins like a fence and has a backtick in it is code in the middle of a line.
+    fn fence_opens(&mut self, c: char) {
+        self.held.push(c);
+        let is_code = c == '`' && self.fence.is_some_and(|fence| fence.mark == '`');
+        if is_code || self.held.chars().count() > HELD_CHARS_MAX {
+            self.fence = None;
+            self.literally();
         }
     }
 
@@ -372,12 +382,13 @@ impl Markdown {
                     self.fence_line(&held);
                 }
             }
-            At::Text | At::FenceOpens | At::FenceStart | At::FenceText => {}
+            At::FenceOpens => self.held.clear(),
+            At::Text | At::FenceStart | At::FenceText => {}
         }
     }
 
     fn end_line(&mut self) {
-        if self.at == At::Start && self.fence.is_some() {
+        if matches!(self.at, At::Start | At::FenceOpens) && self.fence.is_some() {
             // The line that opened a fence says nothing but that.
             self.held.clear();
             return self.at = At::FenceStart;

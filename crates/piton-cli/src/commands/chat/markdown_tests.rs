@@ -32,6 +32,8 @@ fn what_is_marked_is_shown_without_its_marks() {
         ("~~~\n```\n~~~\n", "  <dim>```</>\n"),
         ("````\n```\n````\nx", "  <dim>```</>\nx"),
         ("# a `b` c", "<b>a </><code>b</><b> c</>"),
+        ("```code``` text", "<code>code</> text"),
+        ("```a `b` c\nd", "<code>a `b` c</>\nd"),
         ("\\*not\\* \\n", "*not* \\n"),
     ] {
         let shown = shown(text).replace("<b>\u{1b}[3m", "<b><i>");
@@ -80,6 +82,8 @@ fn what_is_not_closed_ends_with_its_line() {
     assert_eq!(shown("```\nopen"), "  <dim>open</>");
     let long = format!("[{}](u)", "x".repeat(HELD_CHARS_MAX));
     assert_eq!(shown(&long), long);
+    let blanks = " ".repeat(2 * HELD_CHARS_MAX) + "x";
+    assert_eq!(shown(&blanks), blanks);
 }
 
 const SAMPLE: &str = "# Head *line* `c`\n\nSome **bold**, *italic*, ***both*** and `co*de`, 2 * 3, \

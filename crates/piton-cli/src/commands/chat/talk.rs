@@ -158,7 +158,7 @@ impl<'a> Talk<'a> {
     /// Shows that somebody may type, when somebody may.
     fn prompt(&mut self) -> Result<()> {
         let is_quiet = self.is_done() && self.question.is_none() && self.after >= self.history;
-        if is_quiet && self.keys.are_typed() && !self.ui.json {
+        if is_quiet && self.keys.are_typed() && Ui::is_screen() && !self.ui.json {
             self.screen.prompt(self.ui)?;
         }
         Ok(())

@@ -23,8 +23,8 @@ Examples:
   piton sessions answer wait_0199 --value '{\"count\": 3}'
   piton sessions answer wait_0199 --refuse             The question is withdrawn, the run goes on
 
-JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer (null
-if none was given), replayed.";
+JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer
+(null if none was given), replayed.";
 
 /// Answer an open wait, or see what it asks
 ///

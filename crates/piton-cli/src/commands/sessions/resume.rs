@@ -11,14 +11,14 @@ use crate::ui::Ui;
 const EXAMPLES: &str = "\
 Examples:
   piton sessions resume sess_0199
-  piton sessions list --status interrupted --json | jq -r .session | xargs -n 1 piton sessions resume
+  piton sessions list --status paused --json | jq -r .session | xargs -n 1 piton sessions resume
 
-JSON: one object: session, run_id (null if there was only an agent to start), changed, last_seq, status.";
+JSON: one object: session, run_id (null if there was only an agent to start), changed, last_seq,
+status.";
 
 /// Go on with a session: start its agent, and continue a paused or interrupted run
 ///
-/// A server is started in the background if none runs. What is said meanwhile is seen with
-/// `piton attach`.
+/// A server is started in the background if none runs. `piton attach` shows what is said.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
