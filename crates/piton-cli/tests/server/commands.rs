@@ -21,6 +21,9 @@ fn a_question_is_answered_from_the_command_line() {
     let shown = world.command(&["sessions", "answer", wait]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.starts_with("May I?\n  1  ") && shown.contains(option), "{shown}");
+    let waits = world.command(&["sessions", "waits", session]).output().unwrap();
+    let waits = String::from_utf8(waits.stdout).unwrap();
+    assert!(waits.lines().any(|line| line.trim().ends_with("May I?")), "{waits}");
     let advice = world.told(&["sessions", "show", session])["advice"].to_string();
     assert!(advice.contains(&format!("piton sessions answer {session}")), "{advice}");
 

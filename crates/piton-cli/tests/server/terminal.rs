@@ -56,6 +56,9 @@ fn a_script_gets_the_answer_and_the_outcome() {
     let output = home.piton(&["chat", "--print", "think hm\nsay 42"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "42\n");
+    // Into a pipe it goes as it was said.
+    let output = home.piton(&["chat", "--print", "say **4** `2`"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "**4** `2`\n");
     let output = home.piton(&["chat", "--print", "crash"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let output = home.piton(&["--json", "status"]).output().unwrap();

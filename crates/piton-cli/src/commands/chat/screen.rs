@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::markdown::Markdown;
 use crate::error::Result;
+use crate::show;
 use crate::ui::{Tone, Ui};
 
 const SHOWN_CHARS_MAX: usize = 100;
@@ -213,7 +214,6 @@ pub(super) fn question(record: &Value) -> Option<Question> {
         return None;
     }
     let asked = &record["question"];
-    let title = asked["toolCall"]["title"].as_str().or_else(|| asked["title"].as_str());
     let options = asked["options"].as_array().into_iter().flatten();
     let options = options.filter_map(|option| {
         let id = option["optionId"].as_str()?;
@@ -221,7 +221,7 @@ pub(super) fn question(record: &Value) -> Option<Question> {
     });
     Some(Question {
         wait_id: record["wait_id"].as_str()?.to_owned(),
-        title: title.map_or_else(|| shortened(asked), str::to_owned),
+        title: shortened(&Value::String(show::question_words(asked))),
         options: options.collect(),
     })
 }

@@ -193,9 +193,7 @@ fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> 
         ui.line(format_args!("{wait_id} of session {session} is answered."))?;
         return Ok(Exit::Good);
     }
-    let title = question["toolCall"]["title"].as_str().or_else(|| question["title"].as_str());
-    let title = title.map_or_else(|| show::words(question), str::to_owned);
-    ui.line(ui.paint(Tone::Attention, &one_line(&title)))?;
+    ui.line(ui.paint(Tone::Attention, &one_line(&show::question_words(question))))?;
     for (at, (id, name)) in options.iter().enumerate() {
         let id = ui.paint(Tone::Quiet, &one_line(id));
         ui.line(format_args!("  {}  {}  {id}", at + 1, one_line(name)))?;

@@ -27,8 +27,8 @@ Examples:
 JSON: one object: session, title, task_id, working_dir, agent_profile_id, created_at, active_at,
 last_seq, status, run {run_id, boot_id, boot_alive, phase, started_at, started_seq}, lease {owner,
 alive, pid, program, epoch}, live (null without a server) {is_agent_running, is_followed,
-executor_status, runtime, seen_at}, waits, calls {call_id, name, seq, outcome}, messages, advice {what,
-command}.";
+executor_status, runtime, seen_at}, waits, calls {call_id, name, seq, outcome}, messages,
+advice {what, command}.";
 
 /// Records that are looked through for the last messages.
 const WINDOW: Seq = 1_000;
