@@ -1,6 +1,7 @@
 //! Speaking to the data folder's server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -16,6 +17,9 @@ use crate::server::{self, Place};
 
 /// The largest answer that is taken whole.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long an answer may take. A server gives an agent 90 seconds to start.
+const ANSWER_WAIT: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -51,6 +55,18 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+        match tokio::time::timeout(ANSWER_WAIT, self.ask_patiently(method, path, body)).await {
+            Ok(answered) => answered,
+            Err(late) => Err(self.silent(&late)),
+        }
+    }
+
+    async fn ask_patiently(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value> {
         let response = self.send(method, path, body).await?;
         let status = response.status();
         let body = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX);

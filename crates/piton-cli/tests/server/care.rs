@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -55,6 +56,23 @@ fn the_doctor_looks_at_a_server_and_its_agents_and_changes_nothing() {
     assert_eq!(printed.status.code(), Some(1));
     let printed = String::from_utf8(printed.stdout).unwrap();
     assert!(printed.contains("\nproblem  store"), "{printed}");
+}
+
+/// A server that is stopped lives, and answers nobody: the doctor says so, and does not wait for ever.
+#[test]
+fn a_server_that_does_not_answer_is_found_out() {
+    let world = World::new();
+    let place = std::fs::read(world.data().join("run/server.json")).unwrap();
+    let place: Value = serde_json::from_slice(&place).unwrap();
+    let pid = i32::try_from(place["pid"].as_i64().unwrap()).unwrap();
+    let signal = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    signal(Signal::STOP);
+    let (good, findings) = examined(&world);
+    signal(Signal::CONT);
+    let (level, says) = of(&findings, "server");
+    assert_eq!((good, level), (false, "problem"));
+    assert!(says.ends_with("lives and does not answer: no answer within 5 s"), "{says}");
+    assert!(examined(&world).0);
 }
 
 fn without_display(world: &World, arguments: &[&str]) -> Command {
