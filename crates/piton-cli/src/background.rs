@@ -1,6 +1,7 @@
 //! A server in the background, as tmux has one: started by whoever needs it first.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -23,15 +24,26 @@ pub(crate) async fn ensure(cx: &Context) -> Result<Client> {
         return Ok(client);
     }
     let log = data.join(LOG);
-    std::fs::create_dir_all(data)?;
     let unwritable = |error: std::io::Error| {
         let message = format!("{} cannot be written", log.display());
         Error::new(Code::StoreReadOnly, message).because(&error)
     };
-    let out = File::options().create(true).append(true).open(&log).map_err(unwritable)?;
+    // Its owner's alone, from the beginning.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(data);
+    made.map_err(unwritable)?;
+    let out = File::options().create(true).append(true).mode(0o600).open(&log);
+    let out = out.map_err(unwritable)?;
     let err = out.try_clone().map_err(unwritable)?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--data").arg(data).args(["serve", "--listen", "127.0.0.1:0"]);
+    command.arg("--data").arg(data);
+    // The settings that count here count there.
+    if cx.settings.file_exists {
+        command.arg("--config").arg(std::path::absolute(&cx.settings.file)?);
+    }
+    command.arg("serve");
+    if cx.settings.server.listen.value.is_none() {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     // In a group of its own: what ends this terminal's commands does not end the server.
     command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
     let mut child = command.spawn().map_err(|error| {

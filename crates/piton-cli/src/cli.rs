@@ -12,10 +12,13 @@ use crate::ui::{self, ColorChoice, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
+  piton chat                       Talk to an agent in this folder; it stays when you leave
+  piton attach                     Come back
   piton sessions list              What there is, last active first
   piton sessions show SESSION      What it does, and what to do about it
   piton sessions log SESSION -f    Watch it
   piton verify                     Check that nothing was lost or changed
+  piton doctor                     Is everything well that this stands on?
   piton config show                Which settings count, and where they come from
 
 An id may be shortened to its beginning as long as it stays unique.

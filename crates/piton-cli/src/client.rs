@@ -1,6 +1,7 @@
 //! Speaking to the data folder's server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -16,6 +17,9 @@ use crate::server::{self, Place};
 
 /// The largest answer that is taken whole.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long an answer may take. A server gives an agent 90 seconds to start.
+const ANSWER_WAIT: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -51,6 +55,18 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+        match tokio::time::timeout(ANSWER_WAIT, self.ask_patiently(method, path, body)).await {
+            Ok(answered) => answered,
+            Err(late) => Err(self.silent(&late)),
+        }
+    }
+
+    async fn ask_patiently(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value> {
         let response = self.send(method, path, body).await?;
         let status = response.status();
         let body = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX);
@@ -97,6 +113,20 @@ impl Client {
     }
 }
 
+/// A text as it may stand in a path or a query.
+pub(crate) fn encoded(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+        encoded
+    })
+}
+
 /// What the server's problem document says.
 fn refused(problem: &Value) -> Error {
     let text = |name: &str| problem[name].as_str().map(str::to_owned);
@@ -111,5 +141,31 @@ fn refused(problem: &Value) -> Error {
     match text("hint") {
         Some(hint) if code.is_none() => error.with_hint(hint),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_means_something_in_a_path_is_encoded() {
+        assert_eq!(encoded("sess_0-1.~"), "sess_0-1.~");
+        assert_eq!(encoded("a/b?c=d&e é%"), "a%2Fb%3Fc%3Dd%26e%20%C3%A9%25");
+    }
+
+    #[test]
+    fn a_problem_is_told_with_code_sentence_and_hint() {
+        let known = refused(&json!({
+            "code": "wait_unknown", "title": "There is no wait w", "detail": "really",
+        }));
+        assert_eq!(known.code(), Some(Code::WaitUnknown));
+        assert_eq!(known.message(), "There is no wait w: really");
+        // A newer server's code is not known here; its hint is.
+        let newer = refused(&json!({"code": "newer", "title": "No", "hint": "Do this."}));
+        let hints: Vec<_> = newer.lines().into_iter().filter(|(l, _)| *l == "Hint").collect();
+        assert_eq!(hints, [("Hint", "Do this.".to_owned())]);
     }
 }

@@ -124,7 +124,7 @@ impl Context {
         Ok(HeldGuest { guest: Service::guest(options), _alive: alive })
     }
 
-    fn no_store(&self, session: &SessionId) -> Error {
+    pub(crate) fn no_store(&self, session: &SessionId) -> Error {
         let hint = format!("There is no store at {}.", self.settings.data.value.display());
         Error::new(Code::SessionUnknown, format!("There is no session {session}")).with_hint(hint)
     }

@@ -5,11 +5,16 @@ use piton_core::id::SessionId;
 use piton_runtime::View;
 use piton_store::{Query, Select};
 
+use serde_json::Value;
+
+use crate::client::{Client, encoded};
 use crate::error::{Error, Result};
 
 /// Sessions that are looked through for a beginning; with more, only whole ids are taken.
 const SCANNED_MAX: usize = 10_000;
 const PAGE: usize = 1_000;
+/// The longest page that a server gives.
+const SERVED_PAGE: usize = 200;
 /// Candidates that an error names.
 const NAMED_MAX: usize = 5;
 
@@ -28,20 +33,54 @@ pub(crate) async fn session(view: &View, id: SessionId) -> Result<SessionId> {
         found.extend(page.rows.into_iter().filter(begins).map(|row| row.session));
         match page.next {
             None => break,
-            Some(_) if scanned >= SCANNED_MAX => {
-                let message = format!(
-                    "There is no session {id}, and too many sessions to look for one that begins so"
-                );
-                return Err(Error::new(Code::SessionAmbiguous, message)
-                    .with_hint("Give the session's whole id."));
-            }
+            Some(_) if scanned >= SCANNED_MAX => return Err(too_many(&id)),
             next => after = next,
         }
     }
-    match found.as_slice() {
-        [] => Err(Error::new(Code::SessionUnknown, format!("There is no session {id}"))),
-        [only] => Ok(only.clone()),
-        several => Err(ambiguous(&id, several)),
+    the_only_one(&id, found)
+}
+
+/// The same, asked of the server that has the store.
+pub(crate) async fn session_on(client: &Client, id: SessionId) -> Result<SessionId> {
+    match client.get(&format!("/api/v1/sessions/{id}")).await {
+        Ok(_) => return Ok(id),
+        Err(error) if error.code() == Some(Code::SessionUnknown) => {}
+        Err(error) => return Err(error),
+    }
+    let mut found = Vec::new();
+    let (mut after, mut scanned) = (String::new(), 0);
+    loop {
+        let path = format!("/api/v1/sessions?limit={SERVED_PAGE}{after}");
+        let page = client.get(&path).await?;
+        let ids = page["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        scanned += ids.len();
+        let ids = ids.iter().filter_map(|one| one["session_id"].as_str());
+        for one in ids.filter(|one| one.starts_with(id.as_str())) {
+            found.push(one.parse()?);
+        }
+        match &page["next"] {
+            Value::String(_) if scanned >= SCANNED_MAX => return Err(too_many(&id)),
+            Value::String(next) => after = format!("&after={}", encoded(next)),
+            _ => break,
+        }
+    }
+    the_only_one(&id, found)
+}
+
+fn too_many(id: &SessionId) -> Error {
+    let message =
+        format!("There is no session {id}, and too many sessions to look for one that begins so");
+    Error::new(Code::SessionAmbiguous, message).with_hint("Give the session's whole id.")
+}
+
+fn the_only_one(id: &SessionId, mut found: Vec<SessionId>) -> Result<SessionId> {
+    match (found.pop(), found.as_slice()) {
+        (None, _) => Err(Error::new(Code::SessionUnknown, format!("There is no session {id}"))),
+        (Some(only), []) => Ok(only),
+        (Some(last), _) => {
+            found.push(last);
+            Err(ambiguous(id, &found))
+        }
     }
 }
 

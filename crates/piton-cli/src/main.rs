@@ -9,6 +9,7 @@ mod config;
 mod context;
 mod conversion;
 mod error;
+mod hand;
 mod lookup;
 mod masking;
 mod secret;

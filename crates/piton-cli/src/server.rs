@@ -20,8 +20,11 @@ const LOCK: &str = "server.lock";
 /// Where a server is, and how it is spoken to. Readable by the data folder's owner alone.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// `http://127.0.0.1:7411`
+    /// `http://127.0.0.1:7411`: for this machine's own programs.
     pub(crate) address: String,
+    /// Where others find it, if that is elsewhere: `https://piton.example:7411`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public: Option<String>,
     pub(crate) pid: u32,
     pub(crate) boot: String,
     pub(crate) version: String,

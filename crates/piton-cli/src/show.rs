@@ -101,12 +101,18 @@ impl OpenWait {
     }
 
     pub(crate) fn question_text(&self) -> String {
-        self.question.as_ref().map_or_else(String::new, words)
+        self.question.as_ref().map_or_else(String::new, question_words)
     }
 
     pub(crate) fn is_overdue(&self, now: Timestamp) -> bool {
         self.wait.deadline_at.is_some_and(|deadline| deadline <= now)
     }
+}
+
+/// What a question asks: its title, if it is one of an agent's, or all of it.
+pub(crate) fn question_words(question: &Value) -> String {
+    let title = question["toolCall"]["title"].as_str().or_else(|| question["title"].as_str());
+    title.map_or_else(|| words(question), str::to_owned)
 }
 
 /// A value as text: without quotes if it is one.

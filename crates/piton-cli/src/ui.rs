@@ -92,6 +92,17 @@ impl Ui {
         columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(WIDTH).max(WIDTH_MIN)
     }
 
+    /// Whether what is printed goes to a screen on which a line can be taken back.
+    pub(crate) fn is_screen() -> bool {
+        let terminal = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+        terminal && io::stdout().is_terminal()
+    }
+
+    /// Whether what is printed has colours and other styles.
+    pub(crate) fn paints(&self) -> bool {
+        self.color_out
+    }
+
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         painted(self.color_out, tone, text)
     }

@@ -125,6 +125,7 @@ async fn about(State(app): State<App>) -> impl IntoResponse {
     format!(
         "Piton {version}: durable, resumable sessions with AI agents.\n\n\
          The API is described at /api/v1/openapi.json.\n\
-         In a terminal: piton chat, piton attach, piton sessions list.\n"
+         In a terminal: piton chat, piton attach, piton sessions list.\n\
+         The web app comes later: a link of `piton open` is exchanged at /api/v1/sign-in.\n"
     )
 }

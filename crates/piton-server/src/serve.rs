@@ -79,7 +79,8 @@ impl Tls {
 pub struct Server {
     address: SocketAddr,
     stop: CancellationToken,
-    serving: JoinHandle<()>,
+    router: Router,
+    serving: Vec<JoinHandle<()>>,
 }
 
 impl Server {
@@ -95,12 +96,25 @@ impl Server {
                 tracing::error!(code = %error.code(), "the reserved log is not followed");
             }
         });
-        let stopped = stop.clone();
+        let (stopped, served) = (stop.clone(), router.clone());
         let serving = tokio::spawn(async move {
-            accept(listener, tls, router, &stopped).await;
+            accept(listener, tls, served, &stopped).await;
             keeping_up.abort();
         });
-        Ok(Self { address, stop, serving })
+        Ok(Self { address, stop, router, serving: vec![serving] })
+    }
+
+    /// Serves the same, without TLS, on a listener that only this machine reaches: its own programs
+    /// need not believe a certificate that was made for others.
+    pub fn also_on(&mut self, listener: TcpListener) -> io::Result<SocketAddr> {
+        let address = listener.local_addr()?;
+        if !address.ip().is_loopback() {
+            let why = format!("{address} is reachable from other machines");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let (router, stop) = (self.router.clone(), self.stop.clone());
+        self.serving.push(tokio::spawn(async move { accept(listener, None, router, &stop).await }));
+        Ok(address)
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -110,8 +124,10 @@ impl Server {
     /// Takes no further connections, ends the streams, and waits for what is being answered.
     pub async fn shut_down(self) {
         self.stop.cancel();
-        // A panic in there is reported where it happened.
-        let _ = self.serving.await;
+        for serving in self.serving {
+            // A panic in there is reported where it happened.
+            let _ = serving.await;
+        }
     }
 }
 

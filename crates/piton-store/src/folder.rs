@@ -50,7 +50,7 @@ pub(crate) fn write_failed(path: &Path, e: io::Error) -> Error {
 }
 
 /// Refuses network file systems: neither their locks nor their flushes can be trusted.
-pub(crate) fn refuse_network(path: &Path) -> Result<()> {
+pub fn refuse_network(path: &Path) -> Result<()> {
     let unreadable = |e: io::Error| Error::Unreadable {
         path: path.to_owned(),
         source: Some(Arc::new(e) as Cause),

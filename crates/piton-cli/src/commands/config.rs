@@ -1,8 +1,11 @@
 //! `piton config …`
 
+use std::path::Path;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use crate::commands::serve;
 use crate::config::{self, Origin, Settings, Sourced};
 use crate::context::Context;
 use crate::error::{Exit, Result};
@@ -30,6 +33,15 @@ A config file with everything that can be set:
   env = [\"GITHUB_TOKEN\"]     # variables that hold such secrets
   files = [\"/etc/token\"]     # files that hold such secrets
   keys = [\"*api_key*\"]       # keys whose values are secrets
+  [server]
+  listen = \"127.0.0.1:7411\"  # beyond this machine only with a certificate
+  hosts = [\"piton.example\"]  # names by which the server may be called
+  origins = [\"https://a.b\"]  # sites whose pages may use it
+  tls_cert = \"/etc/cert.pem\"
+  tls_key = \"/etc/key.pem\"
+  [agents.claude]            # for `piton chat --agent claude`: any agent that speaks ACP
+  command = [\"npx\", \"@zed-industries/claude-code-acp\"] # {session} is the session's id
+  name = \"Claude Code\"       # for people
   [retention]
   archive_after = \"30d\"      # closed sessions; or \"never\"
   delete_after = \"never\"";
@@ -45,7 +57,7 @@ pub(crate) enum Command {
 
 /// A setting as it is shown.
 struct Shown {
-    key: &'static str,
+    key: String,
     text: String,
     value: Value,
     origin: Origin,
@@ -69,7 +81,7 @@ pub(crate) fn run(ui: &mut Ui, cx: &Context, command: &Command) -> Result<Exit> 
             let is_default = one.origin == Origin::Default;
             let tone = if is_default { Tone::Quiet } else { Tone::Plain };
             table.row([
-                (Tone::Plain, one.key.to_owned()),
+                (Tone::Plain, one.key),
                 (tone, one.text),
                 (Tone::Quiet, origin(&one.origin)),
             ]);
@@ -96,7 +108,7 @@ fn origin(origin: &Origin) -> String {
 
 fn shown(settings: &Settings) -> Vec<Shown> {
     fn one<T>(key: &'static str, from: &Sourced<T>, text: String, value: Value) -> Shown {
-        Shown { key, text, value, origin: from.origin.clone() }
+        Shown { key: key.to_owned(), text, value, origin: from.origin.clone() }
     }
     fn text<T>(key: &'static str, from: &Sourced<T>, text: impl Into<String>) -> Shown {
         let text = text.into();
@@ -109,10 +121,16 @@ fn shown(settings: &Settings) -> Vec<Shown> {
     let span = |key, from: &Sourced<Option<std::time::Duration>>| {
         text(key, from, from.value.map_or_else(|| "never".to_owned(), times::span_text))
     };
+    let place = |key, from: &Sourced<Option<std::path::PathBuf>>| {
+        let text = from.value.as_deref().map(config::from_home).unwrap_or_default();
+        one(key, from, text, json!(from.value))
+    };
+    let server = &settings.server;
+    let listen = server.listen.value.unwrap_or(serve::LISTEN).to_string();
     let color = ColorChoice::NAMES.iter().find(|(_, choice)| *choice == settings.color.value);
     let secrets = settings.mask_values.value.len();
     let hidden = if secrets == 0 { String::new() } else { format!("({secrets} hidden)") };
-    vec![
+    let mut shown = vec![
         one(
             "data",
             &settings.data,
@@ -130,9 +148,30 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         list("mask.env", &settings.mask_env, String::clone),
         list("mask.files", &settings.mask_files, |path| path.to_string_lossy().into_owned()),
         list("mask.keys", &settings.mask_keys, String::clone),
+        text("server.listen", &server.listen, listen),
+        list("server.hosts", &server.hosts, String::clone),
+        list("server.origins", &server.origins, String::clone),
+        place("server.tls_cert", &server.tls_cert),
+        place("server.tls_key", &server.tls_key),
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
-    ]
+    ];
+    shown.extend(settings.agents.iter().map(|agent| Shown {
+        key: format!("agents.{}", agent.id),
+        text: command_text(&agent.command),
+        value: json!({"command": agent.command, "name": agent.name}),
+        origin: agent.origin.clone(),
+    }));
+    shown
+}
+
+/// A command as people write it.
+fn command_text(command: &[String]) -> String {
+    let mut parts = command.to_vec();
+    if let Some(program) = parts.first_mut().filter(|program| program.starts_with('/')) {
+        *program = config::from_home(Path::new(program.as_str()));
+    }
+    parts.join(" ")
 }
 
 fn to_json(shown: &Shown) -> Value {

@@ -8,7 +8,9 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod convert;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod man;
+pub(crate) mod open;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod status;
@@ -32,13 +34,15 @@ pub(crate) enum Command {
     Serve(serve::Args),
     Status(status::Args),
     Stop(stop::Args),
+    Open(open::Args),
+    Doctor(doctor::Args),
     /// Say what is to be done, and see how far it is
     #[command(subcommand)]
     Tasks(tasks::Command),
     /// Let others use the server
     #[command(subcommand)]
     Token(token::Command),
-    /// Look at sessions and change those that nobody runs
+    /// Look at sessions, answer, resume, stop and remove them
     #[command(subcommand, visible_alias = "s")]
     Sessions(sessions::Command),
     /// Check that the logs are what was written
@@ -100,6 +104,14 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Stop(args) => {
             let cx = context(ui, &cli.global)?;
             block_on(stop::run(ui, &cx, args))
+        }
+        Command::Open(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(open::run(ui, &cx, args))
+        }
+        Command::Doctor(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(doctor::run(ui, &cx, args))
         }
         Command::Tasks(command) => {
             let cx = context(ui, &cli.global)?;

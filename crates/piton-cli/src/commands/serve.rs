@@ -1,6 +1,6 @@
 //! `piton serve`: the server, until it is told to end. Agents go on without it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,17 +20,29 @@ use crate::server::{Held, Place};
 use crate::ui::{Tone, Ui};
 use crate::{conversion, masking, stores};
 
-const LISTEN: &str = "127.0.0.1:7411";
+/// Where it listens if nobody says otherwise.
+pub(crate) const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7411);
+
+const EXAMPLES: &str = "\
+Examples:
+  piton serve
+  piton serve --listen 0.0.0.0:7411 --tls-cert cert.pem --tls-key key.pem --host piton.example
+
+The options count more than the settings server.listen, server.hosts, server.origins,
+server.tls_cert and server.tls_key. With TLS it also listens without it on a port that only this
+machine reaches, for the command line.
+JSON: one object: address, pid, local (where the command line finds it).";
 
 /// Run the server: HTTP and events for terminals, browsers and other programs
 ///
 /// Agents belong to processes of their own: when the server ends, is upgraded or killed, they go on,
 /// and the next server picks them up where they are.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where to listen; port 0 takes any that is free
-    #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
-    listen: SocketAddr,
+    /// Where to listen; port 0 takes any that is free [default: server.listen, 127.0.0.1:7411]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// A certificate chain in PEM; needed to listen beyond this machine
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -57,16 +69,74 @@ enum LogFormat {
     Json,
 }
 
+/// Where to listen and whom to hear: what the options say, else the settings.
+#[derive(Debug)]
+struct Plan {
+    listen: SocketAddr,
+    tls: Option<Tls>,
+    /// The first name that was given.
+    name: Option<String>,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Plan {
+    fn of(args: &Args, cx: &Context) -> Result<Self> {
+        let set = &cx.settings.server;
+        let or = |given: &[String], set: &[String]| {
+            if given.is_empty() { set.to_vec() } else { given.to_vec() }
+        };
+        let listen = args.listen.or(set.listen.value).unwrap_or(LISTEN);
+        let (certificate, key) = match (&args.tls_cert, &args.tls_key) {
+            (None, None) => (set.tls_cert.value.as_deref(), set.tls_key.value.as_deref()),
+            (certificate, key) => (certificate.as_deref(), key.as_deref()),
+        };
+        let tls = tls(certificate, key)?;
+        if tls.is_none() && !listen.ip().is_loopback() && !args.insecure {
+            let message = format!("{listen} is reachable from other machines");
+            return Err(Error::new(Code::TlsNeeded, message));
+        }
+        let (mut hosts, origins) =
+            (or(&args.hosts, &set.hosts.value), or(&args.origins, &set.origins.value));
+        let name = hosts.first().cloned();
+        // Its own address is a name of its own.
+        match listen.ip() {
+            ip if ip.is_unspecified() => {}
+            IpAddr::V4(ip) => hosts.push(ip.to_string()),
+            IpAddr::V6(ip) => hosts.push(format!("[{ip}]")),
+        }
+        Ok(Self { listen, tls, name, hosts, origins })
+    }
+
+    /// Where others find it.
+    fn public(&self, bound: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        match &self.name {
+            // A certificate is for a name.
+            Some(name) if self.tls.is_some() && name.contains(':') => format!("{scheme}://{name}"),
+            Some(name) if self.tls.is_some() => format!("{scheme}://{name}:{}", bound.port()),
+            _ => format!("{scheme}://{bound}"),
+        }
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Error::new(Code::AddressInUse, format!("{address} cannot be listened on")).because(&error)
+    })
+}
+
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     start_logging(args.log);
-    let tls = tls(&args)?;
+    let plan = Plan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
     let held = Held::take(&data)?;
-    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
-        Error::new(Code::AddressInUse, format!("{} cannot be listened on", args.listen))
-            .because(&error)
-    })?;
-    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listener = bind(plan.listen).await?;
+    // The command line speaks no TLS: it has a door of its own, which only this machine reaches.
+    let own = match plan.tls {
+        Some(_) => Some(bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?),
+        None => None,
+    };
 
     let masker = Arc::new(masking::masker(&cx.settings)?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -102,24 +172,30 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         handle: service.handle(),
         executions: executions.clone(),
         reserved,
-        agents: vec![echo(&program, &data)?],
+        agents: agents(&program, cx)?,
         local: Some(local.clone()),
-        hosts: args.hosts,
-        origins: args.origins,
+        hosts: plan.hosts.clone(),
+        origins: plan.origins.clone(),
         scratch: data.join("workspaces"),
         rate: piton_server::Rate::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let server = Server::start(listener, tls, options)?;
-    let address = format!("{scheme}://{}", server.address());
-    held.announce(&Place {
-        address: address.clone(),
+    let mut server = Server::start(listener, plan.tls.clone(), options)?;
+    let public = plan.public(server.address());
+    let place = match own.map(|own| server.also_on(own)).transpose()? {
+        Some(own) => (format!("http://{own}"), Some(public.clone())),
+        None => (public.clone(), None),
+    };
+    let place = Place {
+        address: place.0,
+        public: place.1,
         pid: std::process::id(),
         boot: alive.boot().to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         token: local.reveal(),
-    })?;
-    announce(ui, &address)?;
+    };
+    held.announce(&place)?;
+    announce(ui, &public, &place)?;
     let exit = ended().await?;
     tracing::info!("ending: agents go on without the server");
     server.shut_down().await;
@@ -127,6 +203,17 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     service.shut_down().await;
     drop(held);
     Ok(exit)
+}
+
+/// What can be run: the built-in agent and those of the settings.
+fn agents(program: &Path, cx: &Context) -> Result<Vec<Agent>> {
+    let mut agents = vec![echo(program, &cx.settings.data.value)?];
+    agents.extend(cx.settings.agents.iter().map(|agent| Agent {
+        id: agent.id.clone(),
+        name: agent.name.clone(),
+        command: agent.command.clone(),
+    }));
+    Ok(agents)
 }
 
 /// The built-in agent. It remembers beside the logs, so that it can be resumed.
@@ -144,28 +231,32 @@ fn echo(program: &Path, data: &Path) -> Result<Agent> {
     })
 }
 
-fn announce(ui: &mut Ui, address: &str) -> Result<()> {
+fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {
     if ui.json {
-        ui.json_line(&json!({"address": address, "pid": std::process::id()}))?;
+        ui.json_line(&json!({"address": public, "pid": place.pid, "local": place.address}))?;
     } else {
-        let address = ui.paint(Tone::Title, address);
+        let address = ui.paint(Tone::Title, public);
         ui.line(format!("Piton listens on {address}"))?;
         ui.line("Try in another terminal: piton sessions list")?;
     }
     ui.flush()
 }
 
-fn tls(args: &Args) -> Result<Option<Tls>> {
-    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        let tls = Tls::from_files(certificate, key);
-        let invalid = |error| Error::new(Code::TlsInvalid, "TLS cannot be spoken").because(&error);
-        return tls.map(Some).map_err(invalid);
-    }
-    if !args.listen.ip().is_loopback() && !args.insecure {
-        let message = format!("{} is reachable from other machines", args.listen);
-        return Err(Error::new(Code::TlsNeeded, message));
-    }
-    Ok(None)
+fn tls(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>> {
+    let (certificate, key) = match (certificate, key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) => return Ok(None),
+        (certificate, _) => {
+            let (has, lacks) = match certificate {
+                Some(_) => ("server.tls_cert", "server.tls_key"),
+                None => ("server.tls_key", "server.tls_cert"),
+            };
+            let message = format!("The setting {has} needs {lacks} beside it");
+            return Err(Error::new(Code::ConfigInvalid, message));
+        }
+    };
+    let invalid = |error| Error::new(Code::TlsInvalid, "TLS cannot be spoken").because(&error);
+    Tls::from_files(certificate, key).map(Some).map_err(invalid)
 }
 
 /// Waits for a signal that ends the server.

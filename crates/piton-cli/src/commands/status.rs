@@ -11,7 +11,10 @@ use crate::ui::{Tone, Ui};
 ///
 /// Exits with 1 if none does.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "JSON: one object: running, address, pid, version, executions.")]
+#[command(
+    after_help = "JSON: one object: running, address, public (null if others find it there, too), pid, \
+                        version, executions."
+)]
 pub(crate) struct Args {}
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
@@ -28,12 +31,15 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
     let place = client.place();
     if ui.json {
         ui.json_line(&json!({
-            "running": true, "address": place.address, "pid": place.pid,
+            "running": true, "address": place.address, "public": place.public, "pid": place.pid,
             "version": place.version, "executions": live,
         }))?;
     } else {
         let address = ui.paint(Tone::Good, &place.address);
         ui.line(format_args!("Piton {} listens on {address} (pid {})", place.version, place.pid))?;
+        if let Some(public) = &place.public {
+            ui.line(format_args!("Others find it at {public}"))?;
+        }
         ui.line(format_args!("Agents at hand: {live}"))?;
     }
     Ok(Exit::Good)

@@ -9,14 +9,22 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::KEYS;
-use super::{Layer, Origin, Raw};
+use super::{AgentSetting, Layer, Origin, Raw, agents};
 use crate::error::{Error, Result};
 
 /// A file longer than this is something else.
 const BYTES_MAX: u64 = 1024 * 1024;
 
+/// What a config file says.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    pub(super) layer: Layer,
+    pub(super) agents: Vec<AgentSetting>,
+    pub(super) exists: bool,
+}
+
 /// What the file says, and whether there is one. One that nobody named need not be there.
-pub(super) fn read(path: &Path, must_exist: bool) -> Result<(Layer, bool)> {
+pub(super) fn read(path: &Path, must_exist: bool) -> Result<Read> {
     let unreadable = |e: io::Error| {
         let message = format!("The config file {} cannot be read", path.display());
         Error::new(Code::ConfigInvalid, message).because(&e)
@@ -28,7 +36,7 @@ pub(super) fn read(path: &Path, must_exist: bool) -> Result<(Layer, bool)> {
         }
         Ok(_) => {}
         Err(e) if e.kind() == io::ErrorKind::NotFound && !must_exist => {
-            return Ok((Layer::new(), false));
+            return Ok(Read::default());
         }
         Err(e) => return Err(unreadable(e)),
     }
@@ -38,30 +46,34 @@ pub(super) fn read(path: &Path, must_exist: bool) -> Result<(Layer, bool)> {
         let at = e.span().map_or(0, |span| span.start);
         reader.wrong(at, &format!("this is not TOML: {}", e.message()))
     })?;
-    let mut layer = Layer::new();
-    reader.table(table.get_ref(), "", &mut layer)?;
-    Ok((layer, true))
+    let mut read = Read { exists: true, ..Read::default() };
+    reader.table(table.get_ref(), "", &mut read)?;
+    Ok(read)
 }
 
-struct Reader<'a> {
-    path: &'a Path,
+pub(super) struct Reader<'a> {
+    pub(super) path: &'a Path,
     text: &'a str,
 }
 
 impl Reader<'_> {
-    fn line(&self, at: usize) -> usize {
+    pub(super) fn line(&self, at: usize) -> usize {
         1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count()
     }
 
-    fn wrong(&self, at: usize, why: &str) -> Error {
+    pub(super) fn wrong(&self, at: usize, why: &str) -> Error {
         let message = format!("{}:{}: {why}", self.path.display(), self.line(at));
         Error::new(Code::ConfigInvalid, message)
     }
 
-    fn table(&self, table: &DeTable<'_>, prefix: &str, layer: &mut Layer) -> Result<()> {
+    fn table(&self, table: &DeTable<'_>, prefix: &str, read: &mut Read) -> Result<()> {
         for (name, value) in table {
             let full = format!("{prefix}{}", name.get_ref());
             let at = name.span().start;
+            if full == agents::TABLE {
+                read.agents = agents::read(self, value, at)?;
+                continue;
+            }
             if let Some(key) = KEYS.iter().find(|key| key.name == full) {
                 let raw = if key.is_list { list(value) } else { text(value) };
                 let expected = if key.is_list { "a list of texts" } else { "a text" };
@@ -69,7 +81,7 @@ impl Reader<'_> {
                     let found = value.get_ref().type_str();
                     self.wrong(at, &format!("{full} must be {expected}, not {found}"))
                 })?;
-                layer.push((
+                read.layer.push((
                     key,
                     raw,
                     Origin::File { path: self.path.into(), line: self.line(at) },
@@ -79,7 +91,7 @@ impl Reader<'_> {
             let below = format!("{full}.");
             match value.get_ref() {
                 DeValue::Table(inner) if KEYS.iter().any(|key| key.name.starts_with(&below)) => {
-                    self.table(inner, &below, layer)?;
+                    self.table(inner, &below, read)?;
                 }
                 _ => return Err(self.unknown(at, &full)),
             }
@@ -106,9 +118,11 @@ fn text(value: &Spanned<DeValue<'_>>) -> Option<Raw> {
     value.get_ref().as_str().map(|text| Raw::Text(text.to_owned()))
 }
 
-fn list(value: &Spanned<DeValue<'_>>) -> Option<Raw> {
+pub(super) fn texts(value: &Spanned<DeValue<'_>>) -> Option<Vec<String>> {
     let items = value.get_ref().as_array()?.iter();
-    let items: Option<Vec<String>> =
-        items.map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
-    items.map(Raw::List)
+    items.map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
+}
+
+fn list(value: &Spanned<DeValue<'_>>) -> Option<Raw> {
+    texts(value).map(Raw::List)
 }

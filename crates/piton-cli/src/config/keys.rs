@@ -36,6 +36,11 @@ pub(crate) const KEYS: &[Key] = &[
     list("mask.env", "PITON_MASK_ENV"),
     list("mask.files", "PITON_MASK_FILES"),
     list("mask.keys", "PITON_MASK_KEYS"),
+    text("server.listen", "PITON_SERVER_LISTEN"),
+    list("server.hosts", "PITON_SERVER_HOSTS"),
+    list("server.origins", "PITON_SERVER_ORIGINS"),
+    text("server.tls_cert", "PITON_SERVER_TLS_CERT"),
+    text("server.tls_key", "PITON_SERVER_TLS_KEY"),
     text("retention.archive_after", "PITON_RETENTION_ARCHIVE_AFTER"),
     text("retention.delete_after", "PITON_RETENTION_DELETE_AFTER"),
 ];

@@ -1,11 +1,13 @@
 //! The settings: what each one is, where its value comes from, and which value counts. Later ones
 //! count more: default, config file, environment, option.
 
+mod agents;
 mod file;
 mod keys;
 
 use std::env;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use crate::stores::Kind;
 use crate::times;
 use crate::ui::ColorChoice;
 
+pub(crate) use agents::AgentSetting;
 pub(crate) use keys::{KEYS, Key};
 
 /// Where a value comes from.
@@ -64,8 +67,21 @@ pub(crate) struct Settings {
     pub(crate) mask_env: Sourced<Vec<String>>,
     pub(crate) mask_files: Sourced<Vec<PathBuf>>,
     pub(crate) mask_keys: Sourced<Vec<String>>,
+    pub(crate) server: ServerSettings,
+    /// From the config file alone, by name.
+    pub(crate) agents: Vec<AgentSetting>,
     pub(crate) archive_after: Sourced<Option<Duration>>,
     pub(crate) delete_after: Sourced<Option<Duration>>,
+}
+
+/// What `piton serve` does unless an option says otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerSettings {
+    pub(crate) listen: Sourced<Option<SocketAddr>>,
+    pub(crate) hosts: Sourced<Vec<String>>,
+    pub(crate) origins: Sourced<Vec<String>>,
+    pub(crate) tls_cert: Sourced<Option<PathBuf>>,
+    pub(crate) tls_key: Sourced<Option<PathBuf>>,
 }
 
 /// The values of these keys are masked wherever they appear.
@@ -75,7 +91,8 @@ const MASK_KEYS: &[&str] =
 impl Settings {
     pub(crate) fn load(global: &Global) -> Result<Self> {
         let (file, must_exist) = config_file(global)?;
-        let (mut layer, file_exists) = file::read(&file, must_exist)?;
+        let read = file::read(&file, must_exist)?;
+        let (mut layer, agents, file_exists) = (read.layer, read.agents, read.exists);
         layer.extend(environment()?);
         if let Some(data) = &global.data {
             let origin = Origin::Option { name: "--data" };
@@ -106,6 +123,17 @@ impl Settings {
                 Sourced { value: places.collect::<Result<_>>()?, origin }
             },
             mask_keys: pick.list("mask.keys", MASK_KEYS, |pattern| pattern),
+            server: ServerSettings {
+                listen: pick.maybe("server.listen", |text, _| {
+                    let wrong = |_| format!("{text:?} is not an address such as 127.0.0.1:7411");
+                    text.parse().map_err(wrong)
+                })?,
+                hosts: pick.list("server.hosts", &[], |host| host),
+                origins: pick.list("server.origins", &[], |origin| origin),
+                tls_cert: pick.place("server.tls_cert")?,
+                tls_key: pick.place("server.tls_key")?,
+            },
+            agents,
             archive_after: pick.span("retention.archive_after")?,
             delete_after: pick.span("retention.delete_after")?,
             file,
@@ -155,6 +183,25 @@ impl Pick {
             found.map(|(_, value)| value.clone()).ok_or_else(wrong)
         })?;
         Ok(parsed.unwrap_or(Sourced { value: default, origin: Origin::Default }))
+    }
+
+    /// One that may be left out.
+    fn maybe<T>(
+        &self,
+        name: &'static str,
+        parse: impl FnOnce(&str, &Origin) -> Result<T, String>,
+    ) -> Result<Sourced<Option<T>>> {
+        let Some((Raw::Text(text), origin)) = self.raw(name) else {
+            return Ok(Sourced { value: None, origin: Origin::Default });
+        };
+        let value = parse(text, origin).map_err(|why| invalid(name, origin, &why))?;
+        Ok(Sourced { value: Some(value), origin: origin.clone() })
+    }
+
+    fn place(&self, name: &'static str) -> Result<Sourced<Option<PathBuf>>> {
+        let Sourced { value, origin } = self.maybe(name, |text, _| Ok(text.to_owned()))?;
+        let value = value.map(|path| place(&path, &origin)).transpose()?;
+        Ok(Sourced { value, origin })
     }
 
     fn span(&self, name: &'static str) -> Result<Sourced<Option<Duration>>> {

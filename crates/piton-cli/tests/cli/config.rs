@@ -39,6 +39,20 @@ fn every_value_says_where_it_comes_from() {
     assert_snapshot!("config_other_file_by_variable", home.run("config show"));
 }
 
+/// Agents and the server are set in the file; a program that is named by its path lies beside it.
+#[test]
+fn agents_are_shown() {
+    let home = Home::new();
+    home.write(
+        FILE,
+        "[server]\nlisten = '127.0.0.1:9'\nhosts = ['a.example']\ntls_cert = 'c.pem'\n\
+         [agents.near]\ncommand = ['./bin/agent', '--acp']\n\
+         [agents.claude]\nname = 'Claude'\ncommand = ['npx', 'acp']\n",
+    );
+    assert_snapshot!("config_agents", home.run("config show"));
+    assert_snapshot!("config_agents_json", home.run("config show --json"));
+}
+
 /// What a config file names lies beside it, or in the home folder, wherever the command is given.
 #[test]
 fn places_in_a_file_do_not_depend_on_where_one_stands() {
@@ -60,6 +74,14 @@ fn wrong_settings_are_named() {
         ("no_unit", "[retention]\ndelete_after = '30'\n"),
         ("no_kind", "store = 'postgres'\n"),
         ("no_toml", "data = '/x'\nstore = \n"),
+        ("no_address", "[server]\nlisten = 'localhost'\n"),
+        ("agent_no_table", "agents = 'claude'\n"),
+        ("agent_no_command", "[agents.claude]\nname = 'Claude'\n"),
+        ("agent_command_text", "[agents.claude]\ncommand = 'claude --acp'\n"),
+        ("agent_command_empty", "[agents.claude]\ncommand = []\n"),
+        ("agent_unknown_key", "[agents.claude]\ncommand = ['x']\nenv = ['Y']\n"),
+        ("agent_bad_name", "[agents.'a b']\ncommand = ['x']\n"),
+        ("agent_built_in", "[agents.echo]\ncommand = ['x']\n"),
     ] {
         let home = Home::new();
         home.write(FILE, text);

@@ -13,13 +13,23 @@ fn help_teaches() {
     assert_snapshot!("help", home.run("--help"));
     assert_snapshot!("help_short", home.run("-h"));
     for name in [
-        "list", "show", "log", "waits", "token", "cancel", "dismiss", "redact", "delete",
-        "archive", "prune", "export", "import",
+        "list", "show", "log", "waits", "answer", "prompt", "resume", "pause", "cancel", "dismiss",
+        "close", "token", "redact", "delete", "archive", "prune", "export", "import",
     ] {
         let text = home.run(&format!("sessions {name} --help"));
         assert_snapshot!(format!("help_sessions_{name}"), text);
     }
-    for name in ["sessions", "verify", "convert", "config show", "completions", "man"] {
+    for name in [
+        "serve",
+        "open",
+        "doctor",
+        "sessions",
+        "verify",
+        "convert",
+        "config show",
+        "completions",
+        "man",
+    ] {
         let text = home.run(&format!("{name} --help"));
         assert_snapshot!(format!("help_{}", name.replace(' ', "_")), text);
     }

@@ -99,6 +99,29 @@ impl World {
         assert!(server.wait().unwrap().success());
     }
 
+    /// The command line beside the server.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = piton();
+        command.arg("--data").arg(self.data()).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// What a command prints with `--json`, which must work.
+    pub(crate) fn told(&self, arguments: &[&str]) -> Value {
+        let output = self.command(arguments).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The code of the error that a command ends with.
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).arg("--json").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        let error: Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert!(error["error"]["hint"].is_string() && error["error"]["message"].is_string());
+        error["error"]["code"].as_str().unwrap().to_owned()
+    }
+
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, None, &[])
     }
@@ -129,18 +152,17 @@ impl World {
         body: Option<&[u8]>,
         headers: &[(&str, &str)],
     ) -> Answer {
-        let mut stream = self.send(method, path, body, headers);
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        Answer {
-            status: status.unwrap_or_else(|| panic!("no answer to {method} {path}: {text:?}")),
-            headers: head.to_ascii_lowercase(),
-            body: serde_json::from_str(rest).unwrap_or(Value::Null),
-            text: rest.to_owned(),
-        }
+        answer(self.send(method, path, body, headers), &format!("{method} {path}"))
+    }
+
+    /// The same of any server.
+    pub(crate) fn ask_at(
+        address: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        answer(send(address, method, path, None, headers), &format!("{method} {path}"))
     }
 
     pub(crate) fn send(
@@ -150,26 +172,7 @@ impl World {
         body: Option<&[u8]>,
         headers: &[(&str, &str)],
     ) -> TcpStream {
-        let host = self.address.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(host).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
-        let named = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-        if !named("host") {
-            write!(head, "host: {host}\r\n").unwrap();
-        }
-        if let Some(body) = body {
-            if !named("content-type") {
-                head += "content-type: application/json\r\n";
-            }
-            write!(head, "content-length: {}\r\n", body.len()).unwrap();
-        }
-        for (name, value) in headers {
-            write!(head, "{name}: {value}\r\n").unwrap();
-        }
-        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-        stream.write_all(body.unwrap_or_default()).unwrap();
-        stream
+        send(&self.address, method, path, body, headers)
     }
 
     /// A session whose agent runs.
@@ -225,6 +228,49 @@ impl World {
         let said = records.iter().filter(|r| r["kind"] == "message.delta" && r["run_id"] == run);
         said.map(|record| record["text"].as_str().unwrap()).collect()
     }
+}
+
+fn answer(mut stream: TcpStream, asked: &str) -> Answer {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Answer {
+        status: status.unwrap_or_else(|| panic!("no answer to {asked}: {text:?}")),
+        headers: head.to_ascii_lowercase(),
+        body: serde_json::from_str(rest).unwrap_or(Value::Null),
+        text: rest.to_owned(),
+    }
+}
+
+fn send(
+    address: &str,
+    method: &str,
+    path: &str,
+    body: Option<&[u8]>,
+    headers: &[(&str, &str)],
+) -> TcpStream {
+    let host = address.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    let named = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    if !named("host") {
+        write!(head, "host: {host}\r\n").unwrap();
+    }
+    if let Some(body) = body {
+        if !named("content-type") {
+            head += "content-type: application/json\r\n";
+        }
+        write!(head, "content-length: {}\r\n", body.len()).unwrap();
+    }
+    for (name, value) in headers {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    }
+    stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+    stream.write_all(body.unwrap_or_default()).unwrap();
+    stream
 }
 
 impl Drop for World {

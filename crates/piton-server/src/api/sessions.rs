@@ -24,6 +24,7 @@ use crate::extract::{Administrator, Asker, Body, Controller, Params, Perhaps, Re
 use crate::problem::{Document, Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;
+const REASON_BYTES_MAX: usize = 1_024;
 const PAGE_MAX: usize = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -88,6 +89,19 @@ pub(crate) struct Done {
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct OfRun {
+    /// Refused if this is not the session's run any more; without it, the latest is meant.
+    run_id: Option<String>,
+}
+
+impl OfRun {
+    fn named(&self) -> Result<Option<RunId>> {
+        Ok(self.run_id.as_deref().map(str::parse).transpose()?)
+    }
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Closing {
     /// `completed` (unless said otherwise), `failed` or `cancelled`.
     outcome: Option<String>,
@@ -99,6 +113,8 @@ pub(crate) struct Closing {
 pub(crate) struct Deleting {
     /// Whatever is still at work in it.
     force: Option<bool>,
+    /// Why; the note of the deletion keeps it.
+    reason: Option<String>,
 }
 
 /// Makes a session, in a task or alone, and starts its agent.
@@ -324,7 +340,7 @@ pub(crate) async fn start(
 }
 
 /// Stops the run's turn; it goes on when it is resumed.
-#[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions",
+#[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions", request_body = Option<OfRun>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
@@ -333,12 +349,15 @@ pub(crate) async fn pause(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
+    Perhaps(of): Perhaps<OfRun>,
 ) -> Result<Reply<Done>> {
-    of_run(&app, &asker, &session, "sessions.pause", |run_id| Command::Pause { run_id }).await
+    let named = of.named()?;
+    let command = |run_id| Command::Pause { run_id: named.unwrap_or(run_id) };
+    of_run(&app, &asker, &session, "sessions.pause", command).await
 }
 
 /// Ends the run.
-#[utoipa::path(post, path = "/sessions/{session_id}/cancel", tag = "sessions",
+#[utoipa::path(post, path = "/sessions/{session_id}/cancel", tag = "sessions", request_body = Option<OfRun>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
@@ -347,13 +366,18 @@ pub(crate) async fn cancel(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
+    Perhaps(of): Perhaps<OfRun>,
 ) -> Result<Reply<Done>> {
-    let command = |run_id| Command::Cancel { run_id, reason: Reason::UserRequest };
+    let named = of.named()?;
+    let command = |run_id| {
+        let run_id = named.unwrap_or(run_id);
+        Command::Cancel { run_id, reason: Reason::UserRequest }
+    };
     of_run(&app, &asker, &session, "sessions.cancel", command).await
 }
 
 /// Leaves an interrupted run as it is.
-#[utoipa::path(post, path = "/sessions/{session_id}/dismiss", tag = "sessions",
+#[utoipa::path(post, path = "/sessions/{session_id}/dismiss", tag = "sessions", request_body = Option<OfRun>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
@@ -362,8 +386,11 @@ pub(crate) async fn dismiss(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
+    Perhaps(of): Perhaps<OfRun>,
 ) -> Result<Reply<Done>> {
-    of_run(&app, &asker, &session, "sessions.dismiss", |run_id| Command::Dismiss { run_id }).await
+    let named = of.named()?;
+    let command = |run_id| Command::Dismiss { run_id: named.unwrap_or(run_id) };
+    of_run(&app, &asker, &session, "sessions.dismiss", command).await
 }
 
 /// Closes a session: it can be read, and not be gone on with.
@@ -404,7 +431,15 @@ pub(crate) async fn delete(
     Params(deleting): Params<Deleting>,
 ) -> Result<StatusCode> {
     let session: SessionId = SessionId::from_user(&session)?;
-    let reason = Some(format!("by {}", asker.principal));
+    let by = format!("by {}", asker.principal);
+    let reason = match deleting.reason {
+        Some(reason) if reason.len() > REASON_BYTES_MAX => {
+            let most = format!("A reason has at most {REASON_BYTES_MAX} bytes");
+            return Err(Problem::malformed(most));
+        }
+        Some(reason) => Some(format!("{reason} ({by})")),
+        None => Some(by),
+    };
     if deleting.force.unwrap_or(false) {
         app.handle().delete_forced(&session, reason).await?;
     } else {

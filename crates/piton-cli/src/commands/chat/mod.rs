@@ -2,6 +2,7 @@
 //! whoever leaves can come back.
 
 mod input;
+mod markdown;
 mod screen;
 mod stream;
 mod talk;
@@ -9,12 +10,14 @@ mod talk;
 use std::path::{Path, PathBuf};
 
 use piton_core::Code;
-use serde_json::{Value, json};
+use piton_core::id::SessionId;
+use serde_json::json;
 
 use crate::background;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::lookup;
 use crate::ui::Ui;
 use talk::{Talk, Until};
 
@@ -100,29 +103,14 @@ fn folder(dir: Option<&Path>) -> Result<PathBuf> {
 
 /// The session that is meant: by the beginning of its id, or the one that was active last.
 async fn find(client: &Client, named: Option<&str>) -> Result<String> {
-    let page = client.get("/api/v1/sessions?limit=200").await?;
-    let ids = page["sessions"].as_array().into_iter().flatten();
-    let ids: Vec<&str> = ids.filter_map(|session| session["session_id"].as_str()).collect();
-    let Some(named) = named else {
-        let first = ids.first().map(|id| (*id).to_owned());
-        let none = || {
-            Error::new(Code::SessionUnknown, "There are no sessions")
-                .with_hint("Begin one with `piton chat`.")
-        };
-        return first.ok_or_else(none);
-    };
-    let found: Vec<&&str> = ids.iter().filter(|id| id.starts_with(named)).collect();
-    match found.as_slice() {
-        [only] => Ok((**only).to_owned()),
-        // It may be older than the page: the server knows.
-        [] => {
-            let id: piton_core::id::SessionId = named.parse()?;
-            let status: Value = client.get(&format!("/api/v1/sessions/{id}")).await?;
-            Ok(status["session_id"].as_str().unwrap_or(named).to_owned())
-        }
-        several => {
-            let message = format!("{} sessions begin with {named}", several.len());
-            Err(Error::new(Code::SessionAmbiguous, message))
-        }
+    if let Some(named) = named {
+        let id = lookup::session_on(client, SessionId::from_user(named)?).await?;
+        return Ok(id.to_string());
     }
+    let page = client.get("/api/v1/sessions?limit=1").await?;
+    let first = page["sessions"][0]["session_id"].as_str().map(str::to_owned);
+    first.ok_or_else(|| {
+        Error::new(Code::SessionUnknown, "There are no sessions")
+            .with_hint("Begin one with `piton chat`.")
+    })
 }

@@ -2,10 +2,23 @@
 
 use serde_json::Value;
 
+use super::markdown::Markdown;
 use crate::error::Result;
+use crate::show;
 use crate::ui::{Tone, Ui};
 
 const SHOWN_CHARS_MAX: usize = 100;
+
+/// Behind these, an interruption was not followed by a resume.
+const ENDS_CARD: &[&str] = &[
+    "message.user",
+    "message.delta",
+    "run.started",
+    "run.interrupted",
+    "run.cancelled",
+    "run.dismissed",
+    "session.closed",
+];
 
 /// A question that waits for an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,12 +44,36 @@ pub(super) struct Screen {
     speaking: Option<String>,
     /// Whether that is what the agent thinks, not says.
     thinking: bool,
+    markdown: Markdown,
+    /// What stands at the end of the screen without a line end.
+    open: Option<Open>,
+    /// An interruption of the past, which may have been followed by a resume.
+    interrupted: Option<String>,
+    /// What is shown happens now.
+    is_live: bool,
+}
+
+/// A line that something may follow on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    /// That somebody may type.
+    Prompt,
+    /// That the server is away.
+    Away,
 }
 
 impl Screen {
     /// Ends the line that text stands on.
     pub(super) fn end_line(&mut self, ui: &mut Ui) -> Result<()> {
+        match self.open.take() {
+            // What is typed there stays typed; the terminal keeps it.
+            Some(Open::Prompt) => ui.raw(b"\r\x1b[K")?,
+            Some(Open::Away) => ui.raw(b"\n")?,
+            None => {}
+        }
         if self.speaking.take().is_some() {
+            let rest = self.markdown.finish();
+            ui.raw(rest.as_bytes())?;
             ui.raw(b"\n")?;
         }
         Ok(())
@@ -48,9 +85,73 @@ impl Screen {
         ui.line(text)
     }
 
+    /// Shows that somebody may type.
+    pub(super) fn prompt(&mut self, ui: &mut Ui) -> Result<()> {
+        if self.open != Some(Open::Prompt) {
+            self.end_line(ui)?;
+            ui.raw(b"> ")?;
+            self.open = Some(Open::Prompt);
+        }
+        Ok(())
+    }
+
+    /// A line was typed; true if it was typed where the prompt stood, and is on the screen.
+    pub(super) fn entered(&mut self) -> bool {
+        let at_prompt = self.open == Some(Open::Prompt);
+        if at_prompt {
+            // The terminal has ended the line.
+            self.open = None;
+        }
+        at_prompt
+    }
+
+    /// The server is away; the line ends when there is another one.
+    pub(super) fn away(&mut self, ui: &mut Ui) -> Result<()> {
+        self.end_line(ui)?;
+        let text = "-- the server is away; the agent goes on, and this waits";
+        ui.raw(ui.paint(Tone::Quiet, text).as_bytes())?;
+        self.open = Some(Open::Away);
+        Ok(())
+    }
+
+    /// Everything from here on happens now.
+    pub(super) fn go_live(&mut self, ui: &mut Ui) -> Result<()> {
+        self.is_live = true;
+        self.tell_interruption(ui)
+    }
+
+    fn tell_interruption(&mut self, ui: &mut Ui) -> Result<()> {
+        let Some(reason) = self.interrupted.take() else { return Ok(()) };
+        self.line(ui, Tone::Attention, &format!("-- interrupted ({reason})"))?;
+        let text = "   What it had done is in the log; say `/resume` to go on.";
+        self.line(ui, Tone::Quiet, text)
+    }
+
+    /// Looked back at, an interruption and its resume are one line.
+    fn resumed(&mut self, ui: &mut Ui) -> Result<()> {
+        if let Some(reason) = self.interrupted.take() {
+            return self.line(ui, Tone::Quiet, &format!("-- interrupted ({reason}), and went on"));
+        }
+        self.line(ui, Tone::Quiet, "-- goes on")
+    }
+
+    /// Another server took over: one quiet line, whether or not it was seen to be away.
+    fn reattached(&mut self, ui: &mut Ui) -> Result<()> {
+        if self.open == Some(Open::Away) {
+            self.open = None;
+            let text = ui.paint(Tone::Quiet, "; a new one took over");
+            return ui.line(text);
+        }
+        self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")
+    }
+
     pub(super) fn show(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
         let text = |name: &str| record[name].as_str().unwrap_or_default();
-        match text("kind") {
+        let kind = text("kind");
+        if ENDS_CARD.contains(&kind) {
+            self.tell_interruption(ui)?;
+        }
+        match kind {
             "message.user" => {
                 let said = text("content");
                 self.line(ui, Tone::Title, &format!("> {said}"))?;
@@ -70,20 +171,13 @@ impl Screen {
                 self.line(ui, tone, &format!("  {status}"))?;
             }
             "run.interrupted" => {
-                let reason = text("reason");
-                self.line(ui, Tone::Attention, &format!("-- interrupted ({reason})"))?;
-                self.line(
-                    ui,
-                    Tone::Quiet,
-                    "   What it had done is in the log; say `/resume` to go on.",
-                )?;
+                self.interrupted = Some(text("reason").to_owned());
+                if self.is_live {
+                    self.tell_interruption(ui)?;
+                }
             }
-            "run.resumed" if record["wait_id"].is_null() => {
-                self.line(ui, Tone::Quiet, "-- goes on")?;
-            }
-            "run.reattached" => {
-                self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")?;
-            }
+            "run.resumed" if record["wait_id"].is_null() => self.resumed(ui)?,
+            "run.reattached" => self.reattached(ui)?,
             "run.failed" => self.line(ui, Tone::Bad, &format!("-- failed: {}", text("error")))?,
             "run.cancelled" => self.line(ui, Tone::Attention, "-- cancelled")?,
             "run.paused" => self.line(ui, Tone::Attention, "-- paused")?,
@@ -103,9 +197,13 @@ impl Screen {
             self.speaking = Some(message.to_owned());
             self.thinking = record["channel"].as_str() == Some("thought");
         }
-        let text = record["text"].as_str().unwrap_or("[taken out]");
-        let tone = if self.thinking { Tone::Quiet } else { Tone::Plain };
-        let text = ui.paint(tone, &crate::text::visible(text));
+        let text = crate::text::visible(record["text"].as_str().unwrap_or("[taken out]"));
+        let text = match (self.thinking, ui.paints()) {
+            (true, _) => ui.paint(Tone::Quiet, &text),
+            (false, true) => self.markdown.push(&text),
+            // Whoever reads it from a pipe wants it as it was said.
+            (false, false) => text,
+        };
         ui.raw(text.as_bytes())
     }
 }
@@ -116,7 +214,6 @@ pub(super) fn question(record: &Value) -> Option<Question> {
         return None;
     }
     let asked = &record["question"];
-    let title = asked["toolCall"]["title"].as_str().or_else(|| asked["title"].as_str());
     let options = asked["options"].as_array().into_iter().flatten();
     let options = options.filter_map(|option| {
         let id = option["optionId"].as_str()?;
@@ -124,7 +221,7 @@ pub(super) fn question(record: &Value) -> Option<Question> {
     });
     Some(Question {
         wait_id: record["wait_id"].as_str()?.to_owned(),
-        title: title.map_or_else(|| shortened(asked), str::to_owned),
+        title: shortened(&Value::String(show::question_words(asked))),
         options: options.collect(),
     })
 }
@@ -140,4 +237,21 @@ fn shortened(value: &Value) -> String {
         return line;
     }
     line.chars().take(SHOWN_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_question_is_answered_by_a_number() {
+        let record = json!({
+            "kind": "run.waiting", "wait_id": "wait_1",
+            "question": {"title": "May I?", "options": [{"optionId": "y", "name": "Yes"}, {"optionId": "n"}]},
+        });
+        let question = question(&record).unwrap();
+        assert_eq!((question.option(b'1'), question.option(b'2')), (Some("y"), Some("n")));
+        assert_eq!((question.option(b'3'), question.option(b'0')), (None, None));
+    }
 }

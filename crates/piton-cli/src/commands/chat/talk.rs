@@ -1,6 +1,6 @@
 //! One conversation: records to the screen, what is typed to the agent, and a way out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use piton_core::Seq;
@@ -37,6 +37,8 @@ pub(super) struct Talk<'a> {
     client: Client,
     session: String,
     after: Seq,
+    /// The last record that there was when this began.
+    history: Seq,
     screen: Screen,
     keys: Keys,
     question: Option<Question>,
@@ -45,6 +47,8 @@ pub(super) struct Talk<'a> {
     own_run: Option<String>,
     interrupted_at: Option<Instant>,
     line: Vec<u8>,
+    /// Messages that stand on the screen as they were typed.
+    typed_messages: BTreeSet<String>,
     /// Said while the agent was at work; told when it is not.
     queued: VecDeque<String>,
 }
@@ -64,6 +68,7 @@ impl<'a> Talk<'a> {
             client,
             session,
             after: 0,
+            history: 0,
             screen: Screen::default(),
             keys: Keys::new(),
             question: None,
@@ -71,6 +76,7 @@ impl<'a> Talk<'a> {
             own_run: None,
             interrupted_at: None,
             line: Vec::new(),
+            typed_messages: BTreeSet::new(),
             queued: VecDeque::new(),
         }
     }
@@ -81,7 +87,14 @@ impl<'a> Talk<'a> {
 
     /// Says something to the agent.
     pub(super) async fn say(&mut self, prompt: &str) -> Result<()> {
+        self.tell(prompt, false).await
+    }
+
+    async fn tell(&mut self, prompt: &str, is_on_screen: bool) -> Result<()> {
         let said = self.client.post(&self.path("/messages"), &json!({"content": prompt})).await?;
+        if is_on_screen {
+            self.typed_messages.extend(said["message_id"].as_str().map(str::to_owned));
+        }
         self.own_run = said["run_id"].as_str().map(str::to_owned);
         // It is, though its records are still on their way here.
         self.running = true;
@@ -93,9 +106,14 @@ impl<'a> Talk<'a> {
         // A script that prints one answer types nothing.
         let mut typed = (until == Until::Left).then(input::typed);
         let mut events = Events::open(&self.client, &self.session, self.after).await?;
+        let status = self.client.get(&self.path("")).await?;
+        self.history = status["last_seq"].as_u64().unwrap_or_default();
         self.hint()?;
         let mut ended = false;
         loop {
+            if until == Until::Left {
+                self.prompt()?;
+            }
             self.ui.flush()?;
             if ended && self.is_done() {
                 return self.leave();
@@ -137,6 +155,15 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Shows that somebody may type, when somebody may.
+    fn prompt(&mut self) -> Result<()> {
+        let is_quiet = self.is_done() && self.question.is_none() && self.after >= self.history;
+        if is_quiet && self.keys.are_typed() && Ui::is_screen() && !self.ui.json {
+            self.screen.prompt(self.ui)?;
+        }
+        Ok(())
+    }
+
     /// Nothing is left to be said or heard.
     fn is_done(&self) -> bool {
         !self.running && self.queued.is_empty()
@@ -156,8 +183,11 @@ impl<'a> Talk<'a> {
         let kind = record["kind"].as_str().unwrap_or_default();
         if self.ui.json {
             self.ui.json_line(record)?;
-        } else if until == Until::Left || is_answer(record) {
+        } else if (until == Until::Left && !self.is_on_screen(record)) || is_answer(record) {
             self.screen.show(self.ui, record)?;
+        }
+        if self.after >= self.history && !self.ui.json && until == Until::Left {
+            self.screen.go_live(self.ui)?;
         }
         match kind {
             "run.started" | "run.resumed" | "run.reattached" => self.running = true,
@@ -185,6 +215,12 @@ impl<'a> Talk<'a> {
         Ok(None)
     }
 
+    /// It was typed here, and is seen as it was typed.
+    fn is_on_screen(&mut self, record: &Value) -> bool {
+        let message = record["message_id"].as_str().unwrap_or_default();
+        record["kind"] == "message.user" && self.typed_messages.remove(message)
+    }
+
     fn ask(&mut self, question: Question) -> Result<()> {
         if !self.ui.json {
             self.screen.line(self.ui, Tone::Attention, &format!("? {}", question.title))?;
@@ -205,12 +241,17 @@ impl<'a> Talk<'a> {
                 return Ok(false);
             };
             let id = question.option(bytes[at]).unwrap_or_default();
+            let chosen = question.options.iter().find(|(option, _)| option == id);
+            let chosen = chosen.map(|(_, name)| format!("  -> {name}")).unwrap_or_default();
             let path = format!("/api/v1/waits/{}/answer", question.wait_id);
             let answer = json!({"answer": {"option_id": id}});
             // What was typed behind the key is not meant for the question.
             bytes = &bytes[at + 1..];
             self.question = None;
             self.keys.single(false);
+            if !self.ui.json {
+                self.screen.line(self.ui, Tone::Quiet, &crate::text::visible(&chosen))?;
+            }
             let answered = self.client.post(&path, &answer).await;
             self.told(answered.map(drop))?;
         }
@@ -218,6 +259,7 @@ impl<'a> Talk<'a> {
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line).trim().to_owned();
+            let at_prompt = self.screen.entered();
             let done = match line.as_str() {
                 "" => Ok(()),
                 "/quit" | "/exit" => return Ok(true),
@@ -229,7 +271,7 @@ impl<'a> Talk<'a> {
                     self.queued.push_back(line.to_owned());
                     self.screen.line(self.ui, Tone::Quiet, "-- is told when the turn has ended")
                 }
-                line => self.say(line).await,
+                line => self.tell(line, at_prompt).await,
             };
             self.told(done)?;
         }
@@ -287,8 +329,7 @@ impl<'a> Talk<'a> {
             }
             if !said && begin.elapsed() > Duration::from_secs(1) && !self.ui.json {
                 said = true;
-                let text = "-- the server is away; the agent goes on, and this waits";
-                self.screen.line(self.ui, Tone::Quiet, text)?;
+                self.screen.away(self.ui)?;
                 self.ui.flush()?;
             }
             tokio::time::sleep(LOOK_EVERY).await;

@@ -1,10 +1,11 @@
-//! `piton sessions cancel`: gives up a run that no process runs.
+//! `piton sessions cancel`: gives a run up.
 
 use piton_core::id::RunId;
 
 use super::settled;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::hand::{Hand, Settling};
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -14,9 +15,10 @@ Examples:
 
 JSON: one object: session, run_id, changed (false if it was so already), last_seq.";
 
-/// Cancel a session's run that nobody runs any more
+/// Cancel a session's run
 ///
-/// A run that is at work belongs to a living process: ask that one.
+/// The server that runs it stops its turn; the agent stays. Without a server, a run that nobody runs
+/// any more is given up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -28,7 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (held, id) = cx.guest_for(&args.session).await?;
-    let ack = held.guest.cancel(&id, args.run).await.map_err(|error| cx.name_owner(error))?;
-    settled(ui, held.guest.view(), &id, &ack, "is cancelled", "was cancelled already").await
+    let (hand, id) = Hand::for_session(cx, &args.session).await?;
+    let done = hand.settle(cx, &id, args.run, Settling::Cancel).await?;
+    settled(ui, &id, &done, "is cancelled", "was cancelled already")
 }

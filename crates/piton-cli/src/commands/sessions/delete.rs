@@ -4,8 +4,9 @@ use piton_core::decide::Removal;
 use piton_core::id::SessionId;
 use serde_json::json;
 
-use crate::context::{Context, HeldGuest};
+use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::hand::Hand;
 use crate::show;
 use crate::table::{Column, Table};
 use crate::text::one_line;
@@ -26,7 +27,8 @@ JSON: one object per session and line: session, deleted, obstacle (null, or {cod
 
 /// Delete sessions for good
 ///
-/// Without --yes it only says what it would do. A session that a living process owns is never deleted.
+/// Without --yes it only says what it would do. The server deletes its own sessions; one that another
+/// living process owns is never deleted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -46,14 +48,13 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let how = if args.force { Removal::DeleteForced } else { Removal::Delete };
-    let (held, ids) = cx.guest_for_all(&args.sessions).await?;
+    let (hand, ids) = Hand::for_sessions(cx, &args.sessions).await?;
     if !args.yes {
-        return preview(ui, cx, &held, &ids, how).await;
+        return preview(ui, cx, &hand, &ids, how).await;
     }
     let mut exit = Exit::Good;
     for id in &ids {
-        let deleted = held.guest.delete(id, how, args.reason.clone()).await;
-        match deleted.map_err(|error| cx.name_owner(error)) {
+        match hand.delete(cx, id, how, args.reason.as_deref()).await {
             Ok(()) => said(ui, id)?,
             // What keeps one from being deleted does not keep the others.
             Err(error) => exit = ui.report(&with_force(error).about(id.as_str())),
@@ -73,11 +74,11 @@ pub(super) fn said(ui: &mut Ui, id: &SessionId) -> Result<()> {
 async fn preview(
     ui: &mut Ui,
     cx: &Context,
-    held: &HeldGuest,
+    hand: &Hand,
     ids: &[SessionId],
     how: Removal,
 ) -> Result<Exit> {
-    let view = held.guest.view();
+    let view = cx.existing_view()?;
     let mut table = Table::new([
         Column::Whole("SESSION"),
         Column::Whole("STATUS"),
@@ -89,8 +90,8 @@ async fn preview(
     for id in ids {
         let state = view.state(id).await?;
         let status = view.status(&state.facts);
-        let may = held.guest.may_remove(id, how).await;
-        let obstacle = may.err().map(|error| with_force(cx.name_owner(error)).about(id.as_str()));
+        let may = hand.may_remove(cx, id, &state, how).await;
+        let obstacle = may.err().map(|error| with_force(error).about(id.as_str()));
         if ui.json {
             let obstacle = obstacle.map(|error| {
                 let code = error.code().map(piton_core::Code::as_str);

@@ -5,6 +5,7 @@ use piton_core::id::RunId;
 use super::settled;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::hand::{Hand, Settling};
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -28,7 +29,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (held, id) = cx.guest_for(&args.session).await?;
-    let ack = held.guest.dismiss(&id, args.run).await.map_err(|error| cx.name_owner(error))?;
-    settled(ui, held.guest.view(), &id, &ack, "is dismissed", "was dismissed already").await
+    let (hand, id) = Hand::for_session(cx, &args.session).await?;
+    let done = hand.settle(cx, &id, args.run, Settling::Dismiss).await?;
+    settled(ui, &id, &done, "is dismissed", "was dismissed already")
 }

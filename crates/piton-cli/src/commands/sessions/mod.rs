@@ -1,27 +1,32 @@
 //! `piton sessions …`
 
+mod answer;
 mod archive;
 mod cancel;
+mod close;
 mod delete;
 mod dismiss;
 mod export;
 mod import;
 mod list;
 mod log;
+mod pause;
+mod prompt;
 mod prune;
 mod redact;
+mod resume;
 mod show;
 mod token;
 mod waits;
 
 use clap::Subcommand;
-use piton_core::decide::Verdict;
 use piton_core::id::SessionId;
-use piton_runtime::{Ack, View};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::hand::{self, Settled};
 use crate::ui::Ui;
 
 #[derive(Debug, Subcommand)]
@@ -30,9 +35,14 @@ pub(crate) enum Command {
     Show(show::Args),
     Log(log::Args),
     Waits(waits::Args),
-    Token(token::Args),
+    Answer(answer::Args),
+    Prompt(prompt::Args),
+    Resume(resume::Args),
+    Pause(pause::Args),
     Cancel(cancel::Args),
     Dismiss(dismiss::Args),
+    Close(close::Args),
+    Token(token::Args),
     Redact(redact::Args),
     Delete(delete::Args),
     Archive(archive::Args),
@@ -47,9 +57,14 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Show(args) => show::run(ui, cx, args).await,
         Command::Log(args) => log::run(ui, cx, args).await,
         Command::Waits(args) => waits::run(ui, cx, args).await,
-        Command::Token(args) => token::run(ui, cx, args).await,
+        Command::Answer(args) => answer::run(ui, cx, args).await,
+        Command::Prompt(args) => prompt::run(ui, cx, args).await,
+        Command::Resume(args) => resume::run(ui, cx, args).await,
+        Command::Pause(args) => pause::run(ui, cx, args).await,
         Command::Cancel(args) => cancel::run(ui, cx, args).await,
         Command::Dismiss(args) => dismiss::run(ui, cx, args).await,
+        Command::Close(args) => close::run(ui, cx, args).await,
+        Command::Token(args) => token::run(ui, cx, args).await,
         Command::Redact(args) => redact::run(ui, cx, args).await,
         Command::Delete(args) => delete::run(ui, cx, args).await,
         Command::Archive(args) => archive::run(ui, cx, args).await,
@@ -60,26 +75,49 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
 }
 
 /// Says what became of a session's run.
-async fn settled(
+fn settled(
     ui: &mut Ui,
-    view: &View,
     session: &SessionId,
-    ack: &Ack,
+    done: &Settled,
     is_so: &str,
     was_so: &str,
 ) -> Result<Exit> {
-    let run = view.state(session).await?.facts.run.map(|run| run.run_id);
-    let changed = ack.verdict != Verdict::Already;
+    let Settled { run_id, changed, last_seq } = done;
     if ui.json {
         ui.json_line(&json!({
-            "session": session, "run_id": run, "changed": changed, "last_seq": ack.last_seq,
+            "session": session, "run_id": run_id, "changed": changed, "last_seq": last_seq,
         }))?;
     } else {
-        let run = run.map_or_else(|| "The run".to_owned(), |run| format!("Run {run}"));
-        ui.line(format_args!(
-            "{run} of session {session} {}.",
-            if changed { is_so } else { was_so }
-        ))?;
+        let run = run_id.as_ref().map_or_else(|| "The run".to_owned(), |run| format!("Run {run}"));
+        let so = if *changed { is_so } else { was_so };
+        ui.line(format_args!("{run} of session {session} {so}."))?;
+    }
+    Ok(Exit::Good)
+}
+
+/// Has the server do something to a session whose agent it needs, and says where that leads.
+async fn act(
+    ui: &mut Ui,
+    client: &Client,
+    session: &SessionId,
+    what: &str,
+    body: &Value,
+    is_so: &str,
+) -> Result<Exit> {
+    let before = hand::status(client, session).await?;
+    let done = client.post(&format!("/api/v1/sessions/{session}/{what}"), body).await?;
+    let after = hand::status(client, session).await?;
+    if ui.json {
+        ui.json_line(&json!({
+            "session": session,
+            "run_id": done["run_id"],
+            "changed": hand::seq(&after) > hand::seq(&before),
+            "last_seq": after["last_seq"],
+            "status": after["status"],
+        }))?;
+    } else {
+        let sentence = after["sentence"].as_str().unwrap_or_default();
+        ui.line(format_args!("Session {session} {is_so}. {sentence}"))?;
     }
     Ok(Exit::Good)
 }

@@ -9,8 +9,10 @@ use piton_core::{Code, State};
 use piton_runtime::View;
 use serde_json::{Value, json};
 
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::hand;
 use crate::show::{self, OpenWait};
 use crate::text::{one_line, padded, shortened, width, wrapped};
 use crate::times;
@@ -24,7 +26,9 @@ Examples:
 
 JSON: one object: session, title, task_id, working_dir, agent_profile_id, created_at, active_at,
 last_seq, status, run {run_id, boot_id, boot_alive, phase, started_at, started_seq}, lease {owner,
-alive, pid, program, epoch}, waits, calls {call_id, name, seq, outcome}, messages, advice {what, command}.";
+alive, pid, program, epoch}, live (null without a server) {is_agent_running, is_followed,
+executor_status, runtime, seen_at}, waits, calls {call_id, name, seq, outcome}, messages,
+advice {what, command}.";
 
 /// Records that are looked through for the last messages.
 const WINDOW: Seq = 1_000;
@@ -56,6 +60,53 @@ struct Session<'a> {
     status: Status,
     waits: Vec<OpenWait>,
     items: Vec<Item>,
+    server: Option<Client>,
+    /// What the server says of the session's agent, which no log knows.
+    live: Option<Live>,
+}
+
+/// The agent as the server sees it now.
+struct Live {
+    is_agent_running: bool,
+    /// The server has it at hand.
+    is_followed: bool,
+    executor_status: Option<String>,
+    runtime: Option<String>,
+    seen_at: String,
+}
+
+impl Live {
+    async fn ask(client: &Client, id: &SessionId) -> Result<Self> {
+        let status = hand::status(client, id).await?;
+        let text = |name: &str| status[name].as_str().map(str::to_owned);
+        Ok(Self {
+            is_agent_running: status["is_agent_running"] == true,
+            is_followed: status["live"]["is_followed"] == true,
+            executor_status: text("executor_status"),
+            runtime: text("runtime"),
+            seen_at: status["live"]["seen_at"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    fn sentence(&self) -> String {
+        let runtime = self.runtime.as_deref().unwrap_or("none");
+        let executor = self.executor_status.as_deref().unwrap_or("none");
+        match (self.is_agent_running, self.is_followed) {
+            (true, true) => format!("runs ({runtime}, {executor})"),
+            (true, false) => format!("is said to run, and not at hand ({runtime}, {executor})"),
+            (false, _) => "does not run".to_owned(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "is_agent_running": self.is_agent_running,
+            "is_followed": self.is_followed,
+            "executor_status": self.executor_status,
+            "runtime": self.runtime,
+            "seen_at": self.seen_at,
+        })
+    }
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
@@ -73,7 +124,19 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let after = state.last_seq.saturating_sub(WINDOW);
     let mut items = view.transcript_after(&id, &state, after).await?;
     items.drain(..items.len().saturating_sub(args.messages));
-    let session = Session { cx, view: &view, id, info, state, status, waits, items };
+    let server = Client::find(&cx.settings.data.value);
+    let live = match &server {
+        Some(client) => match Live::ask(client, &id).await {
+            Ok(live) => Some(live),
+            // The log can be read without it.
+            Err(error) => {
+                ui.warn(&format!("Nothing is known of the agent: {}", error.message()))?;
+                None
+            }
+        },
+        None => None,
+    };
+    let session = Session { cx, view: &view, id, info, state, status, waits, items, server, live };
     if ui.json {
         ui.json_line(&session.to_json())?;
     } else {
@@ -93,9 +156,12 @@ impl Session<'_> {
         matches!(self.status.name, Name::Running | Name::Waiting)
     }
 
-    /// Whether a living process owns it.
-    fn is_owned(&self) -> bool {
-        self.state.lease.owner.as_ref().is_some_and(|owner| self.view.is_alive(owner))
+    /// Whether a living process owns it that is not the data folder's server, which does what it is
+    /// told.
+    fn is_owned_elsewhere(&self) -> bool {
+        let owner = self.state.lease.owner.as_ref().filter(|owner| self.view.is_alive(owner));
+        let server = self.server.as_ref().map(|client| client.place().boot.as_str());
+        owner.is_some_and(|owner| Some(owner.as_str()) != server)
     }
 
     /// What somebody who looks at this may want to do next.
@@ -106,13 +172,14 @@ impl Session<'_> {
             Advice { what, command }
         };
         let know = |what| Advice { what, command: None };
-        let owned = self.is_owned();
+        let owned = self.is_owned_elsewhere();
         match self.status.name {
             Name::Starting | Name::Running => {
                 vec![do_it("Watch it", &format!("log {id} --follow"))]
             }
             Name::Waiting if owned => vec![know("Answer it through the process that owns it.")],
             Name::Waiting => vec![
+                do_it("Answer it", &format!("answer {id}")),
                 do_it("Make a token to answer with", &format!("token {id}")),
                 do_it("Give it up", &format!("cancel {id}")),
             ],
@@ -120,10 +187,12 @@ impl Session<'_> {
                 vec![know("Resume or dismiss it through the process that owns it.")]
             }
             Name::InterruptedStartup | Name::InterruptedWaiting => vec![
+                do_it("Go on with it", &format!("resume {id}")),
                 do_it("Make a token to resume with", &format!("token {id}")),
                 do_it("Do not go on with it", &format!("dismiss {id}")),
             ],
-            Name::Paused => vec![know("It goes on when it is resumed.")],
+            Name::Paused if owned => vec![know("It goes on when it is resumed.")],
+            Name::Paused => vec![do_it("Go on with it", &format!("resume {id}"))],
             Name::Error => vec![do_it("See what happened", &format!("log {id}"))],
             Name::Idle | Name::Completed | Name::Failed | Name::Cancelled => Vec::new(),
         }
@@ -150,6 +219,9 @@ impl Session<'_> {
             fact(ui, "Run", &format!("{}, started {started}", run.run_id))?;
         }
         fact(ui, "Owner", &self.owner())?;
+        if let Some(live) = &self.live {
+            fact(ui, "Agent", &live.sentence())?;
+        }
         if let Some(folder) = &self.info.working_dir {
             fact(ui, "Folder", &one_line(folder))?;
         }
@@ -271,6 +343,7 @@ impl Session<'_> {
             "last_seq": self.state.last_seq,
             "status": show::status_json(&self.status),
             "run": run,
+            "live": self.live.as_ref().map(Live::to_json),
             "lease": show::lease_json(self.cx, self.view, &self.state.lease),
             "waits": self.waits.iter().map(|wait| wait.to_json(&self.id)).collect::<Vec<_>>(),
             "calls": self.state.calls.iter().map(call).collect::<Vec<_>>(),

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use piton_core::State;
 use piton_core::id::{SessionId, WaitId};
-use piton_runtime::View;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::hand::{Hand, Waits};
 use crate::times;
 use crate::ui::Ui;
 
@@ -39,42 +38,36 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (held, id) = cx.guest_for(&args.session).await?;
-    let guest = &held.guest;
-    let view = guest.view();
-    let state = view.state(&id).await?;
+    let (hand, id) = Hand::for_session(cx, &args.session).await?;
+    let waits = hand.waits(&id).await?;
     let wait = match args.wait {
         Some(wait) => Some(wait),
-        None => the_wait(view, &id, &state)?,
+        None => the_wait(&id, &waits)?,
     };
     let expires_at = match &wait {
-        Some(wait) => {
-            let run = state.facts.run.as_ref();
-            run.and_then(|run| run.waits.get(wait)).and_then(|wait| wait.deadline_at)
-        }
-        None => args.valid_for.map(|span| view.now().after(span)),
+        Some(wait) => waits.0.iter().find(|(id, _)| id == wait).and_then(|(_, deadline)| *deadline),
+        None => args.valid_for.map(|span| cx.now().after(span)),
     };
-    let token = match &wait {
+    let shown = match &wait {
         Some(_) if args.valid_for.is_some() => {
             return Err(Error::usage(
                 "A wait's token is good until the wait's deadline: leave out --valid-for",
             ));
         }
-        Some(wait) => guest.rotate_token(&id, wait).await,
-        None => guest.interruption_token(&id, args.valid_for).await,
+        Some(wait) => hand.wait_token(cx, &id, wait).await?,
+        None => hand.interruption_token(cx, &id, args.valid_for).await?,
     };
-    let token = token.map_err(|error| cx.name_owner(error))?;
     if ui.json {
         ui.json_line(&json!({
             "session": id,
-            "token": token.reveal(),
-            "token_id": token.id,
+            "token": shown.token,
+            "token_id": shown.token_id,
             "purpose": if wait.is_some() { "wait" } else { "interruption" },
             "wait_id": wait,
             "expires_at": expires_at,
         }))?;
     } else {
-        ui.line(token.reveal())?;
+        ui.line(shown.token)?;
     }
     let does = match &wait {
         Some(wait) => format!("answer {wait}"),
@@ -86,16 +79,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 }
 
 /// The wait that is meant when none is named; `None` if there is none that could be answered.
-fn the_wait(view: &View, id: &SessionId, state: &State) -> Result<Option<WaitId>> {
-    let run = state.facts.run.as_ref().filter(|run| run.is_open());
-    // Its waits died with it, though nobody has written that down yet.
-    let run = run.filter(|_| view.stranded(&state.facts).is_none());
-    let waits: Vec<&WaitId> = run.iter().flat_map(|run| run.waits.keys()).collect();
-    match waits.as_slice() {
+fn the_wait(id: &SessionId, waits: &Waits) -> Result<Option<WaitId>> {
+    match waits.0.as_slice() {
         [] => Ok(None),
-        [only] => Ok(Some((*only).clone())),
+        [(only, _)] => Ok(Some(only.clone())),
         several => {
-            let names: Vec<_> = several.iter().map(|wait| wait.as_str()).collect();
+            let names: Vec<_> = several.iter().map(|(wait, _)| wait.as_str()).collect();
             let message = format!("Session {id} has {} open waits", several.len());
             let hint = format!("Say which one with --wait: {}.", names.join(", "));
             Err(Error::usage(&message).with_hint(hint))

@@ -1,0 +1,236 @@
+//! `piton open`: signs a browser in, once.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use piton_core::Code;
+use piton_core::access::Scope;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::background;
+use crate::context::Context;
+use crate::error::{Error, Exit, Result};
+use crate::server::Place;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton open                        Open this machine's browser, signed in
+  piton open --print                Only print the link
+  piton open --print --scope read   For somebody who only looks
+
+The link signs one browser in, once, within ten minutes. Its secret stands behind the #, which
+browsers do not send: it reaches no log and no proxy.
+JSON: one object: url, expires_at, opened, why_not.";
+
+/// How long an opener may take to fail; one that is still at work then has a browser to wait for.
+const OPENER_FAILS_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Open the browser, signed in by a link that works once
+///
+/// A server is started in the background if none runs. The web app comes later: until then the page
+/// says what this is, and the link can be exchanged for a token by whoever speaks to the API.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only print the link
+    #[arg(long)]
+    print: bool,
+    /// What the browser may do: read, control, admin [default: read and control]
+    #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
+    scopes: Vec<Scope>,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let client = background::ensure(cx).await?;
+    let scopes =
+        if args.scopes.is_empty() { vec![Scope::Read, Scope::Control] } else { args.scopes };
+    let body = json!({"name": "browser", "scopes": scopes});
+    let link = client.post("/api/v1/links", &body).await?;
+    let url = url(client.place(), link["token"].as_str().unwrap_or_default());
+    let why_not = if args.print {
+        Some("--print was given".to_owned())
+    } else {
+        match opener(&Surroundings::of_this_process()) {
+            Ok(program) => {
+                let page = write_page(&cx.settings.data.value, &url)?;
+                open(&program, &page).await.err()
+            }
+            Err(why) => Some(why),
+        }
+    };
+    if ui.json {
+        ui.json_line(&json!({
+            "url": url, "expires_at": link["expires_at"],
+            "opened": why_not.is_none(), "why_not": why_not,
+        }))?;
+        return Ok(Exit::Good);
+    }
+    match &why_not {
+        None => {
+            ui.note("The browser is opened. If it shows no page: piton open --print")?;
+        }
+        Some(why) => {
+            ui.line(&url)?;
+            if !args.print {
+                ui.note(&format!("No browser was opened: {why}."))?;
+            }
+            ui.warn("Whoever opens this link first is signed in. It is good for ten minutes.")?;
+        }
+    }
+    Ok(Exit::Good)
+}
+
+/// Behind the # nothing is sent, logged or passed on.
+fn url(place: &Place, secret: &str) -> String {
+    let address = place.public.as_ref().unwrap_or(&place.address);
+    format!("{address}/#link={secret}")
+}
+
+/// A page that leads to the link. Everybody can see the arguments of an opener, but only the owner can
+/// read this file; the link in it is good for ten minutes, and once.
+fn write_page(data: &Path, url: &str) -> Result<PathBuf> {
+    let path = std::path::absolute(data)?.join("run/open.html");
+    let unwritable = |error: io::Error| {
+        let message = format!("{} cannot be written", path.display());
+        Error::new(Code::StoreReadOnly, message).because(&error)
+    };
+    // Anew, so that what was there decides nothing about who may read it.
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(error)),
+        _ => {}
+    }
+    let mut file =
+        File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(unwritable)?;
+    file.write_all(page(url).as_bytes()).map_err(unwritable)?;
+    Ok(path)
+}
+
+fn page(url: &str) -> String {
+    let url = url.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
+    format!(
+        "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\
+         <meta http-equiv=\"refresh\" content=\"0;url={url}\"><title>Piton</title>\
+         <a href=\"{url}\">Piton</a>\n"
+    )
+}
+
+/// What decides whether there is a browser to open.
+#[derive(Debug, Default)]
+struct Surroundings {
+    macos: bool,
+    /// A screen that programs can show windows on.
+    display: bool,
+    /// Somebody named a browser.
+    browser: Option<OsString>,
+    path: Option<OsString>,
+}
+
+impl Surroundings {
+    fn of_this_process() -> Self {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self {
+            macos: cfg!(target_os = "macos"),
+            display: variable("DISPLAY").or_else(|| variable("WAYLAND_DISPLAY")).is_some(),
+            browser: variable("BROWSER"),
+            path: variable("PATH"),
+        }
+    }
+}
+
+/// The program that opens a page, or why there is none.
+fn opener(around: &Surroundings) -> Result<PathBuf, String> {
+    let find = |name: &OsStr| {
+        let path = around.path.as_ref()?;
+        std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    };
+    let missing = |name: &OsStr| format!("there is no {}", name.display());
+    if let Some(browser) = &around.browser {
+        let named = PathBuf::from(browser);
+        let found = if named.is_absolute() { Some(named) } else { find(browser) };
+        return found.filter(|file| file.is_file()).ok_or_else(|| missing(browser));
+    }
+    if !around.macos && !around.display {
+        return Err("there is no display".to_owned());
+    }
+    let name = OsStr::new(if around.macos { "open" } else { "xdg-open" });
+    find(name).ok_or_else(|| missing(name))
+}
+
+/// Starts the opener; the reason if it fails at once.
+async fn open(program: &Path, page: &Path) -> Result<(), String> {
+    let name = program.display();
+    let mut command = Command::new(program);
+    // What it has to say is about its own troubles.
+    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| format!("{name} does not start: {error}"))?;
+    let until = Instant::now() + OPENER_FAILS_WITHIN;
+    while Instant::now() < until {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("{name} failed ({status})")),
+            Ok(None) => tokio::time::sleep(LOOK_EVERY).await,
+            Err(error) => return Err(format!("{name} cannot be waited for: {error}")),
+        }
+    }
+    // Some openers are the browser, and end with it.
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(public: Option<&str>) -> Place {
+        Place {
+            address: "http://127.0.0.1:7411".to_owned(),
+            public: public.map(str::to_owned),
+            pid: 1,
+            boot: String::new(),
+            version: String::new(),
+            token: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_secret_stands_where_it_is_not_sent() {
+        assert_eq!(url(&place(None), "key_1.ab"), "http://127.0.0.1:7411/#link=key_1.ab");
+        let public = Some("https://piton.example:7411");
+        assert_eq!(url(&place(public), "k.s"), "https://piton.example:7411/#link=k.s");
+    }
+
+    #[test]
+    fn a_page_leads_to_the_link_and_to_nothing_else() {
+        let page = page("https://x\"><script>/#link=k.s&t");
+        assert!(page.contains("url=https://x&quot;>&lt;script>/#link=k.s&amp;t\""), "{page}");
+        assert!(!page.contains("<script"), "{page}");
+    }
+
+    #[test]
+    fn an_opener_needs_a_display_and_a_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Some(folder.path().as_os_str().to_owned());
+        let around = || Surroundings { path: path.clone(), ..Surroundings::default() };
+        assert_eq!(opener(&around()), Err("there is no display".to_owned()));
+        let shown = || Surroundings { display: true, ..around() };
+        assert_eq!(opener(&shown()), Err("there is no xdg-open".to_owned()));
+        assert_eq!(
+            opener(&Surroundings { macos: true, ..around() }),
+            Err("there is no open".to_owned())
+        );
+        let program = folder.path().join("xdg-open");
+        std::fs::write(&program, "").unwrap();
+        assert_eq!(opener(&shown()), Ok(program.clone()));
+        // A browser that was named counts, also without a display: it may be a text browser.
+        let named = |name: &OsStr| Surroundings { browser: Some(name.to_owned()), ..around() };
+        assert_eq!(opener(&named(program.as_os_str())), Ok(program));
+        assert_eq!(opener(&named(OsStr::new("lynx"))), Err("there is no lynx".to_owned()));
+    }
+}

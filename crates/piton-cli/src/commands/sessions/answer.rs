@@ -1,0 +1,222 @@
+//! `piton sessions answer`: answers what an agent asks.
+
+use piton_core::Code;
+use piton_core::id::{SessionId, WaitId};
+use serde_json::{Value, json};
+
+use crate::background;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::{Error, Exit, Result};
+use crate::lookup;
+use crate::show;
+use crate::stores;
+use crate::text::one_line;
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions answer sess_0199                      What is asked, and what can be answered
+  piton sessions answer sess_0199 1                    The first option of its only open wait
+  piton sessions answer wait_0199 --option allow_once  By the option's id
+  piton sessions answer wait_0199 'in the second file' A question without options
+  piton sessions answer wait_0199 --value '{\"count\": 3}'
+  piton sessions answer wait_0199 --refuse             The question is withdrawn, the run goes on
+
+JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer
+(null if none was given), replayed.";
+
+/// Answer an open wait, or see what it asks
+///
+/// A server is started in the background if none runs; it takes over the agent that waits.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The wait's id; or the session's, or its beginning, if it has one open wait
+    #[arg(value_name = "WAIT|SESSION")]
+    target: String,
+    /// The answer: an option's number, id or name; any text if the question has no options
+    #[arg(conflicts_with_all = ["option", "value", "refuse"])]
+    answer: Option<String>,
+    /// The option with this id
+    #[arg(long, value_name = "ID", conflicts_with_all = ["value", "refuse"])]
+    option: Option<String>,
+    /// Any JSON value, as the question wants it
+    #[arg(long, value_name = "JSON", value_parser = parse_value, conflicts_with = "refuse")]
+    value: Option<Value>,
+    /// Answer that there will be no answer
+    #[arg(long)]
+    refuse: bool,
+}
+
+fn parse_value(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+/// An open wait, as the server shows it.
+#[derive(Clone, Debug, PartialEq)]
+struct Asked {
+    session: String,
+    wait_id: String,
+    kind: String,
+    deadline_at: Value,
+    /// Null if it was taken out of the log.
+    question: Value,
+    /// Ids and names.
+    options: Vec<(String, String)>,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    if stores::detect(&cx.settings.data.value)?.is_none() {
+        return Err(cx.missing_store());
+    }
+    let client = background::ensure(cx).await?;
+    let asked = find(&client, &args.target).await?;
+    let Some(answer) = given(&asked, args)? else {
+        return print(ui, &asked, None, false);
+    };
+    let path = format!("/api/v1/waits/{}/answer", asked.wait_id);
+    let answered = client.post(&path, &json!({"answer": answer})).await?;
+    print(ui, &asked, Some(&answer), answered["replayed"] == true)
+}
+
+/// The wait that is meant: by its id, or the only one of a session.
+async fn find(client: &Client, target: &str) -> Result<Asked> {
+    let all = client.get("/api/v1/waits").await?;
+    let waits = all["waits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if let Some(wait) = waits.iter().find(|wait| wait["wait_id"] == target) {
+        return read(client, wait).await;
+    }
+    let id = match lookup::session_on(client, SessionId::from_user(target)?).await {
+        Ok(id) => id,
+        Err(error) if error.code() == Some(Code::SessionUnknown) && begins_like_a_wait(target) => {
+            let wait: WaitId = target.parse()?;
+            return Err(Error::new(Code::WaitUnknown, format!("There is no open wait {wait}")));
+        }
+        Err(error) => return Err(error),
+    };
+    // Of its own status: the list of all waits is cut.
+    let status = crate::hand::status(client, &id).await?;
+    let own = status["waits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    match own {
+        [only] => read(client, only).await,
+        [] => {
+            let message = format!("Session {id} asks nothing");
+            Err(Error::new(Code::WaitUnknown, message)
+                .with_hint("`piton sessions waits` lists what is asked."))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().filter_map(|w| w["wait_id"].as_str()).collect();
+            let message = format!("Session {id} has {} open waits", several.len());
+            let hint = format!("Say which one: {}.", names.join(", "));
+            Err(Error::usage(&message).with_hint(hint))
+        }
+    }
+}
+
+fn begins_like_a_wait(target: &str) -> bool {
+    target.starts_with("wait_")
+}
+
+/// The question itself stands in the log.
+async fn read(client: &Client, wait: &Value) -> Result<Asked> {
+    let text = |name: &str| wait[name].as_str().unwrap_or_default().to_owned();
+    let (session, wait_id) = (text("session_id"), text("wait_id"));
+    let after = wait["since_seq"].as_u64().unwrap_or_default().saturating_sub(1);
+    let path = format!("/api/v1/sessions/{session}/records?after={after}&limit=1");
+    let page = client.get(&path).await?;
+    let question = page["records"][0]["question"].clone();
+    let options = options(&question);
+    let deadline_at = wait["deadline_at"].clone();
+    Ok(Asked { session, wait_id, kind: text("kind"), deadline_at, question, options })
+}
+
+fn options(question: &Value) -> Vec<(String, String)> {
+    let options = question["options"].as_array().into_iter().flatten();
+    let named = options.filter_map(|option| {
+        let id = option["optionId"].as_str()?;
+        Some((id.to_owned(), option["name"].as_str().unwrap_or(id).to_owned()))
+    });
+    named.collect()
+}
+
+/// What was answered; `None` if nothing was.
+fn given(asked: &Asked, args: Args) -> Result<Option<Value>> {
+    if args.refuse {
+        return Ok(Some(json!({"outcome": "cancelled"})));
+    }
+    if let Some(value) = args.value {
+        return Ok(Some(value));
+    }
+    if let Some(id) = args.option {
+        return Ok(Some(json!({"option_id": id})));
+    }
+    let Some(text) = args.answer else { return Ok(None) };
+    if asked.options.is_empty() {
+        return Ok(Some(json!(text)));
+    }
+    choose(&asked.options, &text).map(|id| Some(json!({"option_id": id}))).ok_or_else(|| {
+        let names: Vec<String> =
+            asked.options.iter().map(|(id, name)| format!("{id} ({})", one_line(name))).collect();
+        Error::new(Code::AnswerUnfit, format!("{text:?} is none of the options"))
+            .with_hint(format!("Answer with a number or an id: {}.", names.join(", ")))
+    })
+}
+
+/// The option that a text names: an id counts before a number, a number before a name.
+fn choose<'a>(options: &'a [(String, String)], text: &str) -> Option<&'a str> {
+    let by_id = options.iter().find(|(id, _)| id == text);
+    let by_number = || {
+        let at = text.parse::<usize>().ok()?.checked_sub(1)?;
+        options.get(at)
+    };
+    let by_name = || {
+        let mut named = options.iter().filter(|(_, name)| name.eq_ignore_ascii_case(text));
+        // Two of the same name are told apart by their ids only.
+        named.next().filter(|_| named.next().is_none())
+    };
+    by_id.or_else(by_number).or_else(by_name).map(|(id, _)| id.as_str())
+}
+
+fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> Result<Exit> {
+    let Asked { session, wait_id, kind, deadline_at, question, options } = asked;
+    if ui.json {
+        let options: Vec<Value> =
+            options.iter().map(|(id, name)| json!({"option_id": id, "name": name})).collect();
+        ui.json_line(&json!({
+            "session": session, "wait_id": wait_id, "kind": kind, "question": question,
+            "options": options, "deadline_at": deadline_at, "answer": answer, "replayed": replayed,
+        }))?;
+        return Ok(Exit::Good);
+    }
+    if answer.is_some() {
+        ui.line(format_args!("{wait_id} of session {session} is answered."))?;
+        return Ok(Exit::Good);
+    }
+    ui.line(ui.paint(Tone::Attention, &one_line(&show::question_words(question))))?;
+    for (at, (id, name)) in options.iter().enumerate() {
+        let id = ui.paint(Tone::Quiet, &one_line(id));
+        ui.line(format_args!("  {}  {}  {id}", at + 1, one_line(name)))?;
+    }
+    let what = if options.is_empty() { "TEXT" } else { "NUMBER" };
+    ui.note(&format!("Answer with: piton sessions answer {wait_id} {what}"))?;
+    Ok(Exit::Good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_is_named_by_its_id_its_number_or_its_name() {
+        let pair = |id: &str, name: &str| (id.to_owned(), name.to_owned());
+        let options = [pair("2", "Yes"), pair("b", "No"), pair("c", "Same"), pair("d", "same")];
+        assert_eq!(choose(&options, "2"), Some("2"), "an id counts more than a number");
+        assert_eq!(choose(&options, "3"), Some("c"));
+        assert_eq!(choose(&options, "no"), Some("b"));
+        assert_eq!(choose(&options, "d"), Some("d"));
+        for none in ["0", "5", "same", "", "-1"] {
+            assert_eq!(choose(&options, none), None, "{none:?}");
+        }
+    }
+}

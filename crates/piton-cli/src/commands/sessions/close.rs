@@ -1,0 +1,52 @@
+//! `piton sessions close`: the end of a session; its log stays.
+
+use serde_json::json;
+
+use super::act;
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::hand;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions close sess_0199
+  piton sessions close sess_0199 --outcome cancelled
+
+JSON: one object: session, run_id (null), changed (false if it was so already), last_seq, status.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Outcome {
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Close a session: it can be read, archived and deleted, and not be gone on with
+///
+/// A server is started in the background if none runs, so that the session's agent is ended, too.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+    /// How it ends
+    #[arg(long, value_name = "OUTCOME", default_value = "completed")]
+    outcome: Outcome,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (client, id) = hand::server_for(cx, &args.session).await?;
+    let body = json!({"outcome": args.outcome.as_str()});
+    act(ui, &client, &id, "close", &body, "is closed").await
+}

@@ -1,0 +1,35 @@
+//! `piton sessions pause`: stops a turn that is to go on later.
+
+use piton_core::id::RunId;
+use serde_json::json;
+
+use super::act;
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::hand;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions pause sess_0199
+  piton sessions resume sess_0199   Go on with it
+
+JSON: one object: session, run_id, changed (false if it was so already), last_seq, status.";
+
+/// Stop a session's run until it is resumed
+///
+/// A server is started in the background if none runs; it takes over the agent that the last one left.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+    /// The run [default: the latest]
+    #[arg(long, value_name = "RUN", value_parser = str::parse::<RunId>)]
+    run: Option<RunId>,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (client, id) = hand::server_for(cx, &args.session).await?;
+    act(ui, &client, &id, "pause", &json!({"run_id": args.run}), "is paused").await
+}

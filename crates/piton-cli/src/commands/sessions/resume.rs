@@ -1,0 +1,32 @@
+//! `piton sessions resume`: goes on with what was paused or interrupted.
+
+use serde_json::json;
+
+use super::act;
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::hand;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions resume sess_0199
+  piton sessions list --status paused --json | jq -r .session | xargs -n 1 piton sessions resume
+
+JSON: one object: session, run_id (null if there was only an agent to start), changed, last_seq,
+status.";
+
+/// Go on with a session: start its agent, and continue a paused or interrupted run
+///
+/// A server is started in the background if none runs. `piton attach` shows what is said.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (client, id) = hand::server_for(cx, &args.session).await?;
+    act(ui, &client, &id, "resume", &json!({}), "goes on").await
+}
