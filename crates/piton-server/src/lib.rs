@@ -1,4 +1,4 @@
-//! The server: HTTP and server-sent events over the session service. It translates and
+//! The server: HTTP, server-sent events and WebSockets over the session service. It translates and
 //! decides nothing.
 
 mod api;
@@ -7,11 +7,13 @@ mod events;
 mod extract;
 mod feed;
 mod guard;
+mod index;
 mod limits;
 mod metrics;
 mod openapi;
 mod problem;
 mod serve;
+mod sockets;
 
 pub use app::{Agent, Options, SESSION};
 pub use limits::Rate;
