@@ -102,9 +102,8 @@ impl Board {
     /// All of it, as one text.
     fn listing(&self) -> Bytes {
         let (count, truncated) = (self.sessions.len(), self.truncated);
-        let head = format!(
-            "event: listing\ndata: {{\"sessions\":{count},\"truncated\":{truncated}}}\n\n"
-        );
+        let head =
+            format!("event: listing\ndata: {{\"sessions\":{count},\"truncated\":{truncated}}}\n\n");
         let mut listing = BytesMut::from(head.as_bytes());
         for event in self.sessions.values() {
             listing.extend_from_slice(event);

@@ -2,7 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod attacks;
+mod cuts;
+mod index;
 mod operations;
+mod socket;
+mod sockets;
 mod streams;
 mod terminal;
+mod workspace;
 mod world;

@@ -314,11 +314,7 @@ pub(crate) async fn resume(
     Ok(Reply::ok(resume_now(&app, &asker, &session).await?))
 }
 
-pub(crate) async fn resume_now(
-    app: &App,
-    asker: &Asker,
-    session: &str,
-) -> Result<Fulfilled<Done>> {
+pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Result<Fulfilled<Done>> {
     let id = SessionId::from_user(session)?;
     let state = app.handle().state(&id).await?;
     if state.facts.closed.is_some() {
@@ -371,11 +367,7 @@ pub(crate) async fn pause(
     Ok(Reply::ok(pause_now(&app, &asker, &session).await?))
 }
 
-pub(crate) async fn pause_now(
-    app: &App,
-    asker: &Asker,
-    session: &str,
-) -> Result<Fulfilled<Done>> {
+pub(crate) async fn pause_now(app: &App, asker: &Asker, session: &str) -> Result<Fulfilled<Done>> {
     of_run(app, asker, session, "sessions.pause", |run_id| Command::Pause { run_id }).await
 }
 
@@ -393,11 +385,7 @@ pub(crate) async fn cancel(
     Ok(Reply::ok(cancel_now(&app, &asker, &session).await?))
 }
 
-pub(crate) async fn cancel_now(
-    app: &App,
-    asker: &Asker,
-    session: &str,
-) -> Result<Fulfilled<Done>> {
+pub(crate) async fn cancel_now(app: &App, asker: &Asker, session: &str) -> Result<Fulfilled<Done>> {
     let command = |run_id| Command::Cancel { run_id, reason: Reason::UserRequest };
     of_run(app, asker, session, "sessions.cancel", command).await
 }

@@ -174,11 +174,7 @@ fn check_access(line: &Line) -> std::result::Result<(), Why> {
 }
 
 /// Begins with what a message asks for; why the socket must be closed instead.
-fn take(
-    line: &Line,
-    text: &Utf8Bytes,
-    requests: &mut JoinSet<()>,
-) -> std::result::Result<(), Why> {
+fn take(line: &Line, text: &Utf8Bytes, requests: &mut JoinSet<()>) -> std::result::Result<(), Why> {
     let refuse = |id: Value, problem: Problem| {
         let full = (closing::TRY_AGAIN, "too many requests");
         line.out.try_send(refusal(&id, problem)).map_err(|_| full)

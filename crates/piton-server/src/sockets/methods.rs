@@ -108,8 +108,7 @@ pub(super) async fn call(
             fulfilled(id, sessions::start_now(app, &session).await?)
         }
         "prompt" | "resume" | "pause" | "cancel" | "dismiss" | "close" => {
-            let (session, key) =
-                (params.needed("session_id")?, params.text("idempotency_key")?);
+            let (session, key) = (params.needed("session_id")?, params.text("idempotency_key")?);
             let place = if name == "prompt" { "messages" } else { name };
             let path = format!("/sessions/{session}/{place}");
             let asker = &admit(line, Scope::Control, path, key)?;

@@ -99,7 +99,9 @@ fn credentials(headers: &HeaderMap) -> Result<Option<Bearer>> {
         offered.extend(value.split(',').map(str::trim));
     }
     if !offered.is_empty() && !offered.contains(&PROTOCOL) {
-        return Err(Problem::malformed(format!("The only subprotocol that is spoken is {PROTOCOL}")));
+        return Err(Problem::malformed(format!(
+            "The only subprotocol that is spoken is {PROTOCOL}"
+        )));
     }
     if headers.contains_key(header::AUTHORIZATION) {
         return extract::bearer(headers);

@@ -216,8 +216,7 @@ impl Listener {
         };
         let records = self.view.records(&self.session, self.after, CHUNK_MAX).await?;
         let Some(last) = records.last().map(|record| record.seq) else { return Ok(None) };
-        let events: Vec<_> =
-            records.iter().map(|record| render(&mut translator, record)).collect();
+        let events: Vec<_> = records.iter().map(|record| render(&mut translator, record)).collect();
         self.behind = Some(translator);
         Ok(Some(self.given(last, records.len() as u64, events)))
     }

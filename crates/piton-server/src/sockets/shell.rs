@@ -209,10 +209,17 @@ async fn take(
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
             Some(Ok(Message::Binary(bytes))) => Typed::Bytes(bytes),
             Some(Ok(Message::Text(text))) => match serde_json::from_str::<Control>(&text) {
-                Ok(Control { resize }) if check_side(resize.cols).and(check_side(resize.rows)).is_ok() => {
+                Ok(Control { resize })
+                    if check_side(resize.cols).and(check_side(resize.rows)).is_ok() =>
+                {
                     Typed::Resize(resize)
                 }
-                _ => return Some((closing::UNSUPPORTED, "text is {\"resize\":{\"cols\":1,\"rows\":1}}")),
+                _ => {
+                    return Some((
+                        closing::UNSUPPORTED,
+                        "text is {\"resize\":{\"cols\":1,\"rows\":1}}",
+                    ));
+                }
             },
             Some(Err(error)) => return Some(broken(error)),
         };

@@ -295,7 +295,10 @@ mod tests {
         let changed = of("session.state_changed", 5);
         assert_eq!(changed["old_state"], "WAITING_FOR_INPUT");
         assert_eq!(changed["new_state"], "RUNNING");
-        assert_eq!((&changed["status"], &changed["reason"]), (&json!("running"), &json!("run_open")));
+        assert_eq!(
+            (&changed["status"], &changed["reason"]),
+            (&json!("running"), &json!("run_open"))
+        );
         let added = of("session.message.added", 6);
         assert_eq!((&added["offset"], &added["text"]), (&json!(0), &json!("he")));
         assert_eq!((&added["role"], &added["channel"]), (&json!("agent"), &json!("answer")));

@@ -9,7 +9,11 @@ use piton_core::id::{SessionId, TokenId};
 use piton_core::{NewRecord, Record, Seq, chain, token};
 use piton_store::files::{Access, Folder, ModelDisk};
 use piton_store::memory::{Hooks, Point};
-use piton_store::{Appended, Batch, BoxFuture, Changes, CopiedRecord, CopyHead, Detail, Durability, Entropy, Error, Guard, Head, Hints, Hub, Liveness, LoadedState, LogCopy, Page, Query, Result, Snapshot, Stats, Store, Verification};
+use piton_store::{
+    Appended, Batch, BoxFuture, Changes, CopiedRecord, CopyHead, Detail, Durability, Entropy,
+    Error, Guard, Head, Hints, Hub, Liveness, LoadedState, LogCopy, Page, Query, Result, Snapshot,
+    Stats, Store, Verification,
+};
 
 use super::world::World;
 
