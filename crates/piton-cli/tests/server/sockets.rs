@@ -205,7 +205,9 @@ fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_told() {
     let path = format!("/api/v1/sessions/{other}?force=true");
     assert_eq!(world.ask("DELETE", &path, None, &[]).status, 204);
     let seen = socket.until(|event| event["event"] == "session.unsubscribed");
-    assert_eq!(seen[seen.len() - 1]["payload"]["session_id"], other.as_str());
+    let ended = &seen[seen.len() - 1]["payload"];
+    assert_eq!(ended["session_id"], other.as_str());
+    assert_eq!(ended["error"]["code"], "session_unknown");
 }
 
 #[test]

@@ -112,8 +112,14 @@ async fn converse(app: App, bearer: Bearer, socket: WebSocket, place: Place) {
                         break Some((closing::UNSUPPORTED, "messages are text"));
                     }
                     Some(Ok(Message::Text(text))) => {
-                        if let Err(why) = take(&line, &text, &mut requests) {
-                            break Some(why);
+                        if let Some(refusal) = take(&line, &text, &mut requests) {
+                            // Who does not take answers is not read from; what ends this is told
+                            // in the next round.
+                            tokio::select! {
+                                biased;
+                                () = app.stop().cancelled() => {}
+                                _ = line.out.send(refusal) => {}
+                            }
                         }
                     }
                     Some(Err(error)) => break Some(broken(error)),
@@ -173,28 +179,24 @@ fn check_access(line: &Line) -> std::result::Result<(), Why> {
     }
 }
 
-/// Begins with what a message asks for; why the socket must be closed instead.
-fn take(line: &Line, text: &Utf8Bytes, requests: &mut JoinSet<()>) -> std::result::Result<(), Why> {
-    let refuse = |id: Value, problem: Problem| {
-        let full = (closing::TRY_AGAIN, "too many requests");
-        line.out.try_send(refusal(&id, problem)).map_err(|_| full)
-    };
+/// Begins with what a message asks for; or what is to be answered at once.
+fn take(line: &Line, text: &Utf8Bytes, requests: &mut JoinSet<()>) -> Option<Message> {
     let request: Request = match serde_json::from_str(text) {
         Ok(request) => request,
         Err(error) => {
             // Whatever else is wrong with it: if it names itself, so does the answer.
             let id = serde_json::from_str::<Map<String, Value>>(text).ok();
             let id = id.and_then(|mut map| map.remove("id")).filter(is_id);
-            return refuse(id.into(), Problem::malformed(error.to_string()));
+            return Some(refusal(&id.into(), Problem::malformed(error.to_string())));
         }
     };
     if !is_id(&request.id) {
         let detail = "An id is a string of at most 128 bytes, or a number";
-        return refuse(Value::Null, Problem::malformed(detail));
+        return Some(refusal(&Value::Null, Problem::malformed(detail)));
     }
     if requests.len() >= REQUESTS_MAX {
         let title = format!("{REQUESTS_MAX} requests of this socket are being fulfilled");
-        return refuse(request.id, Problem::new(Code::LimitReached, title));
+        return Some(refusal(&request.id, Problem::new(Code::LimitReached, title)));
     }
     let line = line.clone();
     requests.spawn(async move {
@@ -207,7 +209,7 @@ fn take(line: &Line, text: &Utf8Bytes, requests: &mut JoinSet<()>) -> std::resul
         // The socket may be closed meanwhile.
         let _ = line.out.send(message).await;
     });
-    Ok(())
+    None
 }
 
 fn is_id(id: &Value) -> bool {

@@ -3,16 +3,17 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use axum::extract::ws::Utf8Bytes;
 use piton_core::id::SessionId;
 use piton_core::{Code, Record, Seq, State};
 use piton_runtime::View;
-use piton_store::Detail;
+use piton_store::{Detail, Tail};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::translate::Translator;
+use super::translate::{Translator, Whose};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Result};
 
@@ -21,6 +22,8 @@ const KEPT_MAX: usize = 1_024;
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Records that a subscriber is given at a time.
 const CHUNK_MAX: usize = 64;
+/// How often a quiet log is asked whether it is still there: who deletes it hints at no session.
+const THERE_EVERY: Duration = Duration::from_secs(2);
 /// Records whose headers are read at a time to know a state of the past.
 const FOLD_MAX: usize = 1_000;
 
@@ -54,8 +57,8 @@ struct Kept {
     before: Seq,
     records: VecDeque<Events>,
     bytes: usize,
-    /// The log cannot be followed any more.
-    over: bool,
+    /// Why the log cannot be followed any more.
+    over: Option<Problem>,
 }
 
 /// One subscriber's place in a log.
@@ -63,7 +66,7 @@ struct Kept {
 pub(crate) struct Listener {
     view: View,
     metrics: Metrics,
-    session: SessionId,
+    whose: Whose,
     after: Seq,
     room: Arc<Room>,
     changed: watch::Receiver<()>,
@@ -89,12 +92,14 @@ impl Rooms {
             let title = format!("The log ends at {last}, before {after}");
             return Err(Problem::new(Code::CursorInvalid, title));
         }
-        let room = self.room(session, state);
+        let task = state.info.as_ref().and_then(|info| info.task_id.clone());
+        let whose = Whose { session: session.clone(), task };
+        let room = self.room(&whose, state);
         self.metrics.subscribers.inc();
         let listener = Listener {
             view: self.view.clone(),
             metrics: self.metrics.clone(),
-            session: session.clone(),
+            whose,
             after,
             changed: room.changed.clone(),
             room,
@@ -103,33 +108,34 @@ impl Rooms {
         Ok((listener, last))
     }
 
-    fn room(&self, session: &SessionId, state: State) -> Arc<Room> {
+    fn room(&self, whose: &Whose, state: State) -> Arc<Room> {
+        let session = &whose.session;
         let mut rooms = self.by_session.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(room) = rooms.get(session).and_then(Weak::upgrade)
-            && !lock(&room.kept).over
+            && lock(&room.kept).over.is_none()
         {
             return room;
         }
         rooms.retain(|_, room| room.strong_count() > 0);
         let last = state.last_seq;
-        let kept = Kept { before: last, records: VecDeque::new(), bytes: 0, over: false };
+        let kept = Kept { before: last, records: VecDeque::new(), bytes: 0, over: None };
         let kept = Arc::new(Mutex::new(kept));
         let (tell, changed) = watch::channel(());
         let mut tail = self.view.tail(session, last);
-        let mut translator = Translator::new(session.clone(), state);
-        let (followed, session_id) = (Arc::clone(&kept), session.clone());
+        let mut translator = Translator::new(whose.clone(), state);
+        let (followed, view, session_id) = (Arc::clone(&kept), self.view.clone(), session.clone());
         let following = tokio::spawn(async move {
             loop {
-                let over = match tail.next().await {
+                let over = match next(&view, &session_id, &mut tail).await {
                     Ok(records) => {
                         let events: Vec<_> =
                             records.iter().map(|record| render(&mut translator, record)).collect();
                         lock(&followed).extend(events);
                         false
                     }
-                    Err(error) => {
-                        tracing::warn!(session = %session_id, code = %error.code(), "not followed");
-                        lock(&followed).over = true;
+                    Err(problem) => {
+                        tracing::info!(session = %session_id, code = %problem.code, "not followed");
+                        lock(&followed).over = Some(problem);
                         true
                     }
                 };
@@ -144,6 +150,21 @@ impl Rooms {
         rooms.insert(session.clone(), Arc::downgrade(&room));
         room
     }
+}
+
+/// What is appended next, or why nothing will be.
+async fn next(view: &View, session: &SessionId, tail: &mut Tail) -> Result<Vec<Record>> {
+    loop {
+        match tokio::time::timeout(THERE_EVERY, tail.next()).await {
+            Ok(records) => return Ok(records?),
+            Err(_) if view.store().head(session).await?.is_none() => return Err(gone(session)),
+            Err(_) => {}
+        }
+    }
+}
+
+fn gone(session: &SessionId) -> Problem {
+    piton_store::Error::SessionUnknown { session: session.clone() }.into()
 }
 
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
@@ -177,28 +198,27 @@ impl Kept {
 }
 
 impl Listener {
-    /// The next events; waits until there are some. `None`: the log cannot be followed any more.
-    /// Safe to cancel.
-    pub(crate) async fn next(&mut self) -> Result<Option<Events>> {
+    /// The next events; waits until there are some. Safe to cancel.
+    pub(crate) async fn next(&mut self) -> Result<Events> {
         loop {
             self.changed.borrow_and_update();
             let (kept, over) = {
                 let kept = lock(&self.room.kept);
-                (kept.after(self.after), kept.over)
+                (kept.after(self.after), kept.over.clone())
             };
-            match kept {
-                Some(records) if !records.is_empty() => {
+            match (kept, over) {
+                (Some(records), _) if !records.is_empty() => {
                     self.behind = None;
                     let count = records.len() as u64;
-                    return Ok(Some(self.given(self.after + count, count, records)));
+                    return Ok(self.given(self.after + count, count, records));
                 }
-                Some(_) if over => return Ok(None),
-                Some(_) => {
-                    if self.changed.changed().await.is_err() {
-                        return Ok(None);
-                    }
+                (Some(_), Some(problem)) => return Err(problem),
+                (Some(_), None) => {
+                    // Whoever follows the log says why before they leave.
+                    let left = |_| piton_runtime::Error::ShuttingDown;
+                    self.changed.changed().await.map_err(left)?;
                 }
-                None => return self.from_log().await,
+                (None, _) => return self.from_log().await,
             }
         }
     }
@@ -209,16 +229,17 @@ impl Listener {
         records.into_iter().flatten().collect()
     }
 
-    async fn from_log(&mut self) -> Result<Option<Events>> {
+    async fn from_log(&mut self) -> Result<Events> {
         let mut translator = match self.behind.take() {
             Some(translator) if translator.position() == self.after => translator,
-            _ => Translator::new(self.session.clone(), self.state_here().await?),
+            _ => Translator::new(self.whose.clone(), self.state_here().await?),
         };
-        let records = self.view.records(&self.session, self.after, CHUNK_MAX).await?;
-        let Some(last) = records.last().map(|record| record.seq) else { return Ok(None) };
+        let records = self.view.records(&self.whose.session, self.after, CHUNK_MAX).await?;
+        let last = records.last().map(|record| record.seq);
+        let last = last.ok_or_else(|| gone(&self.whose.session))?;
         let events: Vec<_> = records.iter().map(|record| render(&mut translator, record)).collect();
         self.behind = Some(translator);
-        Ok(Some(self.given(last, records.len() as u64, events)))
+        Ok(self.given(last, records.len() as u64, events))
     }
 
     /// The state as it was after the last record that was given.
@@ -226,7 +247,7 @@ impl Listener {
         if self.after == 0 {
             return Ok(State::default());
         }
-        let now = self.view.state(&self.session).await?;
+        let now = self.view.state(&self.whose.session).await?;
         if now.last_seq == self.after {
             return Ok(now);
         }
@@ -234,7 +255,8 @@ impl Listener {
         while state.last_seq < self.after {
             let left = usize::try_from(self.after - state.last_seq).unwrap_or(FOLD_MAX);
             let (store, limit) = (self.view.store(), left.min(FOLD_MAX));
-            let read = store.read(&self.session, state.last_seq, limit, Detail::Headers).await?;
+            let read =
+                store.read(&self.whose.session, state.last_seq, limit, Detail::Headers).await?;
             let read: Vec<_> = read.into_iter().filter(|r| r.seq <= self.after).collect();
             if read.is_empty() {
                 break;

@@ -116,9 +116,8 @@ async fn send(line: Line, session: SessionId, mut listener: Listener, stop: Canc
             next = listener.next() => next,
         };
         let events = match next {
-            Ok(Some(events)) => events,
-            Ok(None) => break None,
-            Err(problem) => break Some(problem),
+            Ok(events) => events,
+            Err(problem) => break problem,
         };
         for event in events {
             tokio::select! {
@@ -130,7 +129,7 @@ async fn send(line: Line, session: SessionId, mut listener: Listener, stop: Canc
     };
     // The log is gone, or cannot be read: a listener must not believe that nothing happens.
     line.subscriptions.forget(&session, &stop);
-    let error = problem.and_then(|problem| to_value(&problem.document()).ok());
+    let error = to_value(&problem.document()).unwrap_or_default();
     let payload = json!({"session_id": session.to_string(), "error": error});
     let ended = json!({"event": "session.unsubscribed", "payload": payload}).to_string();
     // The socket may be closed meanwhile.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use piton_core::event::Event;
-use piton_core::id::SessionId;
+use piton_core::id::{SessionId, TaskId};
 use piton_core::reason::Reason;
 use piton_core::spool::Channel;
 use piton_core::status::{self, Name};
@@ -29,9 +29,17 @@ impl Told {
 /// Follows one log from a position and says what its records are.
 #[derive(Debug)]
 pub(crate) struct Translator {
-    session: SessionId,
+    whose: Whose,
     state: State,
     status: (Name, Reason),
+}
+
+/// The session that records belong to, and its task: the same in every event, also of records that
+/// were written before the one that names the task.
+#[derive(Clone, Debug)]
+pub(crate) struct Whose {
+    pub(crate) session: SessionId,
+    pub(crate) task: Option<TaskId>,
 }
 
 /// The status as the records alone say it, at the moment of the last one: no boot is taken for
@@ -44,9 +52,9 @@ fn derived(state: &State) -> (Name, Reason) {
 
 impl Translator {
     /// Goes on after a state's last record.
-    pub(crate) fn new(session: SessionId, state: State) -> Self {
+    pub(crate) fn new(whose: Whose, state: State) -> Self {
         let status = derived(&state);
-        Self { session, state, status }
+        Self { whose, state, status }
     }
 
     pub(crate) fn position(&self) -> Seq {
@@ -85,10 +93,10 @@ impl Translator {
     }
 
     fn payload(&self, record: &Record) -> Map<String, Value> {
-        let task = self.state.info.as_ref().and_then(|info| info.task_id.as_ref());
+        let Whose { session, task } = &self.whose;
         let mut payload = Map::new();
-        payload.insert("session_id".into(), self.session.as_str().into());
-        payload.insert("task_id".into(), task.map(|task| task.as_str()).into());
+        payload.insert("session_id".into(), session.as_str().into());
+        payload.insert("task_id".into(), task.as_ref().map(TaskId::as_str).into());
         payload.insert("seq".into(), record.seq.into());
         payload.insert("ts".into(), record.ts.to_string().into());
         payload
@@ -236,7 +244,8 @@ mod tests {
 
     fn translator(after: usize) -> Translator {
         let state = piton_core::fold::replay(&life()[..after]).unwrap();
-        Translator::new("s".parse().unwrap(), state)
+        let task = Some("task_1".parse().unwrap());
+        Translator::new(Whose { session: "s".parse().unwrap(), task }, state)
     }
 
     fn told(records: &[Record], mut translator: Translator) -> Vec<Told> {
