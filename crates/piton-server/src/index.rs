@@ -283,6 +283,7 @@ pub(crate) async fn index_events(State(app): State<App>, _reader: Reader) -> Res
     let shared = app.index().follow().await?;
     app.metrics().subscribers.inc();
     let (listing, receiver) = subscribe(&shared);
+    let listing = [&b"retry: 1000\n\n"[..], &listing].concat().into();
     let reading = Reading { app, shared, receiver, next: Some(listing) };
     let frames = stream::unfold(reading, |mut reading| async move {
         let frame = reading.next().await?;

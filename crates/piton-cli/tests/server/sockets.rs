@@ -1,19 +1,21 @@
 //! Methods and events over the WebSocket: the same as over HTTP, S2's names, and what must not work.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::socket::{Silence, Socket};
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 fn status(socket: &mut Socket, session: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let until = Instant::now() + PATIENCE;
     loop {
         let status = socket.good("task.session.status", &json!({"session_id": session}));
         if wanted(&status) {
             return status;
         }
+        assert!(Instant::now() < until, "never as wanted: {status:#}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -208,6 +210,22 @@ fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_told() {
     let ended = &seen[seen.len() - 1]["payload"];
     assert_eq!(ended["session_id"], other.as_str());
     assert_eq!(ended["error"]["code"], "session_unknown");
+}
+
+/// Far more than is kept for everybody, while a subscriber does not look: it is all there.
+#[test]
+fn who_falls_behind_is_served_from_the_log() {
+    let mut world = World::new();
+    let session = world.session();
+    let (mut slow, mut quick) = (Socket::connect(&world), Socket::connect(&world));
+    let of = json!({"session_id": session});
+    slow.good("session.subscribe", &of);
+    quick.good("session.subscribe", &of);
+    world.prompt(&session, "flood 8000000");
+    let is_last = |event: &Value| event["payload"]["kind"] == "run.completed";
+    let heard = quick.until(is_last);
+    assert!(heard.len() > 1_100, "{}", heard.len());
+    assert_eq!(slow.until(is_last), heard);
 }
 
 #[test]

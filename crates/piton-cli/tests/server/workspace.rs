@@ -59,6 +59,26 @@ fn a_workspace_does_not_wait_for_an_agent() {
     assert_eq!((answer.status, answer.code()), (409, "session_closed"));
 }
 
+/// Whoever comes first launches it; all the others find it.
+#[test]
+fn a_workspace_is_opened_once() {
+    let mut world = World::new();
+    let session = world.quiet_session(None);
+    let base = format!("/api/v1/sessions/{session}");
+    let (files, start) = (format!("{base}/files"), format!("{base}/start"));
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..8).map(|_| scope.spawn(|| world.get(&files))).collect();
+        let started = scope.spawn(|| world.post(&start, &json!({})));
+        for asked in asked {
+            assert_eq!(asked.join().unwrap().good()["files"], json!([]));
+        }
+        started.join().unwrap().good();
+    });
+    let records = world.records(&session);
+    let launched = records.iter().filter(|record| record["kind"] == "executor.starting");
+    assert_eq!(launched.count(), 1);
+}
+
 #[test]
 fn git_is_asked_about_the_workspace() {
     let mut world = World::new();

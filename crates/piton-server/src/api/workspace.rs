@@ -152,7 +152,7 @@ pub(crate) async fn list_files(
 /// A file of the workspace, byte for byte; at most 8 MiB.
 #[utoipa::path(get, path = "/sessions/{session_id}/files/content", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), File),
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, body = String, content_type = "application/octet-stream"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn read_file(
     State(app): State<App>,
@@ -169,7 +169,7 @@ pub(crate) async fn read_file(
 
 /// Writes a file of the workspace, and the folders above it; at most 8 MiB.
 #[utoipa::path(put, path = "/sessions/{session_id}/files/content", tag = "workspace",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = String, content_type = "application/octet-stream"),
     params(("session_id" = String, Path, description = "The session's id"), File),
     responses((status = 204),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]

@@ -68,7 +68,7 @@ pub(crate) async fn connect(
     match app.admit(bearer.as_ref(), Scope::Read) {
         // Good for something else: each method asks for what it needs.
         Err(problem) if problem.code == Code::ScopeMissing => {}
-        admitted => drop(admitted?),
+        admitted => app.limits().take(&admitted?)?,
     }
     let bearer = bearer.ok_or_else(nobody)?;
     let upgrade = handshake(upgrade, MESSAGE_BYTES_MAX)?;
