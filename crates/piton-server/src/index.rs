@@ -186,9 +186,9 @@ async fn list(view: &View) -> Result<(BTreeMap<SessionId, Bytes>, bool)> {
 /// Keeps the board up to date until nobody reads it.
 async fn keep_up(view: View, board: Arc<Mutex<Board>>, mut changes: Changes) {
     loop {
-        let changed = gather(&mut changes).await;
-        let done = match changed {
-            Some(changed) => look_at(&view, &board, changed).await,
+        let dirty = gather(&mut changes).await;
+        let done = match dirty {
+            Some(dirty) => look_at(&view, &board, dirty).await,
             None => look_at_all(&view, &board).await,
         };
         if let Err(problem) = done {
@@ -204,9 +204,9 @@ async fn keep_up(view: View, board: Arc<Mutex<Board>>, mut changes: Changes) {
 
 /// The sessions that changed within a moment; `None`: look at all.
 async fn gather(changes: &mut Changes) -> Option<BTreeSet<SessionId>> {
-    let mut changed = BTreeSet::new();
+    let mut dirty = BTreeSet::new();
     match tokio::time::timeout(LOOK_EVERY, changes.next()).await {
-        Ok(Change::Of(session)) => drop(changed.insert(session)),
+        Ok(Change::Of(session)) => drop(dirty.insert(session)),
         Ok(Change::Look) => {
             // Others may write for a while: not one look for each.
             tokio::time::sleep(GATHER).await;
@@ -217,16 +217,16 @@ async fn gather(changes: &mut Changes) -> Option<BTreeSet<SessionId>> {
     let until = tokio::time::Instant::now() + GATHER;
     while let Ok(change) = tokio::time::timeout_at(until, changes.next()).await {
         match change {
-            Change::Of(session) => drop(changed.insert(session)),
+            Change::Of(session) => drop(dirty.insert(session)),
             Change::Look => return None,
         }
     }
-    changed.retain(|session| !session.is_reserved());
-    (changed.len() <= SINGLY_MAX).then_some(changed)
+    dirty.retain(|session| !session.is_reserved());
+    (dirty.len() <= SINGLY_MAX).then_some(dirty)
 }
 
-async fn look_at(view: &View, board: &Mutex<Board>, changed: BTreeSet<SessionId>) -> Result<()> {
-    for session in changed {
+async fn look_at(view: &View, board: &Mutex<Board>, dirty: BTreeSet<SessionId>) -> Result<()> {
+    for session in dirty {
         match view.listed(&session).await {
             Ok(Some(listed)) => lock(board).set(session, render(&listed)),
             Ok(None) => lock(board).remove(&session),
@@ -310,12 +310,12 @@ impl Reading {
         if let Some(next) = self.next.take() {
             return Some(next);
         }
-        let received = tokio::select! {
+        let heard = tokio::select! {
             biased;
             () = self.app.stop().cancelled() => return None,
-            received = tokio::time::timeout(HEARTBEAT, self.receiver.recv()) => received,
+            heard = tokio::time::timeout(HEARTBEAT, self.receiver.recv()) => heard,
         };
-        match received {
+        match heard {
             Err(_) => Some(Bytes::from_static(b": here\n\n")),
             Ok(Ok(frame)) => Some(frame),
             Ok(Err(broadcast::error::RecvError::Lagged(_))) => {

@@ -1,5 +1,5 @@
-//! The server: HTTP, server-sent events and WebSockets over the session service. It translates and
-//! decides nothing.
+//! The server: HTTP, server-sent events and sockets over the session service. It translates
+//! and decides nothing.
 
 mod api;
 mod app;

@@ -96,7 +96,7 @@ fn the_index_is_told_as_it_stands_and_as_it_changes() {
     // The server's end is the stream's.
     world.end();
     for feed in &mut feeds {
-        while let Some(line) = feed.0.next() {
+        for line in feed.0.by_ref() {
             line.unwrap();
         }
     }

@@ -1,5 +1,6 @@
 //! The server as people start it: the real binary, real agents, real kills.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
+#![expect(clippy::print_stderr, reason = "seeds of what is random")]
 
 mod attacks;
 mod cuts;

@@ -143,10 +143,10 @@ fn a_session_is_told_by_s2_s_names() {
             && event["event"] == "session.message.updated")
     );
     let running = seen.iter().filter(|event| event["event"] == "session.state_changed");
-    let states: Vec<(&Value, &Value)> =
+    let moves: Vec<(&Value, &Value)> =
         running.map(|e| (&e["payload"]["old_state"], &e["payload"]["new_state"])).collect();
-    assert!(states.contains(&(&json!("WAITING_FOR_INPUT"), &json!("RUNNING"))), "{states:?}");
-    assert!(states.contains(&(&json!("RUNNING"), &json!("WAITING_FOR_INPUT"))), "{states:?}");
+    assert!(moves.contains(&(&json!("WAITING_FOR_INPUT"), &json!("RUNNING"))), "{moves:?}");
+    assert!(moves.contains(&(&json!("RUNNING"), &json!("WAITING_FOR_INPUT"))), "{moves:?}");
     let mut last = 0;
     for event in &seen {
         let payload = &event["payload"];

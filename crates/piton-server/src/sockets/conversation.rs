@@ -92,7 +92,7 @@ async fn converse(app: App, bearer: Bearer, socket: WebSocket, place: Place) {
     let subscriptions = Subscriptions::default();
     let line = Line { app: app.clone(), bearer: Arc::new(bearer), out, subscriptions };
     let mut requests = JoinSet::new();
-    let (mut life, mut ticks) = (Life::new(Instant::now()), ticks());
+    let (mut hearing, mut ticks) = (Life::new(Instant::now()), ticks());
     let mut is_taken = true;
     let why = loop {
         tokio::select! {
@@ -104,7 +104,7 @@ async fn converse(app: App, bearer: Bearer, socket: WebSocket, place: Place) {
                 break None;
             }
             message = source.next() => {
-                life.heard(Instant::now());
+                hearing.heard(Instant::now());
                 match message {
                     None | Some(Ok(Message::Close(_))) => break None,
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -127,7 +127,7 @@ async fn converse(app: App, bearer: Bearer, socket: WebSocket, place: Place) {
             }
             Some(_) = requests.join_next() => {}
             _ = ticks.tick() => {
-                if life.pulse(Instant::now()) == Pulse::Gone {
+                if hearing.pulse(Instant::now()) == Pulse::Gone {
                     break Some((closing::SILENT, "silent"));
                 }
                 if let Err(why) = check_access(&line) {

@@ -71,7 +71,7 @@ pub(super) async fn call(
         if method == "session.unsubscribe" {
             let was = line.subscriptions.end(&session).await;
             let result = json!({"session_id": session.to_string(), "was_subscribed": was});
-            return Ok(Some(answer(id, result, false)));
+            return Ok(Some(answer(id, &result, false)));
         }
         line.subscriptions.begin(line, id, &session, after).await?;
         return Ok(None);
@@ -82,14 +82,14 @@ pub(super) async fn call(
         "list" => {
             admit(line, Scope::Read, String::new(), None)?;
             let page = sessions::list_now(app, &params.rest()?).await?;
-            Ok(Some(answer(id, to_value(&page)?, false)))
+            Ok(Some(answer(id, &to_value(&page)?, false)))
         }
         "status" => {
             admit(line, Scope::Read, String::new(), None)?;
             let session = SessionId::from_user(&params.needed("session_id")?)?;
             params.empty()?;
             let status = status::of(app, &session).await?;
-            Ok(Some(answer(id, to_value(&status)?, false)))
+            Ok(Some(answer(id, &to_value(&status)?, false)))
         }
         "create" => {
             let key = params.text("idempotency_key")?;
@@ -155,10 +155,10 @@ fn unknown(method: &str) -> Problem {
 
 fn fulfilled<T: Serialize>(id: &Value, fulfilled: Fulfilled<T>) -> Result<Option<Message>> {
     let Fulfilled { response, replayed } = fulfilled;
-    Ok(Some(answer(id, to_value(&response)?, replayed)))
+    Ok(Some(answer(id, &to_value(&response)?, replayed)))
 }
 
-pub(super) fn answer(id: &Value, result: Value, replayed: bool) -> Message {
+pub(super) fn answer(id: &Value, result: &Value, replayed: bool) -> Message {
     let mut answer = json!({"id": id, "result": result});
     if replayed {
         answer["replayed"] = true.into();

@@ -1,4 +1,4 @@
-//! WebSockets: one for methods and events, one for each shell that somebody looks at.
+//! Sockets: one for methods and events, one for each shell that somebody looks at.
 
 pub(crate) mod conversation;
 mod methods;

@@ -218,7 +218,7 @@ impl Listener {
                     let left = |_| piton_runtime::Error::ShuttingDown;
                     self.changed.changed().await.map_err(left)?;
                 }
-                (None, _) => return self.from_log().await,
+                (None, _) => return self.read_log().await,
             }
         }
     }
@@ -229,7 +229,7 @@ impl Listener {
         records.into_iter().flatten().collect()
     }
 
-    async fn from_log(&mut self) -> Result<Events> {
+    async fn read_log(&mut self) -> Result<Events> {
         let mut translator = match self.behind.take() {
             Some(translator) if translator.position() == self.after => translator,
             _ => Translator::new(self.whose.clone(), self.state_here().await?),

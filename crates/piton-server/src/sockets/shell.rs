@@ -179,7 +179,7 @@ async fn type_in(mut keyboard: ShellKeyboard, mut typed: mpsc::Receiver<Typed>) 
         }
     }
     // Nobody types any more: whoever reads says when it is over.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// What a client says, until it leaves or must.

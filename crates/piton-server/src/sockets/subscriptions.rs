@@ -54,7 +54,7 @@ impl Subscriptions {
             }
         };
         let result = json!({"session_id": session.to_string(), "last_seq": last});
-        let answered = line.out.send(methods::answer(id, result, false)).await;
+        let answered = line.out.send(methods::answer(id, &result, false)).await;
         let mut subscriptions = self.lock();
         // It may have been ended meanwhile.
         if let (Some(subscription), Ok(())) = (subscriptions.get_mut(session), answered)

@@ -72,23 +72,18 @@ impl Translator {
         }
         let old = std::mem::replace(&mut self.status, derived(&self.state));
         let mut told = Vec::new();
-        match &event {
-            Some(Event::StatusDerived(e)) => {
-                let spelled = Name::ALL.iter().find(|name| name.as_str() == e.status);
-                let state = spelled.map(|name| wire(*name));
-                told.push(self.changed(record, old, &e.status, state, e.reason));
-            }
-            _ => {
-                if old != self.status {
-                    let (name, reason) = self.status;
-                    let state = Some(wire(name));
-                    let mut changed = self.changed(record, old, name.as_str(), state, Some(reason));
-                    changed.payload.insert("more".into(), true.into());
-                    told.push(changed);
-                }
-                told.push(self.own(record, event.as_ref()));
-            }
+        if let Some(Event::StatusDerived(e)) = &event {
+            let name = Name::ALL.iter().copied().find(|name| name.as_str() == e.status);
+            told.push(self.changed(record, old, &e.status, name, e.reason));
+            return told;
         }
+        if old != self.status {
+            let (name, reason) = self.status;
+            let mut changed = self.changed(record, old, name.as_str(), Some(name), Some(reason));
+            changed.payload.insert("more".into(), true.into());
+            told.push(changed);
+        }
+        told.push(self.own(record, event.as_ref()));
         told
     }
 
@@ -115,12 +110,12 @@ impl Translator {
         record: &Record,
         old: (Name, Reason),
         status: &str,
-        state: Option<String>,
+        name: Option<Name>,
         reason: Option<Reason>,
     ) -> Told {
         let fields = json!({
             "old_state": wire(old.0),
-            "new_state": state,
+            "new_state": name.map(wire),
             "old_status": old.0.as_str(),
             "status": status,
             "reason": reason.map(Reason::as_str),
