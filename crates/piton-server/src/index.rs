@@ -313,23 +313,77 @@ impl Reading {
         let heard = tokio::select! {
             biased;
             () = self.app.stop().cancelled() => return None,
-            heard = tokio::time::timeout(HEARTBEAT, self.receiver.recv()) => heard,
+            heard = tokio::time::timeout(HEARTBEAT, hear(&self.shared, &mut self.receiver)) => heard,
         };
-        match heard {
-            Err(_) => Some(Bytes::from_static(b": here\n\n")),
-            Ok(Ok(frame)) => Some(frame),
-            Ok(Err(broadcast::error::RecvError::Lagged(_))) => {
-                let (listing, receiver) = subscribe(&self.shared);
-                self.receiver = receiver;
-                Some(listing)
-            }
-            Ok(Err(broadcast::error::RecvError::Closed)) => None,
+        heard.unwrap_or(Some(Bytes::from_static(b": here\n\n")))
+    }
+}
+
+/// What comes next; for who fell behind, all of it anew. `None`: nothing will.
+async fn hear(shared: &Shared, receiver: &mut broadcast::Receiver<Bytes>) -> Option<Bytes> {
+    match receiver.recv().await {
+        Ok(frame) => Some(frame),
+        Err(broadcast::error::RecvError::Lagged(_)) => {
+            let (listing, fresh) = subscribe(shared);
+            *receiver = fresh;
+            Some(listing)
         }
+        Err(broadcast::error::RecvError::Closed) => None,
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
         self.app.metrics().subscribers.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Shared {
+        let tell = broadcast::channel(BEHIND_MAX).0;
+        let board = Board { sessions: BTreeMap::new(), truncated: false, tell, over: false };
+        let following = tokio::spawn(std::future::pending());
+        Shared { board: Arc::new(Mutex::new(board)), following }
+    }
+
+    fn event(text: &str) -> Bytes {
+        Bytes::from(format!("event: index\ndata: {text}\n\n"))
+    }
+
+    #[tokio::test]
+    async fn who_comes_is_told_how_things_stand_and_then_what_changes() {
+        let shared = shared();
+        let session: SessionId = "s1".parse().unwrap();
+        lock(&shared.board).set(session.clone(), event("1"));
+        let (listing, mut receiver) = subscribe(&shared);
+        let expected = "event: listing\ndata: {\"sessions\":1,\"truncated\":false}\n\n";
+        assert_eq!(listing, [expected.as_bytes(), &event("1")].concat());
+        // What did not change is not told.
+        lock(&shared.board).set(session.clone(), event("1"));
+        lock(&shared.board).set(session.clone(), event("2"));
+        assert_eq!(hear(&shared, &mut receiver).await, Some(event("2")));
+        lock(&shared.board).remove(&session);
+        lock(&shared.board).remove(&session);
+        let gone = Bytes::from("event: gone\ndata: {\"session_id\":\"s1\"}\n\n");
+        assert_eq!(hear(&shared, &mut receiver).await, Some(gone));
+        assert!(receiver.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_falls_behind_is_told_everything_anew() {
+        let shared = shared();
+        let (_, mut receiver) = subscribe(&shared);
+        for round in 0..2 * BEHIND_MAX {
+            let session = format!("s{}", round % 10).parse().unwrap();
+            lock(&shared.board).set(session, event(&round.to_string()));
+        }
+        let listing = lock(&shared.board).listing();
+        assert_eq!(hear(&shared, &mut receiver).await, Some(listing));
+        assert!(receiver.is_empty());
+        lock(&shared.board).set("s1".parse().unwrap(), event("new"));
+        assert_eq!(hear(&shared, &mut receiver).await, Some(event("new")));
     }
 }
