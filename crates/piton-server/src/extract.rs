@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -90,6 +90,21 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
         let Query(params) =
             query.map_err(|rejection: QueryRejection| Problem::malformed(rejection.body_text()))?;
         Ok(Self(params))
+    }
+}
+
+/// The names in an address.
+#[derive(Debug)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let names = axum::extract::Path::from_request_parts(parts, app).await;
+        let axum::extract::Path(names) =
+            names.map_err(|rejection: PathRejection| Problem::malformed(rejection.body_text()))?;
+        Ok(Self(names))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path as FilePath;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use piton_core::Code;
 use piton_core::decide::{Command, Create, Message, Refusal};
@@ -21,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::status::{Brief, SessionStatus, agent_lives};
 use super::{Reply, starting, status, tasks};
 use crate::app::{App, Asked, Fulfilled, to_value};
-use crate::extract::{Administrator, Asker, Body, Controller, Params, Perhaps, Reader};
+use crate::extract::{Administrator, Asker, Body, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Document, Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;

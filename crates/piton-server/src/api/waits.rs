@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use piton_core::Timestamp;
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, WaitId};
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::Reply;
 use super::status::{self, WaitView};
 use crate::app::{App, Asked, Fulfilled, to_value};
-use crate::extract::{Asker, Body, Controller, Perhaps, Reader};
+use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader};
 use crate::problem::{Document, Result};
 
 /// Sessions that are looked at for open waits; those that are due first.

@@ -2,7 +2,7 @@
 //! inside; none of it waits for an agent, and none of it is in the log.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use piton_core::Code;
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::starting;
 use crate::app::App;
-use crate::extract::{Content, Controller, Params, Perhaps, Reader};
+use crate::extract::{Content, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Document, Problem, Result};
 
 /// Columns and rows that a terminal may have.

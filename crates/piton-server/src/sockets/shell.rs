@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
+use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::api::workspace::{check_side, of_shell};
 use crate::app::App;
+use crate::extract::Path;
 use crate::problem::{Document, Result};
 
 /// What may be typed at once.
