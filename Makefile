@@ -39,10 +39,11 @@ lint: setup ## Only fmt and clippy
 fmt: setup ## Format all code
 	cargo fmt --all
 
-soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes
+soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes, 500 cuts of a socket
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
 	cargo test --release -p piton-testkit --test kill --test agents -- --ignored --nocapture
+	cargo test --release -p piton-cli --test server -- --ignored --nocapture
 
 bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log

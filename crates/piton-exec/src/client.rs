@@ -29,7 +29,7 @@ use crate::protocol::{
 };
 
 pub use stream::Stream;
-pub use workspace::ShellSocket;
+pub use workspace::{ShellKeyboard, ShellScreen, ShellSocket};
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// For what agentctl knows by heart.

@@ -128,6 +128,16 @@ impl View {
         }
     }
 
+    /// One session as a list has it; `None` if there is none.
+    pub async fn listed(&self, session: &SessionId) -> Result<Option<Listed>> {
+        let Some(loaded) = self.store.load(session).await? else { return Ok(None) };
+        let Some(summary) = loaded.state.summary() else { return Ok(None) };
+        let status = self.status(&summary.facts);
+        let (last_seq, lease) = (loaded.state.last_seq, loaded.state.lease);
+        let row = Row { session: session.clone(), last_seq, lease, summary };
+        Ok(Some(Listed { row, status }))
+    }
+
     pub async fn records(
         &self,
         session: &SessionId,

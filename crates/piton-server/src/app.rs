@@ -19,9 +19,12 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::Audit;
 use crate::extract::Asker;
 use crate::feed::Feeds;
+use crate::index::Index;
 use crate::limits::{Limits, Rate};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Result};
+use crate::sockets::Sockets;
+use crate::sockets::rooms::Rooms;
 
 /// The principal of whoever can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
@@ -66,6 +69,9 @@ struct Inner {
     agents: BTreeMap<String, Agent>,
     limits: Limits,
     feeds: Feeds,
+    index: Index,
+    rooms: Rooms,
+    sockets: Sockets,
     metrics: Metrics,
     audit: Audit,
     stop: CancellationToken,
@@ -87,7 +93,10 @@ impl App {
         let metrics = Metrics::new(options.handle.clone());
         Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
-            feeds: Feeds::new(view, metrics.clone()),
+            feeds: Feeds::new(view.clone(), metrics.clone()),
+            index: Index::new(view.clone()),
+            rooms: Rooms::new(view, metrics.clone()),
+            sockets: Sockets::default(),
             agents,
             metrics,
             audit: Audit::default(),
@@ -120,6 +129,18 @@ impl App {
 
     pub(crate) fn feeds(&self) -> &Feeds {
         &self.0.feeds
+    }
+
+    pub(crate) fn index(&self) -> &Index {
+        &self.0.index
+    }
+
+    pub(crate) fn rooms(&self) -> &Rooms {
+        &self.0.rooms
+    }
+
+    pub(crate) fn sockets(&self) -> &Sockets {
+        &self.0.sockets
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

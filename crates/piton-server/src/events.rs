@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
@@ -15,12 +15,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::extract::{Params, Reader};
+use crate::extract::{Params, Path, Reader};
 use crate::feed;
 use crate::problem::{Document, Problem, Result};
 
 /// How often a quiet stream says that it is there.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST_EVENT_ID: &str = "last-event-id";
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -96,6 +96,13 @@ fn stream_of(app: App, reader: feed::Reader) -> Response {
             };
             frame.map(|frame| (Ok(frame), (app, reader, None)))
         });
+    event_stream(frames)
+}
+
+/// A stream of server-sent events that nobody on the way keeps back.
+pub(crate) fn event_stream(
+    frames: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+) -> Response {
     let mut response = Response::new(Body::from_stream(frames));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

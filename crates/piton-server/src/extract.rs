@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -53,6 +53,18 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for Perhaps<T> {
     }
 }
 
+/// A body that is not looked into.
+#[derive(Debug)]
+pub(crate) struct Content(pub(crate) Bytes);
+
+impl FromRequest<App> for Content {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
+        read(request, app).await.map(Self)
+    }
+}
+
 async fn read(request: Request, app: &App) -> Result<Bytes> {
     Bytes::from_request(request, app).await.map_err(|rejection: BytesRejection| {
         if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
@@ -81,6 +93,21 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     }
 }
 
+/// The names in an address.
+#[derive(Debug)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let names = axum::extract::Path::from_request_parts(parts, app).await;
+        let axum::extract::Path(names) =
+            names.map_err(|rejection: PathRejection| Problem::malformed(rejection.body_text()))?;
+        Ok(Self(names))
+    }
+}
+
 /// Who asks, and under which key.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
@@ -90,6 +117,15 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
+    /// The path is where the same request is made over HTTP: a key means the same both ways.
+    pub(crate) fn new(principal: Arc<str>, path: String, key: Option<String>) -> Result<Self> {
+        if key.as_ref().is_some_and(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
+            let detail = format!("An idempotency key has 1 to {KEY_BYTES_MAX} visible characters");
+            return Err(Problem::malformed(detail));
+        }
+        Ok(Self { principal, path, key })
+    }
+
     /// What the log will say of a request. `response` is what a repetition is answered.
     pub(crate) fn request(
         &self,
@@ -119,15 +155,9 @@ impl Asker {
 fn admit(parts: &Parts, app: &App, needed: Scope) -> Result<Asker> {
     let principal = app.admit(bearer(&parts.headers)?.as_ref(), needed)?;
     app.limits().take(&principal)?;
-    let key = match parts.headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str()) {
-        None => None,
-        Some(Ok(key)) if (1..=KEY_BYTES_MAX).contains(&key.len()) => Some(key.to_owned()),
-        Some(_) => {
-            let detail = format!("An idempotency key has 1 to {KEY_BYTES_MAX} visible characters");
-            return Err(Problem::malformed(detail));
-        }
-    };
-    Ok(Asker { principal, path: parts.uri.path().to_owned(), key })
+    // One that is no text is as wrong as an empty one.
+    let key = parts.headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
+    Asker::new(principal, parts.uri.path().to_owned(), key.map(str::to_owned))
 }
 
 /// The token that a request carries.

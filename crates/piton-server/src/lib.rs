@@ -1,5 +1,5 @@
-//! The server: HTTP and server-sent events over the session service. It translates and
-//! decides nothing.
+//! The server: HTTP, server-sent events and sockets over the session service. It translates
+//! and decides nothing.
 
 mod api;
 mod app;
@@ -8,11 +8,13 @@ mod events;
 mod extract;
 mod feed;
 mod guard;
+mod index;
 mod limits;
 mod metrics;
 mod openapi;
 mod problem;
 mod serve;
+mod sockets;
 
 pub use app::{Agent, Options, SESSION};
 pub use limits::Rate;

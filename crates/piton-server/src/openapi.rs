@@ -1,24 +1,29 @@
 //! The routes, and the description that is made from them.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Router, middleware};
 use piton_core::Code;
+use piton_exec::protocol::workspace::FILE_BYTES_MAX;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, SecurityRequirement};
 use utoipa::{Modify, OpenApi as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{access, agents, health, records, sessions, tasks, waits};
+use crate::api::{access, agents, health, records, sessions, tasks, waits, workspace};
 use crate::app::App;
 use crate::problem::{Document, Problem};
-use crate::{audit, events, guard};
+use crate::sockets::{conversation, shell};
+use crate::{audit, events, guard, index};
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The largest file of a workspace that is written at once.
+const FILE_MAX: usize = 8 * 1024 * 1024;
+const _: () = assert!(FILE_MAX as u64 == FILE_BYTES_MAX);
 
 #[derive(Debug, utoipa::OpenApi)]
 #[openapi(
@@ -65,6 +70,20 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(records::records))
                 .routes(routes!(records::verify))
                 .routes(routes!(events::session_events))
+                .routes(routes!(index::index_events))
+                .routes(routes!(conversation::connect))
+                .routes(routes!(workspace::list_files))
+                .merge(
+                    OpenApiRouter::new()
+                        .routes(routes!(workspace::read_file, workspace::write_file))
+                        .layer(DefaultBodyLimit::max(FILE_MAX)),
+                )
+                .routes(routes!(workspace::git_status))
+                .routes(routes!(workspace::git_diff))
+                .routes(routes!(workspace::git_log))
+                .routes(routes!(workspace::open_shell))
+                .routes(routes!(workspace::end_shell))
+                .routes(routes!(shell::attach))
                 .routes(routes!(waits::list))
                 .routes(routes!(waits::answer))
                 .routes(routes!(waits::rotate))
@@ -99,7 +118,7 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "This cannot be done here")
         })
-        .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn_with_state(app.clone(), audit::note))
         .layer(middleware::from_fn_with_state(app.clone(), count))

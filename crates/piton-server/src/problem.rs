@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use piton_core::Code;
 use piton_core::access::Denied;
 use piton_core::decide::Refusal;
+use piton_exec::client::ClientError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -122,6 +123,21 @@ impl From<piton_runtime::Error> for Problem {
     }
 }
 
+/// What an agentctl says about its workspace, in the API's own codes where it has them.
+impl From<ClientError> for Problem {
+    fn from(error: ClientError) -> Self {
+        let code = match (&error, error.code()) {
+            (ClientError::Unreachable(_), _) => Code::AgentctlUnreachable,
+            (_, "path_outside") => Code::PathOutside,
+            (_, "path_malformed" | "request_malformed") => Code::RequestMalformed,
+            (_, "not_found" | "shell_unknown") => Code::NotFound,
+            (_, "too_many_shells") => Code::LimitReached,
+            _ => Code::AgentctlRefused,
+        };
+        Self::new(code, error.to_string()).with_detail(error.code())
+    }
+}
+
 impl From<piton_store::Error> for Problem {
     fn from(error: piton_store::Error) -> Self {
         Self::new(error.code(), error.to_string())
@@ -151,18 +167,25 @@ impl From<Denied> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let Self { code, title, detail, retry_after_s } = self;
-        let status = status_of(code);
-        let document = Document {
+impl Problem {
+    pub(crate) fn document(self) -> Document {
+        let Self { code, title, detail, .. } = self;
+        Document {
             kind: format!("urn:piton:error:{code}"),
             title,
-            status: status.as_u16(),
+            status: status_of(code).as_u16(),
             code: code.as_str(),
             hint: code.hint(),
             detail,
-        };
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (code, retry_after_s) = (self.code, self.retry_after_s);
+        let status = status_of(code);
+        let document = self.document();
         let mut response = (status, axum::Json(document)).into_response();
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();

@@ -90,7 +90,7 @@ impl Server {
         let stop = CancellationToken::new();
         let reserved = options.reserved.clone();
         let app = App::new(options, stop.clone());
-        let router = openapi::router(app);
+        let router = openapi::router(app.clone());
         let keeping_up = tokio::spawn(async move {
             if let Err(error) = reserved.follow().await {
                 tracing::error!(code = %error.code(), "the reserved log is not followed");
@@ -99,6 +99,10 @@ impl Server {
         let (stopped, served) = (stop.clone(), router.clone());
         let serving = tokio::spawn(async move {
             accept(listener, tls, served, &stopped).await;
+            // What became a socket is no request any more.
+            if tokio::time::timeout(ENDING, app.sockets().over()).await.is_err() {
+                tracing::warn!("a socket did not end in time");
+            }
             keeping_up.abort();
         });
         Ok(Self { address, stop, router, serving: vec![serving] })

@@ -11,7 +11,7 @@ use piton_core::state::{Lease, Summary};
 use piton_core::{NewRecord, Record, Seq, Timestamp, token};
 
 use crate::error::Result;
-use crate::hub::Hints;
+use crate::hub::{Changes, Hints};
 use crate::load::LoadedState;
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -82,6 +82,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn chain_at(&self, session: &SessionId, seq: Seq) -> BoxFuture<Result<Option<chain::Hash>>>;
 
     fn subscribe(&self, session: &SessionId) -> Hints;
+
+    /// Hints after commits to any log, for whoever shows the index. As easily lost as the others.
+    fn changes(&self) -> Changes;
 
     /// The last saved snapshot, whether or not it still fits the log.
     fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>>;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use piton_core::id::SessionId;
 use piton_core::{Record, Seq};
@@ -11,6 +11,9 @@ use tokio::sync::broadcast;
 
 /// How many commits a receiver may fall behind before it has to read the log.
 const HINTS_MAX: usize = 64;
+
+/// How many commits of all sessions together a receiver may fall behind before it has to look.
+const CHANGES_MAX: usize = 1_024;
 
 /// Fewer sessions than twice this are not worth looking through for listeners that left.
 const PRUNE_MIN: usize = 64;
@@ -27,12 +30,29 @@ pub struct Hub {
     sessions: Mutex<HashMap<SessionId, broadcast::Sender<Arc<Commit>>>>,
     /// How many sessions were left when those without listeners were last removed.
     pruned: AtomicUsize,
+    /// Made when somebody first listens to all sessions; `None`: look at all of them.
+    all: OnceLock<broadcast::Sender<Option<SessionId>>>,
 }
 
 /// The receiving end.
 #[derive(Debug)]
 pub struct Hints {
     receiver: broadcast::Receiver<Arc<Commit>>,
+}
+
+/// The receiving end of hints about all sessions.
+#[derive(Debug)]
+pub struct Changes {
+    receiver: broadcast::Receiver<Option<SessionId>>,
+}
+
+/// What a wait for a hint about any session came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Something was appended to this one's log.
+    Of(SessionId),
+    /// Something may have happened anywhere: look at the index.
+    Look,
 }
 
 /// What a wait for a hint came to.
@@ -56,6 +76,19 @@ impl Hub {
         Hints { receiver: sender.subscribe() }
     }
 
+    /// Hints about all sessions, without their records.
+    pub fn changes(&self) -> Changes {
+        let all = self.all.get_or_init(|| broadcast::channel(CHANGES_MAX).0);
+        Changes { receiver: all.subscribe() }
+    }
+
+    fn changed(&self, session: Option<&SessionId>) {
+        if let Some(all) = self.all.get().filter(|all| all.receiver_count() > 0) {
+            // Fails only if the last receiver left meanwhile.
+            let _ = all.send(session.cloned());
+        }
+    }
+
     /// Sends a hint if anybody listens; `records` is called only then.
     pub fn committed(
         &self,
@@ -63,6 +96,7 @@ impl Hub {
         first: Seq,
         records: impl FnOnce() -> Vec<Record>,
     ) {
+        self.changed(Some(session));
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = sessions.get(session) else { return };
         if sender.receiver_count() == 0 {
@@ -75,12 +109,16 @@ impl Hub {
 
     /// Whether anybody listens.
     pub fn is_watched(&self) -> bool {
+        if self.all.get().is_some_and(|all| all.receiver_count() > 0) {
+            return true;
+        }
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.values().any(|sender| sender.receiver_count() > 0)
     }
 
     /// Tells everybody to look: another process wrote to the store.
     pub fn look(&self) {
+        self.changed(None);
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|_, sender| {
             sender.receiver_count() > 0
@@ -102,9 +140,38 @@ impl Hints {
     }
 }
 
+impl Changes {
+    pub async fn next(&mut self) -> Change {
+        match self.receiver.recv().await {
+            Ok(Some(session)) => Change::Of(session),
+            // It fell behind, or the store is gone; whoever looks finds out which.
+            Ok(None) | Err(_) => Change::Look,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_listens_to_all_hears_of_each_or_is_told_to_look() {
+        let hub = Hub::default();
+        assert!(!hub.is_watched());
+        let mut changes = hub.changes();
+        assert!(hub.is_watched());
+        let of = |i: usize| format!("s{i}").parse::<SessionId>().unwrap();
+        hub.committed(&of(1), 1, Vec::new);
+        hub.look();
+        assert_eq!(changes.next().await, Change::Of(of(1)));
+        assert_eq!(changes.next().await, Change::Look);
+        for i in 0..2 * CHANGES_MAX {
+            hub.committed(&of(i), 1, Vec::new);
+        }
+        assert_eq!(changes.next().await, Change::Look);
+        drop(changes);
+        assert!(!hub.is_watched());
+    }
 
     #[test]
     fn channels_without_listeners_are_dropped() {

@@ -34,7 +34,7 @@ pub use contract::{
 pub use error::{Cause, Error, Result};
 pub use files::FilesStore;
 pub use folder::refuse_network;
-pub use hub::{Commit, Hint, Hints, Hub};
+pub use hub::{Change, Changes, Commit, Hint, Hints, Hub};
 #[cfg(feature = "keychain")]
 pub use keychain::OsKeychain;
 pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, SecretText};

@@ -117,7 +117,12 @@ struct Readers {
 }
 
 impl Readers {
-    fn start(rig: &Rig, session: &SessionId, counts: (usize, usize, usize), timed: bool) -> Result<Self> {
+    fn start(
+        rig: &Rig,
+        session: &SessionId,
+        counts: (usize, usize, usize),
+        timed: bool,
+    ) -> Result<Self> {
         let (readers, events, after) = counts;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--read").args([&rig.address, &rig.token]).arg(session.as_str());

@@ -96,7 +96,9 @@ pub(crate) fn measure(table: &mut Table) -> Result<()> {
         (cell(&ours), cell(&theirs)),
         Seen::ratios(&ours, &theirs),
         Target::AtMost(3.0),
-        format!("{LISTS} requests in turns, each with a connection of its own; against {FEW} sessions"),
+        format!(
+            "{LISTS} requests in turns, each with a connection of its own; against {FEW} sessions"
+        ),
     );
     Ok(())
 }

@@ -1,13 +1,20 @@
 //! The server as people start it: the real binary, real agents, real kills.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
+#![expect(clippy::print_stderr, reason = "seeds of what is random")]
 
 mod agents;
 mod attacks;
 mod care;
 mod commands;
+mod cuts;
+mod fuzz;
+mod index;
 mod operations;
 mod pty;
+mod socket;
+mod sockets;
 mod streams;
 mod terminal;
 mod tls;
+mod workspace;
 mod world;

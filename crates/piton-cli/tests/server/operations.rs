@@ -143,8 +143,25 @@ fn every_operation_does_what_it_says() {
     assert_eq!(walk.ask("DELETE", path, &[session], None).status, 204);
     assert_eq!(walk.world.get(&format!("/api/v1/sessions/{session}")).code(), "session_unknown");
 
-    // The two that streams.rs is about.
+    // The workspace, which workspace.rs is about.
+    let of = "/api/v1/sessions/{session_id}";
+    for path in ["files", "git/status", "git/diff", "git/log"] {
+        walk.good("GET", &format!("{of}/{path}"), &[&other], None);
+    }
+    let content = format!("{of}/files/content");
+    assert_eq!(walk.ask("PUT", &content, &[&other], None).code(), "request_malformed");
+    assert_eq!(walk.ask("GET", &content, &[&other], None).code(), "request_malformed");
+    let shell = walk.good("POST", &format!("{of}/shells"), &[&other], Some(&empty));
+    let shell = &text(&shell, "shell_id");
+    let one = format!("{of}/shells/{{shell_id}}");
+    let socket = walk.ask("GET", &format!("{one}/socket"), &[&other, shell], None);
+    assert_eq!(socket.code(), "request_malformed");
+    assert_eq!(walk.ask("DELETE", &one, &[&other, shell], None).status, 204);
+    assert_eq!(walk.ask("GET", "/api/v1/ws", &[], None).code(), "request_malformed");
+
+    // Those that streams.rs and index.rs are about.
     walk.asked.insert(("get".into(), "/api/v1/sessions/{session_id}/events".into()));
+    walk.asked.insert(("get".into(), "/api/v1/events".into()));
     walk.good("GET", "/api/v1/sessions/{session_id}/status", &[&other], None);
     let description = walk.world.get("/api/v1/openapi.json").good();
     assert_eq!(description["openapi"], "3.1.0");

@@ -43,6 +43,8 @@ impl Answer {
 pub(crate) fn piton() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_piton"));
     command.env_remove("PITON_DATA").env_remove("PITON_CONFIG").env("NO_COLOR", "1");
+    // A shell that reads no start-up files: those of the machine may take their time.
+    command.env("SHELL", "/bin/sh").env_remove("ENV");
     command
 }
 
@@ -175,11 +177,29 @@ impl World {
         send(&self.address, method, path, body, headers)
     }
 
+    /// A token with these scopes, as a header has it.
+    pub(crate) fn bearer(&self, scopes: &[&str]) -> String {
+        let granted = self.post("/api/v1/access", &json!({"name": "x", "scopes": scopes})).good();
+        format!("Bearer {}", granted["token"].as_str().unwrap())
+    }
+
+    /// Has a session closed and deleted when the test is over.
+    pub(crate) fn adopt(&mut self, session: &str) {
+        self.sessions.push(session.to_owned());
+    }
+
+    /// A session without anything that runs for it.
+    pub(crate) fn quiet_session(&mut self, working_dir: Option<&Path>) -> String {
+        let body = json!({"start": false, "working_dir": working_dir});
+        let made = self.post("/api/v1/sessions", &body).good();
+        let session = made["session_id"].as_str().unwrap().to_owned();
+        self.adopt(&session);
+        session
+    }
+
     /// A session whose agent runs.
     pub(crate) fn session(&mut self) -> String {
-        let made = self.post("/api/v1/sessions", &json!({"start": false})).good();
-        let session = made["session_id"].as_str().unwrap().to_owned();
-        self.sessions.push(session.clone());
+        let session = self.quiet_session(None);
         self.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).good();
         self.when(&session, |status| status["status"] == "idle");
         session

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::Method;
 use hyper::body::Bytes;
@@ -84,23 +85,63 @@ impl Client {
     pub async fn attach_shell(&self, shell_id: &str) -> Result<ShellSocket, ClientError> {
         let path = format!("/shells/{}", escape(shell_id));
         let protocol = self.version().await?;
-        Ok(ShellSocket { socket: self.web_socket(&path, protocol).await?, ended: None })
+        let (sink, source) = self.web_socket(&path, protocol).await?.split();
+        let screen = ShellScreen { source, ended: None };
+        Ok(ShellSocket { screen, keyboard: ShellKeyboard { sink } })
     }
 }
 
 /// A shell's screen and keyboard.
 #[derive(Debug)]
 pub struct ShellSocket {
-    socket: WebSocketStream<UnixStream>,
+    screen: ShellScreen,
+    keyboard: ShellKeyboard,
+}
+
+/// What a shell shows.
+#[derive(Debug)]
+pub struct ShellScreen {
+    source: SplitStream<WebSocketStream<UnixStream>>,
     ended: Option<ShellEnded>,
 }
 
+/// What is typed into a shell.
+#[derive(Debug)]
+pub struct ShellKeyboard {
+    sink: SplitSink<WebSocketStream<UnixStream>, Message>,
+}
+
 impl ShellSocket {
+    /// For who must not stop reading while the shell does not.
+    pub fn split(self) -> (ShellScreen, ShellKeyboard) {
+        (self.screen, self.keyboard)
+    }
+
+    /// See [`ShellScreen::read`].
+    pub async fn read(&mut self) -> Result<Option<Bytes>, ClientError> {
+        self.screen.read().await
+    }
+
+    /// How the shell ended, once it has.
+    pub fn ended(&self) -> Option<&ShellEnded> {
+        self.screen.ended()
+    }
+
+    pub async fn type_bytes(&mut self, bytes: Bytes) -> Result<(), ClientError> {
+        self.keyboard.type_bytes(bytes).await
+    }
+
+    pub async fn resize(&mut self, cols: u16, rows: u16) -> Result<(), ClientError> {
+        self.keyboard.resize(cols, rows).await
+    }
+}
+
+impl ShellScreen {
     /// What the shell writes; `None` when it has ended or the connection has
-    /// ([`Self::ended`] knows which).
+    /// ([`Self::ended`] knows which). May be dropped while it waits.
     pub async fn read(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
-            match self.socket.next().await {
+            match self.source.next().await {
                 Some(Ok(Message::Binary(bytes))) => return Ok(Some(bytes)),
                 Some(Ok(Message::Text(text))) => {
                     let ended = serde_json::from_str(&text);
@@ -117,7 +158,9 @@ impl ShellSocket {
     pub fn ended(&self) -> Option<&ShellEnded> {
         self.ended.as_ref()
     }
+}
 
+impl ShellKeyboard {
     pub async fn type_bytes(&mut self, bytes: Bytes) -> Result<(), ClientError> {
         self.send(Message::Binary(bytes)).await
     }
@@ -128,6 +171,6 @@ impl ShellSocket {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), ClientError> {
-        within(TYPE_WAIT, async { self.socket.send(message).await.map_err(broken) }).await
+        within(TYPE_WAIT, async { self.sink.send(message).await.map_err(broken) }).await
     }
 }

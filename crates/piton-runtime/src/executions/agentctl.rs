@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::spool::{Pos, Spool};
+use piton_exec::client::Client;
 use piton_exec::protocol::{Command, Frame, Problem, Reply};
 use piton_store::BoxFuture;
 
@@ -76,6 +77,10 @@ pub trait Agentctl: Send + Sync + fmt::Debug + 'static {
     /// Whether a turn is under way, as it says itself; also of one that speaks another version and
     /// cannot be followed.
     fn is_working(&self, at: &At) -> BoxFuture<Result<bool, Fault>>;
+
+    /// A way to its workspace: files, git, shells. None of it is a record, so none of it needs the
+    /// runtime; whoever asks speaks to it directly, with this epoch.
+    fn workspace(&self, at: &At) -> BoxFuture<Result<Client, Fault>>;
 
     /// What a dead one wrote down, a batch at a time.
     fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained>;

@@ -20,6 +20,7 @@ use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
+use piton_exec::client::Client;
 use piton_exec::protocol::{self, Act, Start};
 use piton_store::{Query, Select, Store};
 use tokio::sync::{Notify, oneshot};
@@ -260,8 +261,19 @@ impl Executions {
     pub async fn start_agent(&self, session: &SessionId, start: Start) -> Result<()> {
         let handle = self.handle().await?;
         let (at, state) = self.current(&handle, session).await?;
+        // Somebody who only wanted the workspace may have launched it a moment ago.
+        self.launched(&at.execution).await;
         let id = format!("{}/start/{}", at.execution, state.last_seq);
         self.tell(&at, id, Act::Start(start)).await.map(drop)
+    }
+
+    /// The way to the workspace of the session's agentctl, with the epoch as it is now. It does not
+    /// wait for an agent.
+    pub async fn workspace(&self, session: &SessionId) -> Result<Client> {
+        let handle = self.handle().await?;
+        let (at, _) = self.current(&handle, session).await?;
+        self.launched(&at.execution).await;
+        Ok(self.0.agentctl.workspace(&at).await?)
     }
 
     /// Ends the session's agent and agentctl, and everything they left running.

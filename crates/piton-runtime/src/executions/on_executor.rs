@@ -201,6 +201,11 @@ impl Agentctl for OnExecutor {
         })
     }
 
+    fn workspace(&self, at: &At) -> BoxFuture<Result<Client, Fault>> {
+        let (this, at) = (self.clone(), at.clone());
+        Box::pin(async move { this.client(&at).await })
+    }
+
     fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained> {
         let (executor, at) = (Arc::clone(&self.executor), at.clone());
         Box::pin(async move {

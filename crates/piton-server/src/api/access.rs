@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use piton_core::access::{Access, Bearer, Denied, Scope};
 use piton_core::event::AccessGranted;
@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::Reply;
 use crate::app::{App, Asked, to_value};
-use crate::extract::{Administrator, Asker, Body};
+use crate::extract::{Administrator, Asker, Body, Path};
 use crate::problem::{Document, Problem, Result};
 
 const NAME_BYTES_MAX: usize = 256;

@@ -9,6 +9,7 @@ pub(crate) mod starting;
 pub(crate) mod status;
 pub(crate) mod tasks;
 pub(crate) mod waits;
+pub(crate) mod workspace;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode};

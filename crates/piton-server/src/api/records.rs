@@ -1,7 +1,7 @@
 //! What a session's log says: records, the conversation, and whether the log is whole.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use piton_core::id::SessionId;
 use piton_core::status::Name;
 use piton_core::transcript::{self, Item, Outcome, Text};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::extract::{Params, Reader};
+use crate::extract::{Params, Path, Reader};
 use crate::problem::{Document, Problem, Result};
 
 const PAGE_MAX: usize = 1_000;

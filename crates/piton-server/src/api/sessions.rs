@@ -1,9 +1,10 @@
-//! Sessions: made, listed, prompted, paused, resumed, ended.
+//! Sessions: made, listed, prompted, paused, resumed, ended. Each `…_now` is what HTTP and the
+//! WebSocket both call.
 
 use std::path::Path as FilePath;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use piton_core::Code;
 use piton_core::decide::{Command, Create, Message, Refusal};
@@ -19,8 +20,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::status::{Brief, SessionStatus, agent_lives};
 use super::{Reply, starting, status, tasks};
-use crate::app::{App, Asked, to_value};
-use crate::extract::{Administrator, Asker, Body, Controller, Params, Perhaps, Reader};
+use crate::app::{App, Asked, Fulfilled, to_value};
+use crate::extract::{Administrator, Asker, Body, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Document, Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;
@@ -127,13 +128,21 @@ pub(crate) async fn create(
     Controller(asker): Controller,
     Body(new): Body<NewSession>,
 ) -> Result<Reply<SessionMade>> {
+    Ok(Reply::created(create_now(&app, &asker, new).await?))
+}
+
+pub(crate) async fn create_now(
+    app: &App,
+    asker: &Asker,
+    new: NewSession,
+) -> Result<Fulfilled<SessionMade>> {
     let body = to_value(&new)?;
     if new.title.as_ref().is_some_and(|title| title.len() > TITLE_BYTES_MAX) {
         return Err(Problem::malformed(format!("A title has at most {TITLE_BYTES_MAX} bytes")));
     }
     let task_id = new.task_id.as_deref().map(str::parse).transpose()?;
     if let Some(task_id) = &task_id {
-        tasks::find(&app, task_id)?;
+        tasks::find(app, task_id)?;
     }
     if let Some(agent) = &new.agent_profile_id {
         app.agent(agent)?;
@@ -146,7 +155,7 @@ pub(crate) async fn create(
         Some(seed) => format!("sess_{}", hex(&seed)).parse()?,
         None => app.handle().ids().session()?,
     };
-    let request = Asked { asker: &asker, action: "sessions.create", body };
+    let request = Asked { asker, action: "sessions.create", body };
     let made = SessionMade { session_id: session_id.to_string() };
     let create = Create {
         session_id: session_id.clone(),
@@ -158,9 +167,9 @@ pub(crate) async fn create(
     };
     let made = app.execute(&session_id, &request, made, Command::Create(create)).await?;
     if new.start.unwrap_or(true) && !made.replayed {
-        starting::ensure_later(&app, &session_id);
+        starting::ensure_later(app, &session_id);
     }
-    Ok(Reply::created(made))
+    Ok(made)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -193,6 +202,10 @@ pub(crate) async fn list(
     _reader: Reader,
     Params(query): Params<SessionQuery>,
 ) -> Result<Json<SessionPage>> {
+    Ok(Json(list_now(&app, &query).await?))
+}
+
+pub(crate) async fn list_now(app: &App, query: &SessionQuery) -> Result<SessionPage> {
     let limit = query.limit.unwrap_or(50);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Problem::malformed(format!("limit is 1 to {PAGE_MAX}")));
@@ -202,7 +215,7 @@ pub(crate) async fn list(
     let after = query.after.as_deref().map(cursor).transpose()?;
     let (listed, next) = app.handle().list(task_id, named, after, limit).await?;
     let next = next.map(|next| format!("{}.{}", next.millis, next.session));
-    Ok(Json(SessionPage { sessions: listed.iter().map(Brief::of).collect(), next }))
+    Ok(SessionPage { sessions: listed.iter().map(Brief::of).collect(), next })
 }
 
 fn named(text: &str) -> Result<Name> {
@@ -256,11 +269,20 @@ pub(crate) async fn prompt(
     Path(session): Path<String>,
     Body(prompt): Body<Prompt>,
 ) -> Result<Reply<Prompted>> {
-    let session = SessionId::from_user(&session)?;
+    Ok(Reply::accepted(prompt_now(&app, &asker, &session, prompt).await?))
+}
+
+pub(crate) async fn prompt_now(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+    prompt: Prompt,
+) -> Result<Fulfilled<Prompted>> {
+    let session = SessionId::from_user(session)?;
     if prompt.content.is_empty() {
         return Err(Problem::malformed("content is empty"));
     }
-    let request = Asked { asker: &asker, action: "sessions.prompt", body: to_value(&prompt)? };
+    let request = Asked { asker, action: "sessions.prompt", body: to_value(&prompt)? };
     let state = app.handle().state(&session).await?;
     let repeats = state.requests.find(&request.request(None), app.handle().view().now())?.is_some();
     if !repeats && state.facts.closed.is_none() && !agent_lives(&state.facts) {
@@ -271,7 +293,7 @@ pub(crate) async fn prompt(
     let prompted = Prompted { run_id: run_id.to_string(), message_id: message_id.to_string() };
     let message = Some(Message { message_id, content: prompt.content });
     let command = Command::Start { run_id, message };
-    Ok(Reply::accepted(app.execute(&session, &request, prompted, command).await?))
+    app.execute(&session, &request, prompted, command).await
 }
 
 /// The run that is meant when nobody names one.
@@ -286,12 +308,12 @@ async fn of_run(
     session: &str,
     action: &'static str,
     command: impl FnOnce(RunId) -> Command,
-) -> Result<Reply<Done>> {
+) -> Result<Fulfilled<Done>> {
     let session = SessionId::from_user(session)?;
     let run_id = current_run(app, &session).await?;
     let request = Asked { asker, action, body: json!(null) };
     let done = Done { session_id: session.to_string(), run_id: Some(run_id.to_string()) };
-    Ok(Reply::ok(app.execute(&session, &request, done, command(run_id)).await?))
+    app.execute(&session, &request, done, command(run_id)).await
 }
 
 /// Goes on with a paused or interrupted run, and starts the agent if it does not run.
@@ -305,19 +327,23 @@ pub(crate) async fn resume(
     Controller(asker): Controller,
     Path(session): Path<String>,
 ) -> Result<Reply<Done>> {
-    let id = SessionId::from_user(&session)?;
+    Ok(Reply::ok(resume_now(&app, &asker, &session).await?))
+}
+
+pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Result<Fulfilled<Done>> {
+    let id = SessionId::from_user(session)?;
     let state = app.handle().state(&id).await?;
     if state.facts.closed.is_some() {
         return Err(Refusal::SessionClosed.into());
     }
-    starting::ensure(&app, &id).await?;
+    starting::ensure(app, &id).await?;
     let run = state.facts.run.as_ref();
     let stopped = run.filter(|run| matches!(run.phase, Phase::Interrupted { .. } | Phase::Paused));
     if stopped.is_none() {
         let response = Done { session_id: id.to_string(), run_id: None };
-        return Ok(Reply::ok(crate::app::Fulfilled { response, replayed: false }));
+        return Ok(Fulfilled { response, replayed: false });
     }
-    of_run(&app, &asker, &session, "sessions.resume", |run_id| Command::Resume { run_id }).await
+    of_run(app, asker, session, "sessions.resume", |run_id| Command::Resume { run_id }).await
 }
 
 /// Starts the session's agent if it does not run; what was interrupted stays so.
@@ -330,13 +356,17 @@ pub(crate) async fn start(
     _controller: Controller,
     Path(session): Path<String>,
 ) -> Result<Reply<Done>> {
-    let session = SessionId::from_user(&session)?;
+    Ok(Reply::ok(start_now(&app, &session).await?))
+}
+
+pub(crate) async fn start_now(app: &App, session: &str) -> Result<Fulfilled<Done>> {
+    let session = SessionId::from_user(session)?;
     if app.handle().state(&session).await?.facts.closed.is_some() {
         return Err(Refusal::SessionClosed.into());
     }
-    starting::ensure(&app, &session).await?;
+    starting::ensure(app, &session).await?;
     let response = Done { session_id: session.to_string(), run_id: None };
-    Ok(Reply::ok(crate::app::Fulfilled { response, replayed: false }))
+    Ok(Fulfilled { response, replayed: false })
 }
 
 /// Stops the run's turn; it goes on when it is resumed.
@@ -351,9 +381,18 @@ pub(crate) async fn pause(
     Path(session): Path<String>,
     Perhaps(of): Perhaps<OfRun>,
 ) -> Result<Reply<Done>> {
+    Ok(Reply::ok(pause_now(&app, &asker, &session, &of).await?))
+}
+
+pub(crate) async fn pause_now(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+    of: &OfRun,
+) -> Result<Fulfilled<Done>> {
     let named = of.named()?;
     let command = |run_id| Command::Pause { run_id: named.unwrap_or(run_id) };
-    of_run(&app, &asker, &session, "sessions.pause", command).await
+    of_run(app, asker, session, "sessions.pause", command).await
 }
 
 /// Ends the run.
@@ -368,12 +407,21 @@ pub(crate) async fn cancel(
     Path(session): Path<String>,
     Perhaps(of): Perhaps<OfRun>,
 ) -> Result<Reply<Done>> {
+    Ok(Reply::ok(cancel_now(&app, &asker, &session, &of).await?))
+}
+
+pub(crate) async fn cancel_now(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+    of: &OfRun,
+) -> Result<Fulfilled<Done>> {
     let named = of.named()?;
     let command = |run_id| {
         let run_id = named.unwrap_or(run_id);
         Command::Cancel { run_id, reason: Reason::UserRequest }
     };
-    of_run(&app, &asker, &session, "sessions.cancel", command).await
+    of_run(app, asker, session, "sessions.cancel", command).await
 }
 
 /// Leaves an interrupted run as it is.
@@ -388,9 +436,18 @@ pub(crate) async fn dismiss(
     Path(session): Path<String>,
     Perhaps(of): Perhaps<OfRun>,
 ) -> Result<Reply<Done>> {
+    Ok(Reply::ok(dismiss_now(&app, &asker, &session, &of).await?))
+}
+
+pub(crate) async fn dismiss_now(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+    of: &OfRun,
+) -> Result<Fulfilled<Done>> {
     let named = of.named()?;
     let command = |run_id| Command::Dismiss { run_id: named.unwrap_or(run_id) };
-    of_run(&app, &asker, &session, "sessions.dismiss", command).await
+    of_run(app, asker, session, "sessions.dismiss", command).await
 }
 
 /// Closes a session: it can be read, and not be gone on with.
@@ -405,7 +462,16 @@ pub(crate) async fn close(
     Path(session): Path<String>,
     Perhaps(closing): Perhaps<Closing>,
 ) -> Result<Reply<Done>> {
-    let session = SessionId::from_user(&session)?;
+    Ok(Reply::ok(close_now(&app, &asker, &session, closing).await?))
+}
+
+pub(crate) async fn close_now(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+    closing: Closing,
+) -> Result<Fulfilled<Done>> {
+    let session = SessionId::from_user(session)?;
     let outcome = match closing.outcome.as_deref() {
         None | Some("completed") => Outcome::Completed,
         Some("failed") => Outcome::Failed,
@@ -414,9 +480,9 @@ pub(crate) async fn close(
             return Err(Problem::malformed("outcome is completed, failed or cancelled"));
         }
     };
-    let request = Asked { asker: &asker, action: "sessions.close", body: to_value(&closing)? };
+    let request = Asked { asker, action: "sessions.close", body: to_value(&closing)? };
     let done = Done { session_id: session.to_string(), run_id: None };
-    Ok(Reply::ok(app.execute(&session, &request, done, Command::Close { outcome }).await?))
+    app.execute(&session, &request, done, Command::Close { outcome }).await
 }
 
 /// Deletes a session's log. What is still at work in it keeps it, unless it is forced.

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use piton_core::Code;
+use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
 use piton_core::state::{AgentStatus, Executor, State};
+use piton_exec::client::Client;
 use piton_exec::protocol::Start;
 
 use super::status::agent_lives;
@@ -37,15 +39,7 @@ pub(crate) async fn ensure(app: &App, session: &SessionId) -> Result<()> {
         return Ok(());
     }
     let agent = app.agent(profile(&state))?;
-    if !state.facts.executor.as_ref().is_some_and(Executor::may_live) {
-        let workspace = workspace(app, session, &state);
-        prepare(app, &workspace).await?;
-        match app.executions().launch(session, workspace).await {
-            // Somebody else was faster: theirs is the one.
-            Err(error) if error.code() == Code::ExecutorAlive => {}
-            launched => drop(launched?),
-        }
-    }
+    launch(app, session, &state).await?;
     let known = state.facts.agent.as_ref().and_then(|agent| agent.session_id.clone());
     let start = Start {
         command: agent.command.iter().map(|part| part.replace(SESSION, session.as_str())).collect(),
@@ -58,6 +52,31 @@ pub(crate) async fn ensure(app: &App, session: &SessionId) -> Result<()> {
         started => started?,
     }
     heard_of(app, session).await
+}
+
+/// Sees to it that a session has an agentctl, with or without an agent.
+async fn launch(app: &App, session: &SessionId, state: &State) -> Result<()> {
+    if state.facts.executor.as_ref().is_some_and(Executor::may_live) {
+        return Ok(());
+    }
+    let workspace = workspace(app, session, state);
+    prepare(app, &workspace).await?;
+    match app.executions().launch(session, workspace).await {
+        // Somebody else was faster: theirs is the one.
+        Err(error) if error.code() == Code::ExecutorAlive => Ok(()),
+        launched => Ok(launched.map(drop)?),
+    }
+}
+
+/// The way to a session's workspace. It does not wait for an agent: where there is no agentctl, one
+/// is launched without one.
+pub(crate) async fn workspace_of(app: &App, session: &SessionId) -> Result<Client> {
+    let state = app.handle().state(session).await?;
+    if state.facts.closed.is_some() {
+        return Err(Refusal::SessionClosed.into());
+    }
+    launch(app, session, &state).await?;
+    Ok(app.executions().workspace(session).await?)
 }
 
 /// Waits until the log says what became of the agent: who is answered may prompt it.

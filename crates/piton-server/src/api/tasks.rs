@@ -1,7 +1,7 @@
 //! Tasks: what somebody wants done.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use piton_core::decide::Refusal;
 use piton_core::id::TaskId;
 use piton_core::registry::{self, Command};
@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Reply;
 use super::status::Brief;
 use crate::app::{App, Asked, to_value};
-use crate::extract::{Body, Controller, Params, Reader};
+use crate::extract::{Body, Controller, Params, Path, Reader};
 use crate::problem::{Document, Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;

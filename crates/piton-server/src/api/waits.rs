@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use piton_core::Timestamp;
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, WaitId};
@@ -15,8 +15,8 @@ use utoipa::ToSchema;
 
 use super::Reply;
 use super::status::{self, WaitView};
-use crate::app::{App, Asked, to_value};
-use crate::extract::{Body, Controller, Perhaps, Reader};
+use crate::app::{App, Asked, Fulfilled, to_value};
+use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader};
 use crate::problem::{Document, Result};
 
 /// Sessions that are looked at for open waits; those that are due first.
@@ -116,14 +116,24 @@ pub(crate) async fn answer(
     Path(wait): Path<String>,
     Body(answering): Body<Answering>,
 ) -> Result<Reply<Answered>> {
+    Ok(Reply::ok(answer_now(&app, &asker, &wait, answering).await?))
+}
+
+/// What HTTP and the WebSocket both call.
+pub(crate) async fn answer_now(
+    app: &App,
+    asker: &Asker,
+    wait: &str,
+    answering: Answering,
+) -> Result<Fulfilled<Answered>> {
     let wait_id: WaitId = wait.parse()?;
-    let session = session_of(&app, &wait_id).await?;
-    let request = Asked { asker: &asker, action: "waits.answer", body: to_value(&answering)? };
+    let session = session_of(app, &wait_id).await?;
+    let request = Asked { asker, action: "waits.answer", body: to_value(&answering)? };
     let answered = Answered { session_id: session.to_string(), replayed: false };
     app.handle().check_answer(&session, &wait_id, &answering.answer).await?;
     let fresh = NewToken::from(&app.handle().ids().token()?);
     let command = Command::AnswerByWait { wait_id, fresh, answer: answering.answer };
-    Ok(Reply::ok(app.execute(&session, &request, answered, command).await?))
+    app.execute(&session, &request, answered, command).await
 }
 
 /// Makes a new token for a question; the old one is revoked.
@@ -165,7 +175,7 @@ fn minted(session: &SessionId, token: &ResumeToken) -> Reply<Minted> {
         token_id: token.id.to_string(),
         token: token.reveal(),
     };
-    Reply::created(crate::app::Fulfilled { response, replayed: false })
+    Reply::created(Fulfilled { response, replayed: false })
 }
 
 /// Answers with a token; for holders without a login.

@@ -55,7 +55,7 @@ use crate::contract::{
 };
 use crate::error::{Cause, Error, Result};
 use crate::folder as data_folder;
-use crate::hub::{Hints, Hub};
+use crate::hub::{Changes, Hints, Hub};
 use crate::load::LoadedState;
 
 pub use self::disk::{Disk, DiskFile, Entry, Guarded, RealDisk};
@@ -277,6 +277,10 @@ impl Store for FilesStore {
 
     fn subscribe(&self, session: &SessionId) -> Hints {
         self.hub.subscribe(session)
+    }
+
+    fn changes(&self) -> Changes {
+        self.hub.changes()
     }
 
     fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {

@@ -24,7 +24,7 @@ use crate::contract::{
     Latency, Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Error, Result};
-use crate::hub::{Hints, Hub};
+use crate::hub::{Changes, Hints, Hub};
 use crate::list;
 use crate::load::{Folding, LoadedState};
 
@@ -246,6 +246,10 @@ impl Store for MemoryStore {
 
     fn subscribe(&self, session: &SessionId) -> Hints {
         self.shared.hub.subscribe(session)
+    }
+
+    fn changes(&self) -> Changes {
+        self.shared.hub.changes()
     }
 
     fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {

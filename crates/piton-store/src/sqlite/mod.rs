@@ -46,7 +46,7 @@ use crate::contract::{
     LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
-use crate::hub::{Hints, Hub};
+use crate::hub::{Changes, Hints, Hub};
 use crate::keys::{KeySettings, Keys};
 use crate::load::LoadedState;
 
@@ -282,6 +282,13 @@ impl Store for SqliteStore {
         self.queue.wake();
         self.watch.wake();
         hints
+    }
+
+    fn changes(&self) -> Changes {
+        let changes = self.hub.changes();
+        self.queue.wake();
+        self.watch.wake();
+        changes
     }
 
     fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {

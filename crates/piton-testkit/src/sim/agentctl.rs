@@ -10,6 +10,7 @@ use piton_core::Seq;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::spool::{Entry, Pos, Spool};
+use piton_exec::client::Client;
 use piton_exec::protocol::{Act, Command, Frame, Reply};
 use piton_runtime::{Agentctl, At, Drained, Fault, Following, Found, Launching};
 use piton_store::BoxFuture;
@@ -194,6 +195,11 @@ impl Agentctl for Remote {
             let machine = Self::arrive(&mut fleet, &at)?;
             Ok(machine.agent.as_ref().is_some_and(|agent| agent.turn.is_some()))
         })
+    }
+
+    /// The modelled ones have no disk.
+    fn workspace(&self, _at: &At) -> BoxFuture<Result<Client, Fault>> {
+        Box::pin(std::future::ready(Err(problem("workspace_missing").into())))
     }
 
     fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained> {

@@ -10,9 +10,9 @@ use piton_core::{NewRecord, Record, Seq, chain, token};
 use piton_store::files::{Access, Folder, ModelDisk};
 use piton_store::memory::{Hooks, Point};
 use piton_store::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Error, Guard,
-    Head, Hints, Hub, Latency, Liveness, LoadedState, LogCopy, Page, Query, Result, Snapshot,
-    Stats, Store, Verification,
+    Appended, Batch, BoxFuture, Changes, CopiedRecord, CopyHead, Detail, Durability, Entropy,
+    Error, Guard, Head, Hints, Hub, Latency, Liveness, LoadedState, LogCopy, Page, Query, Result,
+    Snapshot, Stats, Store, Verification,
 };
 
 use super::world::World;
@@ -176,6 +176,10 @@ impl Store for FilesInWorld {
 
     fn subscribe(&self, session: &SessionId) -> Hints {
         self.shared.hub.subscribe(session)
+    }
+
+    fn changes(&self) -> Changes {
+        self.shared.hub.changes()
     }
 
     fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {

@@ -1,0 +1,305 @@
+//! A session's workspace: files, git, shells. Asked of the agentctl beside it, which keeps paths
+//! inside; none of it waits for an agent, and none of it is in the log.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use piton_core::Code;
+use piton_core::id::SessionId;
+use piton_exec::client::Client;
+use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind, NewShell};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::starting;
+use crate::app::App;
+use crate::extract::{Content, Controller, Params, Path, Perhaps, Reader};
+use crate::problem::{Document, Problem, Result};
+
+/// Columns and rows that a terminal may have.
+pub(crate) const SIDE_MAX: u16 = 1_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Folder {
+    /// Relative to the workspace; without it the workspace itself.
+    path: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    /// Relative to the workspace.
+    path: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FileView {
+    name: String,
+    /// `folder`, `file`, `link` or `other`.
+    kind: &'static str,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FolderView {
+    files: Vec<FileView>,
+    /// There are more than are listed.
+    truncated: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GitChangeView {
+    /// Git's two letters: index and work tree.
+    status: String,
+    path: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GitStatusView {
+    /// False where there is none; all else is then empty.
+    repository: bool,
+    branch: Option<String>,
+    head: Option<String>,
+    changed: Vec<GitChangeView>,
+    /// There are more than are shown.
+    truncated: bool,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiffQuery {
+    /// What is staged, instead of what is not.
+    staged: Option<bool>,
+    /// Of this path alone.
+    path: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GitDiffView {
+    diff: String,
+    /// There is more than is shown.
+    truncated: bool,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogQuery {
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GitCommitView {
+    id: String,
+    author: String,
+    at: String,
+    subject: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GitLogView {
+    /// The newest first.
+    commits: Vec<GitCommitView>,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenShell {
+    #[schema(minimum = 1, maximum = 1000)]
+    cols: Option<u16>,
+    #[schema(minimum = 1, maximum = 1000)]
+    rows: Option<u16>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ShellView {
+    session_id: String,
+    shell_id: String,
+}
+
+/// What is in a folder of the workspace.
+#[utoipa::path(get, path = "/sessions/{session_id}/files", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id"), Folder),
+    responses((status = 200, body = FolderView),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn list_files(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(folder): Params<Folder>,
+) -> Result<Json<FolderView>> {
+    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let listing = client.list(folder.path.as_deref().unwrap_or(".")).await?;
+    let view = |Listed { name, kind, bytes }| {
+        let kind = match kind {
+            ListedKind::Folder => "folder",
+            ListedKind::File => "file",
+            ListedKind::Link => "link",
+            ListedKind::Other => "other",
+        };
+        FileView { name, kind, bytes }
+    };
+    let files = listing.entries.into_iter().map(view).collect();
+    Ok(Json(FolderView { files, truncated: listing.truncated }))
+}
+
+/// A file of the workspace, byte for byte; at most 8 MiB.
+#[utoipa::path(get, path = "/sessions/{session_id}/files/content", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id"), File),
+    responses((status = 200, body = String, content_type = "application/octet-stream"),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn read_file(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(file): Params<File>,
+) -> Result<Response> {
+    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let bytes = client.read_file(&file.path).await?;
+    // Whatever is in it: a browser must not take it for a page of ours.
+    let kind = HeaderValue::from_static("application/octet-stream");
+    Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())
+}
+
+/// Writes a file of the workspace, and the folders above it; at most 8 MiB.
+#[utoipa::path(put, path = "/sessions/{session_id}/files/content", tag = "workspace",
+    request_body(content = String, content_type = "application/octet-stream"),
+    params(("session_id" = String, Path, description = "The session's id"), File),
+    responses((status = 204),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn write_file(
+    State(app): State<App>,
+    _controller: Controller,
+    Path(session): Path<String>,
+    Params(file): Params<File>,
+    Content(content): Content,
+) -> Result<StatusCode> {
+    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    client.write_file(&file.path, content).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What git says has changed in the workspace.
+#[utoipa::path(get, path = "/sessions/{session_id}/git/status", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = GitStatusView),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn git_status(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+) -> Result<Json<GitStatusView>> {
+    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let status = client.git_status().await?;
+    let changed = status.changed.into_iter();
+    Ok(Json(GitStatusView {
+        repository: status.repository,
+        branch: status.branch,
+        head: status.head,
+        changed: changed.map(|c| GitChangeView { status: c.status, path: c.path }).collect(),
+        truncated: status.truncated,
+    }))
+}
+
+/// How it has changed, as a patch.
+#[utoipa::path(get, path = "/sessions/{session_id}/git/diff", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id"), DiffQuery),
+    responses((status = 200, body = GitDiffView),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn git_diff(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(query): Params<DiffQuery>,
+) -> Result<Json<GitDiffView>> {
+    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let diff = client.git_diff(query.staged.unwrap_or(false), query.path.as_deref()).await?;
+    Ok(Json(GitDiffView { diff: diff.diff, truncated: diff.truncated }))
+}
+
+/// The last commits.
+#[utoipa::path(get, path = "/sessions/{session_id}/git/log", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id"), LogQuery),
+    responses((status = 200, body = GitLogView),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn git_log(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(query): Params<LogQuery>,
+) -> Result<Json<GitLogView>> {
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=LOG_MAX).contains(&limit) {
+        return Err(Problem::malformed(format!("limit is 1 to {LOG_MAX}")));
+    }
+    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let commits = client.git_log(limit).await?.into_iter();
+    let commits = commits.map(|commit| GitCommitView {
+        id: commit.id,
+        author: commit.author,
+        at: commit.at,
+        subject: commit.subject,
+    });
+    Ok(Json(GitLogView { commits: commits.collect() }))
+}
+
+/// Opens a shell in the workspace; its socket shows it.
+#[utoipa::path(post, path = "/sessions/{session_id}/shells", tag = "workspace", request_body = Option<OpenShell>,
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 201, body = ShellView),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn open_shell(
+    State(app): State<App>,
+    _controller: Controller,
+    Path(session): Path<String>,
+    Perhaps(open): Perhaps<OpenShell>,
+) -> Result<(StatusCode, Json<ShellView>)> {
+    let session = SessionId::from_user(&session)?;
+    for side in [open.cols, open.rows].into_iter().flatten() {
+        check_side(side)?;
+    }
+    let client = starting::workspace_of(&app, &session).await?;
+    let new = NewShell { command: Vec::new(), cols: open.cols, rows: open.rows };
+    let shell_id = client.new_shell(&new).await?.shell_id;
+    let session_id = session.to_string();
+    Ok((StatusCode::CREATED, Json(ShellView { session_id, shell_id })))
+}
+
+pub(crate) fn check_side(side: u16) -> Result<()> {
+    if (1..=SIDE_MAX).contains(&side) {
+        return Ok(());
+    }
+    Err(Problem::malformed(format!("A terminal has 1 to {SIDE_MAX} columns and rows")))
+}
+
+/// Ends a shell and what was started in it.
+#[utoipa::path(delete, path = "/sessions/{session_id}/shells/{shell_id}", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("shell_id" = String, Path, description = "The shell's id")),
+    responses((status = 204),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn end_shell(
+    State(app): State<App>,
+    _controller: Controller,
+    Path((session, shell_id)): Path<(String, String)>,
+) -> Result<StatusCode> {
+    let client = of_shell(&app, &session, &shell_id).await?;
+    client.end_shell(&shell_id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The agentctl that a shell would be at. None is launched: one that is not there has no shells.
+pub(crate) async fn of_shell(app: &App, session: &str, shell_id: &str) -> Result<Client> {
+    let session = SessionId::from_user(session)?;
+    // It becomes part of a path.
+    if shell_id.is_empty() || !shell_id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Err(Problem::new(Code::NotFound, "There is no such shell"));
+    }
+    Ok(app.executions().workspace(&session).await?)
+}

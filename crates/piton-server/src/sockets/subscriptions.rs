@@ -1,0 +1,137 @@
+//! The sessions that a socket listens to: so many and no more, each from its own place in the log.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::ws::Message;
+use piton_core::id::SessionId;
+use piton_core::{Code, Seq};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::conversation::Line;
+use super::methods;
+use super::rooms::Listener;
+use crate::app::to_value;
+use crate::problem::{Problem, Result};
+
+/// Sessions that one socket may listen to.
+const SUBSCRIPTIONS_MAX: usize = 64;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subscriptions {
+    by_session: Arc<Mutex<HashMap<SessionId, Subscription>>>,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    stop: CancellationToken,
+    /// `None` while it is being prepared.
+    sending: Option<JoinHandle<()>>,
+}
+
+impl Subscriptions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Subscription>> {
+        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens to a session. The answer is on its way before the first event.
+    pub(super) async fn begin(
+        &self,
+        line: &Line,
+        id: &Value,
+        session: &SessionId,
+        after: Option<Seq>,
+    ) -> Result<()> {
+        let stop = self.reserve(session)?;
+        let entered = line.app.rooms().enter(session, after).await;
+        let (listener, last) = match entered {
+            Ok(entered) => entered,
+            Err(problem) => {
+                self.lock().remove(session);
+                return Err(problem);
+            }
+        };
+        let result = json!({"session_id": session.to_string(), "last_seq": last});
+        let answered = line.out.send(methods::answer(id, &result, false)).await;
+        let mut subscriptions = self.lock();
+        // It may have been ended meanwhile.
+        if let (Some(subscription), Ok(())) = (subscriptions.get_mut(session), answered)
+            && !stop.is_cancelled()
+        {
+            let sending = send(line.clone(), session.clone(), listener, stop);
+            subscription.sending = Some(tokio::spawn(sending));
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, session: &SessionId) -> Result<CancellationToken> {
+        let mut subscriptions = self.lock();
+        if subscriptions.contains_key(session) {
+            return Err(Problem::malformed("This socket listens to the session already"));
+        }
+        if subscriptions.len() >= SUBSCRIPTIONS_MAX {
+            let title = format!("A socket listens to at most {SUBSCRIPTIONS_MAX} sessions");
+            return Err(Problem::new(Code::LimitReached, title));
+        }
+        let stop = CancellationToken::new();
+        let subscription = Subscription { stop: stop.clone(), sending: None };
+        subscriptions.insert(session.clone(), subscription);
+        Ok(stop)
+    }
+
+    /// Listens no more; no event comes after this. Whether it had listened.
+    pub(super) async fn end(&self, session: &SessionId) -> bool {
+        let subscription = self.lock().remove(session);
+        let Some(Subscription { stop, sending }) = subscription else { return false };
+        stop.cancel();
+        if let Some(sending) = sending {
+            // A panic in there is reported where it happened.
+            let _ = sending.await;
+        }
+        true
+    }
+
+    pub(super) async fn end_all(&self) {
+        let sessions: Vec<SessionId> = self.lock().keys().cloned().collect();
+        for session in sessions {
+            self.end(&session).await;
+        }
+    }
+
+    /// One that ended by itself; a later one of the same session stays.
+    fn forget(&self, session: &SessionId, stop: &CancellationToken) {
+        if !stop.is_cancelled() {
+            self.lock().remove(session);
+        }
+    }
+}
+
+async fn send(line: Line, session: SessionId, mut listener: Listener, stop: CancellationToken) {
+    let problem = loop {
+        let next = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            next = listener.next() => next,
+        };
+        let events = match next {
+            Ok(events) => events,
+            Err(problem) => break problem,
+        };
+        for event in events {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                sent = line.out.send(Message::Text(event)) => if sent.is_err() { return },
+            }
+        }
+    };
+    // The log is gone, or cannot be read: a listener must not believe that nothing happens.
+    line.subscriptions.forget(&session, &stop);
+    let error = to_value(&problem.document()).unwrap_or_default();
+    let payload = json!({"session_id": session.to_string(), "error": error});
+    let ended = json!({"event": "session.unsubscribed", "payload": payload}).to_string();
+    // The socket may be closed meanwhile.
+    let _ = line.out.send(Message::text(ended)).await;
+}

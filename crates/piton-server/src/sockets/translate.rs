@@ -1,0 +1,336 @@
+//! Which of S2's events a record is. A pure function of the log: whoever reads a record, whenever
+//! and from wherever, is told the same.
+
+use std::collections::BTreeSet;
+
+use piton_core::event::Event;
+use piton_core::id::{SessionId, TaskId};
+use piton_core::reason::Reason;
+use piton_core::spool::Channel;
+use piton_core::status::{self, Name};
+use piton_core::{Record, Seq, State};
+use serde_json::{Map, Value, json};
+
+use crate::api::status::wire;
+
+/// An event on its way to a client.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) event: &'static str,
+    pub(crate) payload: Map<String, Value>,
+}
+
+impl Told {
+    pub(crate) fn text(self) -> String {
+        json!({"event": self.event, "payload": self.payload}).to_string()
+    }
+}
+
+/// Follows one log from a position and says what its records are.
+#[derive(Debug)]
+pub(crate) struct Translator {
+    whose: Whose,
+    state: State,
+    status: (Name, Reason),
+}
+
+/// The session that records belong to, and its task: the same in every event, also of records that
+/// were written before the one that names the task.
+#[derive(Clone, Debug)]
+pub(crate) struct Whose {
+    pub(crate) session: SessionId,
+    pub(crate) task: Option<TaskId>,
+}
+
+/// The status as the records alone say it, at the moment of the last one: no boot is taken for
+/// dead, since who finds one dead writes a record.
+fn derived(state: &State) -> (Name, Reason) {
+    let now = state.updated_at.unwrap_or(piton_core::Timestamp::from_millis(0));
+    let status = status::derive(&state.facts, &BTreeSet::new(), now);
+    (status.name, status.reason)
+}
+
+impl Translator {
+    /// Goes on after a state's last record.
+    pub(crate) fn new(whose: Whose, state: State) -> Self {
+        let status = derived(&state);
+        Self { whose, state, status }
+    }
+
+    pub(crate) fn position(&self) -> Seq {
+        self.state.last_seq
+    }
+
+    /// The events that a record is, in order: at least one, and all but the last say that there is
+    /// `more` of the same record.
+    pub(crate) fn translate(&mut self, record: &Record) -> Vec<Told> {
+        // A header that cannot be read changes nothing but the place; the record is shown as it is.
+        let event = record.event().ok();
+        match &event {
+            Some(event) => drop(self.state.apply(record.seq, record.ts, event)),
+            None => self.state.last_seq = record.seq,
+        }
+        let old = std::mem::replace(&mut self.status, derived(&self.state));
+        let mut told = Vec::new();
+        if let Some(Event::StatusDerived(e)) = &event {
+            let name = Name::ALL.iter().copied().find(|name| name.as_str() == e.status);
+            told.push(self.changed(record, old, &e.status, name, e.reason));
+            return told;
+        }
+        if old != self.status {
+            let (name, reason) = self.status;
+            let mut changed = self.changed(record, old, name.as_str(), Some(name), Some(reason));
+            changed.payload.insert("more".into(), true.into());
+            told.push(changed);
+        }
+        told.push(self.own(record, event.as_ref()));
+        told
+    }
+
+    fn payload(&self, record: &Record) -> Map<String, Value> {
+        let Whose { session, task } = &self.whose;
+        let mut payload = Map::new();
+        payload.insert("session_id".into(), session.as_str().into());
+        payload.insert("task_id".into(), task.as_ref().map(TaskId::as_str).into());
+        payload.insert("seq".into(), record.seq.into());
+        payload.insert("ts".into(), record.ts.to_string().into());
+        payload
+    }
+
+    fn told(&self, event: &'static str, record: &Record, fields: Value) -> Told {
+        let mut payload = self.payload(record);
+        if let Value::Object(fields) = fields {
+            payload.extend(fields);
+        }
+        Told { event, payload }
+    }
+
+    fn changed(
+        &self,
+        record: &Record,
+        old: (Name, Reason),
+        status: &str,
+        name: Option<Name>,
+        reason: Option<Reason>,
+    ) -> Told {
+        let fields = json!({
+            "old_state": wire(old.0),
+            "new_state": name.map(wire),
+            "old_status": old.0.as_str(),
+            "status": status,
+            "reason": reason.map(Reason::as_str),
+            "sentence": reason.map(Reason::sentence),
+        });
+        self.told("session.state_changed", record, fields)
+    }
+
+    /// What a record is beside a change of the state.
+    fn own(&self, record: &Record, event: Option<&Event>) -> Told {
+        let content = |name: &str| record.content_field(name);
+        match event {
+            Some(Event::ExecutorStarting(e)) => {
+                let fields = json!({"agent_execution_id": e.execution_id, "runtime": e.runtime});
+                self.told("session.agentctl_starting", record, fields)
+            }
+            Some(Event::ExecutorReady(e)) => {
+                let fields = json!({"agent_execution_id": e.execution_id});
+                self.told("session.agentctl_ready", record, fields)
+            }
+            Some(Event::ExecutorError(e)) => {
+                let fields = json!({
+                    "agent_execution_id": e.execution_id,
+                    "code": e.code,
+                    "reason": e.reason.map(Reason::as_str),
+                    "message": content("message"),
+                });
+                self.told("session.agentctl_error", record, fields)
+            }
+            Some(Event::ExecutorUnreachable(e)) => {
+                let fields = json!({
+                    "agent_execution_id": e.execution_id,
+                    "code": e.code,
+                    "reason": Reason::ExecutorUnreachable.as_str(),
+                    "message": content("message"),
+                });
+                self.told("session.agentctl_error", record, fields)
+            }
+            Some(Event::MessageUser(e)) => {
+                let fields = json!({
+                    "message_id": e.message_id,
+                    "run_id": e.run_id,
+                    "role": "user",
+                    "offset": 0,
+                    "text": content("content"),
+                    "complete": true,
+                });
+                self.told("session.message.added", record, fields)
+            }
+            Some(Event::MessageDelta(e)) => {
+                let first = e.offset == 0;
+                let name = if first { "session.message.added" } else { "session.message.updated" };
+                let channel = match e.channel {
+                    Channel::Answer => "answer",
+                    Channel::Thought => "thought",
+                };
+                let fields = json!({
+                    "message_id": e.message_id,
+                    "run_id": e.run_id,
+                    "role": "agent",
+                    "channel": channel,
+                    "offset": e.offset,
+                    "text": content("text"),
+                    "complete": false,
+                });
+                self.told(name, record, fields)
+            }
+            Some(Event::MessageCompleted(e)) => {
+                let fields = json!({
+                    "message_id": e.message_id,
+                    "role": "agent",
+                    "offset": e.length,
+                    "text": "",
+                    "complete": true,
+                    "length": e.length,
+                    "hash": e.hash,
+                });
+                self.told("session.message.updated", record, fields)
+            }
+            _ => {
+                // What cannot be shown still has its place: a reader must not see a gap.
+                let flat = record.to_flat().ok();
+                let fields = json!({"kind": record.kind, "record": flat});
+                self.told("session.record", record, fields)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(seq: Seq, flat: Value) -> Record {
+        let Value::Object(mut flat) = flat else { panic!("{flat}") };
+        flat.insert("seq".into(), seq.into());
+        flat.insert("ts".into(), "2026-02-21T10:01:10.000Z".into());
+        Record::from_flat(flat).unwrap()
+    }
+
+    /// A life: made, launched, prompted, answered, interrupted, found, closed.
+    fn life() -> Vec<Record> {
+        let lines = [
+            json!({"kind": "session.created", "session_id": "s", "task_id": "task_1"}),
+            json!({"kind": "executor.starting", "execution_id": "exec_1", "runtime": "standalone"}),
+            json!({"kind": "executor.ready", "execution_id": "exec_1"}),
+            json!({"kind": "message.user", "message_id": "m1", "content": "hello"}),
+            json!({"kind": "run.started", "run_id": "r1", "boot_id": "b1"}),
+            json!({"kind": "message.delta", "message_id": "m2", "offset": 0, "length": 2, "text": "he"}),
+            json!({"kind": "message.delta", "message_id": "m2", "offset": 2, "length": 3, "text": "llo"}),
+            json!({"kind": "message.completed", "message_id": "m2", "length": 5, "hash": "h"}),
+            json!({"kind": "run.interrupted", "run_id": "r1", "reason": "process_exit"}),
+            json!({"kind": "status.derived", "status": "interrupted_startup", "reason": "process_exit"}),
+            json!({"kind": "executor.unreachable", "execution_id": "exec_1", "message": "away"}),
+            json!({"kind": "executor.error", "execution_id": "exec_1", "code": "x", "message": "no"}),
+            json!({"kind": "graph.node", "anything": 1}),
+            json!({"kind": "session.closed", "outcome": "failed"}),
+        ];
+        (1..).zip(lines).map(|(seq, line)| record(seq, line)).collect()
+    }
+
+    fn translator(after: usize) -> Translator {
+        let state = piton_core::fold::replay(&life()[..after]).unwrap();
+        let task = Some("task_1".parse().unwrap());
+        Translator::new(Whose { session: "s".parse().unwrap(), task }, state)
+    }
+
+    fn told(records: &[Record], mut translator: Translator) -> Vec<Told> {
+        records.iter().flat_map(|record| translator.translate(record)).collect()
+    }
+
+    #[test]
+    fn each_record_is_its_event() {
+        let told = told(&life(), translator(0));
+        let names: Vec<(&str, u64)> =
+            told.iter().map(|told| (told.event, told.payload["seq"].as_u64().unwrap())).collect();
+        assert_eq!(
+            names,
+            [
+                ("session.record", 1),
+                ("session.state_changed", 2),
+                ("session.agentctl_starting", 2),
+                ("session.state_changed", 3),
+                ("session.agentctl_ready", 3),
+                ("session.message.added", 4),
+                ("session.state_changed", 5),
+                ("session.record", 5),
+                ("session.message.added", 6),
+                ("session.message.updated", 7),
+                ("session.message.updated", 8),
+                ("session.state_changed", 9),
+                ("session.record", 9),
+                ("session.state_changed", 10),
+                ("session.state_changed", 11),
+                ("session.agentctl_error", 11),
+                ("session.state_changed", 12),
+                ("session.agentctl_error", 12),
+                ("session.record", 13),
+                ("session.state_changed", 14),
+                ("session.record", 14),
+            ]
+        );
+        for told in &told {
+            assert_eq!(told.payload["session_id"], "s");
+            assert_eq!(told.payload["task_id"], "task_1");
+        }
+        // All but the last of a record say that there is more of it.
+        for pair in told.windows(2) {
+            let same = pair[0].payload["seq"] == pair[1].payload["seq"];
+            assert_eq!(pair[0].payload.get("more"), same.then_some(&json!(true)), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_events_say() {
+        let told = told(&life(), translator(0));
+        let of = |event: &str, seq: u64| {
+            let found = told.iter().find(|t| t.event == event && t.payload["seq"] == seq);
+            Value::Object(found.unwrap().payload.clone())
+        };
+        let changed = of("session.state_changed", 5);
+        assert_eq!(changed["old_state"], "WAITING_FOR_INPUT");
+        assert_eq!(changed["new_state"], "RUNNING");
+        assert_eq!(
+            (&changed["status"], &changed["reason"]),
+            (&json!("running"), &json!("run_open"))
+        );
+        let added = of("session.message.added", 6);
+        assert_eq!((&added["offset"], &added["text"]), (&json!(0), &json!("he")));
+        assert_eq!((&added["role"], &added["channel"]), (&json!("agent"), &json!("answer")));
+        let updated = of("session.message.updated", 7);
+        assert_eq!((&updated["offset"], &updated["text"]), (&json!(2), &json!("llo")));
+        let done = of("session.message.updated", 8);
+        assert_eq!((&done["length"], &done["hash"]), (&json!(5), &json!("h")));
+        assert_eq!(done["complete"], true);
+        let derived = of("session.state_changed", 10);
+        assert_eq!(derived["status"], "interrupted_startup");
+        assert_eq!(derived["new_state"], "WAITING_FOR_INPUT");
+        assert_eq!(of("session.agentctl_error", 11)["message"], "away");
+        assert_eq!(of("session.agentctl_error", 12)["code"], "x");
+        assert_eq!(of("session.record", 13)["record"]["anything"], 1);
+        assert_eq!(of("session.state_changed", 14)["new_state"], "FAILED");
+    }
+
+    /// From wherever one reads on, the rest is the same.
+    #[test]
+    fn it_does_not_matter_where_one_begins() {
+        let (life, whole) = (life(), told(&life(), translator(0)));
+        for after in 0..=life.len() {
+            let rest: Vec<Told> = whole
+                .iter()
+                .filter(|told| told.payload["seq"].as_u64().unwrap() > after as u64)
+                .cloned()
+                .collect();
+            assert_eq!(told(&life[after..], translator(after)), rest, "after {after}");
+        }
+    }
+}
