@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::decide::{Command, Verdict};
+use piton_core::event::AuditNoted;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::{Code, Seq};
@@ -151,6 +152,24 @@ impl App {
         &self.0.audit
     }
 
+    /// Notes what was done that no session's log tells of.
+    pub(crate) async fn done(
+        &self,
+        asker: &Asker,
+        action: &str,
+        target: impl Into<String>,
+    ) -> Result<()> {
+        let note = AuditNoted {
+            principal: Some(asker.principal.to_string()),
+            action: action.to_owned(),
+            target: Some(target.into()),
+            outcome: "done".to_owned(),
+            times: None,
+        };
+        self.reserved().execute(None, registry::Command::Note(note)).await?;
+        Ok(())
+    }
+
     /// Resolves when the server is to end.
     pub(crate) fn stop(&self) -> &CancellationToken {
         &self.0.stop
@@ -202,7 +221,30 @@ impl App {
         response: T,
         command: Command,
     ) -> Result<Fulfilled<T>> {
-        let request = asked.request(Some(to_value(&response)?));
+        let kept = Some(to_value(&response)?);
+        self.execute_keeping(session, asked, kept, response, command).await
+    }
+
+    /// The same, if the answer shows a secret: it must not reach the log.
+    pub(crate) async fn execute_unkept<T: DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        asked: &Asked<'_>,
+        response: T,
+        command: Command,
+    ) -> Result<Fulfilled<T>> {
+        self.execute_keeping(session, asked, None, response, command).await
+    }
+
+    async fn execute_keeping<T: DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        asked: &Asked<'_>,
+        kept: Option<Value>,
+        response: T,
+        command: Command,
+    ) -> Result<Fulfilled<T>> {
+        let request = asked.request(kept);
         let command = Command::Requested { request, command: Box::new(command) };
         let ack = self.handle().execute(session, command).await?;
         match ack.verdict {

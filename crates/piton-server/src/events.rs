@@ -15,7 +15,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::extract::{Params, Path, Reader};
+use crate::extract::{Params, Pass, Path, Reader};
 use crate::feed;
 use crate::problem::{Document, Problem, Result};
 
@@ -49,7 +49,7 @@ pub(crate) struct From {
 )]
 pub(crate) async fn session_events(
     State(app): State<App>,
-    _reader: Reader,
+    reader: Reader,
     Path(session): Path<String>,
     Params(from): Params<From>,
     headers: HeaderMap,
@@ -70,33 +70,51 @@ pub(crate) async fn session_events(
         let title = format!("The log ends at {last}, before {after}");
         return Err(Problem::new(Code::CursorInvalid, title));
     }
-    let reader = app.feeds().read(&session, after, last);
-    Ok(stream_of(app, reader))
+    let feed = app.feeds().read(&session, after, last);
+    let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
+    let following = Following { app, pass: reader.pass(), feed };
+    let frames = stream::unfold((following, Some(begin)), |(mut following, begin)| async move {
+        let frame = match begin {
+            Some(begin) => Some(begin),
+            None => following.next().await,
+        };
+        frame.map(|frame| (Ok(frame), (following, None)))
+    });
+    Ok(event_stream(frames))
 }
 
-fn stream_of(app: App, reader: feed::Reader) -> Response {
-    let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
-    let frames =
-        stream::unfold((app, reader, Some(begin)), |(app, mut reader, begin)| async move {
-            if let Some(begin) = begin {
-                return Some((Ok::<_, Infallible>(begin), (app, reader, None)));
+/// One reader's stream.
+struct Following {
+    app: App,
+    pass: Pass,
+    feed: feed::Reader,
+}
+
+impl Following {
+    /// What is sent next; `None`: the stream ends.
+    async fn next(&mut self) -> Option<Bytes> {
+        let next = tokio::select! {
+            biased;
+            () = self.app.stop().cancelled() => return None,
+            next = tokio::time::timeout(HEARTBEAT, self.feed.next()) => next,
+        };
+        if !self.pass.is_good(&self.app) {
+            return None;
+        }
+        let session = self.feed.session();
+        match next {
+            Ok(Ok(frame)) => frame,
+            Ok(Err(problem)) => {
+                tracing::warn!(%session, code = %problem.code, "a reader's stream ends");
+                None
             }
-            let frame = tokio::select! {
-                biased;
-                () = app.stop().cancelled() => None,
-                next = tokio::time::timeout(HEARTBEAT, reader.next()) => match next {
-                    Err(_) => Some(Bytes::from_static(b": here\n\n")),
-                    Ok(Ok(frame)) => frame,
-                    Ok(Err(problem)) => {
-                        let session = reader.session();
-                        tracing::warn!(%session, code = %problem.code, "a reader's stream ends");
-                        None
-                    }
-                },
-            };
-            frame.map(|frame| (Ok(frame), (app, reader, None)))
-        });
-    event_stream(frames)
+            Err(_) => {
+                // Nothing comes of a log that was deleted.
+                let head = self.app.handle().view().store().head(session).await;
+                head.ok().flatten().map(|_| Bytes::from_static(b": here\n\n"))
+            }
+        }
+    }
 }
 
 /// A stream of server-sent events that nobody on the way keeps back.

@@ -1,6 +1,7 @@
 //! What handlers take: bodies, queries and askers, each with its own problem when it is wrong.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -18,6 +19,8 @@ use crate::problem::{Problem, Result};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;
+/// How long a stream may go on after its token was taken back, if there is something to be told.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A JSON body.
 #[derive(Debug)]
@@ -188,14 +191,41 @@ macro_rules! scoped {
 }
 
 /// Somebody who may look.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader;
+#[derive(Clone, Debug)]
+pub(crate) struct Reader(Pass);
+
+impl Reader {
+    /// For those who go on looking.
+    pub(crate) fn pass(self) -> Pass {
+        self.0
+    }
+}
 
 impl FromRequestParts<App> for Reader {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        admit(parts, app, Scope::Read).map(|_| Self)
+        admit(parts, app, Scope::Read)?;
+        Ok(Self(Pass { bearer: bearer(&parts.headers)?, looked_at: Instant::now() }))
+    }
+}
+
+/// What let somebody in who stays: it is looked at again, since it may be taken back or run out.
+#[derive(Clone, Debug)]
+pub(crate) struct Pass {
+    bearer: Option<Bearer>,
+    looked_at: Instant,
+}
+
+impl Pass {
+    /// Whether it is still good, as of the last second.
+    pub(crate) fn is_good(&mut self, app: &App) -> bool {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.looked_at) < LOOK_EVERY {
+            return true;
+        }
+        self.looked_at = now;
+        app.admit(self.bearer.as_ref(), Scope::Read).is_ok()
     }
 }
 

@@ -269,3 +269,50 @@ fn render(record: &Record) -> Bytes {
     };
     Bytes::from(format!("id: {}\nevent: {}\ndata: {data}\n\n", record.seq, record.kind))
 }
+
+#[cfg(test)]
+mod tests {
+    use piton_core::event::{MessageUser, RecordRedacted};
+    use piton_core::{Event, NewRecord, Timestamp};
+
+    use super::*;
+
+    fn record(seq: Seq, event: impl Into<Event>) -> Record {
+        NewRecord::new(Timestamp::from_millis(1), event).at(seq)
+    }
+
+    fn said(seq: Seq) -> Record {
+        let message_id = format!("msg_{seq}").parse().unwrap();
+        record(seq, MessageUser { message_id, run_id: None })
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_follows_on() {
+        let mut kept = Kept { before: 10, ..Kept::default() };
+        for seq in 11..11 + 2 * KEPT_MAX as u64 {
+            kept.extend(&[said(seq)]);
+        }
+        assert_eq!((kept.frames.len(), kept.before), (KEPT_MAX, 10 + KEPT_MAX as u64));
+        assert!(kept.after(kept.before - 1).is_none(), "read from the log");
+        let (chunk, last) = kept.after(kept.before).unwrap();
+        assert!(chunk.len() <= CHUNK_BYTES_MAX && last > kept.before + 1);
+        let end = kept.before + KEPT_MAX as u64;
+        assert_eq!(kept.after(end), Some((Bytes::new(), end)));
+        for n in 0..3 {
+            kept.read(n, Bytes::from(vec![0; BEHIND_BYTES_MAX / 2]), n + 1);
+        }
+        assert_eq!(kept.behind.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn what_was_taken_out_is_not_shown_from_memory() {
+        let mut kept = Kept::default();
+        kept.extend(&[said(1), said(2)]);
+        kept.read(0, Bytes::from_static(b"x"), 1);
+        let redacted = RecordRedacted { target_seq: 1, reason: None };
+        kept.extend(&[record(3, redacted), said(4)]);
+        assert!(kept.after(0).is_none() && kept.behind.is_empty(), "read from the log");
+        assert_eq!(kept.after(2).unwrap().1, 4);
+        assert_eq!((kept.behind_bytes, kept.redactions), (0, 1));
+    }
+}

@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use crate::api::status::Brief;
 use crate::app::App;
 use crate::events::{HEARTBEAT, event_stream};
-use crate::extract::Reader;
+use crate::extract::{Pass, Reader};
 use crate::problem::{Document, Result};
 
 /// Sessions that are told of; the last active ones.
@@ -279,12 +279,12 @@ async fn look_at_all(view: &View, board: &Mutex<Board>) -> Result<()> {
         (status = "4XX", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn index_events(State(app): State<App>, _reader: Reader) -> Result<Response> {
+pub(crate) async fn index_events(State(app): State<App>, reader: Reader) -> Result<Response> {
     let shared = app.index().follow().await?;
     app.metrics().subscribers.inc();
     let (listing, receiver) = subscribe(&shared);
     let listing = [&b"retry: 1000\n\n"[..], &listing].concat().into();
-    let reading = Reading { app, shared, receiver, next: Some(listing) };
+    let reading = Reading { app, pass: reader.pass(), shared, receiver, next: Some(listing) };
     let frames = stream::unfold(reading, |mut reading| async move {
         let frame = reading.next().await?;
         Some((Ok::<_, Infallible>(frame), reading))
@@ -300,6 +300,7 @@ fn subscribe(shared: &Shared) -> (Bytes, broadcast::Receiver<Bytes>) {
 
 struct Reading {
     app: App,
+    pass: Pass,
     shared: Arc<Shared>,
     receiver: broadcast::Receiver<Bytes>,
     next: Option<Bytes>,
@@ -315,6 +316,9 @@ impl Reading {
             () = self.app.stop().cancelled() => return None,
             heard = tokio::time::timeout(HEARTBEAT, hear(&self.shared, &mut self.receiver)) => heard,
         };
+        if !self.pass.is_good(&self.app) {
+            return None;
+        }
         heard.unwrap_or(Some(Bytes::from_static(b": here\n\n")))
     }
 }

@@ -338,6 +338,55 @@ pub enum Problem {
     },
 }
 
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ChainBroken { seq } => {
+                write!(f, "record {seq} is not what was written, or not in its place")
+            }
+            Self::Gap { expected, found } => {
+                write!(f, "record {expected} is missing; the next one is {found}")
+            }
+            Self::BatchCut { seq } => {
+                write!(f, "the last batch is not whole: it breaks off after record {seq}")
+            }
+            Self::CutBehindAnchor { anchored, found } => {
+                write!(f, "the log ends at record {found}, but had {anchored} records before")
+            }
+            Self::AnchorMismatch { seq } => {
+                write!(f, "record {seq} is not the one that was anchored outside the log")
+            }
+            Self::LineDamaged { line, why } => {
+                write!(f, "line {line} of its file is damaged: {why}")
+            }
+            Self::PayloadDamaged { seq } => {
+                write!(f, "the content of record {seq} is not what was written")
+            }
+            Self::BlobMissing { seq } => {
+                write!(f, "the content of record {seq} is missing from the blobs")
+            }
+            Self::TombstoneUnjustified { seq } => {
+                write!(f, "the content of record {seq} was taken out, and no record says why")
+            }
+            Self::SnapshotDisagrees { seq } => {
+                write!(f, "the snapshot at record {seq} does not say what the log says")
+            }
+            Self::IndexDisagrees { what } => write!(f, "{what} is not what the log says"),
+        }
+    }
+}
+
+impl fmt::Display for IndexEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session => f.write_str("the session's row in the index"),
+            Self::Lease => f.write_str("the lease's entry in the index"),
+            Self::Token(token) => write!(f, "the index entry of token {token}"),
+            Self::Record(seq) => write!(f, "the index entry of record {seq}"),
+        }
+    }
+}
+
 /// A part of a store's indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexEntry {

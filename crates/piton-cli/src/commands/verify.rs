@@ -3,7 +3,7 @@
 use piton_core::event::Seq;
 use piton_core::id::SessionId;
 use piton_runtime::View;
-use piton_store::{IndexEntry, Problem, Verification};
+use piton_store::{Problem, Verification};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -150,58 +150,20 @@ const REBUILD: &str =
     "The log is good and a cache of it is not: `piton verify --rebuild` makes it anew.";
 
 fn told(problem: &Problem) -> Told {
-    let told = |kind, seq, what, to_do| Told { kind, seq, what, to_do };
-    match problem {
-        Problem::ChainBroken { seq } => {
-            let what = format!("record {seq} is not what was written, or not in its place");
-            told("chain_broken", Some(*seq), what, RESTORE)
-        }
-        Problem::Gap { expected, found } => {
-            let what = format!("record {expected} is missing; the next one is {found}");
-            told("gap", Some(*expected), what, RESTORE)
-        }
-        Problem::BatchCut { seq } => {
-            let what = format!("the last batch is not whole: it breaks off after record {seq}");
-            told("batch_cut", Some(*seq), what, RESTORE)
-        }
-        Problem::CutBehindAnchor { anchored, found } => {
-            let what = format!("the log ends at record {found}, but had {anchored} records before");
-            told("cut_behind_anchor", Some(found + 1), what, RESTORE)
-        }
-        Problem::AnchorMismatch { seq } => {
-            let what = format!("record {seq} is not the one that was anchored outside the log");
-            told("anchor_mismatch", Some(*seq), what, RESTORE)
-        }
-        Problem::LineDamaged { line, why } => {
-            let what = format!("line {line} of its file is damaged: {why}");
-            told("line_damaged", None, what, RESTORE)
-        }
-        Problem::PayloadDamaged { seq } => {
-            let what = format!("the content of record {seq} is not what was written");
-            told("payload_damaged", Some(*seq), what, RESTORE)
-        }
-        Problem::BlobMissing { seq } => {
-            let what = format!("the content of record {seq} is missing from the blobs");
-            told("blob_missing", Some(*seq), what, RESTORE)
-        }
-        Problem::TombstoneUnjustified { seq } => {
-            let what = format!("the content of record {seq} was taken out, and no record says why");
-            told("tombstone_unjustified", Some(*seq), what, RESTORE)
-        }
-        Problem::SnapshotDisagrees { seq } => {
-            let what = format!("the snapshot at record {seq} does not say what the log says");
-            told("snapshot_disagrees", Some(*seq), what, REBUILD)
-        }
-        Problem::IndexDisagrees { what } => {
-            let entry = match what {
-                IndexEntry::Session => "the session's row in the index".to_owned(),
-                IndexEntry::Lease => "the lease's entry in the index".to_owned(),
-                IndexEntry::Token(token) => format!("the index entry of token {token}"),
-                IndexEntry::Record(seq) => format!("the index entry of record {seq}"),
-            };
-            told("index_disagrees", None, format!("{entry} is not what the log says"), REBUILD)
-        }
-    }
+    let (kind, seq, to_do) = match problem {
+        Problem::ChainBroken { seq } => ("chain_broken", Some(*seq), RESTORE),
+        Problem::Gap { expected, .. } => ("gap", Some(*expected), RESTORE),
+        Problem::BatchCut { seq } => ("batch_cut", Some(*seq), RESTORE),
+        Problem::CutBehindAnchor { found, .. } => ("cut_behind_anchor", Some(found + 1), RESTORE),
+        Problem::AnchorMismatch { seq } => ("anchor_mismatch", Some(*seq), RESTORE),
+        Problem::LineDamaged { .. } => ("line_damaged", None, RESTORE),
+        Problem::PayloadDamaged { seq } => ("payload_damaged", Some(*seq), RESTORE),
+        Problem::BlobMissing { seq } => ("blob_missing", Some(*seq), RESTORE),
+        Problem::TombstoneUnjustified { seq } => ("tombstone_unjustified", Some(*seq), RESTORE),
+        Problem::SnapshotDisagrees { seq } => ("snapshot_disagrees", Some(*seq), REBUILD),
+        Problem::IndexDisagrees { .. } => ("index_disagrees", None, REBUILD),
+    };
+    Told { kind, seq, what: problem.to_string(), to_do }
 }
 
 fn to_json(id: &SessionId, found: &Result<Verification>) -> Value {

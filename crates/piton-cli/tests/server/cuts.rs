@@ -8,16 +8,23 @@ use crate::socket::{Silence, Socket};
 use crate::world::World;
 
 /// Connections that are cut.
-const CUTS: u64 = 60;
-const CUTS_LONG: u64 = 500;
+pub(crate) const CUTS: u64 = 60;
+pub(crate) const CUTS_LONG: u64 = 500;
 /// One cut in so many takes the server with it.
-const KILL_EVERY: u64 = 10;
+pub(crate) const KILL_EVERY: u64 = 10;
 
 /// Numbers that follow from a seed.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    /// From a seed that is said.
+    pub(crate) fn new() -> Self {
+        let seed = seed();
+        eprintln!("PITON_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -111,9 +118,7 @@ fn compare(seen: &[Value], log: &[Value]) {
 }
 
 fn cut(cuts: u64) {
-    let seed = seed();
-    eprintln!("PITON_SEED={seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new();
     let mut world = World::new();
     let session = world.session();
     let words: Vec<String> = (0..cuts * 3).map(|n| format!("say word {n}\nwait 20")).collect();

@@ -16,5 +16,6 @@ mod sockets;
 mod streams;
 mod terminal;
 mod tls;
+mod watching;
 mod workspace;
 mod world;

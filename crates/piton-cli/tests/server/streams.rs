@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::cuts::{CUTS, CUTS_LONG, Dice, KILL_EVERY};
 use crate::world::World;
 
 /// Reads events after a position, `count` at most, and then cuts the connection.
@@ -17,6 +18,9 @@ fn read(world: &World, session: &str, after: u64, count: usize) -> Vec<(u64, Val
     let stream = world.send("GET", &path, None, &headers);
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let (mut seen, mut id) = (Vec::new(), 0);
+    if count == 0 {
+        return seen;
+    }
     for line in BufReader::new(stream).lines() {
         // Nothing more to come, or the server is gone.
         let Ok(line) = line else { break };
@@ -33,20 +37,20 @@ fn read(world: &World, session: &str, after: u64, count: usize) -> Vec<(u64, Val
     seen
 }
 
-#[test]
-fn a_reader_that_is_cut_reads_exactly_the_log() {
+fn cut(cuts: u64) {
+    let mut dice = Dice::new();
     let mut world = World::new();
     let session = world.session();
-    let words: Vec<String> = (0..60).map(|n| format!("say word {n}\nwait 20")).collect();
+    let words: Vec<String> = (0..cuts * 3).map(|n| format!("say word {n}\nwait 20")).collect();
     world.prompt(&session, &words.join("\n"));
     let (mut seen, mut after): (Vec<(u64, Value)>, u64) = (Vec::new(), 0);
-    for cut in 0..40 {
-        let some = read(&world, &session, after, 1 + cut * 7 % 11);
+    for _ in 0..cuts {
+        let some = read(&world, &session, after, usize::try_from(dice.roll(14)).unwrap());
         if let Some((last, _)) = some.last() {
             after = *last;
         }
         seen.extend(some);
-        if cut % 10 == 9 {
+        if dice.roll(KILL_EVERY) == 0 {
             world.kill();
             world.start();
         }
@@ -59,11 +63,22 @@ fn a_reader_that_is_cut_reads_exactly_the_log() {
         seen.extend(rest);
     }
     let log = world.records(&session);
-    assert!(log.len() > 60, "{}", log.len());
+    assert!(log.len() as u64 > cuts * 3, "{}", log.len());
     let ids: Vec<u64> = seen.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, (1..=log.len() as u64).collect::<Vec<_>>());
     let records: Vec<Value> = seen.into_iter().map(|(_, record)| record).collect();
     assert_eq!(records, log);
+}
+
+#[test]
+fn a_reader_that_is_cut_reads_exactly_the_log() {
+    cut(CUTS);
+}
+
+#[test]
+#[ignore = "long: make soak"]
+fn a_reader_that_is_cut_reads_exactly_the_log_for_long() {
+    cut(CUTS_LONG);
 }
 
 /// Ten turns go on while their server is upgraded, and killed.

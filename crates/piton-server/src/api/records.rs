@@ -202,7 +202,7 @@ pub(crate) async fn verify(
         session_id: session.to_string(),
         good: found.problem.is_none(),
         good_to: found.good_to,
-        problem: found.problem.map(|problem| format!("{problem:?}")),
+        problem: found.problem.map(|problem| problem.to_string()),
         anchored_to: found.anchored_to,
     }))
 }

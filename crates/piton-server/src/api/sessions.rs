@@ -336,6 +336,11 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
     if state.facts.closed.is_some() {
         return Err(Refusal::SessionClosed.into());
     }
+    let request = Asked { asker, action: "sessions.resume", body: json!(null) }.request(None);
+    if let Some(seq) = state.requests.find(&request, app.handle().view().now())? {
+        // Done before: what happened since is nobody's wish.
+        return app.repeated(&id, seq).await;
+    }
     starting::ensure(app, &id).await?;
     let run = state.facts.run.as_ref();
     let stopped = run.filter(|run| matches!(run.phase, Phase::Interrupted { .. } | Phase::Paused));

@@ -8,7 +8,7 @@ use piton_core::Timestamp;
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, WaitId};
 use piton_core::token::{NewToken, ResumeToken};
-use piton_store::{Query, Select};
+use piton_store::{Cursor, Page, Query, Row, Select};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -53,7 +53,7 @@ pub(crate) struct Minting {
     valid_for_s: Option<u64>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Minted {
     session_id: String,
     token_id: String,
@@ -73,14 +73,15 @@ pub(crate) struct TokenAnswer {
     session_id: Option<String>,
 }
 
+/// A page of the sessions that wait, those that are due first.
+async fn waiting(app: &App, after: Option<Cursor>) -> Result<Page> {
+    let select = Select::DueBy(Timestamp::from_millis(i64::MAX));
+    let query = Query { task_id: None, select, after, limit: SESSIONS_MAX };
+    Ok(app.handle().view().store().list(query).await?)
+}
+
 async fn open(app: &App) -> Result<Waits> {
-    let query = Query {
-        task_id: None,
-        select: Select::DueBy(Timestamp::from_millis(i64::MAX)),
-        after: None,
-        limit: SESSIONS_MAX,
-    };
-    let page = app.handle().view().store().list(query).await?;
+    let page = waiting(app, None).await?;
     let mut waits = Vec::new();
     for row in &page.rows {
         waits.extend(status::waits(&row.session, &row.summary.facts));
@@ -88,12 +89,23 @@ async fn open(app: &App) -> Result<Waits> {
     Ok(Waits { waits, truncated: page.next.is_some() })
 }
 
-/// The session that a wait belongs to.
+/// The session that a wait belongs to. Its cost follows the number of sessions that wait.
 async fn session_of(app: &App, wait: &WaitId) -> Result<SessionId> {
-    let waits = open(app).await?.waits;
-    let found = waits.iter().find(|open| open.wait_id == wait.as_str());
-    let found = found.ok_or_else(|| Refusal::WaitUnknown { wait: wait.clone() })?;
-    Ok(found.session_id.parse()?)
+    let mut after = None;
+    loop {
+        let page = waiting(app, after).await?;
+        let asks = |row: &&Row| {
+            let run = row.summary.facts.run.as_ref();
+            run.is_some_and(|run| run.waits.contains_key(wait))
+        };
+        if let Some(row) = page.rows.iter().find(asks) {
+            return Ok(row.session.clone());
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Err(Refusal::WaitUnknown { wait: wait.clone() }.into()),
+        }
+    }
 }
 
 /// The questions that are open, in all sessions.
@@ -143,13 +155,31 @@ pub(crate) async fn answer_now(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(
     State(app): State<App>,
-    _controller: Controller,
+    Controller(asker): Controller,
     Path(wait): Path<String>,
 ) -> Result<Reply<Minted>> {
     let wait_id: WaitId = wait.parse()?;
     let session = session_of(&app, &wait_id).await?;
-    let token = app.handle().rotate_token(&session, wait_id).await?;
-    Ok(minted(&session, &token))
+    let token = app.handle().ids().token()?;
+    let command = Command::RotateToken { wait_id, fresh: NewToken::from(&token) };
+    let request = Asked { asker: &asker, action: "waits.token", body: Value::Null };
+    mint_now(&app, &session, &request, &token, command).await
+}
+
+/// The secret is shown and not kept: a repetition is told that it was shown.
+async fn mint_now(
+    app: &App,
+    session: &SessionId,
+    request: &Asked<'_>,
+    token: &ResumeToken,
+    command: Command,
+) -> Result<Reply<Minted>> {
+    let response = Minted {
+        session_id: session.to_string(),
+        token_id: token.id.to_string(),
+        token: token.reveal(),
+    };
+    Ok(Reply::created(app.execute_unkept(session, request, response, command).await?))
 }
 
 /// Makes a token with which the interrupted run can be resumed.
@@ -159,23 +189,17 @@ pub(crate) async fn rotate(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn mint(
     State(app): State<App>,
-    _controller: Controller,
+    Controller(asker): Controller,
     Path(session): Path<String>,
     Perhaps(minting): Perhaps<Minting>,
 ) -> Result<Reply<Minted>> {
     let session = SessionId::from_user(&session)?;
-    let valid_for = minting.valid_for_s.map(Duration::from_secs);
-    let token = app.handle().interruption_token(&session, valid_for).await?;
-    Ok(minted(&session, &token))
-}
-
-fn minted(session: &SessionId, token: &ResumeToken) -> Reply<Minted> {
-    let response = Minted {
-        session_id: session.to_string(),
-        token_id: token.id.to_string(),
-        token: token.reveal(),
-    };
-    Reply::created(Fulfilled { response, replayed: false })
+    let now = app.handle().view().now();
+    let expires_at = minting.valid_for_s.map(|seconds| now.after(Duration::from_secs(seconds)));
+    let token = app.handle().ids().token()?;
+    let command = Command::MintInterruption { fresh: NewToken::from(&token), expires_at };
+    let request = Asked { asker: &asker, action: "sessions.token", body: to_value(&minting)? };
+    mint_now(&app, &session, &request, &token, command).await
 }
 
 /// Answers with a token; for holders without a login.

@@ -175,13 +175,14 @@ pub(crate) async fn read_file(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn write_file(
     State(app): State<App>,
-    _controller: Controller,
+    Controller(asker): Controller,
     Path(session): Path<String>,
     Params(file): Params<File>,
     Content(content): Content,
 ) -> Result<StatusCode> {
     let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
     client.write_file(&file.path, content).await?;
+    app.done(&asker, "files.write", format!("{session}/{}", file.path)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -256,7 +257,7 @@ pub(crate) async fn git_log(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn open_shell(
     State(app): State<App>,
-    _controller: Controller,
+    Controller(asker): Controller,
     Path(session): Path<String>,
     Perhaps(open): Perhaps<OpenShell>,
 ) -> Result<(StatusCode, Json<ShellView>)> {
@@ -268,6 +269,7 @@ pub(crate) async fn open_shell(
     let new = NewShell { command: Vec::new(), cols: open.cols, rows: open.rows };
     let shell_id = client.new_shell(&new).await?.shell_id;
     let session_id = session.to_string();
+    app.done(&asker, "shells.open", format!("{session_id}/{shell_id}")).await?;
     Ok((StatusCode::CREATED, Json(ShellView { session_id, shell_id })))
 }
 
@@ -286,11 +288,12 @@ pub(crate) fn check_side(side: u16) -> Result<()> {
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn end_shell(
     State(app): State<App>,
-    _controller: Controller,
+    Controller(asker): Controller,
     Path((session, shell_id)): Path<(String, String)>,
 ) -> Result<StatusCode> {
     let client = of_shell(&app, &session, &shell_id).await?;
     client.end_shell(&shell_id).await?;
+    app.done(&asker, "shells.end", format!("{session}/{shell_id}")).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
