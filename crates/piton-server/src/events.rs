@@ -1,6 +1,7 @@
 //! Server-sent events: a session's records as they become durable, and what changes in the index.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,6 +13,8 @@ use futures_util::stream;
 use piton_core::id::SessionId;
 use piton_core::{Code, Seq};
 use serde::Deserialize;
+use tokio::time::{Instant, Interval};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -19,7 +22,7 @@ use crate::extract::{Params, Pass, Path, Reader};
 use crate::feed;
 use crate::problem::{Document, Problem, Result};
 
-/// How often a quiet stream says that it is there.
+/// How often a stream says that it is there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -72,7 +75,9 @@ pub(crate) async fn session_events(
     }
     let feed = app.feeds().read(&session, after, last);
     let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
-    let following = Following { app, pass: reader.pass(), feed };
+    let stopped = Box::pin(app.stop().clone().cancelled_owned());
+    let beats = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    let following = Following { app, pass: reader.pass(), feed, stopped, beats };
     let frames = stream::unfold((following, Some(begin)), |(mut following, begin)| async move {
         let frame = match begin {
             Some(begin) => Some(begin),
@@ -88,6 +93,14 @@ struct Following {
     app: App,
     pass: Pass,
     feed: feed::Reader,
+    /// Both live as long as the stream: to be made for every event they would cost more than it.
+    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    beats: Interval,
+}
+
+enum Next {
+    Frame(Result<Option<Bytes>>),
+    Beat,
 }
 
 impl Following {
@@ -95,20 +108,21 @@ impl Following {
     async fn next(&mut self) -> Option<Bytes> {
         let next = tokio::select! {
             biased;
-            () = self.app.stop().cancelled() => return None,
-            next = tokio::time::timeout(HEARTBEAT, self.feed.next()) => next,
+            () = &mut self.stopped => return None,
+            frame = self.feed.next() => Next::Frame(frame),
+            _ = self.beats.tick() => Next::Beat,
         };
         if !self.pass.is_good(&self.app) {
             return None;
         }
         let session = self.feed.session();
         match next {
-            Ok(Ok(frame)) => frame,
-            Ok(Err(problem)) => {
+            Next::Frame(Ok(frame)) => frame,
+            Next::Frame(Err(problem)) => {
                 tracing::warn!(%session, code = %problem.code, "a reader's stream ends");
                 None
             }
-            Err(_) => {
+            Next::Beat => {
                 // Nothing comes of a log that was deleted.
                 let head = self.app.handle().view().store().head(session).await;
                 head.ok().flatten().map(|_| Bytes::from_static(b": here\n\n"))

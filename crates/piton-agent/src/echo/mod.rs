@@ -168,13 +168,17 @@ where
 
 /// [`serve`] on this process's own input and output.
 pub async fn stdio(options: Options) -> io::Result<End> {
-    use tokio::net::unix::pipe::Receiver;
+    use tokio::net::unix::pipe::{Receiver, Sender};
 
     let stdin = std::fs::File::open("/dev/stdin").and_then(Receiver::from_file);
-    match stdin {
-        // Unlike the usual way to read it, this one can let go of the pipe.
-        Ok(stdin) => serve(stdin, tokio::io::stdout(), options).await,
-        Err(_) => serve(tokio::io::stdin(), tokio::io::stdout(), options).await,
+    let mut opening = std::fs::OpenOptions::new();
+    let stdout = opening.write(true).open("/dev/stdout").and_then(Sender::from_file);
+    match (stdin, stdout) {
+        // Unlike the usual way, this one can let go of the pipe, and writes without a detour over
+        // another thread, as agents do.
+        (Ok(stdin), Ok(stdout)) => serve(stdin, stdout, options).await,
+        (Ok(stdin), Err(_)) => serve(stdin, tokio::io::stdout(), options).await,
+        (Err(_), _) => serve(tokio::io::stdin(), tokio::io::stdout(), options).await,
     }
 }
 

@@ -21,6 +21,8 @@ use crate::table::{Seen, Table, Target, short};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_piton-drive");
 const MESSAGES: usize = 400;
+/// What both the agent's message and the append come after.
+const PAUSE: Duration = Duration::from_millis(2);
 const SESSIONS: u16 = 200;
 const CHUNKS: u16 = 2_000;
 const CHUNK_PAUSE_MS: u64 = 5;
@@ -103,7 +105,10 @@ pub(crate) fn messages(rig: &Rig, table: &mut Table) -> Result<()> {
         let mut tail = server.handle.tail(&session, 0);
         let (mut came, mut appends) = (Vec::new(), Vec::new());
         for round in 0..MESSAGES {
-            server.handle.prompt(&session, "wait 2\ntool-now").await?;
+            let pause = PAUSE.as_millis();
+            // What the agent has to do for itself when its turn ends comes later.
+            let prompt = format!("wait {pause}\ntool-now\nwait {pause}");
+            server.handle.prompt(&session, &prompt).await?;
             let mut over = false;
             while !over {
                 let records = tail.next().await?;
@@ -123,6 +128,8 @@ pub(crate) fn messages(rig: &Rig, table: &mut Table) -> Result<()> {
             let (run_id, name) = (run_id.clone(), format!("call {round}"));
             let arguments = serde_json::json!({"command": "ls"});
             let intend = Command::Intend { run_id, call_id, name, arguments };
+            // As the agent did: after a pause nothing is at hand.
+            tokio::time::sleep(PAUSE).await;
             let begun = Instant::now();
             server.handle.execute(&plain, intend).await?;
             appends.push(begun.elapsed());
@@ -137,7 +144,7 @@ pub(crate) fn messages(rig: &Rig, table: &mut Table) -> Result<()> {
             Seen::new(vec![ratio]),
             Target::AtMost(3.0),
             format!(
-                "a tool call named by the moment at which the agent wrote it, {MESSAGES} times, in turns with one synced append through the same service; ours {}, baseline {}",
+                "a tool call named by the moment at which the agent wrote it, {MESSAGES} times, in turns with one synced append through the same service, both after a pause of 2 ms; ours {}, baseline {}",
                 ours.spread(),
                 baseline.spread()
             ),
