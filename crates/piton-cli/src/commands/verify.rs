@@ -212,6 +212,8 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use piton_store::IndexEntry;
+
     use super::*;
 
     /// Every finding says what it is, where, and what to do.

@@ -47,7 +47,8 @@ pub struct Shown {
     /// Flushes of the write-ahead log that worked, and that did not.
     pub flushes: usize,
     pub flushes_failed: usize,
-    /// Acknowledgements after the first failed flush.
+    /// Acknowledgements after the first failed flush, of what no flush before it had made durable.
+    /// (What was durable may be told late, by another thread.)
     pub acks_after_failure: usize,
 }
 
@@ -162,7 +163,9 @@ pub fn check(calls: &[Call]) -> Result<Shown, Vec<String>> {
             Ok(()) => shown.acks += 1,
             Err(why) => wrong.push(format!("{}: {why}", said.trim_end())),
         }
-        let after = failed.is_some_and(|failed| ack.begun > failed);
+        let after = failed.is_some_and(|failed| {
+            ack.begun > failed && flushed_before(&wal, &flushes, page, failed).is_err()
+        });
         shown.acks_after_failure += usize::from(after);
     }
     if wrong.is_empty() { Ok(shown) } else { Err(wrong) }
