@@ -39,7 +39,7 @@ lint: setup ## Only fmt and clippy
 fmt: setup ## Format all code
 	cargo fmt --all
 
-soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes, 500 cuts of a socket
+soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes, 1,000 cut readers
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
 	cargo test --release -p piton-testkit --test kill --test agents -- --ignored --nocapture
