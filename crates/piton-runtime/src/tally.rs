@@ -1,7 +1,7 @@
 //! What was interrupted and went on since this process began, for whoever operates it. Counted from
 //! records, when they are durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use piton_core::event::{Event, Outcome};
@@ -78,7 +78,7 @@ struct Inner {
     /// Interrupted, and not gone on.
     interrupted: BTreeMap<RunId, (Doing, Timestamp)>,
     /// Gone on, and not ended.
-    resumed: BTreeMap<RunId, ()>,
+    resumed: BTreeSet<RunId>,
 }
 
 /// Something that counts once it is durable.
@@ -135,7 +135,7 @@ impl Inner {
         match happened {
             Happened::Interrupted { run_id, doing, reason, at } => {
                 *counts.interruptions.entry((doing, reason)).or_default() += 1;
-                if self.resumed.remove(&run_id).is_some() {
+                if self.resumed.remove(&run_id) {
                     *counts.resumed_ended.entry("interrupted").or_default() += 1;
                 }
                 if self.interrupted.len() < RUNS_MAX {
@@ -150,12 +150,12 @@ impl Inner {
                     counts.time_to_resume.add(at.since(since));
                 }
                 if self.resumed.len() < RUNS_MAX {
-                    self.resumed.insert(run_id, ());
+                    self.resumed.insert(run_id);
                 }
             }
             Happened::Reattached => counts.reattached += 1,
             Happened::Ended { run_id, outcome } => {
-                if self.resumed.remove(&run_id).is_some() {
+                if self.resumed.remove(&run_id) {
                     let name = match outcome {
                         Outcome::Completed => "completed",
                         Outcome::Failed => "failed",
