@@ -187,8 +187,8 @@ mod tests {
         tally.add([resumed(4_000), ended(), ended(), resumed(9_000), Happened::Reattached]);
         let counts = tally.counts();
         assert_eq!(counts.interruptions, BTreeMap::from([((doing, reason), 2)]));
-        let resumes = [((doing, reason), 2), ((Doing::Unknown, reason), 1)];
-        assert_eq!(counts.resumes, BTreeMap::from(resumes));
+        let expected = [((doing, reason), 2), ((Doing::Unknown, reason), 1)];
+        assert_eq!(counts.resumes, BTreeMap::from(expected));
         assert_eq!(counts.resumed_ended, BTreeMap::from([("completed", 1), ("interrupted", 1)]));
         assert_eq!((counts.time_to_resume.count, counts.time_to_resume.sum_us), (2, 2_400_000));
         assert_eq!(counts.reattached, 1);

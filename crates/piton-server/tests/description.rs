@@ -1,4 +1,5 @@
 //! The API's description: as it is committed, and nothing taken away since the last release.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -181,12 +182,14 @@ fn schema_broken(
     }
 }
 
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 /// The comparison sees what it is for.
 #[test]
 fn what_would_break_a_client_is_found() {
     let old = read("released.json");
     assert!(broken(&old, &old).is_empty());
-    let change = |pointer: &str, with: &dyn Fn(&mut Value)| {
+    let change = |pointer: &str, with: Change<'_>| {
         let mut new = old.clone();
         with(new.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")));
         broken(&old, &new)
@@ -196,7 +199,7 @@ fn what_would_break_a_client_is_found() {
             value.as_object_mut().unwrap().remove(name).unwrap();
         }
     };
-    let cases: &[(&str, &dyn Fn(&mut Value))] = &[
+    let cases: &[(&str, Change<'_>)] = &[
         ("/paths", &gone("/api/v1/sessions")),
         ("/paths/~1api~1v1~1tasks", &gone("post")),
         ("/components/schemas/SessionStatus/properties", &gone("needs_resume")),
