@@ -189,15 +189,15 @@ mod tests {
     fn the_nearest_mount_counts() {
         let mounts = "\
             22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
-            23 22 0:20 / /home rw shared:1 - nfs4 host:/home rw\n\
-            24 23 0:21 / /srv/a\\040b rw - xfs /dev/sdb rw\n\
-            25 22 0:22 / /homes rw - btrfs /dev/sdc rw\n\
-            26 23 0:23 / /home rw - zfs pool rw\n";
+            23 22 0:20 / /data rw shared:1 - nfs4 host:/data rw\n\
+            24 23 0:21 / /data/a\\040b rw - xfs /dev/sdb rw\n\
+            25 22 0:22 / /datas rw - btrfs /dev/sdc rw\n\
+            26 23 0:23 / /data rw - zfs pool rw\n";
         let kind = |path: &str| kind_of_mount(mounts, Path::new(path));
         assert_eq!(kind("/srv/piton").as_deref(), Some("ext4"));
-        assert_eq!(kind("/srv/x").as_deref(), Some("zfs"), "what was mounted last hides the rest");
-        assert_eq!(kind("/srv/a b/c").as_deref(), Some("xfs"));
-        assert_eq!(kind("/homes").as_deref(), Some("btrfs"));
+        assert_eq!(kind("/data/x").as_deref(), Some("zfs"), "what was mounted last hides the rest");
+        assert_eq!(kind("/data/a b/c").as_deref(), Some("xfs"));
+        assert_eq!(kind("/datas").as_deref(), Some("btrfs"));
         assert_eq!(kind_of_mount("nonsense\n", Path::new("/")), None);
     }
 }
