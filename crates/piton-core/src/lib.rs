@@ -20,6 +20,7 @@ pub mod record;
 pub mod redact;
 pub mod registry;
 pub mod request;
+pub mod resume;
 pub mod spool;
 pub mod state;
 pub mod status;
