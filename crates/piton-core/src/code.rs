@@ -61,6 +61,7 @@ codes! {
     NotFound = "not_found", "Check the path; /api/v1/openapi.json lists what there is.";
     MethodNotAllowed = "method_not_allowed", "Use one of the methods that the answer allows.";
     TaskUnknown = "task_unknown", "List the tasks to find the one you mean.";
+    WorkspaceMissing = "workspace_missing", "Bring the session's folder back to where it was, or make a new session elsewhere.";
     AgentUnknown = "agent_unknown", "List the agents to find the one you mean.";
     AgentNotRunning = "agent_not_running", "Resume the session; then prompt it again.";
     PathOutside = "path_outside", "Name a file inside the session's workspace.";

@@ -12,6 +12,7 @@ use crate::id::{
     AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
 use crate::reason::Reason;
+use crate::resume::{Occasion, Strategy};
 use crate::spool::{AgentInfo, AuthMethod, Begun, Channel, Offers, Pos};
 use crate::time::Timestamp;
 
@@ -324,6 +325,16 @@ events! {
     /// Given up by a user; should it return it is told to end its agent.
     ExecutorAbandoned = "executor.abandoned" { execution_id: ExecutionId, } content [];
 
+    /// An agent is about to be started, and this is how it is to get its conversation back.
+    AgentResuming = "agent.resuming" {
+        execution_id: ExecutionId,
+        occasion: Occasion,
+        strategy: Strategy,
+        /// If it starts afresh, its first prompt is to carry the history.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] history: bool,
+        /// Its first prompt is to say what an interruption cost.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] note: bool,
+    } content [];
     AgentStarting = "agent.starting" { execution_id: ExecutionId, } content [];
     AgentReady = "agent.ready" {
         execution_id: ExecutionId,
@@ -389,6 +400,17 @@ events! {
         status: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
     } content [];
+    /// What an execution's agent is given where a record demands that it be prompted: what was said,
+    /// and what it does not know any more.
+    PromptPrepared = "prompt.prepared" {
+        of_seq: Seq,
+        run_id: RunId,
+        execution_id: ExecutionId,
+        /// It tells the history.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] history: bool,
+        /// It says what an interruption cost.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] note: bool,
+    } content ["prompt"];
     /// An effect that followed from the log was carried out.
     EffectDone = "effect.done" { of_seq: Seq, } content [];
     /// Justifies the tombstone in place of the target's content.

@@ -73,6 +73,10 @@ reasons! {
     Rotated = "rotated", "A newer token took its place.";
     RunEnded = "run_ended", "The run it belonged to ended.";
     SessionRefused = "session_refused", "The agent does not know its session id any more.";
+    WorkspaceMissing = "workspace_missing", "The folder that it worked in is not there.";
+    AgentMissing = "agent_missing", "The agent's program is not there.";
+    LoginNeeded = "login_needed", "The agent wants somebody to log in.";
+    AgentGaveUp = "agent_gave_up", "The agent ended again and again before it could be given anything.";
     Withdrawn = "withdrawn", "The agent took its question back.";
     Abandoned = "abandoned", "Its executor was given up by a user.";
     NewerVersion = "newer_version", "A newer version of Piton wrote something that this one must not write behind.";

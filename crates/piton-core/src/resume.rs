@@ -3,6 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::RunId;
+use crate::limits::VAIN_STARTS_MAX;
+use crate::reason::Reason;
+use crate::spool::Offers;
+use crate::state::{AgentStatus, Executor, ExecutorStatus, Facts, Phase, State};
+
 /// What an agent's profile says it can do with a conversation that it had. What the agent itself
 /// advertises counts for more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,4 +99,247 @@ pub enum Occasion {
     /// Somebody asked for it.
     #[serde(other)]
     Asked,
+}
+
+/// What became of an agent that could not be started, by its error's code.
+pub(crate) fn agent_error(code: Option<&str>) -> Reason {
+    match code {
+        Some("agent_missing" | "agent_not_executable") => Reason::AgentMissing,
+        Some("workspace_missing") => Reason::WorkspaceMissing,
+        Some(code) if code.starts_with("agent_auth_") => Reason::LoginNeeded,
+        _ => Reason::AgentError,
+    }
+}
+
+/// The agent runs, or is about to, as far as the log knows.
+pub fn is_running(facts: &Facts) -> bool {
+    let agent = facts.agent.as_ref().map(|agent| agent.status);
+    facts.executor.as_ref().is_some_and(Executor::may_live)
+        && matches!(agent, Some(AgentStatus::Starting | AgentStatus::Ready))
+}
+
+/// How the session's agent would get its conversation back if it were started now.
+pub fn strategy(facts: &Facts, abilities: Abilities) -> Strategy {
+    let agent = facts.agent.as_ref();
+    let knows = agent.is_some_and(|agent| agent.session_id.is_some());
+    if knows && is_native(agent.and_then(|agent| agent.offers), abilities) {
+        Strategy::Native
+    } else if knows && abilities.command_line {
+        Strategy::CommandLine
+    } else if abilities.history {
+        Strategy::History
+    } else {
+        Strategy::None
+    }
+}
+
+/// What the agent advertised, else what its profile says.
+fn is_native(offers: Option<Offers>, abilities: Abilities) -> bool {
+    // One that is spoken to by its command line advertises nothing.
+    match offers.filter(|_| !abilities.command_line) {
+        Some(offers) => offers.resume || offers.load,
+        None => abilities.native,
+    }
+}
+
+/// Where a session stands as to its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Evaluation {
+    pub is_agent_running: bool,
+    pub is_resumable: bool,
+    pub needs_resume: bool,
+    pub reason: Option<Reason>,
+    pub strategy: Strategy,
+    /// Whether the running agent knows what was said before; `None`: it does not run, or there was
+    /// nothing.
+    pub context_restored: Option<bool>,
+    /// Why the context would be, or is, lost.
+    pub context_reason: Option<Reason>,
+}
+
+/// S3's four cases, under our decisions. `is_asked`: its executor is being asked whether it lives.
+pub fn evaluate(state: &State, abilities: Abilities, is_asked: bool) -> Evaluation {
+    let facts = &state.facts;
+    let strategy = strategy(facts, abilities);
+    let running = is_running(facts);
+    let closed = facts.closed.is_some();
+    let executor = facts.executor.as_ref();
+    let unproven = executor.is_some_and(|executor| {
+        executor.status == ExecutorStatus::Unreachable || is_asked && executor.may_live()
+    });
+    let knows = facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
+    let restorable = matches!(strategy, Strategy::Native | Strategy::CommandLine);
+    let (needs_resume, reason) = if closed {
+        (false, Some(Reason::NotResumable))
+    } else if let Some(reason) = to_continue(facts) {
+        (true, Some(reason))
+    } else if running {
+        (false, None)
+    } else if unproven {
+        (false, Some(Reason::ExecutorProbing))
+    } else if executor.is_none() {
+        // Nothing has been started: there is nothing to resume.
+        (false, Some(Reason::NeverRun))
+    } else if restorable {
+        (true, Some(Reason::AgentNotRunning))
+    } else {
+        (true, Some(Reason::AgentNotRunningFreshStart))
+    };
+    let lost = state.has_history() && !restorable;
+    let context_reason = match lost.then_some(knows) {
+        None => None,
+        Some(true) => Some(Reason::NotResumable),
+        Some(false) => Some(Reason::MissingResumeToken),
+    };
+    Evaluation {
+        is_agent_running: running,
+        is_resumable: !closed,
+        needs_resume,
+        reason,
+        strategy,
+        context_restored: facts.agent.as_ref().filter(|_| running).and_then(|a| a.restored),
+        context_reason: context_reason.filter(|_| !running),
+    }
+}
+
+/// Why the run does not go on though it could.
+fn to_continue(facts: &Facts) -> Option<Reason> {
+    match facts.run.as_ref()?.phase {
+        Phase::Interrupted { reason, .. } => Some(reason),
+        Phase::Paused => Some(Reason::Paused),
+        Phase::Open | Phase::Dismissed | Phase::Ended(_) => None,
+    }
+}
+
+/// What to do about a session's agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    Leave(Leave),
+    Start(Opening),
+}
+
+/// Why an agent is not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// It runs, or is about to.
+    Running,
+    /// One may live that nobody can speak to: a second would lose it its turn.
+    Unproven,
+    Closed,
+    /// Somebody decided that this is no occasion for it.
+    NotNow,
+    /// It was started again and again, and came to nothing.
+    InVain,
+}
+
+/// How an agent is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// There is no agentctl for it yet.
+    pub launch: bool,
+    pub strategy: Strategy,
+    /// The conversation to go on with.
+    pub agent_session_id: Option<String>,
+    /// If it begins afresh all the same, its first prompt tells the history.
+    pub history: bool,
+    pub note: bool,
+    /// An interrupted or paused run that goes on.
+    pub go_on: Option<RunId>,
+}
+
+/// Decides whether and how an agent is started now.
+pub fn plan(state: &State, abilities: Abilities, policy: Policy, occasion: Occasion) -> Plan {
+    let facts = &state.facts;
+    if facts.closed.is_some() {
+        return Plan::Leave(Leave::Closed);
+    }
+    if !is_occasion(policy.agent_restart, occasion) {
+        return Plan::Leave(Leave::NotNow);
+    }
+    if is_running(facts) {
+        return Plan::Leave(Leave::Running);
+    }
+    let executor = facts.executor.as_ref();
+    if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
+        return Plan::Leave(Leave::Unproven);
+    }
+    let vain = facts.agent.as_ref().map_or(0, |agent| agent.vain_starts);
+    if occasion == Occasion::Retry && vain >= VAIN_STARTS_MAX {
+        return Plan::Leave(Leave::InVain);
+    }
+    let strategy = strategy(facts, abilities);
+    let id = facts.agent.as_ref().and_then(|agent| agent.session_id.clone());
+    let goes_on = matches!(strategy, Strategy::Native | Strategy::CommandLine);
+    Plan::Start(Opening {
+        launch: !executor.is_some_and(Executor::may_live),
+        strategy,
+        agent_session_id: id.filter(|_| goes_on),
+        history: abilities.history,
+        note: policy.note,
+        go_on: goes_on_with(facts, policy.continue_turn, occasion),
+    })
+}
+
+fn is_occasion(restart: AgentRestart, occasion: Occasion) -> bool {
+    match occasion {
+        Occasion::Created | Occasion::Asked => true,
+        Occasion::Boot => restart == AgentRestart::OnBoot,
+        Occasion::Open => matches!(restart, AgentRestart::OnBoot | AgentRestart::OnOpen),
+        Occasion::Prompt | Occasion::Retry => restart != AgentRestart::Manual,
+    }
+}
+
+/// The run that goes on with its agent. A paused one only when somebody asks for it: somebody
+/// stopped it.
+pub fn goes_on_with(facts: &Facts, turn: ContinueTurn, occasion: Occasion) -> Option<RunId> {
+    let run = facts.run.as_ref()?;
+    let asked = occasion == Occasion::Asked;
+    let goes_on = match run.phase {
+        Phase::Paused => asked,
+        Phase::Interrupted { .. } => match turn {
+            ContinueTurn::Ask => asked,
+            ContinueTurn::Auto => asked || matches!(occasion, Occasion::Boot | Occasion::Open),
+            ContinueTurn::Never => false,
+        },
+        Phase::Open | Phase::Dismissed | Phase::Ended(_) => false,
+    };
+    goes_on.then(|| run.run_id.clone())
+}
+
+/// What an agent that has become ready is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// What was said to it and not given to anybody; with what it does not know, if that is owed.
+    Send { history: bool, note: bool },
+    /// Nothing now; its first prompt will tell it what it does not know.
+    TellLater,
+    /// Nothing.
+    Idle,
+}
+
+/// S3's three-way switch.
+pub fn first(state: &State) -> First {
+    let run = state.facts.run.as_ref().filter(|run| run.is_open());
+    let owed = &state.owed;
+    if run.is_some_and(|run| state.prompts(&run.run_id).next().is_some()) {
+        First::Send { history: owed.history, note: owed.note.is_some() }
+    } else if owed.history || owed.note.is_some() {
+        First::TellLater
+    } else {
+        First::Idle
+    }
+}
+
+/// Whether an agent must be started because somebody said something that none was given: an open run
+/// that nobody works on.
+pub fn is_stranded(state: &State) -> bool {
+    let run = state.facts.run.as_ref().filter(|run| run.is_open());
+    let awaited = run.is_some_and(|run| state.prompts(&run.run_id).next().is_some());
+    let executor = state.facts.executor.as_ref();
+    let agent = state.facts.agent.as_ref().map(|agent| agent.status);
+    // What failed for a reason waits for somebody who mends it.
+    let failed = agent == Some(AgentStatus::Error)
+        || executor.is_some_and(|executor| executor.status == ExecutorStatus::Error);
+    let unproven = executor.is_some_and(|e| e.status == ExecutorStatus::Unreachable);
+    awaited && state.facts.closed.is_none() && !failed && !unproven && !is_running(&state.facts)
 }

@@ -13,11 +13,12 @@ use crate::id::{
 use crate::limits::{HANDLES_KEPT, WAITS_SETTLED_KEPT};
 use crate::reason::Reason;
 use crate::request::Requests;
-use crate::spool::Spool;
+use crate::resume::Strategy;
+use crate::spool::{Offers, Spool};
 use crate::time::Timestamp;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 4;
+pub const PROJECTOR_VERSION: u32 = 5;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,9 +47,81 @@ pub struct State {
     pub requests: Requests,
     /// Effects that follow from a record and were not reported as carried out, by its seq.
     pub pending: BTreeMap<Seq, Effect>,
+    /// What the agent's next prompt has to tell it.
+    #[serde(default, skip_serializing_if = "Owed::is_empty")]
+    pub owed: Owed,
+    /// What an agent is to be given instead of the bare prompt, and was not known to be given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared: Option<Prepared>,
+    /// What the user said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_said: Option<Said>,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.
     pub recent_runs: VecDeque<RunId>,
     pub updated_at: Option<Timestamp>,
+}
+
+/// What an agent does not know, and is to be told with its next prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owed {
+    /// It began afresh: all that was said before.
+    #[serde(default)]
+    pub history: bool,
+    /// What the last interruption cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Lost>,
+    /// What the user said, and no agent was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsaid: Option<Unsaid>,
+}
+
+impl Owed {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What was under way when a run was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    pub run_id: RunId,
+    /// The interruption.
+    pub seq: Seq,
+    pub reason: Reason,
+    /// A message that had begun and was not finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+    /// Intents without an outcome: the first of them, where they stand, and how many there were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Seq>,
+    #[serde(default)]
+    pub calls_total: u64,
+    /// Where the questions stand that nobody answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Seq>,
+}
+
+/// What a run was to begin with when it was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsaid {
+    pub run_id: RunId,
+    pub said: Said,
+}
+
+/// A message of the user's, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    pub message_id: MessageId,
+    pub seq: Seq,
+}
+
+/// Where it stands what an execution's agent is to be given for a record that demands a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    pub of_seq: Seq,
+    pub seq: Seq,
+    pub execution_id: ExecutionId,
+    pub history: bool,
 }
 
 /// What the session was made with.
@@ -151,6 +224,20 @@ pub struct Executor {
     /// Of one that is unreachable: why, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// Of one that failed: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// How its agent is to get its conversation back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promised: Option<Promised>,
+}
+
+/// What was promised of an agent before it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promised {
+    pub strategy: Strategy,
+    pub history: bool,
+    pub note: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,11 +259,32 @@ pub struct Agent {
     /// the agent has before it now, and it never said that it does not know them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_session_ids: Vec<String>,
+    /// What it said it can do with its sessions, when it was last heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offers: Option<Offers>,
+    /// Why it could not be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Reason>,
+    /// Starts since it was last given something, or asked for.
+    #[serde(default)]
+    pub vain_starts: u32,
+    /// Whether it knows what was said before it was started; `None`: there was nothing, or it is
+    /// not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<bool>,
 }
 
 impl Agent {
     pub fn new(status: AgentStatus) -> Self {
-        Self { status, session_id: None, earlier_session_ids: Vec::new() }
+        Self {
+            status,
+            session_id: None,
+            earlier_session_ids: Vec::new(),
+            offers: None,
+            error: None,
+            vain_starts: 0,
+            restored: None,
+        }
     }
 
     /// It goes by this handle from now on; the one before is kept.
@@ -229,7 +337,13 @@ pub struct OpenCall {
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum Effect {
     /// Give the run's first message to the agent.
-    Begin { run_id: RunId, message_id: Option<MessageId> },
+    Begin {
+        run_id: RunId,
+        message_id: Option<MessageId>,
+        /// Where the message stands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_seq: Option<Seq>,
+    },
     /// Go on after a pause or an interruption.
     Continue { run_id: RunId },
     /// Hand over the answer that the record holds.

@@ -179,9 +179,15 @@ fn name_and_reason(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> (N
     let executor = facts.executor.as_ref().map(|executor| executor.status);
     let agent = facts.agent.as_ref().map(|agent| agent.status);
     match executor {
-        Some(ExecutorStatus::Error) => return (Name::Error, Reason::ExecutorError),
+        Some(ExecutorStatus::Error) => {
+            let reason = facts.executor.as_ref().and_then(|executor| executor.reason);
+            return (Name::Error, reason.unwrap_or(Reason::ExecutorError));
+        }
         Some(ExecutorStatus::Unreachable) => return (Name::Error, Reason::ExecutorUnreachable),
-        _ if agent == Some(AgentStatus::Error) => return (Name::Error, Reason::AgentError),
+        _ if agent == Some(AgentStatus::Error) => {
+            let reason = facts.agent.as_ref().and_then(|agent| agent.error);
+            return (Name::Error, reason.unwrap_or(Reason::AgentError));
+        }
         Some(ExecutorStatus::Starting) => return (Name::Starting, Reason::ExecutorStarting),
         _ if agent == Some(AgentStatus::Starting) => {
             return (Name::Starting, Reason::AgentStarting);

@@ -10,6 +10,7 @@ use piton_core::decide::Command;
 use piton_core::event::{self, Event, Outcome, WaitKind};
 use piton_core::fold::Change;
 use piton_core::limits::wait_default;
+use piton_core::reason::Reason;
 use piton_core::state::{Agent, AgentStatus, Info, Lease, Phase, State};
 use piton_core::time::Timestamp;
 
@@ -42,7 +43,9 @@ fn an_agents_session_id_is_kept_until_the_agent_disowns_it() {
         agent_session_id: session.map(ToOwned::to_owned),
     };
     let agent = |status, session: Option<&str>| {
-        Some(Agent { session_id: session.map(ToOwned::to_owned), ..Agent::new(status) })
+        let error = (status == AgentStatus::Error).then_some(Reason::AgentError);
+        let session_id = session.map(ToOwned::to_owned);
+        Some(Agent { session_id, error, ..Agent::new(status) })
     };
     world.observe(ready("exec_1", Some("theirs")));
     world.observe(event::AgentError {

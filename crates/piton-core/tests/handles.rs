@@ -75,6 +75,7 @@ fn handles(session_id: Option<&str>, earlier: &[&str]) -> Agent {
     Agent {
         session_id: session_id.map(ToOwned::to_owned),
         earlier_session_ids: earlier.iter().map(ToString::to_string).collect(),
+        offers: Some(Offers::default()),
         ..Agent::new(AgentStatus::Ready)
     }
 }

@@ -274,7 +274,9 @@ fn a_run_still_to_be_begun_is_not_interrupted_by_an_old_executors_end() {
     world.done(start("run_2"));
     assert_eq!(world.recover(Some(Probe::Gone)), ["executor.stopped", "status.derived"]);
     assert_eq!(world.named(), (Name::Running, Reason::RunOpen));
-    let begin = Effect::Begin { run_id: id("run_2"), message_id: Some(id("msg_run_2")) };
+    let message_seq = world.state.last_said.as_ref().map(|said| said.seq);
+    let message_id = Some(id("msg_run_2"));
+    let begin = Effect::Begin { run_id: id("run_2"), message_id, message_seq };
     assert_eq!(world.state.pending.values().collect::<Vec<_>>(), [&begin]);
 }
 
@@ -350,7 +352,9 @@ fn a_fresh_message_while_waiting_supersedes_the_run_and_revokes_its_tokens() {
     let answer = world.answer("rt_1", true);
     assert_eq!(world.refused(answer), Refusal::TokenRevoked { reason });
     let stop = Effect::Stop { run_id: id("run_1") };
-    let begin = Effect::Begin { run_id: id("run_2"), message_id: Some(id("msg_run_2")) };
+    let message_seq = world.state.last_said.as_ref().map(|said| said.seq);
+    let message_id = Some(id("msg_run_2"));
+    let begin = Effect::Begin { run_id: id("run_2"), message_id, message_seq };
     assert_eq!(world.state.pending.values().collect::<Vec<_>>(), [&stop, &begin]);
 }
 

@@ -102,7 +102,9 @@ fn paused_and_resumed() -> (World, [u64; 3]) {
 #[test]
 fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
     let message_id = Some(id("msg_run_1"));
-    let begin = Effect::Begin { run_id: id("run_1"), message_id };
+    let said = paused_and_resumed().0.state.last_said;
+    let message_seq = said.map(|said| said.seq);
+    let begin = Effect::Begin { run_id: id("run_1"), message_id, message_seq };
     let go_on = Effect::Continue { run_id: id("run_1") };
 
     // It was given before it was stopped: it goes on.

@@ -240,6 +240,8 @@ fn facts(row: &Row) -> Facts {
         runtime: String::new(),
         status,
         code: None,
+        reason: None,
+        promised: None,
     });
     let agent = row.agent.map(Agent::new);
     Facts {
@@ -380,6 +382,11 @@ fn every_combination_is_as_the_rules_say() {
         Reason::RunEnded,
         Reason::SessionRefused,
         Reason::Withdrawn,
+        // Said by the record that tells of the failure or the interruption, and passed on.
+        Reason::WorkspaceMissing,
+        Reason::AgentMissing,
+        Reason::LoginNeeded,
+        Reason::AgentGaveUp,
         // Read-only is a mark beside the status; a newer program's reason is in the log only.
         Reason::NewerVersion,
         Reason::Unrecognised,
@@ -467,4 +474,30 @@ fn an_unknown_critical_kind_is_a_mark_beside_the_status() {
         read_only: true,
     };
     assert_eq!(derive(&facts, &BTreeSet::new(), now), expected);
+}
+
+/// Why an executor or an agent failed is passed on, where it is known.
+#[test]
+fn a_failure_that_is_known_is_named() {
+    let row = Row {
+        closed: None,
+        executor: Some(ExecutorStatus::Error),
+        agent: None,
+        phase: None,
+        waits: Vec::new(),
+        blocked: false,
+        boot_dead: false,
+    };
+    let now = Timestamp::from_millis(NOW);
+    let told = |facts: &Facts| derive(facts, &BTreeSet::new(), now);
+    let mut failed = facts(&row);
+    failed.executor.as_mut().unwrap().reason = Some(Reason::WorkspaceMissing);
+    assert_eq!((told(&failed).name, told(&failed).reason), (Name::Error, Reason::WorkspaceMissing));
+
+    let row = Row { executor: None, agent: Some(AgentStatus::Error), ..row };
+    for reason in [Reason::AgentMissing, Reason::LoginNeeded, Reason::WorkspaceMissing] {
+        let mut failed = facts(&row);
+        failed.agent.as_mut().unwrap().error = Some(reason);
+        assert_eq!((told(&failed).name, told(&failed).reason), (Name::Error, reason));
+    }
 }

@@ -4,6 +4,7 @@ use piton_core::Code;
 use piton_core::decide::Refusal;
 
 use crate::executions::Fault;
+use crate::resuming::Obstacle;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -18,6 +19,11 @@ pub enum Error {
     /// The session's agentctl says no, or nothing.
     #[error(transparent)]
     Agentctl(#[from] Fault),
+    /// The session's agent cannot be started; the log says so, too.
+    #[error(transparent)]
+    Obstacle(#[from] Obstacle),
+    #[error("The agent has not started in time")]
+    AgentLate,
     #[error("The session service is shutting down")]
     ShuttingDown,
 }
@@ -29,6 +35,8 @@ impl Error {
             Self::Store(error) => error.code(),
             Self::Agentctl(Fault::Problem(_)) => Code::AgentctlRefused,
             Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
+            Self::Obstacle(obstacle) => obstacle.code,
+            Self::AgentLate => Code::AgentNotRunning,
             Self::ShuttingDown => Code::StoreClosed,
         }
     }

@@ -9,14 +9,16 @@ use piton_core::decide::{Command, Verdict};
 use piton_core::event::AuditNoted;
 use piton_core::id::SessionId;
 use piton_core::registry;
+use piton_core::resume::{Abilities, Policy};
 use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, Reserved};
+use piton_runtime::{Executions, Handle, Reserved, Resumer};
 use piton_store::Detail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
 use crate::extract::Asker;
 use crate::feed::Feeds;
@@ -40,6 +42,8 @@ pub struct Agent {
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// What it can do with a conversation that it had.
+    pub abilities: Abilities,
 }
 
 /// What a server is made of.
@@ -57,6 +61,8 @@ pub struct Options {
     pub origins: Vec<String>,
     /// Where sessions work that name no folder.
     pub scratch: PathBuf,
+    /// When agents are started again, and what they are told.
+    pub policy: Policy,
     pub rate: Rate,
     pub version: String,
 }
@@ -67,7 +73,8 @@ pub(crate) struct App(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
-    agents: BTreeMap<String, Agent>,
+    agents: Arc<Agents>,
+    resumer: Resumer,
     limits: Limits,
     feeds: Feeds,
     index: Index,
@@ -89,7 +96,11 @@ pub(crate) struct Fulfilled<T> {
 
 impl App {
     pub(crate) fn new(options: Options, stop: CancellationToken) -> Self {
-        let agents = options.agents.iter().map(|agent| (agent.id.clone(), agent.clone())).collect();
+        let by_id = options.agents.iter().map(|agent| (agent.id.clone(), agent.clone())).collect();
+        let agents = Arc::new(Agents { by_id, scratch: options.scratch.clone() });
+        let known = Arc::new(Known(Arc::clone(&agents)));
+        let (handle, executions) = (options.handle.clone(), options.executions.clone());
+        let resumer = Resumer::new(handle, executions, known, options.policy);
         let view = options.handle.view().clone();
         let metrics = Metrics::new(options.handle.clone());
         Self(Arc::new(Inner {
@@ -99,6 +110,7 @@ impl App {
             rooms: Rooms::new(view, metrics.clone()),
             sockets: Sockets::default(),
             agents,
+            resumer,
             metrics,
             audit: Audit::default(),
             stop,
@@ -118,6 +130,10 @@ impl App {
 
     pub(crate) fn executions(&self) -> &Executions {
         &self.0.options.executions
+    }
+
+    pub(crate) fn resumer(&self) -> &Resumer {
+        &self.0.resumer
     }
 
     pub(crate) fn reserved(&self) -> &Reserved {
@@ -176,12 +192,16 @@ impl App {
     }
 
     pub(crate) fn agents(&self) -> &BTreeMap<String, Agent> {
+        &self.0.agents.by_id
+    }
+
+    pub(crate) fn agents_known(&self) -> &Agents {
         &self.0.agents
     }
 
     pub(crate) fn agent(&self, id: &str) -> Result<&Agent> {
         let unknown = || Problem::new(Code::AgentUnknown, format!("There is no agent {id:?}"));
-        self.0.agents.get(id).ok_or_else(unknown)
+        self.0.agents.by_id.get(id).ok_or_else(unknown)
     }
 
     /// Who a token's holder is. Whoever has none, or a wrong one, shares one bucket with all others

@@ -62,6 +62,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(sessions::show_status))
                 .routes(routes!(sessions::prompt, records::messages))
                 .routes(routes!(sessions::start))
+                .routes(routes!(sessions::open))
                 .routes(routes!(sessions::resume))
                 .routes(routes!(sessions::pause))
                 .routes(routes!(sessions::cancel))

@@ -94,6 +94,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::ExecutorMissing
         | Code::ExecutorAlive
         | Code::AgentctlRefused
+        | Code::WorkspaceMissing
         | Code::AgentNotRunning
         | Code::TokenConsumed
         | Code::LimitReached

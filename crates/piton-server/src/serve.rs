@@ -96,6 +96,13 @@ impl Server {
                 tracing::error!(code = %error.code(), "the reserved log is not followed");
             }
         });
+        let (resumer, ended) = (app.resumer().clone(), stop.clone());
+        tokio::spawn(ended.run_until_cancelled_owned(async move {
+            let (booted, ()) = tokio::join!(resumer.on_boot(), resumer.watch());
+            if let Err(error) = booted {
+                tracing::error!(code = %error.code(), "agents were not started");
+            }
+        }));
         let (stopped, served) = (stop.clone(), router.clone());
         let serving = tokio::spawn(async move {
             accept(listener, tls, served, &stopped).await;

@@ -42,6 +42,10 @@ A config file with everything that can be set:
   [agents.claude]            # for `piton chat --agent claude`: any agent that speaks ACP
   command = [\"npx\", \"@zed-industries/claude-code-acp\"] # {session} is the session's id
   name = \"Claude Code\"       # for people
+  [resume]
+  agent_restart = \"on_open\" # or \"on_boot\", \"on_prompt\", \"manual\"
+  continue_turn = \"ask\"     # an interrupted turn; or \"auto\", \"never\"
+  note = \"on\"               # whether an agent is told what it lost
   [retention]
   archive_after = \"30d\"      # closed sessions; or \"never\"
   delete_after = \"never\"";
@@ -125,7 +129,7 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         let text = from.value.as_deref().map(config::from_home).unwrap_or_default();
         one(key, from, text, json!(from.value))
     };
-    let server = &settings.server;
+    let (server, resume) = (&settings.server, &settings.resume);
     let listen = server.listen.value.unwrap_or(serve::LISTEN).to_string();
     let color = ColorChoice::NAMES.iter().find(|(_, choice)| *choice == settings.color.value);
     let secrets = settings.mask_values.value.len();
@@ -153,6 +157,17 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         list("server.origins", &server.origins, String::clone),
         place("server.tls_cert", &server.tls_cert),
         place("server.tls_key", &server.tls_key),
+        text(
+            "resume.agent_restart",
+            &resume.agent_restart,
+            name_of(config::AGENT_RESTARTS, resume.agent_restart.value),
+        ),
+        text(
+            "resume.continue_turn",
+            &resume.continue_turn,
+            name_of(config::CONTINUE_TURNS, resume.continue_turn.value),
+        ),
+        text("resume.note", &resume.note, name_of(config::ON_OFF, resume.note.value)),
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
     ];
@@ -163,6 +178,11 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         origin: agent.origin.clone(),
     }));
     shown
+}
+
+/// How a choice is spelled.
+fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
 }
 
 /// A command as people write it.

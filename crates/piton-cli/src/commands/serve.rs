@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use piton_core::Code;
 use piton_core::access::Bearer;
+use piton_core::resume::Abilities;
 use piton_exec::standalone::Standalone;
 use piton_runtime::{Clock, Executions, Ids, OnExecutor, Options, Reserved, Service, SystemClock};
 use piton_server::{Agent, Server, Tls};
@@ -177,6 +178,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         hosts: plan.hosts.clone(),
         origins: plan.origins.clone(),
         scratch: data.join("workspaces"),
+        policy: cx.settings.resume.policy(),
         rate: piton_server::Rate::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -212,6 +214,7 @@ fn agents(program: &Path, cx: &Context) -> Result<Vec<Agent>> {
         id: agent.id.clone(),
         name: agent.name.clone(),
         command: agent.command.clone(),
+        abilities: Abilities { native: true, ..Abilities::default() },
     }));
     Ok(agents)
 }
@@ -228,6 +231,7 @@ fn echo(program: &Path, data: &Path) -> Result<Agent> {
         id: "echo".to_owned(),
         name: "Echo (built in, without a model)".to_owned(),
         command: command.collect(),
+        abilities: Abilities { native: true, ..Abilities::default() },
     })
 }
 

@@ -41,6 +41,9 @@ pub(crate) const KEYS: &[Key] = &[
     list("server.origins", "PITON_SERVER_ORIGINS"),
     text("server.tls_cert", "PITON_SERVER_TLS_CERT"),
     text("server.tls_key", "PITON_SERVER_TLS_KEY"),
+    text("resume.agent_restart", "PITON_RESUME_AGENT_RESTART"),
+    text("resume.continue_turn", "PITON_RESUME_CONTINUE_TURN"),
+    text("resume.note", "PITON_RESUME_NOTE"),
     text("retention.archive_after", "PITON_RETENTION_ARCHIVE_AFTER"),
     text("retention.delete_after", "PITON_RETENTION_DELETE_AFTER"),
 ];

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use piton_core::Code;
+use piton_core::resume::{AgentRestart, ContinueTurn, Policy};
 use piton_store::{KeySource, SecretText};
 
 use crate::cli::Global;
@@ -70,6 +71,7 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     /// From the config file alone, by name.
     pub(crate) agents: Vec<AgentSetting>,
+    pub(crate) resume: ResumeSettings,
     pub(crate) archive_after: Sourced<Option<Duration>>,
     pub(crate) delete_after: Sourced<Option<Duration>>,
 }
@@ -83,6 +85,34 @@ pub(crate) struct ServerSettings {
     pub(crate) tls_cert: Sourced<Option<PathBuf>>,
     pub(crate) tls_key: Sourced<Option<PathBuf>>,
 }
+
+/// When agents are started again, and what they are told.
+#[derive(Clone, Debug)]
+pub(crate) struct ResumeSettings {
+    pub(crate) agent_restart: Sourced<AgentRestart>,
+    pub(crate) continue_turn: Sourced<ContinueTurn>,
+    pub(crate) note: Sourced<bool>,
+}
+
+impl ResumeSettings {
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            agent_restart: self.agent_restart.value,
+            continue_turn: self.continue_turn.value,
+            note: self.note.value,
+        }
+    }
+}
+
+pub(crate) const AGENT_RESTARTS: &[(&str, AgentRestart)] = &[
+    ("on_boot", AgentRestart::OnBoot),
+    ("on_open", AgentRestart::OnOpen),
+    ("on_prompt", AgentRestart::OnPrompt),
+    ("manual", AgentRestart::Manual),
+];
+pub(crate) const CONTINUE_TURNS: &[(&str, ContinueTurn)] =
+    &[("ask", ContinueTurn::Ask), ("auto", ContinueTurn::Auto), ("never", ContinueTurn::Never)];
+pub(crate) const ON_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// The values of these keys are masked wherever they appear.
 const MASK_KEYS: &[&str] =
@@ -134,6 +164,19 @@ impl Settings {
                 tls_key: pick.place("server.tls_key")?,
             },
             agents,
+            resume: ResumeSettings {
+                agent_restart: pick.one_of(
+                    "resume.agent_restart",
+                    AGENT_RESTARTS,
+                    AgentRestart::default(),
+                )?,
+                continue_turn: pick.one_of(
+                    "resume.continue_turn",
+                    CONTINUE_TURNS,
+                    ContinueTurn::default(),
+                )?,
+                note: pick.one_of("resume.note", ON_OFF, true)?,
+            },
             archive_after: pick.span("retention.archive_after")?,
             delete_after: pick.span("retention.delete_after")?,
             file,

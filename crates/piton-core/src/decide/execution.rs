@@ -1,7 +1,7 @@
 //! What an executor and its agent were seen to do.
 
-use super::{Context, Decision, Refusal, facts_only, recovery, with_status};
-use crate::event::{Event, ExecutorAbandoned};
+use super::{Context, Decision, Prepare, Refusal, facts_only, recovery, with_status};
+use crate::event::{Event, ExecutorAbandoned, PromptPrepared};
 use crate::id::ExecutionId;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -21,6 +21,7 @@ pub(super) fn observe(
         Event::ExecutorUnreachable(e) => Some(&e.execution_id),
         Event::ExecutorError(e) => Some(&e.execution_id),
         Event::ExecutorStopped(e) => Some(&e.execution_id),
+        Event::AgentResuming(e) => Some(&e.execution_id),
         Event::AgentStarting(e) => Some(&e.execution_id),
         Event::AgentReady(e) => Some(&e.execution_id),
         Event::AgentError(e) => Some(&e.execution_id),
@@ -54,6 +55,26 @@ pub(super) fn observe(
         None => NewRecord::new(cx.now, event),
     };
     Ok(Decision::done(vec![record]))
+}
+
+/// Writes down what an agent will be given before it is. Once for each agent: whoever carries the
+/// effect out again finds it.
+pub(super) fn prepare(state: &State, cx: &Context, prepare: Prepare) -> Result<Decision, Refusal> {
+    let Prepare { of_seq, execution_id, history, note, prompt } = prepare;
+    let executor = state.facts.executor.as_ref();
+    if !executor.is_some_and(|e| e.execution_id == execution_id && e.may_live()) {
+        return Err(Refusal::ExecutorMissing);
+    }
+    let is_prepared = state
+        .prepared
+        .as_ref()
+        .is_some_and(|known| known.of_seq == of_seq && known.execution_id == execution_id);
+    let effect = state.pending.get(&of_seq).filter(|effect| effect.is_prompt() && !is_prepared);
+    let Some(run_id) = effect.map(|effect| effect.run_id().clone()) else {
+        return Ok(Decision::already());
+    };
+    let event = PromptPrepared { of_seq, run_id, execution_id, history, note };
+    Ok(Decision::done(vec![NewRecord::with_content(cx.now, event, "prompt", prompt.into())]))
 }
 
 /// The user decides that an executor will not come back; its run is interrupted.

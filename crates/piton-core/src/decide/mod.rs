@@ -135,6 +135,8 @@ pub enum Command {
     },
     /// What an execution's spool says.
     Import(Import),
+    /// What an agent is given for a record that demands a prompt, when that is more than was said.
+    Prepare(Prepare),
     /// The user gives an unreachable executor up.
     Abandon {
         execution_id: ExecutionId,
@@ -187,6 +189,16 @@ pub struct Wait {
     pub deadline_at: Timestamp,
     pub fresh: NewToken,
     pub question: Value,
+}
+
+#[derive(Clone, Debug)]
+pub struct Prepare {
+    pub of_seq: Seq,
+    pub execution_id: ExecutionId,
+    /// It tells the history; it says what an interruption cost.
+    pub history: bool,
+    pub note: bool,
+    pub prompt: String,
 }
 
 #[derive(Clone, Debug)]
@@ -415,6 +427,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
             stream::conclude(state, cx, run_id, call_id, status, result)
         }
         Command::Sweep { live } => Ok(recovery::sweep(state, cx, live)),
+        Command::Prepare(prepare) => execution::prepare(state, cx, prepare),
         Command::Create(_)
         | Command::Close { .. }
         | Command::Done { .. }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use piton_core::decide::{Command, Create, Decision, Import, Probe, Refusal, Wait, asks};
+use piton_core::decide::{Command, Create, Decision, Import, Prepare, Probe, Refusal, Wait, asks};
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::reason::Reason;
 use piton_core::request::Request;
+use piton_core::resume::{self, Occasion};
 use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -41,6 +42,8 @@ pub(crate) enum Step {
     Intend(u8, u8),
     Conclude(u8, u8, ToolStatus),
     Observe(u8, u8),
+    /// What an execution's agent is to be given for the first prompt that waits.
+    Prepare(u8),
     Abandon(u8),
     Recover(Option<Probe>),
     Sweep(bool),
@@ -109,7 +112,8 @@ fn step() -> impl Strategy<Value = Step> {
     let world = prop_oneof![
         minutes().prop_map(Step::Pass),
         Just(Step::Restart),
-        (0..10_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
+        (0..11_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
+        few().prop_map(Step::Prepare),
         few().prop_map(Step::Abandon),
         probe.prop_map(Step::Recover),
         any::<bool>().prop_map(Step::Sweep),
@@ -147,6 +151,14 @@ fn observed(event: u8, execution: u8) -> Event {
         6 => event::ExecutorError { execution_id, reason: None, code: None }.into(),
         7 => event::AgentStarting { execution_id }.into(),
         8 => event::AgentReady { execution_id, agent_session_id: Some("theirs".into()) }.into(),
+        9 => event::AgentResuming {
+            execution_id,
+            occasion: Occasion::Open,
+            strategy: resume::Strategy::History,
+            history: true,
+            note: true,
+        }
+        .into(),
         _ => event::AgentExited { execution_id, exit_code: None, signal: None }.into(),
     }
 }
@@ -307,6 +319,17 @@ impl History {
             },
             Step::Observe(event, execution) => {
                 Command::Observe { event: observed(event, execution), message: None }
+            }
+            Step::Prepare(n) => {
+                let prompts = self.world.state.pending.iter();
+                let mut prompts = prompts.filter(|(_, effect)| effect.is_prompt());
+                Command::Prepare(Prepare {
+                    of_seq: prompts.next().map_or(1, |(seq, _)| *seq),
+                    execution_id: id(&format!("exec_{n}")),
+                    history: true,
+                    note: true,
+                    prompt: "All of it".into(),
+                })
             }
             Step::Abandon(n) => Command::Abandon { execution_id: id(&format!("exec_{n}")) },
             Step::Recover(probe) => self.world.recovery(probe),

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::world::{Deed, Drained, Driver, Executors};
 
 /// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
-const GO_ON: &str = "Continue where you left off.";
+pub(super) const GO_ON: &str = "Continue where you left off.";
 /// Problems after which the command may be tried again: agentctl remembers nothing of it.
 const NOT_NOW: &[&str] =
     &["agent_not_running", "agent_busy", "epoch_stale", "closing", PROTOCOL_UNSUPPORTED];
@@ -94,14 +94,32 @@ impl Executions {
         let told_by_spool = begins || matches!(deed.effect, Effect::Stop { .. });
         let Some(act) = act(&deed) else { return true };
         let told = loop {
-            let Ok((at, state)) = self.current(&handle, &session).await else { return false };
+            let Ok((at, state)) = self.current(&handle, &session).await else {
+                if begins {
+                    self.is_stranded(&session);
+                }
+                return false;
+            };
             let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);
             let run = state.facts.run.as_ref();
             let paused = run.is_some_and(|r| r.run_id == run_id && r.phase == Phase::Paused);
+            if begins && !ready {
+                self.is_stranded(&session);
+            }
             if begins && (!ready || paused) || !state.pending.contains_key(&deed.cause.seq) {
                 return false;
             }
-            match self.tell(&at, deed.key.clone(), act.clone()).await {
+            let mut act = act.clone();
+            if let Act::Prompt { text, .. } = &mut act {
+                match self.prompt(&handle, &at, &state, &deed).await {
+                    Ok(prompt) => *text = prompt,
+                    Err(error) => {
+                        tracing::warn!(%session, code = %error.code(), %error, "prompt not prepared");
+                        return false;
+                    }
+                }
+            }
+            match self.tell(&at, deed.key.clone(), act).await {
                 Err(Error::Agentctl(Fault::Unreachable { .. })) => tokio::time::sleep(AGAIN).await,
                 told => break told,
             }

@@ -5,9 +5,10 @@ mod agentctl;
 mod driving;
 mod following;
 mod on_executor;
+mod preparing;
 mod strangers;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,7 @@ pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
 pub use on_executor::OnExecutor;
 
 use crate::error::{Error, Result};
+use crate::resuming::Obstacle;
 use crate::service::Handle;
 
 /// How often a command is sent again when no answer came.
@@ -51,6 +53,9 @@ struct Inner {
     attached_changed: Notify,
     followed: Mutex<Followed>,
     launched_changed: Notify,
+    /// Sessions that were seen to have a run that no agent works on. A hint.
+    stranded: Mutex<BTreeSet<SessionId>>,
+    stranded_changed: Notify,
 }
 
 /// The service holds these executions, and these the service: not for longer than they are attached.
@@ -117,6 +122,8 @@ impl Executions {
             attached_changed,
             followed,
             launched_changed,
+            stranded: Mutex::default(),
+            stranded_changed: Notify::new(),
         }))
     }
 
@@ -170,6 +177,7 @@ impl Executions {
         followed.live.clear();
         drop(followed);
         self.set(Attached::NoMore);
+        self.0.stranded_changed.notify_one();
     }
 
     /// The service's handle, as soon as there is one.
@@ -225,6 +233,53 @@ impl Executions {
         observe(&handle, session, ready, None).await?;
         self.follow(session, &execution_id);
         Ok(execution_id)
+    }
+
+    /// What was said to a session has no agent to be given to.
+    fn is_stranded(&self, session: &SessionId) {
+        let mut stranded = self.0.stranded.lock().unwrap_or_else(PoisonError::into_inner);
+        if stranded.insert(session.clone()) {
+            self.0.stranded_changed.notify_one();
+        }
+    }
+
+    /// The next session of which that was seen; `None` when nobody is attached any more.
+    pub(crate) async fn stranded(&self) -> Option<SessionId> {
+        loop {
+            let changed = self.0.stranded_changed.notified();
+            let next = self.0.stranded.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+            if next.is_some() {
+                return next;
+            }
+            if matches!(*self.attached(), Attached::NoMore) {
+                return None;
+            }
+            changed.await;
+        }
+    }
+
+    /// Nothing could be launched, and the log says why.
+    pub(crate) async fn cannot_launch(
+        &self,
+        session: &SessionId,
+        obstacle: &Obstacle,
+    ) -> Result<()> {
+        let handle = self.handle().await?;
+        let state = handle.state(session).await?;
+        if state.facts.executor.as_ref().is_some_and(Executor::may_live) {
+            // The workspace is there all the same.
+            return Ok(());
+        }
+        let execution_id = handle.ids().execution()?;
+        let runtime = self.0.agentctl.runtime().to_owned();
+        let on_its_way = OnItsWay::new(self, &execution_id);
+        let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
+        observe(&handle, session, starting, None).await?;
+        let (reason, code) = (Some(obstacle.reason), Some(obstacle.code.to_string()));
+        let failed = ExecutorError { execution_id, reason, code };
+        let failed = observe(&handle, session, failed, Some(obstacle.message.clone())).await;
+        drop(on_its_way);
+        failed
     }
 
     /// Waits for the end of a launch that is under way here.
@@ -339,7 +394,7 @@ impl Executions {
 }
 
 /// The session finds out itself what became of its executor.
-fn recover() -> Command {
+pub(crate) fn recover() -> Command {
     Command::Recover { dead: std::collections::BTreeSet::new(), probe: None }
 }
 

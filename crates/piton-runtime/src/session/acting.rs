@@ -63,9 +63,18 @@ async fn cause_of(
     seq: Seq,
     effect: &Effect,
 ) -> piton_store::Result<Option<(Record, Option<String>)>> {
-    let needs_message = matches!(effect, Effect::Begin { message_id: Some(_), .. });
-    let before = if needs_message { MESSAGE_BEFORE_MAX.min(seq - 1) } else { 0 };
-    let (mut after, mut message) = (seq - 1 - before, None);
+    let mut message = None;
+    let before = match effect {
+        Effect::Begin { message_seq: Some(at), .. } => {
+            let said = env.store.read(id, at - 1, 1, Detail::Full).await?;
+            message = said.first().and_then(|record| said_in(effect, record));
+            0
+        }
+        // Written by a program that did not say where it stands.
+        Effect::Begin { message_id: Some(_), .. } => MESSAGE_BEFORE_MAX.min(seq - 1),
+        _ => 0,
+    };
+    let mut after = seq - 1 - before;
     loop {
         let limit = usize::try_from(seq - after).unwrap_or(usize::MAX);
         let records = env.store.read(id, after, limit, Detail::Full).await?;

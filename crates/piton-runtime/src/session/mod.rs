@@ -405,7 +405,10 @@ impl Session {
             // A run that goes on may do so with a prompt that nobody took before.
             self.look_again |= matches!(
                 record.event,
-                Event::AgentReady(_) | Event::SpoolImported(_) | Event::RunResumed(_)
+                Event::AgentReady(_)
+                    | Event::SpoolImported(_)
+                    | Event::RunResumed(_)
+                    | Event::ExecutorStopped(_)
             );
             if let Some(effect) = self.state.pending.get(&seq).cloned() {
                 // The agent is told what was meant; only the disk is not.

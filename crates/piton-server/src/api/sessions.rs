@@ -11,15 +11,16 @@ use piton_core::decide::{Command, Create, Message, Refusal};
 use piton_core::event::Outcome;
 use piton_core::id::{RunId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::state::Phase;
+use piton_core::resume::{AgentRestart, Occasion, goes_on_with, is_running};
 use piton_core::status::Name;
 use piton_store::Cursor;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::status::{Brief, SessionStatus, agent_lives};
-use super::{Reply, starting, status, tasks};
+use super::starting::AGENT_DEFAULT;
+use super::status::{Brief, SessionStatus};
+use super::{Reply, status, tasks};
 use crate::app::{App, Asked, Fulfilled, to_value};
 use crate::extract::{Administrator, Asker, Body, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Document, Problem, Result};
@@ -163,11 +164,12 @@ pub(crate) async fn create_now(
         task_id,
         working_dir: new.working_dir,
         provider: None,
-        agent_profile_id: new.agent_profile_id,
+        // Named, since another may be the usual one tomorrow.
+        agent_profile_id: Some(new.agent_profile_id.unwrap_or_else(|| AGENT_DEFAULT.to_owned())),
     };
     let made = app.execute(&session_id, &request, made, Command::Create(create)).await?;
     if new.start.unwrap_or(true) && !made.replayed {
-        starting::ensure_later(app, &session_id);
+        app.resumer().ensure_later(&session_id, Occasion::Created);
     }
     Ok(made)
 }
@@ -285,7 +287,8 @@ pub(crate) async fn prompt_now(
     let request = Asked { asker, action: "sessions.prompt", body: to_value(&prompt)? };
     let state = app.handle().state(&session).await?;
     let repeats = state.requests.find(&request.request(None), app.handle().view().now())?.is_some();
-    if !repeats && state.facts.closed.is_none() && !agent_lives(&state.facts) {
+    let is_manual = app.resumer().policy().agent_restart == AgentRestart::Manual;
+    if !repeats && is_manual && state.facts.closed.is_none() && !is_running(&state.facts) {
         let title = "The session's agent does not run";
         return Err(Problem::new(Code::AgentNotRunning, title));
     }
@@ -341,10 +344,9 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
         // Done before: what happened since is nobody's wish.
         return app.repeated(&id, seq).await;
     }
-    starting::ensure(app, &id).await?;
-    let run = state.facts.run.as_ref();
-    let stopped = run.filter(|run| matches!(run.phase, Phase::Interrupted { .. } | Phase::Paused));
-    if stopped.is_none() {
+    app.resumer().ensure(&id, Occasion::Asked).await?;
+    let turn = app.resumer().policy().continue_turn;
+    if goes_on_with(&state.facts, turn, Occasion::Asked).is_none() {
         let response = Done { session_id: id.to_string(), run_id: None };
         return Ok(Fulfilled { response, replayed: false });
     }
@@ -369,9 +371,39 @@ pub(crate) async fn start_now(app: &App, session: &str) -> Result<Fulfilled<Done
     if app.handle().state(&session).await?.facts.closed.is_some() {
         return Err(Refusal::SessionClosed.into());
     }
-    starting::ensure(app, &session).await?;
+    app.resumer().ensure(&session, Occasion::Asked).await?;
     let response = Done { session_id: session.to_string(), run_id: None };
     Ok(Fulfilled { response, replayed: false })
+}
+
+/// Somebody looks at the session: its agent is started, and an interrupted turn goes on, if the
+/// settings want that. Says where the session stands then.
+#[utoipa::path(post, path = "/sessions/{session_id}/open", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = SessionStatus),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn open(
+    State(app): State<App>,
+    _controller: Controller,
+    Path(session): Path<String>,
+) -> Result<Json<SessionStatus>> {
+    Ok(Json(open_now(&app, &session).await?))
+}
+
+pub(crate) async fn open_now(app: &App, session: &str) -> Result<SessionStatus> {
+    let session = SessionId::from_user(session)?;
+    let state = app.handle().state(&session).await?;
+    // Looking at what is over is no wrong.
+    if state.facts.closed.is_none() {
+        match app.resumer().ensure(&session, Occasion::Open).await {
+            // The log says why there is no agent, and so does the status.
+            Err(piton_runtime::Error::Obstacle(_)) => {}
+            ensured => {
+                ensured?;
+            }
+        }
+    }
+    status::of(app, &session).await
 }
 
 /// Stops the run's turn; it goes on when it is resumed.

@@ -1,70 +1,100 @@
-//! An agent for a session. Until agents are resumed in all their ways: the same agent is started
-//! again and goes on natively with the session that it had.
+//! An agent for a session: what the runtime is told about how agents are started, and the workspace
+//! that does not wait for one.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use piton_core::Code;
+use piton_core::State;
 use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
-use piton_core::state::{AgentStatus, Executor, State};
+use piton_core::reason::Reason;
+use piton_core::resume::Abilities;
+use piton_core::state::Executor;
 use piton_exec::client::Client;
 use piton_exec::protocol::Start;
+use piton_runtime::{Obstacle, Recipe, Recipes};
+use piton_store::BoxFuture;
 
-use super::status::agent_lives;
-use crate::app::{App, SESSION};
+use crate::app::{Agent, App, SESSION};
 use crate::problem::{Problem, Result};
 
-/// How long an agent may take to be heard of.
-const PATIENCE: Duration = Duration::from_secs(90);
 /// The agent of sessions that name none.
-const AGENT_DEFAULT: &str = "echo";
+pub(crate) const AGENT_DEFAULT: &str = "echo";
 
-/// Which agent a session runs.
-fn profile(state: &State) -> &str {
-    let named = state.info.as_ref().and_then(|info| info.agent_profile_id.as_deref());
-    named.unwrap_or(AGENT_DEFAULT)
+/// The agents that there are, and where their sessions work.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    pub(crate) by_id: BTreeMap<String, Agent>,
+    pub(crate) scratch: PathBuf,
 }
 
-/// Where a session works.
-fn workspace(app: &App, session: &SessionId, state: &State) -> PathBuf {
-    let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
-    named.map_or_else(|| app.options().scratch.join(session.as_str()), PathBuf::from)
+impl Agents {
+    /// Which agent a session runs.
+    fn of(&self, state: &State) -> (&str, Option<&Agent>) {
+        let named = state.info.as_ref().and_then(|info| info.agent_profile_id.as_deref());
+        let id = named.unwrap_or(AGENT_DEFAULT);
+        // The one key that is there lives as long as the map.
+        match self.by_id.get_key_value(id) {
+            Some((id, agent)) => (id, Some(agent)),
+            None => (AGENT_DEFAULT, None),
+        }
+    }
+
+    /// Where a session works.
+    fn workspace(&self, session: &SessionId, state: &State) -> PathBuf {
+        let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
+        named.map_or_else(|| self.scratch.join(session.as_str()), PathBuf::from)
+    }
+
+    /// A folder that was named must be there; one of our own is made.
+    async fn prepare(&self, workspace: &Path) -> Result<(), Obstacle> {
+        let own = workspace.starts_with(&self.scratch);
+        let folder = workspace.to_owned();
+        let is_there = tokio::task::spawn_blocking(move || {
+            if own {
+                // That it cannot be made is seen below.
+                let _ = std::fs::create_dir_all(&folder);
+            }
+            folder.is_dir()
+        });
+        if is_there.await.unwrap_or(false) {
+            return Ok(());
+        }
+        Err(Obstacle {
+            reason: Reason::WorkspaceMissing,
+            code: Code::WorkspaceMissing,
+            message: format!("The session's folder {} is not there", workspace.display()),
+        })
+    }
 }
 
-/// Sees to it that a session's agent runs, or is about to. What becomes of it is in the log.
-pub(crate) async fn ensure(app: &App, session: &SessionId) -> Result<()> {
-    let state = app.handle().state(session).await?;
-    if agent_lives(&state.facts) {
-        return Ok(());
-    }
-    let agent = app.agent(profile(&state))?;
-    launch(app, session, &state).await?;
-    let known = state.facts.agent.as_ref().and_then(|agent| agent.session_id.clone());
-    let start = Start {
-        command: agent.command.iter().map(|part| part.replace(SESSION, session.as_str())).collect(),
-        agent_session_id: known,
-        ..Start::default()
-    };
-    match app.executions().start_agent(session, start).await {
-        Err(piton_runtime::Error::Agentctl(piton_runtime::Fault::Problem(problem)))
-            if problem.code == "agent_running" => {}
-        started => started?,
-    }
-    heard_of(app, session).await
-}
+/// [`Agents`], shared.
+#[derive(Clone, Debug)]
+pub(crate) struct Known(pub(crate) std::sync::Arc<Agents>);
 
-/// Sees to it that a session has an agentctl, with or without an agent.
-async fn launch(app: &App, session: &SessionId, state: &State) -> Result<()> {
-    if state.facts.executor.as_ref().is_some_and(Executor::may_live) {
-        return Ok(());
+impl Recipes for Known {
+    fn abilities(&self, state: &State) -> Abilities {
+        self.0.of(state).1.map(|agent| agent.abilities).unwrap_or_default()
     }
-    let workspace = workspace(app, session, state);
-    prepare(app, &workspace).await?;
-    match app.executions().launch(session, workspace).await {
-        // Somebody else was faster: theirs is the one.
-        Err(error) if error.code() == Code::ExecutorAlive => Ok(()),
-        launched => Ok(launched.map(drop)?),
+
+    fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>> {
+        let (known, session, state) = (self.clone(), session.clone(), state.clone());
+        Box::pin(async move {
+            let workspace = known.0.workspace(&session, &state);
+            known.0.prepare(&workspace).await?;
+            let named = state.info.as_ref().and_then(|info| info.agent_profile_id.clone());
+            let (_, agent) = known.0.of(&state);
+            let agent = agent.ok_or_else(|| Obstacle {
+                reason: Reason::AgentMissing,
+                code: Code::AgentUnknown,
+                message: format!("There is no agent {:?}", named.unwrap_or_default()),
+            })?;
+            let part = |part: &String| part.replace(SESSION, session.as_str());
+            let command = agent.command.iter().map(part).collect();
+            let start = Start { command, ..Start::default() };
+            Ok(Recipe { start, abilities: agent.abilities, workspace })
+        })
     }
 }
 
@@ -75,53 +105,17 @@ pub(crate) async fn workspace_of(app: &App, session: &SessionId) -> Result<Clien
     if state.facts.closed.is_some() {
         return Err(Refusal::SessionClosed.into());
     }
-    launch(app, session, &state).await?;
-    Ok(app.executions().workspace(session).await?)
-}
-
-/// Waits until the log says what became of the agent: who is answered may prompt it.
-async fn heard_of(app: &App, session: &SessionId) -> Result<()> {
-    let waiting = async {
-        let mut tail = app.handle().tail(session, 0);
-        loop {
-            let state = app.handle().state(session).await?;
-            let failed = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Error);
-            if failed || agent_lives(&state.facts) {
-                return Ok(());
+    if !state.facts.executor.as_ref().is_some_and(Executor::may_live) {
+        let agents = app.agents_known();
+        let workspace = agents.workspace(session, &state);
+        agents.prepare(&workspace).await.map_err(piton_runtime::Error::from)?;
+        match app.executions().launch(session, workspace).await {
+            // Somebody else was faster: theirs is the one.
+            Err(error) if error.code() == Code::ExecutorAlive => {}
+            launched => {
+                launched.map_err(Problem::from)?;
             }
-            tail.seek(state.last_seq);
-            tail.next().await?;
         }
-    };
-    match tokio::time::timeout(PATIENCE, waiting).await {
-        Ok(heard) => heard,
-        Err(_) => Err(Problem::new(Code::AgentNotRunning, "The agent has not started in time")),
     }
-}
-
-/// The same, without waiting for it: what becomes of it is in the log.
-pub(crate) fn ensure_later(app: &App, session: &SessionId) {
-    let (app, session) = (app.clone(), session.clone());
-    tokio::spawn(async move {
-        if let Err(problem) = ensure(&app, &session).await {
-            tracing::warn!(%session, code = %problem.code, title = problem.title, "no agent");
-        }
-    });
-}
-
-/// A folder that was named must be there; one of our own is made.
-async fn prepare(app: &App, workspace: &std::path::Path) -> Result<()> {
-    let own = workspace.starts_with(&app.options().scratch);
-    let workspace = workspace.to_owned();
-    let is_there = tokio::task::spawn_blocking(move || {
-        if own {
-            // That it cannot be made is seen below.
-            let _ = std::fs::create_dir_all(&workspace);
-        }
-        workspace.is_dir()
-    });
-    match is_there.await {
-        Ok(true) => Ok(()),
-        _ => Err(Problem::malformed("The session's folder is not there")),
-    }
+    Ok(app.executions().workspace(session).await?)
 }

@@ -2,9 +2,9 @@
 //! only spelled.
 
 use piton_core::id::SessionId;
-use piton_core::state::{AgentStatus, Executor, ExecutorStatus, Facts, Phase, State};
+use piton_core::state::{Executor, ExecutorStatus, Facts, State};
 use piton_core::status::{Name, Status};
-use piton_core::{Reason, Timestamp};
+use piton_core::{Timestamp, resume};
 use piton_runtime::Listed;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -98,10 +98,13 @@ pub(crate) struct SessionStatus {
     pub(crate) sentence: String,
     pub(crate) run_id: Option<String>,
     pub(crate) last_outcome: Option<String>,
-    /// `native` or `none`.
+    /// How the agent would get its conversation back: `native`, `command_line`, `history`, `none`.
     pub(crate) resume_strategy: String,
-    /// Whether the agent knows what was said before it was started; null if it does not run.
+    /// Whether the agent knows what was said before it was started; null if it does not run, or
+    /// nothing was.
     pub(crate) context_restored: Option<bool>,
+    /// Why a context would be lost: `not_resumable`, `missing_resume_token`.
+    pub(crate) context_reason: Option<String>,
     /// A newer program wrote to the session; this one only reads it.
     pub(crate) read_only: bool,
     pub(crate) waits: Vec<WaitView>,
@@ -111,14 +114,12 @@ pub(crate) struct SessionStatus {
 
 /// The state on S2's and S3's wire.
 pub(crate) fn wire(name: Name) -> String {
-    let value = serde_json::to_value(name.wire()).ok();
-    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    spelled(name.wire())
 }
 
-pub(crate) fn agent_lives(facts: &Facts) -> bool {
-    let agent = facts.agent.as_ref().map(|agent| agent.status);
-    facts.executor.as_ref().is_some_and(Executor::may_live)
-        && matches!(agent, Some(AgentStatus::Starting | AgentStatus::Ready))
+fn spelled(value: impl Serialize) -> String {
+    let value = serde_json::to_value(value).ok();
+    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 pub(crate) fn executor_status(executor: &Executor) -> &'static str {
@@ -156,19 +157,9 @@ pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> 
 
 fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> SessionStatus {
     let (facts, info) = (&state.facts, state.info.as_ref());
-    let running = agent_lives(facts);
-    let closed = facts.closed.is_some();
-    let knows = facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
-    let interrupted = facts
-        .run
-        .as_ref()
-        .is_some_and(|run| matches!(run.phase, Phase::Interrupted { .. } | Phase::Paused));
-    let needs_resume = !closed && (!running || interrupted);
-    let resume_reason = (needs_resume && !running).then_some(if knows {
-        Reason::AgentNotRunning
-    } else {
-        Reason::AgentNotRunningFreshStart
-    });
+    // A dead boot's: it is being asked whether it is still there.
+    let asked = state.lease.owner.as_ref() != Some(app.handle().boot());
+    let found = resume::evaluate(state, app.resumer().abilities(state), asked);
     let executor = facts.executor.as_ref();
     let outcome = status.last_outcome.and_then(|outcome| serde_json::to_value(outcome).ok());
     SessionStatus {
@@ -178,18 +169,16 @@ fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> Sess
         state: wire(status.name),
         agent_profile_id: info.and_then(|info| info.agent_profile_id.clone()),
         executor_status: executor.map(|executor| {
-            // A dead boot's: it is being asked whether it is still there.
-            let asked = state.lease.owner.as_ref() != Some(app.handle().boot());
             let starting = asked && executor.may_live();
             let status = if starting { "starting" } else { executor_status(executor) };
             status.to_owned()
         }),
         agent_execution_id: executor.map(|executor| executor.execution_id.to_string()),
         runtime: executor.map(|executor| executor.runtime.clone()),
-        is_agent_running: running,
-        is_resumable: !closed,
-        needs_resume,
-        resume_reason: resume_reason.map(|reason| reason.as_str().to_owned()),
+        is_agent_running: found.is_agent_running,
+        is_resumable: found.is_resumable,
+        needs_resume: found.needs_resume,
+        resume_reason: found.reason.map(|reason| reason.as_str().to_owned()),
         worktree_path: None,
         worktree_branch: None,
         working_dir: info.and_then(|info| info.working_dir.clone()),
@@ -198,8 +187,9 @@ fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> Sess
         sentence: status.sentence().to_owned(),
         run_id: facts.run.as_ref().map(|run| run.run_id.to_string()),
         last_outcome: outcome.and_then(|outcome| outcome.as_str().map(str::to_owned)),
-        resume_strategy: if knows { "native" } else { "none" }.to_owned(),
-        context_restored: running.then_some(knows),
+        resume_strategy: spelled(found.strategy),
+        context_restored: found.context_restored,
+        context_reason: found.context_reason.map(|reason| reason.as_str().to_owned()),
         read_only: status.read_only,
         waits: waits(session, facts),
         live: live(app, session),

@@ -107,6 +107,13 @@ pub(super) async fn call(
             params.empty()?;
             fulfilled(id, sessions::start_now(app, &session).await?)
         }
+        "open" => {
+            admit(line, Scope::Control, String::new(), None)?;
+            let session = params.needed("session_id")?;
+            params.empty()?;
+            let status = sessions::open_now(app, &session).await?;
+            Ok(Some(answer(id, &to_value(&status)?, false)))
+        }
         "prompt" | "resume" | "pause" | "cancel" | "dismiss" | "close" => {
             let (session, key) = (params.needed("session_id")?, params.text("idempotency_key")?);
             let place = if name == "prompt" { "messages" } else { name };

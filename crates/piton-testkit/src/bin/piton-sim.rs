@@ -1,5 +1,5 @@
-//! The simulator at work. `--fresh` draws new seeds, `--seed N [--trace]` replays one, `--seeds N`
-//! runs the first N twice each and compares, `--planted` shows what catches each planted bug.
+//! The simulator at work. `--fresh` draws new seeds, `--seed N [--trace]` replays one, `--seeds N
+//! [--from M]` runs many twice each and compares, `--planted` shows what catches each planted bug.
 #![expect(clippy::print_stdout, reason = "a program that talks to people")]
 
 use std::process::ExitCode;
@@ -11,11 +11,11 @@ use piton_testkit::sim::{self, On, Report, Stats};
 
 const FRESH_FOR: Duration = Duration::from_secs(20);
 const USAGE: &str =
-    "piton-sim [--fresh | --seed N [--trace] | --seeds N | --planted] [--store memory | files]
+    "piton-sim [--fresh | --seed N [--trace] | --seeds N [--from M] | --planted] [--store memory | files]
 
   --fresh      new seeds for twenty seconds (the default)
   --seed N     one seed; with --trace every step of it
-  --seeds N    seeds 0 to N-1, each twice, compared
+  --seeds N    seeds 0 to N-1, or M to N-1, each twice, compared
   --planted    plants each known bug and says what catches it
   --store      which store the worlds have (memory by default)";
 
@@ -35,7 +35,10 @@ fn main() -> ExitCode {
         [] | ["--fresh"] => fresh(on),
         ["--seed", seed] => number(seed, |seed| one(on, seed, false)),
         ["--seed", seed, "--trace"] => number(seed, |seed| one(on, seed, true)),
-        ["--seeds", count] => number(count, |count| many(on, count)),
+        ["--seeds", count] => number(count, |count| many(on, 0, count)),
+        ["--seeds", count, "--from", from] => {
+            number(count, |count| number(from, |from| many(on, from.min(count), count)))
+        }
         ["--planted"] => planted(on),
         _ => usage(),
     }
@@ -89,8 +92,8 @@ fn fresh(on: On) -> ExitCode {
 }
 
 /// Seeds are shared out to the processors; each simulation is single-threaded and its own world.
-fn many(on: On, count: u64) -> ExitCode {
-    let next = AtomicU64::new(0);
+fn many(on: On, from: u64, count: u64) -> ExitCode {
+    let next = AtomicU64::new(from);
     let failed = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let started = Instant::now();
@@ -124,7 +127,7 @@ fn many(on: On, count: u64) -> ExitCode {
     });
     summary(&totals);
     let failed = failed.load(Ordering::Relaxed);
-    println!("{} passed, {failed} failed", count - failed);
+    println!("{} passed, {failed} failed", count - from - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

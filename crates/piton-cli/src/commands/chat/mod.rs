@@ -83,7 +83,7 @@ pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Resul
     let status = client.get(&format!("/api/v1/sessions/{session}")).await?;
     if status["is_resumable"] == true && status["is_agent_running"] == false {
         // Only the agent is started: whether an interrupted run goes on is for a person to say.
-        client.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).await?;
+        client.post(&format!("/api/v1/sessions/{session}/open"), &json!({})).await?;
     }
     let mut talk = Talk::new(ui, cx, client, session);
     talk.run(Until::Left).await

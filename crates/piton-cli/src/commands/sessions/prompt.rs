@@ -38,10 +38,6 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         return Err(Error::usage("There is nothing to say: the prompt is empty"));
     }
     let (client, id) = hand::server_for(cx, &args.session).await?;
-    let status = hand::status(&client, &id).await?;
-    if status["is_resumable"] == true && status["is_agent_running"] == false {
-        client.post(&format!("/api/v1/sessions/{id}/start"), &json!({})).await?;
-    }
     let path = format!("/api/v1/sessions/{id}/messages");
     let said = client.post(&path, &json!({"content": content})).await?;
     if ui.json {

@@ -1,0 +1,159 @@
+//! What an executor and its agent were seen to do.
+
+use std::collections::BTreeSet;
+
+use crate::event::Event;
+use crate::id::ExecutionId;
+use crate::resume;
+use crate::state::{Agent, AgentStatus, Executor, ExecutorStatus, Promised, State};
+
+impl State {
+    pub(super) fn apply_execution(&mut self, event: &Event) {
+        match event {
+            Event::ExecutorStarting(e) => {
+                self.facts.executor = Some(Executor {
+                    execution_id: e.execution_id.clone(),
+                    runtime: e.runtime.clone(),
+                    status: ExecutorStatus::Starting,
+                    code: None,
+                    reason: None,
+                    promised: None,
+                });
+                // A new execution has no agent yet; what the old one knew itself by stays.
+                if let Some(agent) = &mut self.facts.agent {
+                    (agent.status, agent.error) = (AgentStatus::Exited, None);
+                }
+            }
+            Event::ExecutorReady(e) => self.executor_is(&e.execution_id, ExecutorStatus::Ready),
+            Event::ExecutorUnreachable(e) => {
+                self.executor_is(&e.execution_id, ExecutorStatus::Unreachable);
+                if let Some(executor) = &mut self.facts.executor
+                    && executor.execution_id == e.execution_id
+                    && executor.status == ExecutorStatus::Unreachable
+                {
+                    executor.code.clone_from(&e.code);
+                }
+            }
+            Event::ExecutorError(e) => {
+                self.executor_is(&e.execution_id, ExecutorStatus::Error);
+                if let Some(executor) = &mut self.facts.executor
+                    && executor.execution_id == e.execution_id
+                    && executor.status == ExecutorStatus::Error
+                {
+                    executor.reason = e.reason;
+                }
+            }
+            Event::ExecutorStopped(e) => self.executor_is(&e.execution_id, ExecutorStatus::Stopped),
+            Event::ExecutorAbandoned(e) => {
+                let executor = self.facts.executor.as_ref().filter(|executor| executor.may_live());
+                if executor.is_some_and(|executor| executor.execution_id == e.execution_id) {
+                    // Nobody can tell whether it was given them: given to another one they might
+                    // be done twice.
+                    self.pending.clear();
+                }
+                self.executor_is(&e.execution_id, ExecutorStatus::Stopped);
+            }
+            Event::AgentResuming(e) => {
+                if let Some(executor) = &mut self.facts.executor
+                    && executor.execution_id == e.execution_id
+                {
+                    let (strategy, history, note) = (e.strategy, e.history, e.note);
+                    executor.promised = Some(Promised { strategy, history, note });
+                }
+            }
+            Event::AgentStarting(e) => {
+                let before = self.facts.agent.as_ref().map(|agent| agent.status);
+                let agent = self.agent_is(&e.execution_id, AgentStatus::Starting);
+                // Told twice, it has started once.
+                if let Some(agent) = agent.filter(|_| before != Some(AgentStatus::Starting)) {
+                    agent.restored = None;
+                    agent.vain_starts = agent.vain_starts.saturating_add(1);
+                }
+            }
+            Event::AgentDescribed(e) => self.described(e),
+            Event::AgentReady(e) => {
+                let agent = self.agent_is(&e.execution_id, AgentStatus::Ready);
+                if let (Some(agent), Some(id)) = (agent, &e.agent_session_id) {
+                    agent.is_called(id);
+                }
+            }
+            Event::AgentSession(e) => {
+                if self.is_current(&e.execution_id)
+                    && let Some(agent) = &mut self.facts.agent
+                {
+                    agent.is_called(&e.agent_session_id);
+                }
+            }
+            Event::AgentError(e) => {
+                if let Some(agent) = self.agent_is(&e.execution_id, AgentStatus::Error) {
+                    agent.error = Some(resume::agent_error(e.code.as_deref()));
+                }
+            }
+            Event::AgentExited(e) => {
+                self.agent_is(&e.execution_id, AgentStatus::Exited);
+            }
+            Event::AgentSessionCleared(e) => {
+                if self.is_current(&e.execution_id)
+                    && let Some(agent) = &mut self.facts.agent
+                {
+                    agent.is_disowned(e.agent_session_id.as_deref());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An execution is one life: what was stopped or given up does not come back under its id.
+    fn executor_is(&mut self, execution_id: &ExecutionId, status: ExecutorStatus) {
+        let Some(executor) = &mut self.facts.executor else { return };
+        if executor.execution_id != *execution_id || executor.status == ExecutorStatus::Stopped {
+            return;
+        }
+        executor.status = status;
+        (executor.code, executor.reason) = (None, None);
+        if status != ExecutorStatus::Stopped {
+            return;
+        }
+        // What the gone agent was to be told is moot; what is still to be begun is not. Its spool
+        // is in the log: of several prompts the first is the one that it was not given.
+        let mut prompted = BTreeSet::new();
+        self.pending
+            .retain(|_, effect| effect.is_prompt() && prompted.insert(effect.run_id().clone()));
+        // The agent ends with it. That it could not be started stays to be told.
+        if let Some(agent) = &mut self.facts.agent
+            && agent.status != AgentStatus::Error
+        {
+            agent.status = AgentStatus::Exited;
+        }
+    }
+
+    /// Whether what is said about an execution's agent is about the session's agent.
+    pub(super) fn is_current(&self, execution_id: &ExecutionId) -> bool {
+        self.facts.executor.as_ref().is_none_or(|e| e.execution_id == *execution_id)
+    }
+
+    /// The agent, if the event is about it. One whose executor is stopped does not start any more;
+    /// what it called itself is still worth knowing.
+    pub(super) fn agent_is(
+        &mut self,
+        execution_id: &ExecutionId,
+        status: AgentStatus,
+    ) -> Option<&mut Agent> {
+        if !self.is_current(execution_id) {
+            return None;
+        }
+        let executor = self.facts.executor.as_ref().map(|executor| executor.status);
+        let status = match status {
+            AgentStatus::Starting | AgentStatus::Ready
+                if executor == Some(ExecutorStatus::Stopped) =>
+            {
+                AgentStatus::Exited
+            }
+            status => status,
+        };
+        let agent = self.facts.agent.get_or_insert(Agent::new(status));
+        agent.status = status;
+        agent.error = None;
+        Some(agent)
+    }
+}

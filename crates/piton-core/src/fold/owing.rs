@@ -1,0 +1,100 @@
+//! What an agent does not know: because it began afresh, or because it was interrupted.
+
+use super::Change;
+use crate::event::{AgentDescribed, PromptPrepared, Seq};
+use crate::limits::{LOST_CALLS_MAX, LOST_QUESTIONS_MAX};
+use crate::reason::Reason;
+use crate::spool::Begun;
+use crate::state::{AgentStatus, Effect, Lost, Owed, Prepared, Run, Said, State, Unsaid};
+
+impl State {
+    /// Somebody wants something of the agent: starts that came to nothing count anew.
+    pub(super) fn is_wanted(&mut self) {
+        if let Some(agent) = &mut self.facts.agent {
+            agent.vain_starts = 0;
+        }
+    }
+
+    pub(super) fn is_prepared(&mut self, seq: Seq, e: &PromptPrepared) {
+        let (of_seq, execution_id, history) = (e.of_seq, e.execution_id.clone(), e.history);
+        self.prepared = Some(Prepared { of_seq, seq, execution_id, history });
+    }
+
+    /// An effect was carried out. If it was a prompt, the agent was given with it what was prepared.
+    pub(super) fn done(&mut self, of_seq: Seq) -> Change {
+        if !self.pending.remove(&of_seq).is_some_and(|effect| effect.is_prompt()) {
+            return Change::Inner;
+        }
+        self.is_wanted();
+        self.owed = Owed::default();
+        let prepared = self.prepared.take_if(|prepared| prepared.of_seq == of_seq);
+        let told = prepared.is_some_and(|prepared| prepared.history);
+        match self.facts.agent.as_mut().filter(|_| told) {
+            Some(agent) => {
+                agent.restored = Some(true);
+                Change::Summary
+            }
+            None => Change::Inner,
+        }
+    }
+
+    pub(super) fn described(&mut self, e: &AgentDescribed) {
+        if !self.is_current(&e.execution_id) {
+            return;
+        }
+        let executor = self.facts.executor.as_ref();
+        let promised = executor.and_then(|executor| executor.promised);
+        let is_fresh = e.begun == Begun::New;
+        let has_history = self.has_history();
+        if self.facts.agent.is_none() {
+            self.agent_is(&e.execution_id, AgentStatus::Starting);
+        }
+        if let Some(agent) = &mut self.facts.agent {
+            agent.offers = Some(e.offers);
+            agent.restored = has_history.then_some(!is_fresh);
+        }
+        let may_tell = promised.is_some_and(|promised| promised.history);
+        self.owed.history = is_fresh && has_history && may_tell;
+    }
+
+    /// Whether an agent was given anything in this session.
+    pub fn has_history(&self) -> bool {
+        let awaited = |run: &Run| self.prompts(&run.run_id).next().is_some();
+        let unsaid = usize::from(self.facts.run.as_ref().is_some_and(awaited));
+        self.recent_runs.len() > unsaid
+    }
+
+    /// A run is interrupted: what is cut off now?
+    pub(super) fn note_lost(&mut self, seq: Seq, reason: Reason) {
+        self.keep_unsaid();
+        let Some(run) = &self.facts.run else { return };
+        if self.owed.unsaid.as_ref().is_some_and(|unsaid| unsaid.run_id == run.run_id) {
+            return;
+        }
+        let mut calls: Vec<_> = self.calls.values().map(|call| call.seq).collect();
+        calls.sort_unstable();
+        let calls_total = calls.len() as u64;
+        calls.truncate(LOST_CALLS_MAX);
+        let mut questions: Vec<_> = run.waits.values().map(|wait| wait.since_seq).collect();
+        questions.sort_unstable();
+        questions.truncate(LOST_QUESTIONS_MAX);
+        // Ids are ordered by time.
+        let message = self.messages.keys().next_back().cloned();
+        let run_id = run.run_id.clone();
+        self.owed.note = Some(Lost { run_id, seq, reason, message, calls, calls_total, questions });
+    }
+
+    /// What the current run begins with is about to be forgotten, and no agent was given it. Only
+    /// where agents live outside of our boots can that be known: their spools have been read.
+    pub(super) fn keep_unsaid(&mut self) {
+        let outside = self.facts.executor.is_some()
+            || self.info.as_ref().is_some_and(|info| info.agent_profile_id.is_some());
+        let run = self.facts.run.as_ref().filter(|run| run.is_unfinished() && outside);
+        let Some(run_id) = run.map(|run| run.run_id.clone()) else { return };
+        let first = self.prompts(&run_id).next().and_then(|seq| self.pending.get(&seq));
+        if let Some(Effect::Begin { message_id: Some(id), message_seq: Some(seq), .. }) = first {
+            let said = Said { message_id: id.clone(), seq: *seq };
+            self.owed.unsaid = Some(Unsaid { run_id, said });
+        }
+    }
+}

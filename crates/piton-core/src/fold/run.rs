@@ -1,0 +1,164 @@
+//! The life of a run, and what it demands.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::event::{Event, Outcome, RunStarted, Seq};
+use crate::id::{RunId, WaitId};
+use crate::limits::RUNS_KEPT;
+use crate::reason::Reason;
+use crate::state::{Effect, Phase, Run, State, Wait, WaitToken};
+use crate::time::Timestamp;
+
+impl State {
+    pub(super) fn apply_run(&mut self, seq: Seq, ts: Timestamp, event: &Event) {
+        match event {
+            Event::RunStarted(e) => self.started(seq, ts, e),
+            Event::RunWaiting(e) => {
+                let by_token = || e.resume_token_id.as_ref().map(WaitId::from);
+                let wait_id =
+                    e.wait_id.clone().or_else(by_token).unwrap_or_else(|| WaitId::at(seq));
+                let token = match &e.resume_token_id {
+                    Some(id) if self.tokens.contains_key(id) => WaitToken::Active,
+                    _ => WaitToken::Missing,
+                };
+                let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_unfinished()) else {
+                    return;
+                };
+                run.blocked = true;
+                run.waits.entry(wait_id).or_insert_with(|| Wait {
+                    kind: e.wait_kind,
+                    since_seq: seq,
+                    token_id: e.resume_token_id.clone(),
+                    token,
+                    deadline_at: e.deadline_at,
+                });
+            }
+            Event::RunResumed(e) => {
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                if matches!(run.phase, Phase::Ended(_) | Phase::Dismissed) {
+                    return;
+                }
+                run.boot_id = e.boot_id.clone();
+                run.phase = Phase::Open;
+                run.blocked = false;
+                let run_id = e.run_id.clone();
+                self.is_wanted();
+                let Some(run) = self.run_named(&run_id) else { return };
+                let Some(wait_id) = &e.wait_id else { return self.go_on(seq, run_id) };
+                run.settle_wait(wait_id);
+                self.pending.insert(seq, Effect::Answer { run_id, wait_id: wait_id.clone() });
+            }
+            Event::RunReattached(e) => {
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                run.boot_id = e.boot_id.clone();
+                for new in &e.deadlines {
+                    if let Some(wait) = run.waits.get_mut(&new.wait_id) {
+                        wait.deadline_at = Some(new.deadline_at);
+                    }
+                }
+            }
+            Event::RunPaused(e) => {
+                let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_open()) else {
+                    return;
+                };
+                run.phase = Phase::Paused;
+                self.pending.insert(seq, Effect::Stop { run_id: e.run_id.clone() });
+            }
+            Event::WaitCancelled(e) => {
+                let Some(run) = self.run_named(&e.run_id) else { return };
+                if run.settle_wait(&e.wait_id) {
+                    run.blocked = false;
+                    let (run_id, wait_id) = (e.run_id.clone(), e.wait_id.clone());
+                    self.pending.insert(seq, Effect::CancelWait { run_id, wait_id });
+                }
+            }
+            Event::RunCompleted(e) => {
+                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Completed));
+            }
+            Event::RunFailed(e) => self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Failed)),
+            Event::RunCancelled(e) => {
+                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Cancelled));
+            }
+            Event::RunInterrupted(e) => {
+                let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_unfinished()) else {
+                    return;
+                };
+                let was_waiting = e.reason == Reason::WaitTimeout || !run.waits.is_empty();
+                self.note_lost(seq, e.reason);
+                self.end_run(seq, &e.run_id, Phase::Interrupted { reason: e.reason, was_waiting });
+            }
+            Event::RunDismissed(e) => self.end_run(seq, &e.run_id, Phase::Dismissed),
+            _ => {}
+        }
+    }
+
+    fn started(&mut self, seq: Seq, ts: Timestamp, e: &RunStarted) {
+        self.calls.clear();
+        self.forget_messages();
+        self.recent_runs.push_back(e.run_id.clone());
+        if self.recent_runs.len() > RUNS_KEPT {
+            self.recent_runs.pop_front();
+        }
+        self.facts.run = Some(Run {
+            run_id: e.run_id.clone(),
+            boot_id: e.boot_id.clone(),
+            started_at: ts,
+            started_seq: seq,
+            phase: Phase::Open,
+            blocked: false,
+            waits: BTreeMap::new(),
+            settled_waits: VecDeque::new(),
+        });
+        let (run_id, message_id) = (e.run_id.clone(), e.message_id.clone());
+        let said = self.last_said.as_ref();
+        let said = said.filter(|said| Some(&said.message_id) == message_id.as_ref());
+        let message_seq = said.map(|said| said.seq);
+        self.pending.insert(seq, Effect::Begin { run_id, message_id, message_seq });
+        self.is_wanted();
+    }
+
+    /// The run is to go on: with the prompt that it was paused before, if no agent can have been
+    /// given that, else with one that says so. What a Stop that was not heard came after is not
+    /// known yet; the spool's order will tell ([`crate::decide::Import`]).
+    fn go_on(&mut self, seq: Seq, run_id: RunId) {
+        let stop = Effect::Stop { run_id: run_id.clone() };
+        let unheard = self.pending.values().any(|effect| *effect == stop);
+        let may_know = unheard && self.facts.hears();
+        let unsaid = self.owed.unsaid.as_ref().filter(|unsaid| unsaid.run_id == run_id);
+        let unsaid = unsaid.map(|unsaid| unsaid.said.clone());
+        if self.prompts(&run_id).next().is_some() && !may_know {
+            self.pending.retain(|_, effect| *effect != stop);
+        } else if let Some(said) = unsaid {
+            // No agent was given what the run began with: it begins with that, whoever has it now.
+            let (message_id, message_seq) = (Some(said.message_id), Some(said.seq));
+            self.pending.insert(seq, Effect::Begin { run_id, message_id, message_seq });
+        } else {
+            self.pending.insert(seq, Effect::Continue { run_id });
+        }
+    }
+
+    /// A run that is not the current one, or has ended, stays as it is.
+    fn end_run(&mut self, seq: Seq, run_id: &RunId, phase: Phase) {
+        let Some(run) = self.run_named(run_id) else { return };
+        if matches!(run.phase, Phase::Ended(_)) {
+            return;
+        }
+        run.phase = phase;
+        run.blocked = false;
+        run.waits.clear();
+        self.forget_messages();
+        // What nobody wants to be said any more need not be told of.
+        if matches!(phase, Phase::Dismissed | Phase::Ended(_)) {
+            self.owed.unsaid.take_if(|unsaid| unsaid.run_id == *run_id);
+        }
+        // That somebody does not want to go on with it does not stop who is still at it.
+        let stays =
+            |effect: &Effect| phase == Phase::Dismissed && matches!(effect, Effect::Stop { .. });
+        self.pending.retain(|_, effect| effect.run_id() != run_id || stays(effect));
+        // An agent that is still at it is told to stop.
+        let unasked = matches!(phase, Phase::Interrupted { .. } | Phase::Ended(Outcome::Failed));
+        if phase == Phase::Ended(Outcome::Cancelled) || self.facts.hears() && unasked {
+            self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });
+        }
+    }
+}

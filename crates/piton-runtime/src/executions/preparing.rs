@@ -1,0 +1,192 @@
+//! What an agent is given with a prompt: what was said, and, once, what it does not know. Written to
+//! the log before it is given.
+
+use std::time::Duration;
+
+use piton_core::decide::{Command, Prepare};
+use piton_core::event::{Event, Seq};
+use piton_core::history::Gathering;
+use piton_core::id::{MessageId, SessionId};
+use piton_core::note::{self, Findings, Stat, Truth};
+use piton_core::spool::Channel;
+use piton_core::state::{Effect, Lost};
+use piton_core::{Record, State};
+use piton_store::Detail;
+use serde_json::Value;
+
+use super::driving::GO_ON;
+use super::{At, Executions};
+use crate::error::Result;
+use crate::service::Handle;
+use crate::world::Deed;
+
+/// Records that are read at once.
+const PAGE: u64 = 256;
+/// Of an answer that was cut off, so many records.
+const ANSWER_RECORDS_MAX: u64 = 64;
+/// The workspace is asked for so long; without an answer the note does without it.
+const TRUTH_WAIT: Duration = Duration::from_secs(5);
+
+impl Executions {
+    /// The text of a prompt for this execution's agent. Asked again it is the same.
+    pub(super) async fn prompt(
+        &self,
+        handle: &Handle,
+        at: &At,
+        state: &State,
+        deed: &Deed,
+    ) -> Result<String> {
+        let said = deed.message.clone().unwrap_or_else(|| GO_ON.to_owned());
+        let of_seq = deed.cause.seq;
+        let prepared = state.prepared.as_ref();
+        let prepared = prepared.filter(|p| p.of_seq == of_seq && p.execution_id == at.execution);
+        if let Some(prepared) = prepared
+            && let Some(text) = self.text_at(&at.session, prepared.seq, "prompt").await?
+        {
+            return Ok(text);
+        }
+        let executor = state.facts.executor.as_ref();
+        let promised = executor.and_then(|executor| executor.promised);
+        let unsaid = state.owed.unsaid.as_ref();
+        let unsaid = unsaid.filter(|unsaid| unsaid.run_id != *deed.effect.run_id());
+        let note = promised.is_some_and(|promised| promised.note)
+            && (state.owed.note.is_some() || unsaid.is_some());
+        let history = state.owed.history;
+        if !note && !history {
+            return Ok(said);
+        }
+        let mut prompt = said;
+        if note {
+            let mut findings = match &state.owed.note {
+                Some(lost) => self.findings(&at.session, lost).await?,
+                None => Findings::default(),
+            };
+            if let Some(unsaid) = unsaid {
+                findings.unsaid = self.text_at(&at.session, unsaid.said.seq, "content").await?;
+            }
+            findings.truth = self.truth(at).await;
+            prompt = note::text(&findings, &prompt);
+        }
+        if history {
+            let before = match deed.effect {
+                Effect::Begin { message_seq: Some(seq), .. } => seq,
+                _ => of_seq,
+            };
+            let gathered = self.gathered(&at.session, before).await?;
+            if let Some(told) = gathered.text(&prompt).map_err(unreadable(&at.session))? {
+                prompt = told;
+            }
+        }
+        let execution_id = at.execution.clone();
+        let prepare = Prepare { of_seq, execution_id, history, note, prompt: prompt.clone() };
+        handle.execute(&at.session, Command::Prepare(prepare)).await?;
+        Ok(prompt)
+    }
+
+    async fn record_at(&self, session: &SessionId, seq: Seq) -> Result<Option<Record>> {
+        let records = self.0.store.read(session, seq - 1, 1, Detail::Full).await?;
+        Ok(records.into_iter().next().filter(|record| record.seq == seq))
+    }
+
+    async fn text_at(&self, session: &SessionId, seq: Seq, field: &str) -> Result<Option<String>> {
+        let found = self.record_at(session, seq).await?;
+        let text = found.and_then(|record| record.content_field(field));
+        Ok(text.and_then(|text| text.as_str().map(str::to_owned)))
+    }
+
+    /// What the log has before a record, the newest of it.
+    async fn gathered(&self, session: &SessionId, before: Seq) -> Result<Gathering> {
+        let mut gathering = Gathering::default();
+        let mut end = before - 1;
+        while gathering.wants_more() && end > 0 {
+            let after = end.saturating_sub(PAGE);
+            let mut page = self.read_up_to(session, after, end).await?;
+            page.retain(|record| record.seq <= end);
+            gathering.take(page).map_err(unreadable(session))?;
+            end = after;
+        }
+        Ok(gathering)
+    }
+
+    /// The records behind `after`, up to and with `end`: a read may give fewer than it was asked for.
+    async fn read_up_to(&self, session: &SessionId, after: Seq, end: Seq) -> Result<Vec<Record>> {
+        let (mut records, mut after) = (Vec::new(), after);
+        while after < end {
+            let limit = usize::try_from(end - after).unwrap_or(usize::MAX);
+            let page = self.0.store.read(session, after, limit, Detail::Full).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            records.extend(page);
+        }
+        Ok(records)
+    }
+
+    async fn findings(&self, session: &SessionId, lost: &Lost) -> Result<Findings> {
+        let mut findings = Findings {
+            interruption: Some(lost.reason),
+            calls_total: lost.calls_total,
+            ..Findings::default()
+        };
+        for seq in &lost.calls {
+            let Some(record) = self.record_at(session, *seq).await? else { continue };
+            if let Ok(Event::ToolIntent(e)) = record.event() {
+                findings.calls.push((e.name, record.content_field("arguments")));
+            }
+        }
+        for seq in &lost.questions {
+            let record = self.record_at(session, *seq).await?;
+            let question = record.and_then(|record| record.content_field("question"));
+            findings.questions.extend(question);
+        }
+        if let Some(message) = &lost.message {
+            findings.answer = self.answer(session, message, lost.seq).await?;
+        }
+        Ok(findings)
+    }
+
+    /// The end of a message that was cut off.
+    async fn answer(&self, session: &SessionId, message: &MessageId, end: Seq) -> Result<String> {
+        let after = end.saturating_sub(ANSWER_RECORDS_MAX);
+        let mut answer = String::new();
+        for record in self.read_up_to(session, after, end).await? {
+            match record.event() {
+                Ok(Event::MessageDelta(e))
+                    if e.message_id == *message && e.channel == Channel::Answer =>
+                {
+                    if let Some(Value::String(text)) = record.content_field("text") {
+                        answer.push_str(&text);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(answer)
+    }
+
+    /// What the workspace says, if it says it soon.
+    async fn truth(&self, at: &At) -> Option<Truth> {
+        let asking = async {
+            let client = self.0.agentctl.workspace(at).await.ok()?;
+            let status = client.git_status().await.ok().filter(|status| status.repository)?;
+            let changed = status.changed.into_iter().map(|change| (change.status, change.path));
+            let diffs = [client.git_diff(true, None).await, client.git_diff(false, None).await];
+            let diffs: Vec<_> = diffs.into_iter().filter_map(Result::ok).collect();
+            // Half a count is none.
+            let whole = diffs.len() == 2 && !diffs.iter().any(|diff| diff.truncated);
+            let diff: String = diffs.into_iter().map(|diff| diff.diff).collect();
+            let truth = Truth::new(changed.collect(), status.truncated);
+            let stat = whole.then(|| Stat::of(&diff));
+            Some(Truth { branch: status.branch, head: status.head, stat, ..truth })
+        };
+        tokio::time::timeout(TRUTH_WAIT, asking).await.ok().flatten()
+    }
+}
+
+fn unreadable(session: &SessionId) -> impl Fn(piton_core::event::ParseError) -> crate::Error {
+    let session = session.clone();
+    move |error| {
+        let source: piton_store::Cause = std::sync::Arc::new(error);
+        let (session, source) = (session.clone(), Some(source));
+        piton_store::Error::RecordDamaged { session, seq: 0, source }.into()
+    }
+}

@@ -1,0 +1,306 @@
+//! Brings a session's agent back: one at a time for each session, whoever asks. What is decided is
+//! the core's ([`piton_core::resume`]); what becomes of it is in the log.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use piton_core::decide::{Command, Refusal};
+use piton_core::event::{AgentResuming, Event};
+use piton_core::id::SessionId;
+use piton_core::reason::Reason;
+use piton_core::resume::{self, Abilities, Leave, Occasion, Opening, Plan, Policy};
+use piton_core::state::AgentStatus;
+use piton_core::{Code, State};
+use piton_exec::protocol::Start;
+use piton_store::{BoxFuture, Detail, Query, Select};
+use tokio::sync::Mutex as Turn;
+
+use crate::error::{Error, Result};
+use crate::executions::{Executions, Fault};
+use crate::service::Handle;
+
+/// How long an agent may take to be heard of.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Records in which the agent's own message ids are looked for, and how many of them are told.
+const MESSAGES_AMONG: u64 = 512;
+const MESSAGES_MAX: usize = 64;
+/// Agents that are started at the same time when the server starts.
+const AT_ONCE: usize = 4;
+const PAGE: usize = 256;
+
+/// What is needed to start a session's agent.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// Without the conversation: whether and which is decided here.
+    pub start: Start,
+    pub abilities: Abilities,
+    /// Where it works.
+    pub workspace: PathBuf,
+}
+
+/// Why an agent cannot be started, before anything was.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Obstacle {
+    pub reason: Reason,
+    pub code: Code,
+    pub message: String,
+}
+
+/// Knows how agents are started.
+pub trait Recipes: Send + Sync + fmt::Debug + 'static {
+    /// What the session's agent can do, whether or not it can be started.
+    fn abilities(&self, state: &State) -> Abilities;
+
+    fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>>;
+}
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Resumer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    handle: Handle,
+    executions: Executions,
+    recipes: Arc<dyn Recipes>,
+    policy: Policy,
+    turns: Mutex<HashMap<SessionId, Weak<Turn<()>>>>,
+}
+
+impl Resumer {
+    pub fn new(
+        handle: Handle,
+        executions: Executions,
+        recipes: Arc<dyn Recipes>,
+        policy: Policy,
+    ) -> Self {
+        Self(Arc::new(Inner { handle, executions, recipes, policy, turns: Mutex::default() }))
+    }
+
+    pub fn policy(&self) -> Policy {
+        self.0.policy
+    }
+
+    pub fn abilities(&self, state: &State) -> Abilities {
+        self.0.recipes.abilities(state)
+    }
+
+    /// One at a time for a session.
+    fn turn(&self, session: &SessionId) -> Arc<Turn<()>> {
+        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(session).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::new(Turn::new(()));
+        turns.insert(session.clone(), Arc::downgrade(&turn));
+        turn
+    }
+
+    /// Sees to it that the session's agent runs, if this is an occasion for it; says what was decided.
+    /// Returns when it was heard of.
+    pub async fn ensure(&self, session: &SessionId, occasion: Occasion) -> Result<Plan> {
+        let turn = self.turn(session);
+        let _turn = turn.lock().await;
+        let state = self.0.handle.state(session).await?;
+        let abilities = self.0.recipes.abilities(&state);
+        let plan = resume::plan(&state, abilities, self.0.policy, occasion);
+        match &plan {
+            Plan::Leave(Leave::Running) => self.heard_of(session).await?,
+            Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
+            Plan::Leave(Leave::InVain) => self.give_up(session, &state).await?,
+            Plan::Leave(Leave::Unproven | Leave::NotNow) => {}
+            Plan::Start(opening) => self.start(session, &state, opening, occasion).await?,
+        }
+        Ok(plan)
+    }
+
+    async fn start(
+        &self,
+        session: &SessionId,
+        state: &State,
+        opening: &Opening,
+        occasion: Occasion,
+    ) -> Result<()> {
+        let Inner { handle, executions, .. } = &*self.0;
+        let recipe = match self.0.recipes.recipe(session, state).await {
+            Ok(recipe) => recipe,
+            Err(obstacle) => {
+                executions.cannot_launch(session, &obstacle).await?;
+                return Err(Error::Obstacle(obstacle));
+            }
+        };
+        if opening.launch {
+            match executions.launch(session, recipe.workspace).await {
+                // Somebody who only wanted the workspace was faster: theirs is the one.
+                Err(error) if error.code() == Code::ExecutorAlive => {}
+                launched => {
+                    launched?;
+                }
+            }
+        }
+        let current = handle.state(session).await?;
+        let executor = current.facts.executor.as_ref().filter(|executor| executor.may_live());
+        let executor = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
+        let event = AgentResuming {
+            execution_id: executor.execution_id.clone(),
+            occasion,
+            strategy: opening.strategy,
+            history: opening.history,
+            note: opening.note,
+        };
+        handle.execute(session, Command::Observe { event: event.into(), message: None }).await?;
+        let seen_message_ids = match &opening.agent_session_id {
+            Some(_) => self.seen(session, state).await?,
+            None => Vec::new(),
+        };
+        let agent_session_id = opening.agent_session_id.clone();
+        let start = Start { agent_session_id, seen_message_ids, ..recipe.start };
+        match executions.start_agent(session, start).await {
+            Err(Error::Agentctl(Fault::Problem(problem))) if problem.code == "agent_running" => {}
+            started => started?,
+        }
+        self.heard_of(session).await?;
+        if let (Some(run_id), true) = (&opening.go_on, occasion != Occasion::Asked) {
+            // Nobody is there to ask for it; who asks does so under their own name.
+            let command = Command::Resume { run_id: run_id.clone() };
+            match handle.execute(session, command).await {
+                Err(Error::Refused(refusal)) => {
+                    tracing::info!(%session, %refusal, "the run went on or ended meanwhile");
+                }
+                resumed => {
+                    resumed?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent's own ids of its last messages: what it tells of them is not news.
+    async fn seen(&self, session: &SessionId, state: &State) -> Result<Vec<String>> {
+        let store = self.0.handle.view().store();
+        let mut after = state.last_seq.saturating_sub(MESSAGES_AMONG);
+        let mut ids = Vec::new();
+        while after < state.last_seq {
+            let limit = usize::try_from(state.last_seq - after).unwrap_or(usize::MAX);
+            let records = store.read(session, after, limit, Detail::Full).await?;
+            let Some(last) = records.last() else { break };
+            after = last.seq;
+            for record in &records {
+                if !matches!(record.event(), Ok(Event::AgentUpdated(e)) if e.what == "message_id") {
+                    continue;
+                }
+                let update = record.content_field("update");
+                let id = update.and_then(|u| Some(u.get("agent_message_id")?.as_str()?.to_owned()));
+                ids.extend(id);
+            }
+        }
+        let over = ids.len().saturating_sub(MESSAGES_MAX);
+        ids.drain(..over);
+        Ok(ids)
+    }
+
+    /// Waits until the log says what became of the agent: who is answered may prompt it.
+    async fn heard_of(&self, session: &SessionId) -> Result<()> {
+        let waiting = async {
+            let mut tail = self.0.handle.tail(session, 0);
+            loop {
+                let state = self.0.handle.state(session).await?;
+                let agent = state.facts.agent.as_ref().map(|agent| agent.status);
+                let failed = matches!(agent, Some(AgentStatus::Error));
+                if failed || resume::is_running(&state.facts) {
+                    return Ok(());
+                }
+                tail.seek(state.last_seq);
+                tail.next().await?;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(heard) => heard,
+            Err(_) => Err(Error::AgentLate),
+        }
+    }
+
+    /// What was said was given to nobody, and nobody lives long enough to be given it.
+    async fn give_up(&self, session: &SessionId, state: &State) -> Result<()> {
+        let run = state.facts.run.as_ref().filter(|run| run.is_open());
+        let Some(run_id) = run.map(|run| run.run_id.clone()) else { return Ok(()) };
+        let command = Command::Interrupt { run_id, reason: Reason::AgentGaveUp };
+        self.0.handle.execute(session, command).await.map(drop)
+    }
+
+    /// The same as [`Self::ensure`], without waiting for it.
+    pub fn ensure_later(&self, session: &SessionId, occasion: Occasion) {
+        let (resumer, session) = (self.clone(), session.clone());
+        tokio::spawn(async move {
+            if let Err(error) = resumer.ensure(&session, occasion).await {
+                tracing::warn!(%session, code = %error.code(), %error, "no agent");
+            }
+        });
+    }
+
+    /// Sees to runs that no agent works on, for as long as the service runs.
+    pub async fn watch(&self) {
+        while let Some(session) = self.0.executions.stranded().await {
+            let resumer = self.clone();
+            tokio::spawn(async move { resumer.rescue(&session).await });
+        }
+    }
+
+    async fn rescue(&self, session: &SessionId) {
+        let rescued = async {
+            let state = self.0.handle.state(session).await?;
+            if !resume::is_stranded(&state) {
+                return Ok(());
+            }
+            let vain = state.facts.agent.as_ref().map_or(0, |agent| agent.vain_starts);
+            let occasion = if vain == 0 { Occasion::Prompt } else { Occasion::Retry };
+            self.ensure(session, occasion).await.map(drop)
+        };
+        if let Err(error) = rescued.await {
+            tracing::warn!(%session, code = %error.code(), %error, "nobody works on its run");
+        }
+    }
+
+    /// Starts the agents that ran before the server did, if that is wanted: a few at the same time.
+    pub async fn on_boot(&self) -> Result<()> {
+        if self.0.policy.agent_restart != resume::AgentRestart::OnBoot {
+            return Ok(());
+        }
+        let (mut after, mut starting) = (None, tokio::task::JoinSet::new());
+        loop {
+            let query = Query { task_id: None, select: Select::Unclosed, after, limit: PAGE };
+            let page = self.0.handle.view().store().list(query).await?;
+            for row in page.rows {
+                if row.summary.facts.executor.is_none() {
+                    continue;
+                }
+                if starting.len() >= AT_ONCE {
+                    starting.join_next().await;
+                }
+                let (resumer, session) = (self.clone(), row.session);
+                starting.spawn(async move {
+                    // What a dead boot left is settled first.
+                    let settled = resumer.0.handle.execute(&session, crate::executions::recover());
+                    let ensured = async {
+                        settled.await?;
+                        resumer.ensure(&session, Occasion::Boot).await
+                    };
+                    if let Err(error) = ensured.await {
+                        tracing::warn!(%session, code = %error.code(), %error, "no agent");
+                    }
+                });
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        while starting.join_next().await.is_some() {}
+        Ok(())
+    }
+}
