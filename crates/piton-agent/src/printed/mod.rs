@@ -66,7 +66,8 @@ pub struct Said {
     pub beginning: String,
     /// What it said of its own end.
     pub outcome: Option<Outcome>,
-    message_id: Option<String>,
+    /// The agent's own id of the last message that it said.
+    pub message_id: Option<String>,
 }
 
 /// A conversation whose turns are processes. Clones are the same one.
