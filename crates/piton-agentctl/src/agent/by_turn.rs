@@ -68,7 +68,8 @@ impl ByTurn {
         let (cancel, cancelled) = watch::channel(false);
         *current = Some(Current { run_id, cancel });
         place.send(Job { prompt: text.to_owned(), cancelled });
-        Ok(())
+        // Ended meanwhile: nobody takes it.
+        if self.jobs.is_closed() { Err(acp::Error::Closed) } else { Ok(()) }
     }
 
     /// The turn ends with its process, and everything that this has started.
