@@ -8,7 +8,7 @@ use std::time::Duration;
 use ctl::{Run, World, entries_until};
 use piton_core::spool::{Fact, Pos};
 use piton_exec::client::{Client, ClientError};
-use piton_exec::protocol::{Act, Command, Start, bearer};
+use piton_exec::protocol::{Act, Command, CommandLine, Start, bearer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -183,6 +183,12 @@ async fn the_previous_protocol_is_spoken() {
 
     let run = world.launch().await;
     say(&run, 3).await;
+    // One of version 3 would speak the protocol to an agent that has none.
+    let start = Start { command_line: Some(CommandLine::default()), ..Start::default() };
+    let unsaid = Command { id: "line".into(), act: Act::Start(start) };
+    assert_eq!(unsaid.act.since(), 4);
+    let third = run.client(1).with_protocol_max(3);
+    assert_eq!(code(third.command(&unsaid).await), "protocol_unsupported");
     let older = run.client(1).with_protocol_max(1);
     let mut stream = older.stream(&run.spool_id, 0).await.unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap().entries.len(), 1);
@@ -201,6 +207,7 @@ async fn the_handshakes_of_the_fixtures_are_answered() {
         (include_str!("../fixtures/handshake-health-v1.txt"), "HTTP/1.1 200 OK"),
         (include_str!("../fixtures/handshake-stream-v1.txt"), "HTTP/1.1 101 Switching Protocols"),
         (include_str!("../fixtures/handshake-stream-v2.txt"), "HTTP/1.1 101 Switching Protocols"),
+        (include_str!("../fixtures/handshake-start-v4.txt"), "HTTP/1.1 200 OK"),
         (include_str!("../fixtures/handshake-stream-v9.txt"), "HTTP/1.1 400 Bad Request"),
     ] {
         let request = fixture.replace("{token}", &token).replace("{spool_id}", &run.spool_id);

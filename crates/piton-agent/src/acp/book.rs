@@ -28,14 +28,14 @@ pub(super) struct Turn {
 }
 
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(crate) struct Ask {
     /// The agent's id of its request.
     pub(super) rpc_id: Value,
     pub(super) options: Vec<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Book {
+pub(crate) struct Book {
     journal: Arc<dyn Journal>,
     ids: Arc<dyn MakeIds>,
     masker: Arc<Masker>,
@@ -53,7 +53,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    pub(super) fn new(
+    pub(crate) fn new(
         journal: Arc<dyn Journal>,
         ids: Arc<dyn MakeIds>,
         masker: Arc<Masker>,
@@ -77,7 +77,7 @@ impl Book {
     }
 
     /// Resolves when all that was noted is kept.
-    pub(super) async fn keep(&mut self) -> Result<(), Error> {
+    pub(crate) async fn keep(&mut self) -> Result<(), Error> {
         if self.notes.is_empty() {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Book {
         Ok(self.journal.keep(notes).await?)
     }
 
-    pub(super) fn note(&mut self, fact: Fact) {
+    pub(crate) fn note(&mut self, fact: Fact) {
         self.note_with(fact, None);
     }
 
@@ -94,7 +94,7 @@ impl Book {
         self.notes.push(Note { run_id, fact, raw });
     }
 
-    pub(super) fn dropped(&mut self, why: &'static str, bytes: u64) {
+    pub(crate) fn dropped(&mut self, why: &'static str, bytes: u64) {
         if let Some(fact) = self.drops.add(why, bytes) {
             self.note(fact);
         }
@@ -120,7 +120,7 @@ impl Book {
     }
 
     /// Words of the agent's where a few are expected.
-    pub(super) fn mask_text(&self, text: &str) -> String {
+    pub(crate) fn mask_text(&self, text: &str) -> String {
         let mut text = self.masker.text(text).into_owned();
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text
@@ -136,16 +136,21 @@ impl Book {
     /// One update of the session. `outputs`: see [`Calls::said`].
     pub(super) fn update(&mut self, update: Value, outputs: Map<String, Value>) {
         if let Some(update) = self.replay.pass(update) {
-            self.said(update, outputs);
+            self.said(update, outputs, None);
         }
     }
 
-    fn said(&mut self, update: Value, outputs: Map<String, Value>) {
+    /// What was said in other words than the protocol's, put into these; `raw` is what they were.
+    pub(crate) fn told(&mut self, update: Value, raw: Option<Value>) {
+        self.said(update, Map::new(), raw);
+    }
+
+    fn said(&mut self, update: Value, outputs: Map<String, Value>, raw: Option<Value>) {
         let kind = wire::text_at(&update, "sessionUpdate").unwrap_or_default();
         let what = match kind.as_str() {
             "agent_message_chunk" => return self.chunk(update, Channel::Answer),
             "agent_thought_chunk" => return self.chunk(update, Channel::Thought),
-            "tool_call" | "tool_call_update" => return self.tool(update, outputs),
+            "tool_call" | "tool_call_update" => return self.tool(update, outputs, raw),
             "user_message_chunk" => {
                 self.end_message();
                 "user_message"
@@ -169,7 +174,7 @@ impl Book {
         self.other(what, update);
     }
 
-    pub(super) fn other(&mut self, what: &str, update: Value) {
+    pub(crate) fn other(&mut self, what: &str, update: Value) {
         let update = self.mask(update);
         self.note(Fact::Update { what: what.to_owned(), update });
     }
@@ -204,8 +209,9 @@ impl Book {
         }
     }
 
-    fn tool(&mut self, update: Value, outputs: Map<String, Value>) {
+    fn tool(&mut self, update: Value, outputs: Map<String, Value>, raw: Option<Value>) {
         let update = self.mask(update);
+        let raw = raw.map(|raw| self.mask(raw));
         let outputs = match self.mask(outputs.into()) {
             Value::Object(outputs) => outputs,
             _ => Map::new(),
@@ -221,7 +227,8 @@ impl Book {
         }
         for fact in facts {
             let says_all = matches!(fact, Fact::ToolUpdate { .. });
-            self.note_with(fact, (!says_all).then(|| update.clone()));
+            let raw = || raw.clone().unwrap_or_else(|| update.clone());
+            self.note_with(fact, (!says_all).then(raw));
         }
     }
 
@@ -259,7 +266,7 @@ impl Book {
     }
 
     /// The session is open. What the agent told of its history is settled.
-    pub(super) fn begun(&mut self, begun: Begun, asked_id: Option<String>, answer: &Value) {
+    pub(crate) fn begun(&mut self, begun: Begun, asked_id: Option<String>, answer: &Value) {
         let named = wire::text_at(answer, "sessionId");
         let (session, other) = match begun {
             Begun::New | Begun::Forked => (named, None),
@@ -293,7 +300,7 @@ impl Book {
             Verdict::Known => {}
             Verdict::Import(updates) => {
                 for update in updates {
-                    self.said(update, Map::new());
+                    self.said(update, Map::new(), None);
                 }
                 self.end_message();
             }
@@ -308,7 +315,7 @@ impl Book {
         }
     }
 
-    pub(super) fn turn_started(&mut self, run_id: RunId) {
+    pub(crate) fn turn_started(&mut self, run_id: RunId) {
         self.end_message();
         self.replay.live();
         self.turns += 1;
@@ -317,7 +324,7 @@ impl Book {
     }
 
     /// Gives the questions that nobody waits for any more.
-    pub(super) fn turn_over(&mut self, fact: Fact) -> Vec<Ask> {
+    pub(crate) fn turn_over(&mut self, fact: Fact) -> Vec<Ask> {
         self.end_message();
         let asks = self.end_all_asks(Ended::Withdrawn);
         self.note_drops();
@@ -326,13 +333,25 @@ impl Book {
         asks
     }
 
-    /// The agent is gone. What it was saying is written, but not said to be complete, its turn is not
-    /// ended, and its questions were open to the last: that it was interrupted is for those to say
-    /// who know why.
-    pub(super) fn gone(&mut self) {
+    /// The turn was cut off: what the agent was saying is written, but not said to be complete.
+    pub(crate) fn cut_off(&mut self, fact: Fact) {
+        self.flush_message();
+        self.note_drops();
+        self.note(fact);
+        self.turn = None;
+    }
+
+    fn flush_message(&mut self) {
         if let Some(fact) = self.message.take().and_then(|mut message| message.flush()) {
             self.note(fact);
         }
+    }
+
+    /// The agent is gone. What it was saying is written, but not said to be complete, its turn is not
+    /// ended, and its questions were open to the last: that it was interrupted is for those to say
+    /// who know why.
+    pub(crate) fn gone(&mut self) {
+        self.flush_message();
         self.asks.clear();
         self.note_drops();
         self.turn = None;

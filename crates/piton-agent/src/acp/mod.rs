@@ -20,7 +20,7 @@
 //!
 //! [`Fact::Update`]: piton_core::spool::Fact::Update
 
-mod book;
+pub(crate) mod book;
 mod calls;
 mod connection;
 mod driver;

@@ -20,8 +20,8 @@ use super::{AuthAnswer, End, Options, Replay, Stage};
 pub(super) struct Agent {
     pub(super) options: Options,
     pub(super) out: Arc<Out>,
-    memory: Mutex<Memory>,
-    script: Mutex<VecDeque<String>>,
+    pub(super) memory: Mutex<Memory>,
+    pub(super) script: Mutex<VecDeque<String>>,
     /// What ends the turns under way.
     turns: Mutex<HashMap<String, Arc<Notify>>>,
     pub(super) has_terminals: AtomicBool,
@@ -39,7 +39,7 @@ impl From<io::Error> for Refused {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

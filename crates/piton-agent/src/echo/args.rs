@@ -1,6 +1,6 @@
 //! `piton agent echo [ARGS]`.
 
-use super::{AuthAnswer, Options, Replay, Stage};
+use super::{AuthAnswer, Options, Output, Print, Replay, Stage};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
@@ -63,11 +63,32 @@ impl Options {
                     };
                 }
                 "--exit-at-once" => options.exit_at_once = true,
+                "--print" | "-p" => {
+                    options.print.get_or_insert_default();
+                }
+                "--output" => {
+                    let text = value()?;
+                    print(&mut options).output = match text.as_str() {
+                        "text" => Output::Text,
+                        "stream-json" => Output::StreamJson,
+                        _ => return Err(wrong(text)),
+                    };
+                }
+                "--resume" => print(&mut options).resume = Some(value()?),
+                "--resume-session-at" => print(&mut options).resume_at = Some(value()?),
+                "--fork-session" => print(&mut options).fork = true,
+                "--session-id" => print(&mut options).session_id = Some(value()?),
+                "--prompt" => print(&mut options).prompt = Some(value()?),
                 _ => return Err(ArgsError::Unknown { name }),
             }
         }
         Ok(options)
     }
+}
+
+/// These have a meaning there alone.
+fn print(options: &mut Options) -> &mut Print {
+    options.print.get_or_insert_default()
 }
 
 fn stage(text: &str) -> Option<Stage> {
@@ -102,6 +123,15 @@ mod tests {
         let given = "--memory m.json --protocol=2 crash_at=tool --replay=after --no-load";
         assert_eq!(parse(given), Ok(options));
         assert_eq!(parse(""), Ok(Options::default()));
+        let print = Print {
+            output: Output::StreamJson,
+            resume: Some("s1".to_owned()),
+            resume_at: Some("m1".to_owned()),
+            ..Print::default()
+        };
+        let printed = Options { print: Some(print), ..Options::default() };
+        let given = "--print --output stream-json --resume s1 --resume-session-at m1";
+        assert_eq!(parse(given), Ok(printed));
         assert_eq!(parse("--memory"), Err(ArgsError::Missing { name: "--memory".to_owned() }));
         assert_eq!(parse("--what"), Err(ArgsError::Unknown { name: "--what".to_owned() }));
         let wrong = ArgsError::Value { name: "--protocol".to_owned(), value: "x".to_owned() };

@@ -6,6 +6,9 @@
 //! streams, and only shares a crate with the client so that they can be tested against each other.
 //! It builds its messages by hand, so that a mistake in the client's types is not made twice.
 //!
+//! With `--print` it speaks no protocol: it reads a prompt, prints what it has to say, remembers it,
+//! and ends ([`Print`]).
+//!
 //! It remembers its sessions in a file of its own, written at the end of each turn: like real
 //! agents it loses the turn in which it is killed.
 
@@ -13,6 +16,7 @@ mod agent;
 mod args;
 mod memory;
 mod out;
+mod print;
 mod script;
 mod tools;
 mod turn;
@@ -26,7 +30,7 @@ use tokio::sync::mpsc;
 
 use crate::lines::{Line, Lines};
 use agent::Agent;
-use out::Out;
+use out::{Out, Voice};
 
 pub use args::ArgsError;
 pub use script::Directive;
@@ -59,6 +63,34 @@ pub struct Options {
     /// Wants to be logged in in this way before it opens a session.
     pub auth: Option<String>,
     pub auth_answer: AuthAnswer,
+    /// It speaks no protocol: reads a prompt, prints, and ends.
+    pub print: Option<Print>,
+}
+
+/// One turn of an agent that speaks no protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Print {
+    pub output: Output,
+    /// The conversation to go on with.
+    pub resume: Option<String>,
+    /// What came behind this message of it is forgotten.
+    pub resume_at: Option<String>,
+    /// A copy of that conversation instead.
+    pub fork: bool,
+    /// What a new conversation is called.
+    pub session_id: Option<String>,
+    /// Instead of what it would read.
+    pub prompt: Option<String>,
+}
+
+/// What it prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// Its answer alone.
+    #[default]
+    Text,
+    /// A message on each line, as `claude -p --output-format stream-json --verbose` does it.
+    StreamJson,
 }
 
 /// What it says to somebody who logs in.
@@ -120,7 +152,10 @@ where
     if options.exit_at_once {
         return Ok(End::Exit(1));
     }
-    let (out, outgoing) = Out::new();
+    if let Some(print) = options.print.clone() {
+        return print::serve(reader, writer, options, print).await;
+    }
+    let (out, outgoing) = Out::new(Voice::Acp);
     let out = Arc::new(out);
     let agent = Agent::new(options, Arc::clone(&out))?;
     let (messages, incoming) = mpsc::channel(64);

@@ -9,14 +9,25 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::print::Printer;
+
 pub(super) enum Outgoing {
     Line(Vec<u8>),
     /// Answered when all before it is written.
     Flush(oneshot::Sender<()>),
 }
 
+/// In what words it speaks.
+#[derive(Debug)]
+pub(super) enum Voice {
+    Acp,
+    /// To whoever reads what it prints; there is nobody to be asked.
+    Printed(Mutex<Printer>),
+}
+
 #[derive(Debug)]
 pub(super) struct Out {
+    voice: Voice,
     lines: mpsc::Sender<Outgoing>,
     waiting: Mutex<HashMap<i64, oneshot::Sender<Result<Value, Value>>>>,
     last_id: std::sync::atomic::AtomicI64,
@@ -25,9 +36,10 @@ pub(super) struct Out {
 }
 
 impl Out {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Outgoing>) {
+    pub(super) fn new(voice: Voice) -> (Self, mpsc::Receiver<Outgoing>) {
         let (lines, outgoing) = mpsc::channel(4);
         let out = Self {
+            voice,
             lines,
             waiting: Mutex::default(),
             last_id: 0.into(),
@@ -39,8 +51,13 @@ impl Out {
 
     /// A whole line or none of it, even if whoever says it is cancelled.
     pub(super) async fn line(&self, text: &str) {
-        let line = format!("{text}\n").into_bytes();
-        let _ = self.lines.send(Outgoing::Line(line)).await;
+        self.bytes(format!("{text}\n")).await;
+    }
+
+    async fn bytes(&self, text: String) {
+        if !text.is_empty() {
+            let _ = self.lines.send(Outgoing::Line(text.into_bytes())).await;
+        }
     }
 
     pub(super) async fn message(&self, mut message: Value) {
@@ -49,6 +66,9 @@ impl Out {
     }
 
     pub(super) async fn update(&self, session_id: &str, update: &Value) {
+        if self.is_alone() {
+            return self.print(|printer| printer.update(update)).await;
+        }
         let params = json!({ "sessionId": session_id, "update": update });
         self.message(json!({ "method": "session/update", "params": params })).await;
     }
@@ -61,11 +81,32 @@ impl Out {
         }
     }
 
+    /// What was said is a whole message. Over the protocol that is told by what comes next.
+    pub(super) async fn message_ended(&self) {
+        self.print(Printer::message_ended).await;
+    }
+
+    /// Where it is printed what it says.
+    pub(super) async fn print(&self, what: impl FnOnce(&mut Printer) -> String) {
+        if let Voice::Printed(printer) = &self.voice {
+            let printed = what(&mut lock(printer));
+            self.bytes(printed).await;
+        }
+    }
+
+    /// Whether it has no client that does things for it.
+    pub(super) fn is_alone(&self) -> bool {
+        matches!(self.voice, Voice::Printed(_))
+    }
+
     /// Asks the client; the error is its own.
     pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, Value> {
+        if self.is_alone() {
+            return Err(json!({ "message": "There is nobody to be asked" }));
+        }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (done, answer) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, done);
+        lock(&self.waiting).insert(id, done);
         self.message(json!({ "id": id, "method": method, "params": params })).await;
         answer.await.unwrap_or_else(|_| Err(json!({ "message": "The client is gone" })))
     }
@@ -73,7 +114,7 @@ impl Out {
     /// An answer of the client's.
     pub(super) fn answered(&self, mut message: Value) {
         let Some(id) = message.get("id").and_then(Value::as_i64) else { return };
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let waiting = lock(&self.waiting).remove(&id);
         let Some(waiting) = waiting else { return };
         let _ = waiting.send(match message.get_mut("error") {
             Some(error) => Err(error.take()),
@@ -96,6 +137,10 @@ impl Out {
     pub(super) fn is_deaf(&self) -> bool {
         self.is_deaf.load(Ordering::Relaxed)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) async fn write<W: AsyncWrite + Unpin>(

@@ -86,6 +86,18 @@ impl Turn<'_> {
                     .await;
                 Done::text(status.is_ok_and(|status| status.success()), "started")
             }
+            Directive::Read(path) if self.agent.out.is_alone() => {
+                match std::fs::read_to_string(self.path(&path)) {
+                    Ok(text) => Done::text(true, &text).says(text),
+                    Err(error) => refused(&json!({ "message": error.to_string() })),
+                }
+            }
+            Directive::Write { path, text } if self.agent.out.is_alone() => {
+                match std::fs::write(self.path(&path), text) {
+                    Ok(()) => Done::text(true, "written"),
+                    Err(error) => refused(&json!({ "message": error.to_string() })),
+                }
+            }
             Directive::Read(path) => {
                 let params = json!({ "sessionId": self.id, "path": self.path(&path) });
                 match self.agent.out.ask("fs/read_text_file", params).await {

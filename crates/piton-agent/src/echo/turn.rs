@@ -190,6 +190,7 @@ impl<'a> Turn<'a> {
         self.message = None;
         self.say(text).await;
         self.message = None;
+        self.agent.out.message_ended().await;
     }
 
     async fn say(&mut self, text: &str) {

@@ -17,27 +17,28 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::stderr::Stderr;
-use super::{Ids, Owner};
+use super::talk::Talk;
+use super::{Ids, Owner, by_turn};
 use crate::spool::Limit;
 use crate::tree::{Part, Program, Scope, Streams};
 
 /// What it still has to say, once everything that could say it is dead.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Between the end of its output and its own.
-const EXIT_WAIT: Duration = Duration::from_secs(2);
+pub(super) const EXIT_WAIT: Duration = Duration::from_secs(2);
 /// Who takes so long to say what it does waits for room in the spool.
 const UNREAD: Duration = Duration::from_millis(500);
 
 /// Why it did not come to life.
-struct Failure {
-    code: &'static str,
-    message: String,
+pub(super) struct Failure {
+    pub(super) code: &'static str,
+    pub(super) message: String,
     /// How one could log in, if that is what it wants.
     auth_methods: Vec<AuthMethod>,
 }
 
 impl Failure {
-    fn new(code: &'static str, message: String) -> Self {
+    pub(super) fn new(code: &'static str, message: String) -> Self {
         Self { code, message, auth_methods: Vec::new() }
     }
 
@@ -62,7 +63,7 @@ impl Failure {
 pub(super) async fn run(
     owner: &Owner,
     start: Start,
-    connected: watch::Sender<Option<Connection>>,
+    connected: watch::Sender<Option<Talk>>,
     mut stop: watch::Receiver<bool>,
 ) -> AgentStatus {
     let owner = &owner.knowing(&start);
@@ -76,7 +77,10 @@ pub(super) async fn run(
         return failed(owner, Failure::new("processes_remain", message), None).await;
     }
     let cwd = start.cwd.clone().unwrap_or_else(|| owner.means.workspace.root().to_owned());
-    let mut child = match spawn(owner, &start, &cwd) {
+    if let Some(line) = start.command_line.clone() {
+        return by_turn::run(owner, start, line, cwd, connected, stop).await;
+    }
+    let mut child = match spawn(owner, &start, start.command.clone(), &cwd) {
         Ok(child) => child,
         Err(failure) => return failed(owner, failure, None).await,
     };
@@ -98,8 +102,8 @@ pub(super) async fn run(
     };
     let ended = match begun {
         Some(Ok(opened)) => {
-            owner.is_ready(opened);
-            connected.send_replace(Some(connection.clone()));
+            owner.is_ready(Some(opened.agent_session_id));
+            connected.send_replace(Some(Talk::Acp(connection.clone())));
             tokio::select! {
                 status = child.wait() => Ended::Exited(status),
                 _ = &mut driver => Ended::Silent,
@@ -150,30 +154,7 @@ async fn bury(
         owner.means.spool.limit(Limit::Lifted);
     }
     let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
-    // A disk that refuses may hold it up for longer; then it takes as long as it takes. Otherwise,
-    // if somebody wants an end, it has its time.
-    let patience = async {
-        let _ = stop.wait_for(|stop| *stop).await;
-        let mut left = LAST_WORDS;
-        while !left.is_zero() {
-            let pause = left.min(Duration::from_secs(1));
-            tokio::time::sleep(pause).await;
-            if owner.means.spool.refused().is_none() {
-                left -= pause;
-            }
-        }
-    };
-    if !driver.is_finished() {
-        tokio::select! {
-            _ = &mut driver => {}
-            () = patience => {
-                tracing::error!("Its last words do not end; they are cut off");
-                driver.abort();
-                // How many nobody knows.
-                note(owner, Fact::Dropped { why: "last_words_cut".to_owned(), bytes: 0 }).await;
-            }
-        }
-    }
+    last_words(owner, &mut driver, &mut stop).await;
     if let Err(error) = owner.means.host.release_all().await {
         tracing::warn!("A terminal of the agent does not end: {error}");
     }
@@ -214,6 +195,37 @@ async fn bury(
     };
     note(owner, fact).await;
     AgentStatus::Exited
+}
+
+/// Waits until what the agent said is kept. A disk that refuses may hold it up for longer; then it
+/// takes as long as it takes. Otherwise, if somebody wants an end, it has its time: then there is
+/// nothing.
+pub(super) async fn last_words<T>(
+    owner: &Owner,
+    reading: &mut JoinHandle<T>,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<T> {
+    let patience = async {
+        let _ = stop.wait_for(|stop| *stop).await;
+        let mut left = LAST_WORDS;
+        while !left.is_zero() {
+            let pause = left.min(Duration::from_secs(1));
+            tokio::time::sleep(pause).await;
+            if owner.means.spool.refused().is_none() {
+                left -= pause;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        read = &mut *reading => return read.ok(),
+        () = patience => {}
+    }
+    tracing::error!("Its last words do not end; they are cut off");
+    reading.abort();
+    // How many nobody knows.
+    note(owner, Fact::Dropped { why: "last_words_cut".to_owned(), bytes: 0 }).await;
+    None
 }
 
 /// An agent that goes on with a turn that was cancelled would keep all others from theirs.
@@ -267,46 +279,58 @@ async fn begin(
     connection.begin(begin).await
 }
 
-fn spawn(owner: &Owner, start: &Start, cwd: &Path) -> Result<Child, Failure> {
-    let name = &start.command[0];
-    let failure = Failure::new;
+pub(super) fn spawn(
+    owner: &Owner,
+    start: &Start,
+    command: Vec<String>,
+    cwd: &Path,
+) -> Result<Child, Failure> {
     if !cwd.is_dir() {
         let message = format!("The agent's folder {} is not there", cwd.display());
-        return Err(failure("workspace_missing", message));
+        return Err(Failure::new("workspace_missing", message));
     }
     let program = Program {
-        command: start.command.clone(),
+        command,
         cwd: cwd.to_owned(),
         env: start.env.clone(),
         env_remove: start.env_remove.clone(),
         part: Part::Agent,
         streams: Streams::Piped,
     };
-    owner.means.workspace.tree().spawn(program).map_err(|error| {
-        let no_format = error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error());
-        match error.kind() {
-            io::ErrorKind::NotFound => {
-                let hint = start.install_hint.as_deref().unwrap_or("Install it, or check PATH");
-                let message = format!("The agent's program {name:?} is not there. {hint}");
-                failure("agent_missing", message)
-            }
-            io::ErrorKind::PermissionDenied => {
-                let message = format!("The agent's program {name:?} may not be executed");
-                failure("agent_not_executable", message)
-            }
-            _ if no_format => {
-                let message = format!("The agent's program {name:?} is nothing to be executed");
-                failure("agent_not_executable", message)
-            }
-            _ => {
-                let message = format!("The agent's program {name:?} does not start: {error}");
-                failure("agent_start_failed", message)
-            }
-        }
-    })
+    owner.means.workspace.tree().spawn(program).map_err(|error| not_started(start, &error))
 }
 
-async fn failed(owner: &Owner, failure: Failure, stderr: Option<&Stderr>) -> AgentStatus {
+/// Why its program could not be executed.
+pub(super) fn not_started(start: &Start, error: &io::Error) -> Failure {
+    let name = &start.command[0];
+    let failure = Failure::new;
+    let no_format = error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error());
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let hint = start.install_hint.as_deref().unwrap_or("Install it, or check PATH");
+            let message = format!("The agent's program {name:?} is not there. {hint}");
+            failure("agent_missing", message)
+        }
+        io::ErrorKind::PermissionDenied => {
+            let message = format!("The agent's program {name:?} may not be executed");
+            failure("agent_not_executable", message)
+        }
+        _ if no_format => {
+            let message = format!("The agent's program {name:?} is nothing to be executed");
+            failure("agent_not_executable", message)
+        }
+        _ => {
+            let message = format!("The agent's program {name:?} does not start: {error}");
+            failure("agent_start_failed", message)
+        }
+    }
+}
+
+pub(super) async fn failed(
+    owner: &Owner,
+    failure: Failure,
+    stderr: Option<&Stderr>,
+) -> AgentStatus {
     let mut message = failure.message;
     let said = stderr.map(Stderr::tail).unwrap_or_default();
     if !said.is_empty() {
@@ -320,7 +344,7 @@ async fn failed(owner: &Owner, failure: Failure, stderr: Option<&Stderr>) -> Age
 }
 
 /// Rare, and must not wait behind what the agent said too much of.
-async fn note(owner: &Owner, fact: Fact) {
+pub(super) async fn note(owner: &Owner, fact: Fact) {
     let kept = owner.means.spool.keep_now(vec![Note { run_id: None, fact, raw: None }]).await;
     if kept.is_err() {
         // It only closes after the agent's end, or when the process ends.

@@ -1,15 +1,18 @@
 //! The agent that agentctl owns: at most one, with everything that it starts. Whatever becomes of
 //! it is noted in the spool; then agentctl goes on without one.
 
+mod by_turn;
 mod life;
 mod stderr;
+mod talk;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use piton_agent::acp::{self, Connection, MakeIds, Opened};
+use piton_agent::acp::{self, Connection, MakeIds};
+use piton_agent::printed;
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
 use piton_core::mask::{KeyPatterns, Masker, environment_values};
 use piton_core::spool::{Fact, Note, Offers};
@@ -22,6 +25,7 @@ use crate::problem::problem;
 use crate::spool::Spool;
 use crate::tree::Scope;
 use crate::workspace::Workspace;
+use talk::Talk;
 
 /// A connection that is held up by a full spool does not say what it is doing.
 const ASK_WAIT: Duration = Duration::from_millis(200);
@@ -63,7 +67,7 @@ struct State {
 struct Agent {
     pid: Option<u32>,
     /// Once it has a conversation; gone when it has ended.
-    connection: watch::Receiver<Option<Connection>>,
+    talk: watch::Receiver<Option<Talk>>,
     /// Its end is being noted.
     is_ending: bool,
     /// Somebody wants it to end.
@@ -90,10 +94,21 @@ impl Owner {
             let message = "There is no conversation to fork: agent_session_id is missing";
             return Err(problem("request_malformed", message));
         }
+        if let Some(line) = &start.command_line {
+            let is_bad = |id: &&String| !printed::is_good(id);
+            let ids = [&start.agent_session_id, &line.agent_message_id];
+            if let Some(id) = ids.into_iter().flatten().find(is_bad) {
+                let message = format!("{id:?} cannot be an argument of the agent's");
+                return Err(problem("request_malformed", message));
+            }
+            if let Some(fault) = line.fault() {
+                return Err(problem("request_malformed", fault));
+            }
+        }
         let (end, done) = watch::channel(false);
         let stop = Arc::new(watch::Sender::new(false));
-        let (connected, connection) = watch::channel(None);
-        let agent = Agent { pid: None, connection, is_ending: false, stop: stop.clone(), done };
+        let (connected, talk) = watch::channel(None);
+        let agent = Agent { pid: None, talk, is_ending: false, stop: stop.clone(), done };
         self.make_room(agent).await?;
         let owner = self.clone();
         tokio::spawn(async move {
@@ -150,10 +165,14 @@ impl Owner {
         }
     }
 
-    fn is_ready(&self, opened: Opened) {
+    fn is_ready(&self, agent_session_id: Option<String>) {
         let mut state = self.state();
         state.status = AgentStatus::Ready;
-        state.agent_session_id = Some(opened.agent_session_id);
+        state.agent_session_id = agent_session_id;
+    }
+
+    fn is_called(&self, agent_session_id: Option<String>) {
+        self.state().agent_session_id = agent_session_id;
     }
 
     fn is_over(&self, status: AgentStatus) {
@@ -179,15 +198,15 @@ impl Owner {
     pub(crate) async fn admit(&self, act: &Act) -> Result<(), Problem> {
         match act {
             Act::Prompt { .. } if self.state().is_closing => Err(closing()),
-            Act::Prompt { .. } => match self.connection().await?.turn().await {
+            Act::Prompt { .. } => match self.talk().await?.turn().await {
                 None => Ok(()),
                 Some(run_id) => {
                     let message = format!("The turn of {run_id} is under way");
                     Err(problem("agent_busy", message))
                 }
             },
-            Act::Cancel { .. }
-            | Act::Answer { .. }
+            Act::Cancel { .. } => self.talk().await.map(drop),
+            Act::Answer { .. }
             | Act::Ask { .. }
             | Act::ListSessions { .. }
             | Act::CloseSession { .. }
@@ -198,8 +217,8 @@ impl Owner {
     }
 
     pub(crate) async fn prompt(&self, run_id: RunId, text: &str) -> Result<Value, Problem> {
-        let prompted = match self.connection().await {
-            Ok(connection) => connection.prompt(run_id.clone(), text).await.map_err(refused),
+        let prompted = match self.talk().await {
+            Ok(talk) => talk.prompt(run_id.clone(), text).await.map_err(refused),
             Err(problem) => Err(problem),
         };
         if let Err(Problem { code, message, .. }) = &prompted {
@@ -210,14 +229,18 @@ impl Owner {
             // A spool that is closed says the same by its end.
             let _ = self.means.spool.keep_now(vec![note]).await;
         }
-        prompted.map(|_| Value::Null)
+        prompted.map(|()| Value::Null)
     }
 
     pub(crate) async fn cancel(&self, run_id: &RunId) -> Result<Value, Problem> {
-        let connection = self.connection().await?;
-        connection.cancel(run_id).await.map_err(refused)?;
-        let patience = Duration::from_millis(self.means.limits.cancel_ms_max);
-        tokio::spawn(life::give_up_after(patience, connection, run_id.clone()));
+        match self.talk().await? {
+            Talk::Acp(connection) => {
+                connection.cancel(run_id).await.map_err(refused)?;
+                let patience = Duration::from_millis(self.means.limits.cancel_ms_max);
+                tokio::spawn(life::give_up_after(patience, connection, run_id.clone()));
+            }
+            Talk::ByTurn(turns) => turns.cancel(run_id).await.map_err(refused)?,
+        }
         Ok(Value::Null)
     }
 
@@ -269,12 +292,23 @@ impl Owner {
 
     /// Waits for an agent that is starting: who has just read that it is ready may be faster than
     /// we are.
-    async fn connection(&self) -> Result<Connection, Problem> {
+    async fn talk(&self) -> Result<Talk, Problem> {
         let agent = self.state().agent.clone();
         let none = || problem("agent_not_running", "No agent is running");
-        let mut connection = agent.ok_or_else(none)?.connection;
-        let found = connection.wait_for(Option::is_some).await;
+        let mut talk = agent.ok_or_else(none)?.talk;
+        let found = talk.wait_for(Option::is_some).await;
         found.ok().and_then(|found| found.clone()).ok_or_else(none)
+    }
+
+    /// For what only a protocol has.
+    async fn connection(&self) -> Result<Connection, Problem> {
+        match self.talk().await? {
+            Talk::Acp(connection) => Ok(connection),
+            Talk::ByTurn(_) => {
+                let message = "This agent speaks no protocol, and can only be given prompts";
+                Err(problem("agent_not_offered", message))
+            }
+        }
     }
 
     /// Also the turn that is under way, and the questions that wait.
@@ -302,14 +336,13 @@ impl Owner {
     /// Asks the connection what it is doing. What it does not say in time is as it was.
     async fn look(&self) {
         let agent = self.state().agent.clone();
-        let connection = agent.and_then(|agent| agent.connection.borrow().clone());
-        let Some(connection) = connection else { return };
-        let asked = async { (connection.turn().await, connection.asking().await) };
-        if let Ok((turn, asking)) = tokio::time::timeout(ASK_WAIT, asked).await {
-            let mut state = self.state();
-            if state.agent.is_some() {
-                (state.turn, state.asking) = (turn, asking);
-            }
+        let talk = agent.and_then(|agent| agent.talk.borrow().clone());
+        let Some(talk) = talk else { return };
+        let asked = async { (talk.turn().await, talk.asking().await) };
+        let asked = tokio::time::timeout(ASK_WAIT, asked).await;
+        let mut state = self.state();
+        if let (Ok((turn, asking)), true) = (asked, state.agent.is_some()) {
+            (state.turn, state.asking) = (turn, asking);
         }
     }
 

@@ -17,6 +17,7 @@
 //! `/health` is answered in every version, since it says which there are. `/alive` needs none of
 //! all this: it is how an executor, which has no secrets, sees that somebody is there.
 
+pub mod command_line;
 pub mod workspace;
 
 use std::path::PathBuf;
@@ -26,12 +27,15 @@ use piton_core::spool::{Entry, Offers, Pos};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use command_line::{CommandLine, Output, PromptBy, Way};
+
 /// The newest version of the protocol that this program speaks.
 ///
 /// - 1: a stream's frame is one entry.
 /// - 2: a frame holds as many entries as there are, and says what was lost.
 /// - 3: an agent is logged in and forked at its start, and asked about its conversations.
-pub const PROTOCOL: u32 = 3;
+/// - 4: an agent may have no protocol, and be a process for each turn ([`CommandLine`]).
+pub const PROTOCOL: u32 = 4;
 /// The oldest version that it still understands.
 pub const PROTOCOL_MIN: u32 = 1;
 
@@ -253,6 +257,8 @@ impl Act {
     /// it does not know, and go on with a conversation that was to be forked.
     pub fn since(&self) -> u32 {
         match self {
+            // It would speak a protocol to an agent that has none.
+            Self::Start(start) if start.command_line.is_some() => 4,
             Self::Start(start) if start.fork || start.auth_method.is_some() => 3,
             Self::ListSessions { .. } | Self::CloseSession { .. } | Self::DeleteSession { .. } => 3,
             _ => 1,
@@ -292,6 +298,9 @@ pub struct Start {
     /// What to tell people who do not have this program.
     #[serde(default)]
     pub install_hint: Option<String>,
+    /// It speaks no protocol: each turn is a process of its own, with these arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_line: Option<CommandLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

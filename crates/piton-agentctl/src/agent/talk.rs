@@ -1,0 +1,38 @@
+//! How an agent is spoken to: over the protocol, or by a process for each turn.
+
+use piton_agent::acp::{self, Connection};
+use piton_core::id::{RunId, WaitId};
+
+use super::by_turn::ByTurn;
+
+#[derive(Clone, Debug)]
+pub(super) enum Talk {
+    Acp(Connection),
+    ByTurn(ByTurn),
+}
+
+impl Talk {
+    /// Returns when the turn's beginning is kept; what comes of it is noted.
+    pub(super) async fn prompt(&self, run_id: RunId, text: &str) -> Result<(), acp::Error> {
+        match self {
+            Self::Acp(connection) => connection.prompt(run_id, text).await.map(drop),
+            Self::ByTurn(turns) => turns.prompt(run_id, text).await,
+        }
+    }
+
+    /// The turn that is under way.
+    pub(super) async fn turn(&self) -> Option<RunId> {
+        match self {
+            Self::Acp(connection) => connection.turn().await,
+            Self::ByTurn(turns) => turns.turn().await,
+        }
+    }
+
+    /// The questions that wait for an answer; without a protocol there are none.
+    pub(super) async fn asking(&self) -> Vec<WaitId> {
+        match self {
+            Self::Acp(connection) => connection.asking().await,
+            Self::ByTurn(_) => Vec::new(),
+        }
+    }
+}
