@@ -14,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   piton chat                       Talk to an agent in this folder; it stays when you leave
   piton attach                     Come back
+  piton agents list                Which agents there are, and how to get them
   piton sessions list              What there is, last active first
   piton sessions show SESSION      What it does, and what to do about it
   piton sessions log SESSION -f    Watch it

@@ -1,6 +1,7 @@
 //! The binary `piton`. Data goes to stdout, everything else to stderr; a command is a file in
 //! `commands`. Nothing here knows how a session works: it asks the runtime and shows the answer.
 
+mod agents;
 mod background;
 mod cli;
 mod client;
@@ -9,9 +10,11 @@ mod config;
 mod context;
 mod conversion;
 mod error;
+mod findings;
 mod hand;
 mod lookup;
 mod masking;
+mod programs;
 mod secret;
 mod server;
 mod show;

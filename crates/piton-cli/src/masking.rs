@@ -1,5 +1,5 @@
-//! What this process knows to be secret: what the settings name, and the environment's variables
-//! that are called like secrets.
+//! What this process knows to be secret: what the settings name, and the variables of the environment
+//! and of agents that are called like secrets.
 
 use std::env;
 use std::fs;
@@ -19,6 +19,8 @@ pub(crate) fn masker(settings: &Settings) -> Result<Masker> {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let mut values = environment_values(env::vars_os().filter_map(named), &keys);
+    let agents = settings.agents.iter().flat_map(|agent| agent.profile.env.iter().cloned());
+    values.extend(environment_values(agents, &keys));
     // The data key itself; several are separated by commas.
     let data_keys = env::var("PITON_KEY").unwrap_or_default();
     values.extend(data_keys.split(',').map(str::to_owned));

@@ -62,7 +62,8 @@ codes! {
     MethodNotAllowed = "method_not_allowed", "Use one of the methods that the answer allows.";
     TaskUnknown = "task_unknown", "List the tasks to find the one you mean.";
     WorkspaceMissing = "workspace_missing", "Bring the session's folder back to where it was, or make a new session elsewhere.";
-    AgentUnknown = "agent_unknown", "List the agents to find the one you mean.";
+    AgentUnknown = "agent_unknown", "`piton agents list` shows which agents there are.";
+    AgentUnusable = "agent_unusable", "`piton agents doctor AGENT` says what is wrong with it.";
     AgentNotRunning = "agent_not_running", "Resume the session; then prompt it again.";
     PathOutside = "path_outside", "Name a file inside the session's workspace.";
     ServerRunning = "server_running", "Use the server that runs, or stop it first.";

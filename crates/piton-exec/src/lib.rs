@@ -4,6 +4,7 @@
 //! - [`spool`]: what agentctl leaves behind
 //! - [`executor`]: how an agentctl is launched, found and ended; [`standalone`] does it on this
 //!   machine, and `conformance` says what every executor must do
+//! - [`programs`]: where programs are
 //! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
 
 pub mod client;
@@ -11,6 +12,7 @@ pub mod client;
 pub mod conformance;
 pub mod executor;
 pub mod leftovers;
+pub mod programs;
 pub mod protocol;
 pub mod spool;
 pub mod standalone;

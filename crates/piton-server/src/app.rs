@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use piton_agent::profiles::Profile;
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::decide::{Command, Verdict};
 use piton_core::event::AuditNoted;
 use piton_core::id::SessionId;
 use piton_core::registry;
-use piton_core::resume::{Abilities, Policy};
+use piton_core::resume::Policy;
 use piton_core::{Code, Seq};
 use piton_runtime::{Executions, Handle, Reserved, Resumer};
 use piton_store::Detail;
@@ -35,24 +36,14 @@ pub(crate) const LOCAL: &str = "local";
 /// Stands for the session's id in an agent's command.
 pub const SESSION: &str = "{session}";
 
-/// What can be run as an agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
-    pub id: String,
-    pub name: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// What it can do with a conversation that it had.
-    pub abilities: Abilities,
-}
-
 /// What a server is made of.
 #[derive(Debug)]
 pub struct Options {
     pub handle: Handle,
     pub executions: Executions,
     pub reserved: Reserved,
-    pub agents: Vec<Agent>,
+    /// What can be run as an agent. Of several with one id the last counts.
+    pub agents: Vec<Profile>,
     /// Opens everything; made anew by every life of the server and never written to a log.
     pub local: Option<Bearer>,
     /// Names by which the server may be spoken to, beside its address.
@@ -191,7 +182,7 @@ impl App {
         &self.0.stop
     }
 
-    pub(crate) fn agents(&self) -> &BTreeMap<String, Agent> {
+    pub(crate) fn agents(&self) -> &BTreeMap<String, Profile> {
         &self.0.agents.by_id
     }
 
@@ -199,7 +190,7 @@ impl App {
         &self.0.agents
     }
 
-    pub(crate) fn agent(&self, id: &str) -> Result<&Agent> {
+    pub(crate) fn agent(&self, id: &str) -> Result<&Profile> {
         let unknown = || Problem::new(Code::AgentUnknown, format!("There is no agent {id:?}"));
         self.0.agents.by_id.get(id).ok_or_else(unknown)
     }

@@ -16,7 +16,7 @@ mod problem;
 mod serve;
 mod sockets;
 
-pub use app::{Agent, Options, SESSION};
+pub use app::{Options, SESSION};
 pub use limits::Rate;
 pub use openapi::description;
 pub use serve::{Server, Tls, TlsError};

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use clap::Subcommand;
+use piton_agent::profiles;
 use serde_json::{Value, json};
 
+use crate::agents;
 use crate::commands::serve;
-use crate::config::{self, Origin, Settings, Sourced};
+use crate::config::{self, AgentSetting, Origin, Settings, Sourced};
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::stores;
@@ -20,7 +22,7 @@ Examples:
   PITON_DATA=/srv/piton piton config show --json | jq .settings
 
 JSON: one object: config_file, config_file_exists, settings: a list of {key, value, origin, path, line,
-variable, option}. Secret values are counted, never shown.
+variable, option}. Secret values are counted or left out, never shown.
 
 A config file with everything that can be set:
   data = \"/srv/piton\"        # the data folder
@@ -39,9 +41,16 @@ A config file with everything that can be set:
   origins = [\"https://a.b\"]  # sites whose pages may use it
   tls_cert = \"/etc/cert.pem\"
   tls_key = \"/etc/key.pem\"
-  [agents.claude]            # for `piton chat --agent claude`: any agent that speaks ACP
-  command = [\"npx\", \"@zed-industries/claude-code-acp\"] # {session} is the session's id
-  name = \"Claude Code\"       # for people
+  [agents.mine]              # for `piton chat --agent mine`: any agent that speaks ACP
+  command = [\"mine\", \"--acp\"]  # {session} is the session's id
+  name = \"My agent\"          # for people
+  install = \"Ask Ada.\"       # what to tell those who do not have it
+  env = { MODEL = \"large\" }  # added to its environment; values are never shown
+  env_remove = [\"DEBUG\"]     # removed from it; HOME stays as it is
+  resume = \"native\"          # or \"history\", \"command_line\", \"none\"
+  history = false            # may be told the history where nothing else works
+  [agents.gemini]            # one that Piton knows: what is not said stays as it was
+  command = [\"/opt/gemini\", \"--acp\"]
   [resume]
   agent_restart = \"on_open\" # or \"on_boot\", \"on_prompt\", \"manual\"
   continue_turn = \"ask\"     # an interrupted turn; or \"auto\", \"never\"
@@ -171,18 +180,34 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
     ];
-    shown.extend(settings.agents.iter().map(|agent| Shown {
-        key: format!("agents.{}", agent.id),
-        text: command_text(&agent.command),
-        value: json!({"command": agent.command, "name": agent.name}),
-        origin: agent.origin.clone(),
-    }));
+    shown.extend(settings.agents.iter().map(shown_agent));
     shown
 }
 
 /// How a choice is spelled.
 fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
+}
+
+/// Of its environment the names: the values may be secret.
+fn shown_agent(AgentSetting { profile, origin }: &AgentSetting) -> Shown {
+    let names: Vec<&str> = profile.env.iter().map(|(name, _)| name.as_str()).collect();
+    let continuation = profile.continuation.as_ref().filter(|_| profile.abilities.command_line);
+    Shown {
+        key: format!("agents.{}", profile.id),
+        text: command_text(&profile.command),
+        value: json!({
+            "command": profile.command,
+            "name": profile.name,
+            "install": profile.install,
+            "env": names,
+            "env_remove": profile.env_remove,
+            "resume": agents::strategy_name(profiles::strategy(profile.abilities)),
+            "history": profile.abilities.history,
+            "continue": continuation.map(|continuation| &continuation.resume),
+        }),
+        origin: origin.clone(),
+    }
 }
 
 /// A command as people write it.

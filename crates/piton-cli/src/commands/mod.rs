@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod agentctl;
+pub(crate) mod agents;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -36,6 +37,9 @@ pub(crate) enum Command {
     Stop(stop::Args),
     Open(open::Args),
     Doctor(doctor::Args),
+    /// See which agents there are, ask one who it is, check that it works
+    #[command(subcommand)]
+    Agents(agents::Command),
     /// Say what is to be done, and see how far it is
     #[command(subcommand)]
     Tasks(tasks::Command),
@@ -112,6 +116,10 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Doctor(args) => {
             let cx = context(ui, &cli.global)?;
             block_on(doctor::run(ui, &cx, args))
+        }
+        Command::Agents(command) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(agents::run(ui, &cx, command))
         }
         Command::Tasks(command) => {
             let cx = context(ui, &cli.global)?;

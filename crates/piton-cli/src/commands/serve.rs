@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use piton_agent::profiles::Profile;
 use piton_core::Code;
 use piton_core::access::Bearer;
-use piton_core::resume::Abilities;
 use piton_exec::standalone::Standalone;
 use piton_runtime::{Clock, Executions, Ids, OnExecutor, Options, Reserved, Service, SystemClock};
-use piton_server::{Agent, Server, Tls};
+use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::server::{Held, Place};
 use crate::ui::{Tone, Ui};
-use crate::{conversion, masking, stores};
+use crate::{agents, conversion, masking, stores};
 
 /// Where it listens if nobody says otherwise.
 pub(crate) const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7411);
@@ -148,7 +148,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     conversion::refuse(&data)?;
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
-    let standalone = Standalone::new(&data, program.clone(), vec!["agentctl".into()]);
+    let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
     let executions =
         Executions::new(Arc::new(OnExecutor::new(Arc::new(standalone))), Arc::clone(&store));
     let options = Options {
@@ -173,7 +173,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         handle: service.handle(),
         executions: executions.clone(),
         reserved,
-        agents: agents(&program, cx)?,
+        agents: agents(cx)?,
         local: Some(local.clone()),
         hosts: plan.hosts.clone(),
         origins: plan.origins.clone(),
@@ -207,32 +207,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What can be run: the built-in agent and those of the settings.
-fn agents(program: &Path, cx: &Context) -> Result<Vec<Agent>> {
-    let mut agents = vec![echo(program, &cx.settings.data.value)?];
-    agents.extend(cx.settings.agents.iter().map(|agent| Agent {
-        id: agent.id.clone(),
-        name: agent.name.clone(),
-        command: agent.command.clone(),
-        abilities: Abilities { native: true, ..Abilities::default() },
-    }));
-    Ok(agents)
-}
-
-/// The built-in agent. It remembers beside the logs, so that it can be resumed.
-fn echo(program: &Path, data: &Path) -> Result<Agent> {
-    let memory = data.join("echo");
-    std::fs::create_dir_all(&memory)?;
-    let memory = memory.join(format!("{}.json", piton_server::SESSION));
-    let parts = [program.as_os_str(), "agent".as_ref(), "echo".as_ref()];
-    let rest = ["--".as_ref(), "--memory".as_ref(), memory.as_os_str()];
-    let command = parts.into_iter().chain(rest).map(|part| part.to_string_lossy().into_owned());
-    Ok(Agent {
-        id: "echo".to_owned(),
-        name: "Echo (built in, without a model)".to_owned(),
-        command: command.collect(),
-        abilities: Abilities { native: true, ..Abilities::default() },
-    })
+/// What can be run. The built-in agent finds a place to remember in.
+fn agents(cx: &Context) -> Result<Vec<Profile>> {
+    std::fs::create_dir_all(agents::echo_memory(&cx.settings.data.value))?;
+    agents::all(&cx.settings)
 }
 
 fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {

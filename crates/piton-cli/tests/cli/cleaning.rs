@@ -151,18 +151,25 @@ fn what_guests_write_is_masked() {
     home.write(
         ".config/piton/config.toml",
         "[mask]\nvalues = ['from-settings']\nenv = ['PLAIN_NAME', 'NOT_SET']\n\
-         files = ['~/token.txt']\n",
+         files = ['~/token.txt']\n[agents.codex.env]\nOPENAI_API_KEY = 'from-an-agent'\n",
     );
     home.set("PLAIN_NAME", "from-named-variable").set("SOME_API_KEY", "from-api-key-variable");
     let data_key = "ab".repeat(32);
     home.set("PITON_KEY", &data_key);
-    let secrets =
-        ["from-settings", "from-a-file", "from-named-variable", "from-api-key-variable", &data_key];
+    let secrets = [
+        "from-settings",
+        "from-a-file",
+        "from-named-variable",
+        "from-api-key-variable",
+        "from-an-agent",
+        &data_key,
+    ];
     let reason = format!("{}-and-not-secret", secrets.join("-"));
     let line = format!("sessions redact sess_leak --seq 3 --yes --reason {reason}");
     assert!(home.run(&line).ends_with("--- exit 0\n"));
     let log = home.run("sessions log sess_leak --kind record.redacted --json");
-    assert!(log.contains("[masked]-[masked]-[masked]-[masked]-[masked]-and-not-secret"), "{log}");
+    let masked = format!("{}and-not-secret", "[masked]-".repeat(secrets.len()));
+    assert!(log.contains(&masked), "{log}");
 
     home.write(".config/piton/config.toml", "[mask]\nvalues = ['long enough', 'short']\n");
     assert_snapshot!("mask_short", home.run("sessions delete sess_leak --yes"));

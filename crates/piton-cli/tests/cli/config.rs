@@ -1,6 +1,7 @@
 //! `piton config show`, and what is said about wrong settings.
 
 use insta::assert_snapshot;
+use serde_json::Value;
 
 use crate::home::Home;
 
@@ -53,6 +54,32 @@ fn agents_are_shown() {
     assert_snapshot!("config_agents_json", home.run("config show --json"));
 }
 
+/// One that Piton knows keeps what is not said about it, and what is in an agent's environment is
+/// nobody's business.
+#[test]
+fn agents_inherit_and_their_environment_is_not_shown() {
+    let home = Home::new();
+    home.write(
+        FILE,
+        "[agents.gemini]\ncommand = ['/opt/gemini', '--acp']\n\
+         [agents.codex]\nenv_remove = ['DEBUG']\n[agents.codex.env]\nOPENAI_API_KEY = 'hunter2'\n\
+         MODEL = 'swordfish'\n\
+         [agents.mine]\ncommand = ['mine']\nname = 'Mine'\ninstall = 'Ask Ada.'\n\
+         resume = 'command_line'\nhistory = true\ncontinue = ['--go-on={agent_session_id}']\n\
+         [agents.plain]\ncommand = ['plain']\nresume = 'none'\n",
+    );
+    let json = home.run("config show --json");
+    for shown in [&json, &home.run("config show"), &home.run("agents list --json")] {
+        assert!(!shown.contains("hunter2") && !shown.contains("swordfish"), "{shown}");
+    }
+    let settings: Value = serde_json::from_str(json.lines().nth(2).unwrap()).unwrap();
+    let settings = settings["settings"].as_array().unwrap();
+    let agents = settings.iter().filter(|one| one["key"].as_str().unwrap().starts_with("agents."));
+    let agents: Vec<_> = agents.map(|one| (&one["key"], &one["value"])).collect();
+    let agents = serde_json::to_string_pretty(&agents).unwrap();
+    assert_snapshot!("config_agents_inherit", agents);
+}
+
 /// What a config file names lies beside it, or in the home folder, wherever the command is given.
 #[test]
 fn places_in_a_file_do_not_depend_on_where_one_stands() {
@@ -79,7 +106,20 @@ fn wrong_settings_are_named() {
         ("agent_no_command", "[agents.claude]\nname = 'Claude'\n"),
         ("agent_command_text", "[agents.claude]\ncommand = 'claude --acp'\n"),
         ("agent_command_empty", "[agents.claude]\ncommand = []\n"),
-        ("agent_unknown_key", "[agents.claude]\ncommand = ['x']\nenv = ['Y']\n"),
+        ("agent_unknown_key", "[agents.claude]\ncommand = ['x']\ncwd = 'y'\n"),
+        ("agent_env_list", "[agents.claude]\ncommand = ['x']\nenv = ['Y']\n"),
+        ("agent_env_number", "[agents.claude]\ncommand = ['x']\nenv = { A_TOKEN = 5 }\n"),
+        ("agent_env_home", "[agents.codex]\nenv = { HOME = '/elsewhere' }\n"),
+        ("agent_env_remove_home", "[agents.codex]\nenv_remove = ['HOME']\n"),
+        ("agent_env_name", "[agents.codex]\nenv = { 'A=B' = 'c' }\n"),
+        ("agent_resume_unknown", "[agents.claude]\ncommand = ['x']\nresume = 'magic'\n"),
+        ("agent_history_text", "[agents.claude]\ncommand = ['x']\nhistory = 'yes'\n"),
+        ("agent_no_continue", "[agents.claude]\ncommand = ['x']\nresume = 'command_line'\n"),
+        ("agent_continue_alone", "[agents.claude]\ncommand = ['x']\ncontinue = ['--resume']\n"),
+        (
+            "agent_continue_nothing",
+            "[agents.claude]\ncommand = ['x']\nresume = 'command_line'\ncontinue = ['-c']\n",
+        ),
         ("agent_bad_name", "[agents.'a b']\ncommand = ['x']\n"),
         ("agent_built_in", "[agents.echo]\ncommand = ['x']\n"),
     ] {

@@ -23,6 +23,10 @@ fn help_teaches() {
         "serve",
         "open",
         "doctor",
+        "agents",
+        "agents list",
+        "agents probe",
+        "agents doctor",
         "sessions",
         "verify",
         "convert",
@@ -64,7 +68,17 @@ fn completions_name_every_command() {
         let output = home.command(["completions", shell]).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         let script = String::from_utf8(output.stdout.clone()).unwrap();
-        for word in ["sessions", "dismiss", "verify", "--follow", "completions", "man", "--color"] {
+        for word in [
+            "agents",
+            "probe",
+            "sessions",
+            "dismiss",
+            "verify",
+            "--follow",
+            "completions",
+            "man",
+            "--color",
+        ] {
             // Fish names long options without their dashes.
             assert!(script.contains(word.trim_start_matches('-')), "{shell}: {word}");
         }

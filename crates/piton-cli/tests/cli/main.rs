@@ -2,6 +2,7 @@
 //! times and widths.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
+mod agents;
 mod bundles;
 mod cleaning;
 mod config;

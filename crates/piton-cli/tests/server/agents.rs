@@ -35,14 +35,24 @@ fn an_agent_of_the_settings_can_be_talked_to() {
     let (address, token) = (place["address"].as_str().unwrap(), place["token"].as_str().unwrap());
     let bearer = format!("Bearer {token}");
     let answer = World::ask_at(address, "GET", "/api/v1/agents", &[("authorization", &bearer)]);
+    let agents = answer.good()["agents"].as_array().unwrap().clone();
+    let known = |id: &str| agents.iter().find(|agent| agent["agent_profile_id"] == id).cloned();
+    let view = |id: &str, name: &str, origin: &str, is_installed: bool| {
+        Some(json!({
+            "agent_profile_id": id, "name": name, "origin": origin, "is_installed": is_installed,
+            "install": null, "resume_strategy": "native",
+        }))
+    };
+    assert_eq!(known("echo"), view("echo", "Echo (built in, without a model)", "built_in", true));
+    assert_eq!(known("lost"), view("lost", "lost", "configured", false));
+    assert_eq!(known("mine"), view("mine", "Mine", "configured", true));
+    let auggie = known("auggie").unwrap();
     assert_eq!(
-        answer.good()["agents"],
-        json!([
-            {"agent_profile_id": "echo", "name": "Echo (built in, without a model)"},
-            {"agent_profile_id": "lost", "name": "lost"},
-            {"agent_profile_id": "mine", "name": "Mine"},
-        ])
+        (&auggie["origin"], &auggie["resume_strategy"]),
+        (&json!("built_in"), &json!("history"))
     );
+    assert!(auggie["install"].as_str().unwrap().contains("@augmentcode/auggie"), "{auggie}");
+    assert_eq!(agents.len(), 3 + 11, "{agents:?}");
     let output = piton(&["doctor"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     let lost = home.folder.path().canonicalize().unwrap().join("nowhere/agent");

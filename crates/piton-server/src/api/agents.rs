@@ -1,8 +1,12 @@
 //! What can be run, and what runs.
 
+use std::ffi::OsStr;
+
 use axum::Json;
 use axum::extract::State;
+use piton_agent::profiles::{self, Profile};
 use piton_core::state::Executor;
+use piton_exec::programs;
 use piton_store::{Query, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -18,6 +22,37 @@ const SHOWN_MAX: usize = 1_000;
 pub(crate) struct AgentView {
     agent_profile_id: String,
     name: String,
+    /// `built_in`, `configured`.
+    origin: String,
+    /// Its program was found where the server looks for programs.
+    is_installed: bool,
+    /// How to get it, for people; absent if nobody said.
+    install: Option<String>,
+    /// How it is expected to get a conversation back: `native`, `command_line`, `history`, `none`. What
+    /// it advertises when it is started counts for more.
+    resume_strategy: String,
+}
+
+impl AgentView {
+    /// `path`: where programs are, unless the agent has a path of its own.
+    fn of(agent: &Profile, path: Option<&OsStr>) -> Self {
+        let own = agent.env.iter().find(|(name, _)| name == "PATH");
+        let path = own.map(|(_, path)| OsStr::new(path)).or(path);
+        let program = agent.command.first().map(String::as_str).unwrap_or_default();
+        Self {
+            agent_profile_id: agent.id.clone(),
+            name: agent.name.clone(),
+            origin: agent.origin.as_str().to_owned(),
+            is_installed: programs::find(program, path).is_some(),
+            install: Some(agent.install.clone()).filter(|install| !install.is_empty()),
+            resume_strategy: spelled(&profiles::strategy(agent.abilities)).unwrap_or_default(),
+        }
+    }
+}
+
+/// A value that is written as one word.
+fn spelled(value: &impl Serialize) -> Option<String> {
+    serde_json::to_value(value).ok()?.as_str().map(str::to_owned)
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -47,11 +82,13 @@ pub(crate) struct Executions {
     responses((status = 200, body = Agents),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn agents(State(app): State<App>, _reader: Reader) -> Json<Agents> {
-    let view = |agent: &crate::app::Agent| AgentView {
-        agent_profile_id: agent.id.clone(),
-        name: agent.name.clone(),
-    };
-    Json(Agents { agents: app.agents().values().map(view).collect() })
+    // Folders on slow disks are looked into.
+    let looking = tokio::task::spawn_blocking(move || {
+        let path = std::env::var_os("PATH");
+        app.agents().values().map(|agent| AgentView::of(agent, path.as_deref())).collect()
+    });
+    // Only a server that ends does not look.
+    Json(Agents { agents: looking.await.unwrap_or_default() })
 }
 
 /// The executions that live, or may.
@@ -62,9 +99,6 @@ pub(crate) async fn executors(State(app): State<App>, _reader: Reader) -> Result
     let query =
         Query { task_id: None, select: Select::NeedsRecovery, after: None, limit: SHOWN_MAX };
     let page = app.handle().view().store().list(query).await?;
-    let spelled = |value: serde_json::Result<serde_json::Value>| {
-        value.ok().and_then(|value| value.as_str().map(str::to_owned))
-    };
     let executions = page.rows.iter().filter_map(|row| {
         let facts = &row.summary.facts;
         let executor =
@@ -74,8 +108,8 @@ pub(crate) async fn executors(State(app): State<App>, _reader: Reader) -> Result
             session_id: row.session.to_string(),
             agent_execution_id: executor.execution_id.to_string(),
             runtime: executor.runtime.clone(),
-            status: spelled(serde_json::to_value(executor.status)).unwrap_or_default(),
-            agent_status: agent.and_then(|agent| spelled(serde_json::to_value(agent.status))),
+            status: spelled(&executor.status).unwrap_or_default(),
+            agent_status: agent.and_then(|agent| spelled(&agent.status)),
         })
     });
     let executions = executions.collect();

@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use piton_core::Code;
-use piton_core::State;
+use piton_agent::profiles::{self, Profile};
 use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_core::resume::Abilities;
 use piton_core::state::Executor;
+use piton_core::{Code, State};
 use piton_exec::client::Client;
-use piton_exec::protocol::Start;
+use piton_exec::protocol::{CommandLine, Output, Start};
 use piton_runtime::{Obstacle, Recipe, Recipes};
 use piton_store::BoxFuture;
 
-use crate::app::{Agent, App, SESSION};
+use crate::app::{App, SESSION};
 use crate::problem::{Problem, Result};
 
 /// The agent of sessions that name none.
@@ -25,13 +25,13 @@ pub(crate) const AGENT_DEFAULT: &str = "echo";
 /// The agents that there are, and where their sessions work.
 #[derive(Debug)]
 pub(crate) struct Agents {
-    pub(crate) by_id: BTreeMap<String, Agent>,
+    pub(crate) by_id: BTreeMap<String, Profile>,
     pub(crate) scratch: PathBuf,
 }
 
 impl Agents {
     /// Which agent a session runs.
-    fn of(&self, state: &State) -> (&str, Option<&Agent>) {
+    fn of(&self, state: &State) -> (&str, Option<&Profile>) {
         let named = state.info.as_ref().and_then(|info| info.agent_profile_id.as_deref());
         let id = named.unwrap_or(AGENT_DEFAULT);
         // The one key that is there lives as long as the map.
@@ -90,11 +90,34 @@ impl Recipes for Known {
                 code: Code::AgentUnknown,
                 message: format!("There is no agent {:?}", named.unwrap_or_default()),
             })?;
-            let part = |part: &String| part.replace(SESSION, session.as_str());
-            let command = agent.command.iter().map(part).collect();
-            let start = Start { command, ..Start::default() };
+            let start = start(&session, agent);
             Ok(Recipe { start, abilities: agent.abilities, workspace })
         })
+    }
+}
+
+/// How an agent is started, as its profile says.
+fn start(session: &SessionId, agent: &Profile) -> Start {
+    let part = |part: &String| part.replace(SESSION, session.as_str());
+    let continuation = agent.continuation.as_ref().filter(|_| !agent.is_acp());
+    let command_line = continuation.map(|continuation| CommandLine {
+        new: continuation.new.clone(),
+        resume: continuation.resume.clone(),
+        resume_at: continuation.resume_at.clone(),
+        fork: continuation.fork.clone(),
+        output: match continuation.output {
+            profiles::Output::Text => Output::Text,
+            profiles::Output::StreamJson => Output::StreamJson,
+        },
+        ..CommandLine::default()
+    });
+    Start {
+        command: agent.command.iter().map(part).collect(),
+        env: agent.env.clone(),
+        env_remove: agent.env_remove.clone(),
+        install_hint: Some(agent.install.clone()).filter(|install| !install.is_empty()),
+        command_line,
+        ..Start::default()
     }
 }
 

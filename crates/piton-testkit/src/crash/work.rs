@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
 use piton_core::Code;
 use piton_core::decide::{Command, Create, Message, Wait};
 use piton_core::event::{ToolStatus, WaitKind};
@@ -143,6 +144,12 @@ impl Worker {
     }
 
     async fn act(&self, task: Task) -> Result<(), Error> {
+        let ack = self.acknowledged(task).await?;
+        self.out.say(&Line::Ack(ack));
+        Ok(())
+    }
+
+    async fn acknowledged(&self, task: Task) -> Result<Ack, Error> {
         let Task { command, buffered, mark, bytes } = task;
         let ack = if buffered {
             self.handle.execute_buffered(&self.session, command).await?
@@ -150,8 +157,7 @@ impl Worker {
             self.handle.execute(&self.session, command).await?
         };
         let (session, last_seq) = (self.session.to_string(), ack.last_seq);
-        self.out.say(&Line::Ack(Ack { session, last_seq, bytes, mark }));
-        Ok(())
+        Ok(Ack { session, last_seq, bytes, mark })
     }
 
     /// Mostly small; some do not fit beside their record and become blobs.
@@ -219,8 +225,12 @@ impl Worker {
             saids.push(Task { command: said, buffered, mark: completed, bytes: 0 });
         }
         for tasks in [says, saids] {
-            let done = join_all(tasks.into_iter().map(|task| self.act(task))).await;
-            done.into_iter().collect::<Result<(), Error>>()?;
+            // Several may be acknowledged between two looks at them: they are said in their order.
+            let acknowledged = tasks.into_iter().map(|task| self.acknowledged(task));
+            let mut acknowledged: FuturesOrdered<_> = acknowledged.collect();
+            while let Some(ack) = acknowledged.next().await {
+                self.out.say(&Line::Ack(ack?));
+            }
         }
         Ok(())
     }

@@ -1,13 +1,9 @@
 //! The system around Piton: other programs, systemd, containers, mounts.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-/// How long another program may take to say something.
-const SAY_WAIT: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+use crate::programs::{program, said};
 
 /// What systemd would do to agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,44 +17,6 @@ pub(super) struct Systemd {
     /// The user's own systemd goes on after the last logout; `None` if nobody knows.
     pub(super) lingers: Option<bool>,
     pub(super) is_root: bool,
-}
-
-/// What a program says; `None` if it is not there, fails, or takes too long.
-pub(super) fn said(name: &str, arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new(program(name)?);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let until = Instant::now() + SAY_WAIT;
-    loop {
-        match child.try_wait().ok()? {
-            Some(status) if status.success() => break,
-            Some(_) => return None,
-            None if Instant::now() >= until => {
-                // One that is stuck is asked for nothing; it is ours to end.
-                child.kill().ok()?;
-                child.wait().ok()?;
-                return None;
-            }
-            None => std::thread::sleep(LOOK_EVERY),
-        }
-    }
-    // A line or two, which fit into the pipe.
-    let output = child.wait_with_output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    (!text.is_empty()).then_some(text)
-}
-
-/// Where a program is that is named by its path or found in `PATH`.
-pub(super) fn program(name: &str) -> Option<PathBuf> {
-    let is_program = |path: &Path| {
-        use std::os::unix::fs::PermissionsExt as _;
-        fs::metadata(path).is_ok_and(|f| f.is_file() && f.permissions().mode() & 0o111 != 0)
-    };
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| is_program(path));
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
 /// `None` where there is no systemd.

@@ -3,7 +3,10 @@
 use piton_core::{Code, Timestamp};
 
 use super::around::Systemd;
-use super::facts::{Executions, Facts, FileSystem, Folder, KeyFact, ServerFact, StoreFact};
+use super::facts::{
+    AgentFact, Executions, Facts, FileSystem, Folder, KeyFact, ServerFact, StoreFact,
+};
+use crate::findings::{Finding, ok, problem, warning};
 
 /// The kernel takes 107 bytes, macOS 103, and a socket is made under a name that is four longer.
 const SOCKET_BYTES_MAX: usize = 99;
@@ -30,43 +33,6 @@ const REAPERS: &[&str] = &[
     "openrc-init",
     "busybox",
 ];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
-    Ok,
-    Warning,
-    Problem,
-}
-
-impl Level {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warning => "warning",
-            Self::Problem => "problem",
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub(super) check: &'static str,
-    pub(super) level: Level,
-    pub(super) says: String,
-    pub(super) hint: Option<String>,
-}
-
-fn ok(check: &'static str, says: impl Into<String>) -> Finding {
-    Finding { check, level: Level::Ok, says: says.into(), hint: None }
-}
-
-fn warning(check: &'static str, says: impl Into<String>, hint: impl Into<String>) -> Finding {
-    Finding { check, level: Level::Warning, says: says.into(), hint: Some(hint.into()) }
-}
-
-fn problem(check: &'static str, says: impl Into<String>, hint: impl Into<String>) -> Finding {
-    Finding { check, level: Level::Problem, says: says.into(), hint: Some(hint.into()) }
-}
 
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![
@@ -255,24 +221,23 @@ fn agents(facts: &Facts) -> Vec<Finding> {
         None => warning(
             CHECK,
             format!("{}: {} is not found", agent.id, agent.program),
-            how_to_install(&agent.id, &agent.program),
+            how_to_install(agent),
         ),
     }));
     findings
 }
 
-/// For those that many use; for others the settings say what is looked for.
-fn how_to_install(id: &str, program: &str) -> String {
-    let known = match program.rsplit('/').next().unwrap_or_default() {
-        "npx" | "node" | "npm" => "Install Node.js, which brings npx",
-        "claude-code-acp" => "npm install -g @zed-industries/claude-code-acp",
-        "codex-acp" => "npm install -g @zed-industries/codex-acp",
-        "gemini" => "npm install -g @google/gemini-cli",
-        "opencode" => "npm install -g opencode-ai",
-        "uvx" | "uv" => "Install uv: https://docs.astral.sh/uv",
-        _ => return format!("Install it, or correct the setting agents.{id}.command."),
+/// What its profile says; else for those that start other agents; else the settings say what is
+/// looked for.
+fn how_to_install(agent: &AgentFact) -> String {
+    let program = agent.program.rsplit('/').next().unwrap_or_default();
+    let known = match (agent.install.as_deref(), program) {
+        (Some(install), _) => install.trim_end_matches('.'),
+        (None, "npx" | "node" | "npm") => "Install Node.js, which brings npx",
+        (None, "uvx" | "uv") => "Install uv: https://docs.astral.sh/uv",
+        (None, _) => "Install it",
     };
-    format!("{known}; or correct the setting agents.{id}.command.")
+    format!("{known}; or correct the setting agents.{}.command.", agent.id)
 }
 
 fn executions(found: Executions, served: bool) -> Finding {

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use super::super::facts::AgentFact;
 use super::*;
+use crate::findings::Level;
 
 /// A machine on which all is well.
 fn well() -> Facts {
@@ -141,12 +141,16 @@ fn sockets_git_and_agents_are_found() {
         id: "mine".to_owned(),
         program: program.to_owned(),
         found: found.map(PathBuf::from),
+        install: None,
     };
     let mut facts = well();
-    facts.agents = vec![agent("npx", Some("/bin/npx")), agent("npx", None), agent("/x/y", None)];
+    let known = AgentFact { install: Some("Take it.".to_owned()), ..agent("npx", None) };
+    facts.agents =
+        vec![agent("npx", Some("/bin/npx")), agent("npx", None), agent("/x/y", None), known];
     let hints: Vec<_> = agents(&facts).into_iter().map(|f| (f.level, f.hint)).collect();
     let node = "Install Node.js, which brings npx; or correct the setting agents.mine.command.";
-    let other = "Install it, or correct the setting agents.mine.command.";
+    let other = "Install it; or correct the setting agents.mine.command.";
+    let known = "Take it; or correct the setting agents.mine.command.";
     assert_eq!(
         hints,
         [
@@ -154,6 +158,7 @@ fn sockets_git_and_agents_are_found() {
             (Level::Ok, None),
             (Level::Warning, Some(node.to_owned())),
             (Level::Warning, Some(other.to_owned())),
+            (Level::Warning, Some(known.to_owned())),
         ]
     );
 }

@@ -16,8 +16,11 @@ use piton_store::sqlite::Access;
 use rustix::process::{Resource, getrlimit};
 
 use super::around::{self, Systemd};
+use crate::agents;
 use crate::client::Client;
+use crate::config::AgentSetting;
 use crate::context::Context;
+use crate::programs;
 use crate::stores::{self, Kind};
 
 /// How long a server may take to say that it is ready.
@@ -98,6 +101,8 @@ pub(super) struct AgentFact {
     pub(super) id: String,
     pub(super) program: String,
     pub(super) found: Option<PathBuf>,
+    /// How to get it, if somebody said.
+    pub(super) install: Option<String>,
 }
 
 /// Executions that have a folder.
@@ -129,7 +134,7 @@ impl Facts {
             key: key(cx, &data),
             own_version: env!("CARGO_PKG_VERSION").to_owned(),
             socket_bytes: socket_bytes(&data),
-            git: around::said("git", &["--version"]),
+            git: programs::said("git", &["--version"]),
             agents: agents(cx),
             executions: executions(&data).await,
             systemd: around::systemd(server_pid),
@@ -221,10 +226,13 @@ fn socket_bytes(data: &Path) -> (usize, usize) {
     (beside.as_os_str().len(), temp.as_os_str().len())
 }
 
+/// Those of the settings: what nobody configured need not be there.
 fn agents(cx: &Context) -> Vec<AgentFact> {
-    let facts = cx.settings.agents.iter().map(|agent| {
-        let program = agent.command.first().cloned().unwrap_or_default();
-        AgentFact { id: agent.id.clone(), found: around::program(&program), program }
+    let facts = cx.settings.agents.iter().map(|AgentSetting { profile, .. }| AgentFact {
+        id: profile.id.clone(),
+        program: agents::program(profile).to_owned(),
+        found: agents::installed(profile),
+        install: Some(profile.install.clone()).filter(|install| !install.is_empty()),
     });
     facts.collect()
 }

@@ -1,0 +1,29 @@
+//! `piton agents …`: which agents there are, and whether they work.
+//!
+//! [`contact`] starts an agent and asks it who it is; the commands are a file each.
+
+mod contact;
+mod doctor;
+mod list;
+mod probe;
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::ui::Ui;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    List(list::Args),
+    Probe(probe::Args),
+    Doctor(doctor::Args),
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<Exit> {
+    match command {
+        Command::List(args) => list::run(ui, cx, &args),
+        Command::Probe(args) => probe::run(ui, cx, args).await,
+        Command::Doctor(args) => doctor::run(ui, cx, args).await,
+    }
+}
