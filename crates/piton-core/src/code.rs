@@ -64,6 +64,13 @@ codes! {
     AgentUnknown = "agent_unknown", "List the agents to find the one you mean.";
     AgentNotRunning = "agent_not_running", "Resume the session; then prompt it again.";
     PathOutside = "path_outside", "Name a file inside the session's workspace.";
+    RepositoryInvalid = "repository_invalid", "Name the folder of a git repository that has a work tree and a commit.";
+    BaseUnknown = "base_unknown", "Name a branch, a tag or a commit that the repository has.";
+    WorktreeUnknown = "worktree_unknown", "Only sessions that were made with a repository have a worktree.";
+    WorktreeExists = "worktree_exists", "Clean the session's worktree up before it is given another one.";
+    WorktreeDirty = "worktree_dirty", "Commit and push or merge what is listed, or force it: then it is lost.";
+    WorkspaceUnusable = "workspace_unusable", "The reason says what is missing; put it back, or have the worktree repaired.";
+    GitFailed = "git_failed", "Check that git is installed and works in that repository; then try again.";
     ServerRunning = "server_running", "Use the server that runs, or stop it first.";
     ServerNotRunning = "server_not_running", "Start it with `piton serve`.";
     ServerUnreachable = "server_unreachable", "Look at the server's log, or stop it and start it again.";

@@ -75,6 +75,11 @@ reasons! {
     SessionRefused = "session_refused", "The agent does not know its session id any more.";
     Withdrawn = "withdrawn", "The agent took its question back.";
     Abandoned = "abandoned", "Its executor was given up by a user.";
+    WorkspaceMissing = "workspace_missing", "The folder that it works in is not there any more.";
+    WorktreeMissing = "worktree_missing", "Its git worktree was removed.";
+    BranchMissing = "branch_missing", "The branch that it works on is not in the repository any more.";
+    BaseMissing = "base_missing", "The commit that it began at is not in the repository any more.";
+    RepositoryMissing = "repository_missing", "The repository that its worktree belongs to is not there any more.";
     NewerVersion = "newer_version", "A newer version of Piton wrote something that this one must not write behind.";
 }
 

@@ -15,9 +15,10 @@ use crate::reason::Reason;
 use crate::request::Requests;
 use crate::spool::Spool;
 use crate::time::Timestamp;
+use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 4;
+pub const PROJECTOR_VERSION: u32 = 5;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -97,6 +98,9 @@ pub struct Facts {
     pub run: Option<Run>,
     /// When the first token that belongs to no wait runs out.
     pub token_deadline_at: Option<Timestamp>,
+    /// The worktree that it works in, if it was given one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Worktree>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

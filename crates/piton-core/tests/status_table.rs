@@ -249,6 +249,7 @@ fn facts(row: &Row) -> Facts {
         executor,
         agent,
         run,
+        worktree: None,
     }
 }
 
