@@ -5,6 +5,7 @@
 //! - [`executor`]: how an agentctl is launched, found and ended; [`standalone`] does it on this
 //!   machine, and `conformance` says what every executor must do
 //! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
+//! - [`worktree`]: git worktrees to run in, made and removed
 
 pub mod client;
 #[cfg(feature = "conformance")]
@@ -14,3 +15,4 @@ pub mod leftovers;
 pub mod protocol;
 pub mod spool;
 pub mod standalone;
+pub mod worktree;
