@@ -1,7 +1,10 @@
 //! Why a request was not fulfilled.
 
+use std::sync::Arc;
+
 use piton_core::Code;
 use piton_core::decide::Refusal;
+use piton_exec::worktree;
 
 use crate::executions::Fault;
 
@@ -18,6 +21,9 @@ pub enum Error {
     /// The session's agentctl says no, or nothing.
     #[error(transparent)]
     Agentctl(#[from] Fault),
+    /// The session's worktree is not as it should be, or git says no.
+    #[error(transparent)]
+    Worktree(Arc<worktree::Error>),
     #[error("The session service is shutting down")]
     ShuttingDown,
 }
@@ -29,6 +35,7 @@ impl Error {
             Self::Store(error) => error.code(),
             Self::Agentctl(Fault::Problem(_)) => Code::AgentctlRefused,
             Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
+            Self::Worktree(fault) => fault.code(),
             Self::ShuttingDown => Code::StoreClosed,
         }
     }

@@ -22,6 +22,7 @@ mod sweeper;
 mod tally;
 mod tokens;
 mod view;
+mod worktrees;
 mod world;
 
 pub use error::{Error, Result};
@@ -37,4 +38,5 @@ pub use session::Ack;
 pub use tally::{Counts, Doing};
 pub use tokens::Answered;
 pub use view::{Listed, View};
+pub use worktrees::{Cleaned, Left, Worktrees};
 pub use world::{Clock, Deed, Drained, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
