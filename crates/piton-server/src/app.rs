@@ -10,7 +10,7 @@ use piton_core::event::AuditNoted;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, Reserved};
+use piton_runtime::{Executions, Handle, Reserved, Worktrees};
 use piton_store::Detail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,6 +47,7 @@ pub struct Agent {
 pub struct Options {
     pub handle: Handle,
     pub executions: Executions,
+    pub worktrees: Worktrees,
     pub reserved: Reserved,
     pub agents: Vec<Agent>,
     /// Opens everything; made anew by every life of the server and never written to a log.
@@ -118,6 +119,10 @@ impl App {
 
     pub(crate) fn executions(&self) -> &Executions {
         &self.0.options.executions
+    }
+
+    pub(crate) fn worktrees(&self) -> &Worktrees {
+        &self.0.options.worktrees
     }
 
     pub(crate) fn reserved(&self) -> &Reserved {

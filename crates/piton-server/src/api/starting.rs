@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use piton_core::Code;
 use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
 use piton_core::state::{AgentStatus, Executor, State};
+use piton_core::{Code, Reason};
 use piton_exec::client::Client;
 use piton_exec::protocol::Start;
 
@@ -26,10 +26,15 @@ fn profile(state: &State) -> &str {
     named.unwrap_or(AGENT_DEFAULT)
 }
 
-/// Where a session works.
-fn workspace(app: &App, session: &SessionId, state: &State) -> PathBuf {
+/// Where a session works: there, and as its log says.
+async fn workspace(app: &App, session: &SessionId, state: &State) -> Result<PathBuf> {
+    if let Some(worktree) = app.worktrees().ready(session).await? {
+        return Ok(worktree);
+    }
     let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
-    named.map_or_else(|| app.options().scratch.join(session.as_str()), PathBuf::from)
+    let folder = named.map_or_else(|| app.options().scratch.join(session.as_str()), PathBuf::from);
+    prepare(app, &folder).await?;
+    Ok(folder)
 }
 
 /// Sees to it that a session's agent runs, or is about to. What becomes of it is in the log.
@@ -59,8 +64,7 @@ async fn launch(app: &App, session: &SessionId, state: &State) -> Result<()> {
     if state.facts.executor.as_ref().is_some_and(Executor::may_live) {
         return Ok(());
     }
-    let workspace = workspace(app, session, state);
-    prepare(app, &workspace).await?;
+    let workspace = workspace(app, session, state).await?;
     match app.executions().launch(session, workspace).await {
         // Somebody else was faster: theirs is the one.
         Err(error) if error.code() == Code::ExecutorAlive => Ok(()),
@@ -112,7 +116,7 @@ pub(crate) fn ensure_later(app: &App, session: &SessionId) {
 /// A folder that was named must be there; one of our own is made.
 async fn prepare(app: &App, workspace: &std::path::Path) -> Result<()> {
     let own = workspace.starts_with(&app.options().scratch);
-    let workspace = workspace.to_owned();
+    let (workspace, shown) = (workspace.to_owned(), workspace.display().to_string());
     let is_there = tokio::task::spawn_blocking(move || {
         if own {
             // That it cannot be made is seen below.
@@ -122,6 +126,10 @@ async fn prepare(app: &App, workspace: &std::path::Path) -> Result<()> {
     });
     match is_there.await {
         Ok(true) => Ok(()),
-        _ => Err(Problem::malformed("The session's folder is not there")),
+        _ => {
+            let reason = Reason::WorkspaceMissing;
+            let problem = Problem::new(Code::WorkspaceUnusable, reason.sentence());
+            Err(problem.with_detail(shown).because_of(reason))
+        }
     }
 }
