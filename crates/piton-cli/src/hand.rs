@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use piton_core::decide::{self, Removal, Verdict};
 use piton_core::id::{RunId, SessionId, WaitId};
+use piton_core::worktree::Stage;
 use piton_core::{Seq, State, Timestamp};
 use piton_runtime::View;
 use serde_json::{Value, json};
@@ -59,6 +60,13 @@ pub(crate) struct Settled {
 pub(crate) struct Shown {
     pub(crate) token_id: String,
     pub(crate) token: String,
+}
+
+/// A deleted session's worktree, which is still there.
+#[derive(Debug)]
+pub(crate) struct LeftWorktree {
+    pub(crate) path: String,
+    pub(crate) because: String,
 }
 
 /// The waits of a session that could be answered.
@@ -229,18 +237,27 @@ impl Hand {
         session: &SessionId,
         how: Removal,
         reason: Option<&str>,
-    ) -> Result<()> {
+    ) -> Result<Option<LeftWorktree>> {
         match self {
             Self::Server(client) => {
                 let force = how == Removal::DeleteForced;
                 let reason = reason
                     .map_or_else(String::new, |reason| format!("&reason={}", encoded(reason)));
                 let path = format!("/api/v1/sessions/{session}?force={force}{reason}");
-                client.delete(&path).await.map(drop)
+                let answer = client.delete(&path).await?;
+                let text = |name: &str| answer[name].as_str().map(str::to_owned);
+                let (path, because) = (text("worktree_path"), text("left_because"));
+                Ok(path.zip(because).map(|(path, because)| LeftWorktree { path, because }))
             }
             Self::Guest(held) => {
+                let worktree = held.guest.view().state(session).await?.facts.worktree;
                 let deleted = held.guest.delete(session, how, reason.map(str::to_owned)).await;
-                deleted.map_err(|error| cx.name_owner(error))
+                deleted.map_err(|error| cx.name_owner(error))?;
+                let there = worktree.filter(|w| !matches!(w.stage, Stage::Removed { .. }));
+                Ok(there.map(|worktree| LeftWorktree {
+                    path: worktree.plan.path,
+                    because: "No server runs that could have looked at it".to_owned(),
+                }))
             }
         }
     }

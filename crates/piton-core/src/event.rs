@@ -15,6 +15,7 @@ use crate::reason::Reason;
 use crate::resume::{Occasion, Strategy};
 use crate::spool::{AgentInfo, AuthMethod, Begun, Channel, Offers, Pos};
 use crate::time::Timestamp;
+use crate::worktree::Plan;
 
 /// Version of the record schema that this program writes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -324,6 +325,18 @@ events! {
     ExecutorStopped = "executor.stopped" { execution_id: ExecutionId, } content [];
     /// Given up by a user; should it return it is told to end its agent.
     ExecutorAbandoned = "executor.abandoned" { execution_id: ExecutionId, } content [];
+
+    /// A worktree is about to be made for the session: whatever lies at its path until it is
+    /// prepared is nobody's work.
+    WorkspacePlanned = "workspace.planned" { #[serde(flatten)] plan: Plan, } content [];
+    /// The worktree is there; from now on what is in it is somebody's work.
+    WorkspacePrepared = "workspace.prepared" { #[serde(flatten)] plan: Plan, } content [];
+    /// The worktree is not there any more: cleaned up, or seen to be removed by hand.
+    WorkspaceRemoved = "workspace.removed" {
+        path: String,
+        /// Its branch is still in the repository.
+        kept_branch: bool,
+    } content [];
 
     /// An agent is about to be started, and this is how it is to get its conversation back.
     AgentResuming = "agent.resuming" {

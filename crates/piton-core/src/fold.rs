@@ -135,6 +135,9 @@ impl State {
             | Event::AgentError(_)
             | Event::AgentExited(_)
             | Event::AgentSessionCleared(_) => self.apply_execution(event),
+            Event::WorkspacePlanned(_)
+            | Event::WorkspacePrepared(_)
+            | Event::WorkspaceRemoved(_) => self.facts.apply_workspace(event),
         }
         if let Some(info) = &mut self.info {
             info.active_at = ts;

@@ -30,6 +30,7 @@ pub mod task;
 pub mod time;
 pub mod token;
 pub mod transcript;
+pub mod worktree;
 
 pub use code::Code;
 pub use event::{Event, Seq};

@@ -73,12 +73,16 @@ reasons! {
     Rotated = "rotated", "A newer token took its place.";
     RunEnded = "run_ended", "The run it belonged to ended.";
     SessionRefused = "session_refused", "The agent does not know its session id any more.";
-    WorkspaceMissing = "workspace_missing", "The folder that it worked in is not there.";
     AgentMissing = "agent_missing", "The agent's program is not there.";
     LoginNeeded = "login_needed", "The agent wants somebody to log in.";
     AgentGaveUp = "agent_gave_up", "The agent ended again and again before it could be given anything.";
     Withdrawn = "withdrawn", "The agent took its question back.";
     Abandoned = "abandoned", "Its executor was given up by a user.";
+    WorkspaceMissing = "workspace_missing", "The folder that it works in is not there any more.";
+    WorktreeMissing = "worktree_missing", "Its git worktree was removed.";
+    BranchMissing = "branch_missing", "The branch that it works on is not in the repository any more.";
+    BaseMissing = "base_missing", "The commit that it began at is not in the repository any more.";
+    RepositoryMissing = "repository_missing", "The repository that its worktree belongs to is not there any more.";
     NewerVersion = "newer_version", "A newer version of Piton wrote something that this one must not write behind.";
 }
 

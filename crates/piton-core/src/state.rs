@@ -16,6 +16,7 @@ use crate::request::Requests;
 use crate::resume::Strategy;
 use crate::spool::{Offers, Spool};
 use crate::time::Timestamp;
+use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
 pub const PROJECTOR_VERSION: u32 = 5;
@@ -170,6 +171,9 @@ pub struct Facts {
     pub run: Option<Run>,
     /// When the first token that belongs to no wait runs out.
     pub token_deadline_at: Option<Timestamp>,
+    /// The worktree that it works in, if it was given one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Worktree>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -73,6 +73,16 @@ fn redact(seq: u64, content: Content) -> Command {
     Command::Redact(Redact { targets: vec![RedactTarget { seq, content }], reason: None })
 }
 
+fn plan(branch: &str) -> Command {
+    Command::PlanWorkspace(piton_core::worktree::Plan {
+        path: "/data/worktrees/sess_1".into(),
+        repository: "/repo".into(),
+        branch: branch.into(),
+        base: "main".into(),
+        base_commit: "0123456789abcdef0123456789abcdef01234567".into(),
+    })
+}
+
 fn overdue() -> World {
     let mut world = World::waiting();
     world.pass(common::WAIT);
@@ -140,6 +150,11 @@ fn every_refusal_is_reachable_and_has_its_code() {
         ((World::executed(), from_entry(2)), Refusal::SpoolGap { last: 0, pos: 2 }),
         ((World::new(), redact(9, Content::Omitted)), Refusal::RecordUnknown { seq: 9 }),
         ((World::new(), redact(1, Content::None)), Refusal::RecordEmpty { seq: 1 }),
+        ((World::new(), Command::WorkspaceRemoved { kept_branch: true }), Refusal::WorktreeUnknown),
+        (
+            (after(World::new(), plan("piton/1")), plan("piton/2")),
+            Refusal::WorktreeExists { path: "/data/worktrees/sess_1".into() },
+        ),
         ((asked, asking(&json!(2))), Refusal::RequestMismatch),
         (by_token(World::waiting(), "rt_0"), Refusal::TokenUnknown),
         ((World::waiting(), forged), Refusal::TokenMismatch),
@@ -169,6 +184,8 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::RequestMismatch => Code::RequestMismatch,
             // Asked of a question that is read from the log.
             Refusal::AnswerUnfit { .. } => Code::AnswerUnfit,
+            Refusal::WorktreeUnknown => Code::WorktreeUnknown,
+            Refusal::WorktreeExists { .. } => Code::WorktreeExists,
             // Asked of the registry.
             Refusal::TaskUnknown { .. } => Code::TaskUnknown,
             Refusal::AccessUnknown { .. } => Code::AccessUnknown,

@@ -251,6 +251,7 @@ fn facts(row: &Row) -> Facts {
         executor,
         agent,
         run,
+        worktree: None,
     }
 }
 

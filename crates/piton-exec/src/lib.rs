@@ -6,6 +6,7 @@
 //!   machine, and `conformance` says what every executor must do
 //! - [`programs`]: where programs are
 //! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
+//! - [`worktree`]: git worktrees to run in, made and removed
 
 pub mod client;
 #[cfg(feature = "conformance")]
@@ -16,3 +17,4 @@ pub mod programs;
 pub mod protocol;
 pub mod spool;
 pub mod standalone;
+pub mod worktree;

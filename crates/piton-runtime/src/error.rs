@@ -1,7 +1,10 @@
 //! Why a request was not fulfilled.
 
+use std::sync::Arc;
+
 use piton_core::Code;
 use piton_core::decide::Refusal;
+use piton_exec::worktree;
 
 use crate::executions::Fault;
 use crate::resuming::Obstacle;
@@ -24,6 +27,9 @@ pub enum Error {
     Obstacle(#[from] Obstacle),
     #[error("The agent has not started in time")]
     AgentLate,
+    /// The session's worktree is not as it should be, or git says no.
+    #[error(transparent)]
+    Worktree(Arc<worktree::Error>),
     #[error("The session service is shutting down")]
     ShuttingDown,
 }
@@ -37,6 +43,7 @@ impl Error {
             Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
             Self::Obstacle(obstacle) => obstacle.code,
             Self::AgentLate => Code::AgentNotRunning,
+            Self::Worktree(fault) => fault.code(),
             Self::ShuttingDown => Code::StoreClosed,
         }
     }

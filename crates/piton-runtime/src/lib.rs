@@ -23,6 +23,7 @@ mod sweeper;
 mod tally;
 mod tokens;
 mod view;
+mod worktrees;
 mod world;
 
 pub use error::{Error, Result};
@@ -39,4 +40,5 @@ pub use session::Ack;
 pub use tally::{Counts, Doing};
 pub use tokens::Answered;
 pub use view::{Listed, View};
+pub use worktrees::{Cleaned, Left, Worktrees};
 pub use world::{Clock, Deed, Drained, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};

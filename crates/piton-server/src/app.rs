@@ -12,7 +12,7 @@ use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::resume::Policy;
 use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, Reserved, Resumer};
+use piton_runtime::{Executions, Handle, Reserved, Resumer, Worktrees};
 use piton_store::Detail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,6 +41,7 @@ pub const SESSION: &str = "{session}";
 pub struct Options {
     pub handle: Handle,
     pub executions: Executions,
+    pub worktrees: Worktrees,
     pub reserved: Reserved,
     /// What can be run as an agent. Of several with one id the last counts.
     pub agents: Vec<Profile>,
@@ -88,7 +89,8 @@ pub(crate) struct Fulfilled<T> {
 impl App {
     pub(crate) fn new(options: Options, stop: CancellationToken) -> Self {
         let by_id = options.agents.iter().map(|agent| (agent.id.clone(), agent.clone())).collect();
-        let agents = Arc::new(Agents { by_id, scratch: options.scratch.clone() });
+        let (scratch, worktrees) = (options.scratch.clone(), options.worktrees.clone());
+        let agents = Arc::new(Agents { by_id, scratch, worktrees });
         let known = Arc::new(Known(Arc::clone(&agents)));
         let (handle, executions) = (options.handle.clone(), options.executions.clone());
         let resumer = Resumer::new(handle, executions, known, options.policy);
@@ -125,6 +127,10 @@ impl App {
 
     pub(crate) fn resumer(&self) -> &Resumer {
         &self.0.resumer
+    }
+
+    pub(crate) fn worktrees(&self) -> &Worktrees {
+        &self.0.options.worktrees
     }
 
     pub(crate) fn reserved(&self) -> &Reserved {

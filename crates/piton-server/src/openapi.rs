@@ -13,7 +13,7 @@ use utoipa::{Modify, OpenApi as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{access, agents, health, records, sessions, tasks, waits, workspace};
+use crate::api::{access, agents, health, records, sessions, tasks, waits, workspace, worktrees};
 use crate::app::App;
 use crate::problem::{Document, Problem};
 use crate::sockets::{conversation, shell};
@@ -85,6 +85,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(workspace::open_shell))
                 .routes(routes!(workspace::end_shell))
                 .routes(routes!(shell::attach))
+                .routes(routes!(worktrees::repair, worktrees::clean_up))
                 .routes(routes!(waits::list))
                 .routes(routes!(waits::answer))
                 .routes(routes!(waits::rotate))

@@ -2,9 +2,9 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use piton_core::Code;
 use piton_core::access::Denied;
 use piton_core::decide::Refusal;
+use piton_core::{Code, Reason};
 use piton_exec::client::ClientError;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -19,6 +19,8 @@ pub(crate) struct Problem {
     pub(crate) title: String,
     /// More about this case.
     pub(crate) detail: Option<String>,
+    /// Which thing is not as it should be, of those that the status knows.
+    pub(crate) reason: Option<Reason>,
     /// After how many seconds it may be tried again.
     pub(crate) retry_after_s: Option<u64>,
 }
@@ -41,17 +43,25 @@ pub(crate) struct Document {
     /// More about this case.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    /// Of a workspace that cannot be used: what is missing, as a status names it.
+    #[schema(example = "branch_missing")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 impl Problem {
     pub(crate) fn new(code: Code, title: impl Into<String>) -> Self {
-        Self { code, title: title.into(), detail: None, retry_after_s: None }
+        Self { code, title: title.into(), detail: None, reason: None, retry_after_s: None }
     }
 
     pub(crate) fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..self }
+    }
+
+    pub(crate) fn because_of(self, reason: Reason) -> Self {
+        Self { reason: Some(reason), ..self }
     }
 
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
@@ -68,6 +78,8 @@ fn status_of(code: Code) -> StatusCode {
         | Code::CursorInvalid
         | Code::Utf8Invalid
         | Code::PathOutside
+        | Code::RepositoryInvalid
+        | Code::BaseUnknown
         | Code::OffsetMismatch => StatusCode::BAD_REQUEST,
         Code::Unauthenticated | Code::AccessExpired => StatusCode::UNAUTHORIZED,
         Code::ScopeMissing | Code::HostRefused | Code::OriginRefused | Code::TokenMismatch => {
@@ -79,6 +91,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::AccessUnknown
         | Code::WaitUnknown
         | Code::RecordUnknown
+        | Code::WorktreeUnknown
         | Code::TokenUnknown
         | Code::NotFound => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -94,8 +107,11 @@ fn status_of(code: Code) -> StatusCode {
         | Code::ExecutorMissing
         | Code::ExecutorAlive
         | Code::AgentctlRefused
-        | Code::WorkspaceMissing
         | Code::AgentNotRunning
+        | Code::WorktreeExists
+        | Code::WorktreeDirty
+        | Code::WorkspaceUnusable
+        | Code::GitFailed
         | Code::TokenConsumed
         | Code::LimitReached
         | Code::SeqConflict
@@ -120,7 +136,12 @@ impl From<piton_runtime::Error> for Problem {
         if let piton_runtime::Error::Agentctl(piton_runtime::Fault::Problem(theirs)) = &error {
             return Self::new(error.code(), error.to_string()).with_detail(theirs.code.clone());
         }
-        Self::new(error.code(), error.to_string())
+        if let piton_runtime::Error::Obstacle(obstacle) = &error {
+            return Self::new(error.code(), error.to_string()).because_of(obstacle.reason);
+        }
+        let problem = Self::new(error.code(), error.to_string());
+        let piton_runtime::Error::Worktree(fault) = &error else { return problem };
+        Self { detail: fault.detail(), reason: fault.reason(), ..problem }
     }
 }
 
@@ -170,7 +191,7 @@ impl From<Denied> for Problem {
 
 impl Problem {
     pub(crate) fn document(self) -> Document {
-        let Self { code, title, detail, .. } = self;
+        let Self { code, title, detail, reason, .. } = self;
         Document {
             kind: format!("urn:piton:error:{code}"),
             title,
@@ -178,6 +199,7 @@ impl Problem {
             code: code.as_str(),
             hint: code.hint(),
             detail,
+            reason: reason.map(Reason::as_str),
         }
     }
 }

@@ -8,6 +8,7 @@ use piton_core::decide::Command;
 use piton_core::id::{MessageId, SessionId};
 use piton_runtime::{
     Executions, Handle, Ids, NewSession, OnExecutor, Options, Reserved, Service, SystemClock,
+    Worktrees,
 };
 use piton_server::{Rate, Server};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
@@ -63,6 +64,7 @@ impl Rig {
         let options = piton_server::Options {
             handle: service.handle(),
             executions: executions.clone(),
+            worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?,
             reserved,
             agents: Vec::new(),
             local: Some(local.clone()),

@@ -8,7 +8,9 @@ use piton_agent::profiles::Profile;
 use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{Clock, Executions, Ids, OnExecutor, Options, Reserved, Service, SystemClock};
+use piton_runtime::{
+    Clock, Executions, Ids, OnExecutor, Options, Reserved, Service, SystemClock, Worktrees,
+};
 use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
@@ -172,6 +174,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let options = piton_server::Options {
         handle: service.handle(),
         executions: executions.clone(),
+        worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?
+            .with_executions(executions.clone()),
         reserved,
         agents: agents(cx)?,
         local: Some(local.clone()),

@@ -3,6 +3,8 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::sessions;
+use super::sessions::new::InWorktree;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Exit, Result};
@@ -16,12 +18,25 @@ pub(crate) enum Command {
     Show(Show),
 }
 
-/// Make a task
+const NEW_EXAMPLES: &str = "\
+Examples:
+  piton tasks new 'Fix the flaky test'
+  piton tasks new 'Fix the flaky test' --repo . --base main
+  piton sessions new --task TASK --repo .         Another agent at it, on a branch of its own
+
+JSON: one object: task_id; with --repo also session_id, worktree_path, worktree_branch.";
+
+/// Make a task; with --repo also its first session, in a worktree on a branch of its own
 #[derive(Debug, clap::Args)]
-#[command(after_help = "JSON: one object: task_id.")]
+#[command(after_help = NEW_EXAMPLES)]
 pub(crate) struct New {
     /// What is to be done
     title: String,
+    #[command(flatten)]
+    worktree: InWorktree,
+    /// Which agent [default: echo, which is built in and needs no key]
+    #[arg(long, value_name = "AGENT", requires = "repo")]
+    agent: Option<String>,
 }
 
 /// List the tasks, newest first
@@ -45,11 +60,27 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
     let client = Client::must(&cx.settings.data.value)?;
     match command {
         Command::New(new) => {
-            let made = client.post("/api/v1/tasks", &json!({"title": new.title})).await?;
+            // What was named wrongly is told before anything is made.
+            let place = new.worktree.place()?;
+            let mut made = client.post("/api/v1/tasks", &json!({"title": new.title})).await?;
+            let task = text(&made, "task_id");
+            if let Some(mut body) = place {
+                body["task_id"] = json!(task);
+                body["title"] = json!(new.title);
+                body["agent_profile_id"] = json!(new.agent);
+                let session = sessions::new::make(&client, &body).await;
+                let session = session.map_err(|error| error.about(&format!("Task {task}")))?;
+                for name in ["session_id", "worktree_path", "worktree_branch"] {
+                    made[name] = session[name].clone();
+                }
+            }
             if ui.json {
                 ui.json_line(&made)?;
             } else {
-                ui.line(made["task_id"].as_str().unwrap_or_default())?;
+                ui.line(&task)?;
+                if new.worktree.repo.is_some() {
+                    sessions::new::said(ui, &made)?;
+                }
             }
         }
         Command::List(list) => {

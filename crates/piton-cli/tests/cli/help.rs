@@ -13,8 +13,9 @@ fn help_teaches() {
     assert_snapshot!("help", home.run("--help"));
     assert_snapshot!("help_short", home.run("-h"));
     for name in [
-        "list", "show", "log", "waits", "answer", "prompt", "resume", "pause", "cancel", "dismiss",
-        "close", "token", "redact", "delete", "archive", "prune", "export", "import",
+        "new", "list", "show", "log", "waits", "answer", "prompt", "resume", "pause", "cancel",
+        "dismiss", "close", "token", "redact", "cleanup", "repair", "delete", "archive", "prune",
+        "export", "import",
     ] {
         let text = home.run(&format!("sessions {name} --help"));
         assert_snapshot!(format!("help_sessions_{name}"), text);
@@ -28,6 +29,7 @@ fn help_teaches() {
         "agents probe",
         "agents doctor",
         "sessions",
+        "tasks new",
         "verify",
         "convert",
         "config show",

@@ -18,4 +18,5 @@ mod terminal;
 mod tls;
 mod watching;
 mod workspace;
+mod worktrees;
 mod world;

@@ -68,7 +68,13 @@ impl World {
     }
 
     pub(crate) fn start(&mut self) {
+        self.start_with(|_| {});
+    }
+
+    /// The same, in another environment.
+    pub(crate) fn start_with(&mut self, change: impl FnOnce(&mut Command)) {
         let mut command = piton();
+        change(&mut command);
         command.arg("--data").arg(self.data()).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -250,7 +256,7 @@ impl World {
     }
 }
 
-fn answer(mut stream: TcpStream, asked: &str) -> Answer {
+pub(crate) fn answer(mut stream: TcpStream, asked: &str) -> Answer {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     let text = String::from_utf8_lossy(&bytes).into_owned();

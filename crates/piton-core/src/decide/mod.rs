@@ -11,6 +11,7 @@ mod session;
 mod stream;
 mod token;
 mod wait;
+mod workspace;
 
 use std::collections::BTreeSet;
 
@@ -28,6 +29,7 @@ use crate::spool::Pos;
 use crate::state::{Run, State};
 use crate::time::Timestamp;
 use crate::token::{Entry, NewToken, ResumeToken};
+use crate::worktree::Plan;
 use crate::{Code, status};
 
 pub use import::{Import, asks};
@@ -45,6 +47,8 @@ pub struct Context {
 #[derive(Clone, Debug)]
 pub enum Command {
     Create(Create),
+    /// The same, to work in a worktree that is still to be made: both or neither is in the log.
+    CreateInWorktree(Create, Box<Plan>),
     Close {
         outcome: Outcome,
     },
@@ -154,6 +158,14 @@ pub enum Command {
     /// The effect that follows from a record was carried out.
     Done {
         of_seq: Seq,
+    },
+    /// A worktree is to be made, or made again after it was removed.
+    PlanWorkspace(Plan),
+    /// The worktree is there, as it was planned.
+    WorkspacePrepared(Plan),
+    /// The worktree is not there any more.
+    WorkspaceRemoved {
+        kept_branch: bool,
     },
     /// Takes contents out, also of a closed session.
     Redact(Redact),
@@ -298,6 +310,10 @@ pub enum Refusal {
     LimitReached { what: &'static str, max: usize },
     #[error("The idempotency key was used for something else")]
     RequestMismatch,
+    #[error("The session has no such worktree")]
+    WorktreeUnknown,
+    #[error("The session has a worktree already: {path}")]
+    WorktreeExists { path: String },
     #[error("There is no task {task}")]
     TaskUnknown { task: TaskId },
     #[error("There is no access {access}")]
@@ -342,6 +358,8 @@ impl Refusal {
             Self::ExecutorAlive { .. } => Code::ExecutorAlive,
             Self::LimitReached { .. } => Code::LimitReached,
             Self::RequestMismatch => Code::RequestMismatch,
+            Self::WorktreeUnknown => Code::WorktreeUnknown,
+            Self::WorktreeExists { .. } => Code::WorktreeExists,
             Self::TaskUnknown { .. } => Code::TaskUnknown,
             Self::AccessUnknown { .. } => Code::AccessUnknown,
             Self::SpoolGap { .. } => Code::SpoolGap,
@@ -363,6 +381,11 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
     }
     if let Command::Create(create) = command {
         return session::create(state, cx, create);
+    }
+    if let Command::CreateInWorktree(create, plan) = command {
+        let mut decision = session::create(state, cx, create)?;
+        decision.records.push(workspace::planned(cx, *plan));
+        return Ok(decision);
     }
     if state.info.is_none() {
         return Err(Refusal::SessionUnknown);
@@ -394,6 +417,11 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         }
         Command::Redact(redact) => return redact::redact(state, cx, redact),
         Command::Import(import) => return import::import(state, cx, import),
+        Command::WorkspacePrepared(plan) => return workspace::prepared(state, cx, plan),
+        // A closed session's worktree is cleaned up, too.
+        Command::WorkspaceRemoved { kept_branch } => {
+            return workspace::removed(state, cx, kept_branch);
+        }
         _ if state.facts.closed.is_some() => return Err(Refusal::SessionClosed),
         _ => {}
     }
@@ -428,7 +456,11 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         }
         Command::Sweep { live } => Ok(recovery::sweep(state, cx, live)),
         Command::Prepare(prepare) => execution::prepare(state, cx, prepare),
+        Command::PlanWorkspace(plan) => workspace::plan(state, cx, plan),
         Command::Create(_)
+        | Command::CreateInWorktree(..)
+        | Command::WorkspacePrepared(_)
+        | Command::WorkspaceRemoved { .. }
         | Command::Close { .. }
         | Command::Done { .. }
         | Command::Observe { .. }

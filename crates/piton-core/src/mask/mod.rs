@@ -429,6 +429,10 @@ fn free_fields(event: &Event) -> Free {
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
         Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
         Event::TaskCreated(_) => Free::Fields(&["title"]),
+        Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
+            Free::Fields(&["path", "repository", "base"])
+        }
+        Event::WorkspaceRemoved(_) => Free::Fields(&["path"]),
         Event::Unknown(_) => Free::Unknown,
         _ => Free::None,
     }

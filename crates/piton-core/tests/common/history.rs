@@ -50,6 +50,8 @@ pub(crate) enum Step {
     Done(prop::sample::Index),
     /// What the spool of an execution says next of a run, in facts by their numbers.
     Import(u8, u8, Vec<u8>),
+    /// Of a worktree: planned (two branches), prepared, removed with its branch or without.
+    Workspace(u8),
 }
 
 pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
@@ -131,6 +133,7 @@ fn step() -> impl Strategy<Value = Step> {
         16 => answers,
         12 => stream,
         24 => world,
+        3 => (0..5_u8).prop_map(Step::Workspace),
     ]
 }
 
@@ -139,6 +142,22 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let created = prop::option::weighted(0.95, prop::option::of(json()).prop_map(Step::Create));
     (created, prop::collection::vec(step(), 0..60))
         .prop_map(|(created, rest)| created.into_iter().chain(rest).collect())
+}
+
+fn workspace(step: u8) -> Command {
+    let plan = |branch: &str| piton_core::worktree::Plan {
+        path: "/data/worktrees/sess_1".into(),
+        repository: "/repo".into(),
+        branch: branch.into(),
+        base: "main".into(),
+        base_commit: "0123456789abcdef0123456789abcdef01234567".into(),
+    };
+    match step {
+        0 => Command::PlanWorkspace(plan("piton/1")),
+        1 => Command::PlanWorkspace(plan("piton/2")),
+        2 => Command::WorkspacePrepared(plan("piton/1")),
+        step => Command::WorkspaceRemoved { kept_branch: step == 3 },
+    }
 }
 
 fn observed(event: u8, execution: u8) -> Event {
@@ -259,6 +278,7 @@ impl History {
                 agent_profile_id: None,
             }),
             Step::Close(outcome) => Command::Close { outcome },
+            Step::Workspace(step) => workspace(step),
             Step::Start(n) => start(&format!("run_{n}")),
             Step::Wait(r, w, kind, minutes) => Command::Wait(Wait {
                 run_id: run(r),

@@ -10,6 +10,7 @@ pub(crate) mod status;
 pub(crate) mod tasks;
 pub(crate) mod waits;
 pub(crate) mod workspace;
+pub(crate) mod worktrees;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode};

@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use piton_core::Code;
 use piton_core::decide::{Command, Create, Message, Refusal};
 use piton_core::event::Outcome;
@@ -20,7 +21,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::starting::AGENT_DEFAULT;
 use super::status::{Brief, SessionStatus};
-use super::{Reply, status, tasks};
+use super::worktrees::Deleted;
+use super::{Reply, status, tasks, worktrees};
 use crate::app::{App, Asked, Fulfilled, to_value};
 use crate::extract::{Administrator, Asker, Body, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Document, Problem, Result};
@@ -38,7 +40,15 @@ pub(crate) struct NewSession {
     /// Which agent, of `GET /agents`; without one the built-in `echo`.
     agent_profile_id: Option<String>,
     /// An absolute path of a folder that is there; without one a folder of the session's own.
-    working_dir: Option<String>,
+    pub(super) working_dir: Option<String>,
+    /// Instead of a folder: an absolute path of a git repository. The session works in a worktree
+    /// of it, on a branch of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) repo: Option<String>,
+    /// The branch, tag or commit of the repository that its branch begins at; without one the
+    /// repository's HEAD.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) base: Option<String>,
     /// Whether the agent is started at once; it is, unless this says `false`.
     start: Option<bool>,
 }
@@ -156,6 +166,7 @@ pub(crate) async fn create_now(
         Some(seed) => format!("sess_{}", hex(&seed)).parse()?,
         None => app.handle().ids().session()?,
     };
+    let plan = worktrees::plan(app, &session_id, &new).await?;
     let request = Asked { asker, action: "sessions.create", body };
     let made = SessionMade { session_id: session_id.to_string() };
     let create = Create {
@@ -167,7 +178,14 @@ pub(crate) async fn create_now(
         // Named, since another may be the usual one tomorrow.
         agent_profile_id: Some(new.agent_profile_id.unwrap_or_else(|| AGENT_DEFAULT.to_owned())),
     };
-    let made = app.execute(&session_id, &request, made, Command::Create(create)).await?;
+    let command = match plan {
+        Some(plan) => Command::CreateInWorktree(create, Box::new(plan)),
+        None => Command::Create(create),
+    };
+    let made = app.execute(&session_id, &request, made, command).await?;
+    if new.repo.is_some() {
+        worktrees::prepare(app, &session_id).await?;
+    }
     if new.start.unwrap_or(true) && !made.replayed {
         app.resumer().ensure_later(&session_id, Occasion::Created);
     }
@@ -525,14 +543,14 @@ pub(crate) async fn close_now(
 /// Deletes a session's log. What is still at work in it keeps it, unless it is forced.
 #[utoipa::path(delete, path = "/sessions/{session_id}", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), Deleting),
-    responses((status = 204),
+    responses((status = 204), (status = 200, body = Deleted, description = "It had a worktree"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn delete(
     State(app): State<App>,
     Administrator(asker): Administrator,
     Path(session): Path<String>,
     Params(deleting): Params<Deleting>,
-) -> Result<StatusCode> {
+) -> Result<Response> {
     let session: SessionId = SessionId::from_user(&session)?;
     let by = format!("by {}", asker.principal);
     let reason = match deleting.reason {
@@ -543,10 +561,15 @@ pub(crate) async fn delete(
         Some(reason) => Some(format!("{reason} ({by})")),
         None => Some(by),
     };
+    // Only its log knows of the worktree.
+    let left = app.worktrees().leave(&session).await?;
     if deleting.force.unwrap_or(false) {
         app.handle().delete_forced(&session, reason).await?;
     } else {
         app.handle().delete(&session, reason).await?;
     }
-    Ok(StatusCode::NO_CONTENT)
+    match left {
+        Some(left) => Ok(worktrees::left(&app, &asker, &session, left).await?.into_response()),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
 }

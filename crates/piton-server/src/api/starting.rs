@@ -2,7 +2,7 @@
 //! that does not wait for one.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use piton_agent::profiles::{self, Profile};
 use piton_core::decide::Refusal;
@@ -13,7 +13,7 @@ use piton_core::state::Executor;
 use piton_core::{Code, State};
 use piton_exec::client::Client;
 use piton_exec::protocol::{CommandLine, Output, Start};
-use piton_runtime::{Obstacle, Recipe, Recipes};
+use piton_runtime::{Obstacle, Recipe, Recipes, Worktrees};
 use piton_store::BoxFuture;
 
 use crate::app::{App, SESSION};
@@ -27,46 +27,55 @@ pub(crate) const AGENT_DEFAULT: &str = "echo";
 pub(crate) struct Agents {
     pub(crate) by_id: BTreeMap<String, Profile>,
     pub(crate) scratch: PathBuf,
+    pub(crate) worktrees: Worktrees,
 }
 
 impl Agents {
     /// Which agent a session runs.
-    fn of(&self, state: &State) -> (&str, Option<&Profile>) {
+    fn of(&self, state: &State) -> Result<&Profile, Obstacle> {
         let named = state.info.as_ref().and_then(|info| info.agent_profile_id.as_deref());
         let id = named.unwrap_or(AGENT_DEFAULT);
-        // The one key that is there lives as long as the map.
-        match self.by_id.get_key_value(id) {
-            Some((id, agent)) => (id, Some(agent)),
-            None => (AGENT_DEFAULT, None),
-        }
-    }
-
-    /// Where a session works.
-    fn workspace(&self, session: &SessionId, state: &State) -> PathBuf {
-        let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
-        named.map_or_else(|| self.scratch.join(session.as_str()), PathBuf::from)
-    }
-
-    /// A folder that was named must be there; one of our own is made.
-    async fn prepare(&self, workspace: &Path) -> Result<(), Obstacle> {
-        let own = workspace.starts_with(&self.scratch);
-        let folder = workspace.to_owned();
-        let is_there = tokio::task::spawn_blocking(move || {
-            if own {
-                // That it cannot be made is seen below.
-                let _ = std::fs::create_dir_all(&folder);
-            }
-            folder.is_dir()
-        });
-        if is_there.await.unwrap_or(false) {
-            return Ok(());
-        }
-        Err(Obstacle {
-            reason: Reason::WorkspaceMissing,
-            code: Code::WorkspaceMissing,
-            message: format!("The session's folder {} is not there", workspace.display()),
+        self.by_id.get(id).ok_or_else(|| Obstacle {
+            reason: Reason::AgentMissing,
+            code: Code::AgentUnknown,
+            message: format!("There is no agent {id:?}"),
         })
     }
+
+    /// Where a session works: there, and as its log says.
+    async fn workspace(&self, session: &SessionId, state: &State) -> Result<PathBuf, Obstacle> {
+        let worktree = self.worktrees.ready(session).await.map_err(unusable)?;
+        if let Some(worktree) = worktree {
+            return Ok(worktree);
+        }
+        let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
+        let own = self.scratch.join(session.as_str());
+        let is_own = named.is_none();
+        let folder = named.map_or(own, PathBuf::from);
+        let looked_at = folder.clone();
+        let is_there = tokio::task::spawn_blocking(move || {
+            if is_own {
+                // That it cannot be made is seen below.
+                let _ = std::fs::create_dir_all(&looked_at);
+            }
+            looked_at.is_dir()
+        });
+        if is_there.await.unwrap_or(false) {
+            return Ok(folder);
+        }
+        let (reason, code) = (Reason::WorkspaceMissing, Code::WorkspaceUnusable);
+        let message = format!("{} {}", reason.sentence(), folder.display());
+        Err(Obstacle { reason, code, message })
+    }
+}
+
+fn unusable(error: piton_runtime::Error) -> Obstacle {
+    let reason = match &error {
+        piton_runtime::Error::Worktree(fault) => fault.reason(),
+        _ => None,
+    };
+    let (code, message) = (error.code(), error.to_string());
+    Obstacle { reason: reason.unwrap_or(Reason::ExecutorError), code, message }
 }
 
 /// [`Agents`], shared.
@@ -75,21 +84,14 @@ pub(crate) struct Known(pub(crate) std::sync::Arc<Agents>);
 
 impl Recipes for Known {
     fn abilities(&self, state: &State) -> Abilities {
-        self.0.of(state).1.map(|agent| agent.abilities).unwrap_or_default()
+        self.0.of(state).map(|agent| agent.abilities).unwrap_or_default()
     }
 
     fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>> {
         let (known, session, state) = (self.clone(), session.clone(), state.clone());
         Box::pin(async move {
-            let workspace = known.0.workspace(&session, &state);
-            known.0.prepare(&workspace).await?;
-            let named = state.info.as_ref().and_then(|info| info.agent_profile_id.clone());
-            let (_, agent) = known.0.of(&state);
-            let agent = agent.ok_or_else(|| Obstacle {
-                reason: Reason::AgentMissing,
-                code: Code::AgentUnknown,
-                message: format!("There is no agent {:?}", named.unwrap_or_default()),
-            })?;
+            let workspace = known.0.workspace(&session, &state).await?;
+            let agent = known.0.of(&state)?;
             let start = start(&session, agent);
             Ok(Recipe { start, abilities: agent.abilities, workspace })
         })
@@ -100,6 +102,8 @@ impl Recipes for Known {
 fn start(session: &SessionId, agent: &Profile) -> Start {
     let part = |part: &String| part.replace(SESSION, session.as_str());
     let continuation = agent.continuation.as_ref().filter(|_| !agent.is_acp());
+    let other = continuation.map(|continuation| &continuation.command);
+    let command = other.filter(|command| !command.is_empty()).unwrap_or(&agent.command);
     let command_line = continuation.map(|continuation| CommandLine {
         new: continuation.new.clone(),
         resume: continuation.resume.clone(),
@@ -112,7 +116,7 @@ fn start(session: &SessionId, agent: &Profile) -> Start {
         ..CommandLine::default()
     });
     Start {
-        command: agent.command.iter().map(part).collect(),
+        command: command.iter().map(part).collect(),
         env: agent.env.clone(),
         env_remove: agent.env_remove.clone(),
         install_hint: Some(agent.install.clone()).filter(|install| !install.is_empty()),
@@ -130,8 +134,8 @@ pub(crate) async fn workspace_of(app: &App, session: &SessionId) -> Result<Clien
     }
     if !state.facts.executor.as_ref().is_some_and(Executor::may_live) {
         let agents = app.agents_known();
-        let workspace = agents.workspace(session, &state);
-        agents.prepare(&workspace).await.map_err(piton_runtime::Error::from)?;
+        let workspace = agents.workspace(session, &state).await;
+        let workspace = workspace.map_err(piton_runtime::Error::from)?;
         match app.executions().launch(session, workspace).await {
             // Somebody else was faster: theirs is the one.
             Err(error) if error.code() == Code::ExecutorAlive => {}

@@ -161,6 +161,7 @@ fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> Sess
     let asked = state.lease.owner.as_ref() != Some(app.handle().boot());
     let found = resume::evaluate(state, app.resumer().abilities(state), asked);
     let executor = facts.executor.as_ref();
+    let worktree = facts.worktree.as_ref().filter(|worktree| worktree.is_prepared());
     let outcome = status.last_outcome.and_then(|outcome| serde_json::to_value(outcome).ok());
     SessionStatus {
         session_id: session.to_string(),
@@ -179,8 +180,8 @@ fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> Sess
         is_resumable: found.is_resumable,
         needs_resume: found.needs_resume,
         resume_reason: found.reason.map(|reason| reason.as_str().to_owned()),
-        worktree_path: None,
-        worktree_branch: None,
+        worktree_path: worktree.map(|worktree| worktree.plan.path.clone()),
+        worktree_branch: worktree.map(|worktree| worktree.plan.branch.clone()),
         working_dir: info.and_then(|info| info.working_dir.clone()),
         status: status.name.to_string(),
         reason: status.reason.as_str().to_owned(),

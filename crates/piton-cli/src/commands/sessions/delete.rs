@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::hand::Hand;
+use crate::hand::{Hand, LeftWorktree};
 use crate::show;
 use crate::table::{Column, Table};
 use crate::text::one_line;
@@ -21,7 +21,8 @@ Examples:
   piton sessions export sess_0199               A copy first
 
 The store's own log keeps a note: the id, the number of records, the end of its hash chain and the \
-reason; nothing of what was in it. Bundles and backups elsewhere are not touched.
+reason; nothing of what was in it. Bundles and backups elsewhere are not touched. A worktree \
+goes with its session if nothing is lost with it, and else is left where it is.
 
 JSON: one object per session and line: session, deleted, obstacle (null, or {code, message}).";
 
@@ -55,7 +56,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let mut exit = Exit::Good;
     for id in &ids {
         match hand.delete(cx, id, how, args.reason.as_deref()).await {
-            Ok(()) => said(ui, id)?,
+            Ok(left) => {
+                said(ui, id)?;
+                if let Some(LeftWorktree { path, because }) = left {
+                    ui.warn(&format!("Its worktree is left at {path}. {because}"))?;
+                }
+            }
             // What keeps one from being deleted does not keep the others.
             Err(error) => exit = ui.report(&with_force(error).about(id.as_str())),
         }

@@ -3,6 +3,7 @@
 mod answer;
 mod archive;
 mod cancel;
+mod cleanup;
 mod close;
 mod delete;
 mod dismiss;
@@ -10,10 +11,12 @@ mod export;
 mod import;
 mod list;
 mod log;
+pub(super) mod new;
 mod pause;
 mod prompt;
 mod prune;
 mod redact;
+mod repair;
 mod resume;
 mod show;
 mod token;
@@ -31,6 +34,7 @@ use crate::ui::Ui;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    New(new::Args),
     List(list::Args),
     Show(show::Args),
     Log(log::Args),
@@ -44,6 +48,8 @@ pub(crate) enum Command {
     Close(close::Args),
     Token(token::Args),
     Redact(redact::Args),
+    Cleanup(cleanup::Args),
+    Repair(repair::Args),
     Delete(delete::Args),
     Archive(archive::Args),
     Prune(prune::Args),
@@ -53,6 +59,7 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<Exit> {
     match command {
+        Command::New(args) => new::run(ui, cx, args).await,
         Command::List(args) => list::run(ui, cx, args).await,
         Command::Show(args) => show::run(ui, cx, args).await,
         Command::Log(args) => log::run(ui, cx, args).await,
@@ -66,6 +73,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Close(args) => close::run(ui, cx, args).await,
         Command::Token(args) => token::run(ui, cx, args).await,
         Command::Redact(args) => redact::run(ui, cx, args).await,
+        Command::Cleanup(args) => cleanup::run(ui, cx, args).await,
+        Command::Repair(args) => repair::run(ui, cx, args).await,
         Command::Delete(args) => delete::run(ui, cx, args).await,
         Command::Archive(args) => archive::run(ui, cx, args).await,
         Command::Prune(args) => prune::run(ui, cx, args).await,

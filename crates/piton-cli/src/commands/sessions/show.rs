@@ -5,6 +5,7 @@ use piton_core::id::{CallId, SessionId};
 use piton_core::state::{Info, OpenCall};
 use piton_core::status::{Name, Status};
 use piton_core::transcript::{Item, Outcome, Text};
+use piton_core::worktree::{Plan, Worktree};
 use piton_core::{Code, State};
 use piton_runtime::View;
 use serde_json::{Value, json};
@@ -24,8 +25,8 @@ Examples:
   piton sessions show sess_0199 --messages 20
   piton sessions show sess_0199 --json | jq .status
 
-JSON: one object: session, title, task_id, working_dir, agent_profile_id, created_at, active_at,
-last_seq, status, run {run_id, boot_id, boot_alive, phase, started_at, started_seq}, lease {owner,
+JSON: one object: session, title, task_id, working_dir, worktree (null without one) {path,
+repository, branch, base, base_commit}, agent_profile_id, created_at, active_at, last_seq, status, run {run_id, boot_id, boot_alive, phase, started_at, started_seq}, lease {owner,
 alive, pid, program, epoch}, live (null without a server) {is_agent_running, is_followed,
 executor_status, runtime, seen_at}, waits, calls {call_id, name, seq, outcome}, messages,
 advice {what, command}.";
@@ -152,6 +153,11 @@ impl Advice {
 }
 
 impl Session<'_> {
+    /// The worktree that it works in.
+    fn worktree(&self) -> Option<&Worktree> {
+        self.state.facts.worktree.as_ref().filter(|worktree| worktree.is_prepared())
+    }
+
     fn is_live(&self) -> bool {
         matches!(self.status.name, Name::Running | Name::Waiting)
     }
@@ -224,6 +230,11 @@ impl Session<'_> {
         }
         if let Some(folder) = &self.info.working_dir {
             fact(ui, "Folder", &one_line(folder))?;
+        }
+        if let Some(worktree) = self.worktree() {
+            fact(ui, "Folder", &one_line(&worktree.plan.path))?;
+            let Plan { branch, base, repository, .. } = &worktree.plan;
+            fact(ui, "Branch", &one_line(&format!("{branch}, from {base} of {repository}")))?;
         }
         if let Some(task) = &self.info.task_id {
             fact(ui, "Task", task.as_str())?;
@@ -337,6 +348,7 @@ impl Session<'_> {
             "title": self.info.title,
             "task_id": self.info.task_id,
             "working_dir": self.info.working_dir,
+            "worktree": self.worktree().map(|worktree| &worktree.plan),
             "agent_profile_id": self.info.agent_profile_id,
             "created_at": self.info.created_at,
             "active_at": self.info.active_at,

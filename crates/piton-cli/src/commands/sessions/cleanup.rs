@@ -1,0 +1,46 @@
+//! `piton sessions cleanup`: removes a session's worktree, never what is nowhere else.
+
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::hand;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions cleanup sess_0199
+  piton sessions cleanup sess_0199 --force        Uncommitted and unpushed work is lost
+
+JSON: one object: session_id, worktree_path, worktree_branch, kept_branch, changed (false if it was so
+already).";
+
+/// Remove a session's worktree, and its branch if everything on it is elsewhere, too
+///
+/// Refused if there are uncommitted changes, untracked files, or commits that no other branch, tag or
+/// remote has; and while a turn is under way. An agent that has nothing to do is ended.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+    /// Remove worktree and branch whatever is in them, and end whatever is at work there
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (client, id) = hand::server_for(cx, &args.session).await?;
+    let path = format!("/api/v1/sessions/{id}/worktree?force={}", args.force);
+    let done = client.delete(&path).await?;
+    if ui.json {
+        ui.json_line(&done)?;
+        return Ok(Exit::Good);
+    }
+    let text = |name: &str| done[name].as_str().unwrap_or_default();
+    let was = if done["changed"] == json!(true) { "is removed" } else { "was removed before" };
+    let branch = if done["kept_branch"] == json!(true) { "is kept" } else { "is gone, too" };
+    let (folder, name) = (text("worktree_path"), text("worktree_branch"));
+    ui.line(format_args!("The worktree {folder} {was}; its branch {name} {branch}."))?;
+    Ok(Exit::Good)
+}

@@ -1,0 +1,36 @@
+//! `piton sessions repair`: makes a worktree again that was removed.
+
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::hand;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions repair sess_0199
+  piton sessions resume sess_0199                 Then go on with it
+
+JSON: one object: session_id, worktree_path, worktree_branch.";
+
+/// Make a session's worktree again from its branch, if it was removed
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (client, id) = hand::server_for(cx, &args.session).await?;
+    let made = client.post(&format!("/api/v1/sessions/{id}/worktree"), &json!({})).await?;
+    if ui.json {
+        ui.json_line(&made)?;
+        return Ok(Exit::Good);
+    }
+    let text = |name: &str| made[name].as_str().unwrap_or_default();
+    let (folder, branch) = (text("worktree_path"), text("worktree_branch"));
+    ui.line(format_args!("The worktree {folder} is there, on the branch {branch}."))?;
+    Ok(Exit::Good)
+}
