@@ -122,11 +122,7 @@ impl State {
             Event::TokenMinted(_)
             | Event::TokenConsumed(_)
             | Event::TokenRevoked(_)
-            | Event::TokenExpired(_) => {
-                self.apply_token(event);
-                let alone = self.tokens.values().filter(|token| token.wait_id.is_none());
-                self.facts.token_deadline_at = alone.filter_map(|token| token.expires_at).min();
-            }
+            | Event::TokenExpired(_) => self.apply_token(event),
             Event::ExecutorStarting(_)
             | Event::ExecutorReady(_)
             | Event::ExecutorUnreachable(_)
@@ -400,6 +396,8 @@ impl State {
             Event::TokenExpired(e) => self.retire_token(&e.token_id, WaitToken::Expired),
             _ => {}
         }
+        let alone = self.tokens.values().filter(|token| token.wait_id.is_none());
+        self.facts.token_deadline_at = alone.filter_map(|token| token.expires_at).min();
     }
 
     fn retire_token(&mut self, token_id: &TokenId, to: WaitToken) {

@@ -124,12 +124,10 @@ async fn prepare(app: &App, workspace: &std::path::Path) -> Result<()> {
         }
         workspace.is_dir()
     });
-    match is_there.await {
-        Ok(true) => Ok(()),
-        _ => {
-            let reason = Reason::WorkspaceMissing;
-            let problem = Problem::new(Code::WorkspaceUnusable, reason.sentence());
-            Err(problem.with_detail(shown).because_of(reason))
-        }
+    if is_there.await.unwrap_or(false) {
+        return Ok(());
     }
+    let reason = Reason::WorkspaceMissing;
+    let problem = Problem::new(Code::WorkspaceUnusable, reason.sentence());
+    Err(problem.with_detail(shown).because_of(reason))
 }
