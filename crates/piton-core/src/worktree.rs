@@ -195,6 +195,9 @@ mod tests {
         }
     }
 
+    /// A stage, what is there, what it is on, and the verdict.
+    type Row = (Stage, &'static str, Option<&'static str>, Result<(), Reason>);
+
     /// The first thing that is in the way counts; nothing is, if all is as the log says it.
     #[test]
     fn what_the_disk_says_is_judged() {
@@ -209,7 +212,7 @@ mod tests {
         let (planned, prepared) = (Stage::Planned, Stage::Prepared);
         let missing = |reason| Err(reason);
         // Letters for what is there: Repository, Folder, known to git (K), its Branch, its bAse.
-        let rows: &[(Stage, &str, Option<&str>, Result<(), Reason>)] = &[
+        let rows: &[Row] = &[
             (planned, "RA", None, Ok(())),
             (planned, "RFKBA", Some("piton/1"), Ok(())),
             (planned, "RFA", None, Ok(())),

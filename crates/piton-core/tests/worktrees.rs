@@ -61,13 +61,16 @@ fn a_session_is_made_together_with_the_plan() {
     assert_eq!(outcome(&mut world, command), Err(Code::SessionExists));
 }
 
+/// A step, what it comes to, and the stage after it.
+type Row = (Command, Result<Vec<String>, Code>, Option<Stage>);
+
 #[test]
 fn steps_in_and_out_of_order() {
     let none = |kinds: &[&str]| Ok(kinds.iter().map(|kind| (*kind).to_owned()).collect());
     let other = || Command::PlanWorkspace(plan("piton/2"));
     let kept = Some(Stage::Removed { kept_branch: true });
     let gone = Some(Stage::Removed { kept_branch: false });
-    let rows: Vec<(Command, Result<Vec<String>, Code>, Option<Stage>)> = vec![
+    let rows: Vec<Row> = vec![
         (prepared(), Err(Code::WorktreeUnknown), None),
         (removed(true), Err(Code::WorktreeUnknown), None),
         (planned(), none(&["workspace.planned"]), Some(Stage::Planned)),

@@ -45,8 +45,10 @@ async fn two_sessions_work_side_by_side_and_the_checkout_is_untouched() {
     assert_eq!(before, after);
 }
 
+type Leave = fn(&Plan, &Path);
+
 /// What an attempt that was killed can have left behind.
-fn leftovers() -> Vec<(&'static str, fn(&Plan, &Path))> {
+fn leftovers() -> Vec<(&'static str, Leave)> {
     fn add(plan: &Plan, repo: &Path) {
         let args = ["worktree", "add", "-q", "-b", &plan.branch, &plan.path, &plan.base_commit];
         git(repo, &args);

@@ -159,6 +159,12 @@ fn every_operation_does_what_it_says() {
     assert_eq!(walk.ask("DELETE", &one, &[&other, shell], None).status, 204);
     assert_eq!(walk.ask("GET", "/api/v1/ws", &[], None).code(), "request_malformed");
 
+    // A worktree, which worktrees.rs is about: this one has none.
+    for method in ["POST", "DELETE"] {
+        let none = walk.ask(method, &format!("{of}/worktree"), &[&other], None);
+        assert_eq!((none.status, none.code()), (404, "worktree_unknown"));
+    }
+
     // Those that streams.rs and index.rs are about.
     walk.asked.insert(("get".into(), "/api/v1/sessions/{session_id}/events".into()));
     walk.asked.insert(("get".into(), "/api/v1/events".into()));
