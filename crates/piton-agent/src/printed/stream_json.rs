@@ -129,9 +129,10 @@ fn user(mut event: Value) -> Vec<Word> {
     let mut shell = Shell::new(event);
     let mut words: Vec<Word> = Vec::new();
     for block in blocks {
-        words.push(match is_result(&block) {
-            true => tool(block, &mut shell),
-            false => other("user_message", shell.around(block)),
+        words.push(if is_result(&block) {
+            tool(block, &mut shell)
+        } else {
+            other("user_message", shell.around(block))
         });
     }
     words.extend(rest.map(|rest| other("user_message", shell.around(rest))));

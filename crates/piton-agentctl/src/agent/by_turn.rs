@@ -455,8 +455,8 @@ fn uuid() -> String {
     let mut bytes = [0; 16];
     bytes[..10].copy_from_slice(&random);
     bytes[10..].copy_from_slice(&more[..6]);
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let hex = hex::encode(bytes);
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

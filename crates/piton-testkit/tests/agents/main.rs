@@ -5,6 +5,7 @@
 
 mod at;
 mod bench_of_work;
+mod by_turn;
 mod clocks;
 mod copies;
 mod deaths;
