@@ -51,9 +51,7 @@ impl State {
                 self.apply_stream(seq, event);
                 return Change::Inner;
             }
-            Event::EffectDone(e) => {
-                return self.done(e.of_seq);
-            }
+            Event::EffectDone(e) => return self.done(e.of_seq),
             Event::PromptPrepared(e) => {
                 self.is_prepared(seq, e);
                 return Change::Inner;
