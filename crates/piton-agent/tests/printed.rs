@@ -51,7 +51,7 @@ impl World {
     }
 
     async fn json(&self, lines: &[Value]) -> Said {
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let text = lines.iter().fold(String::new(), |text, line| text + &line.to_string() + "\n");
         self.turn(Format::StreamJson, text.as_bytes(), 0).await
     }
 

@@ -1,5 +1,7 @@
 //! What an agent is told that does not know any more: the history, and the note.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests")]
+
 mod common;
 
 use common::at;

@@ -164,13 +164,12 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let prompt = match &print.prompt {
-        Some(prompt) => prompt.clone(),
-        None => {
-            let mut prompt = Vec::new();
-            reader.take(LINE_BYTES_MAX as u64).read_to_end(&mut prompt).await?;
-            String::from_utf8_lossy(&prompt).into_owned()
-        }
+    let prompt = if let Some(prompt) = &print.prompt {
+        prompt.clone()
+    } else {
+        let mut prompt = Vec::new();
+        reader.take(LINE_BYTES_MAX as u64).read_to_end(&mut prompt).await?;
+        String::from_utf8_lossy(&prompt).into_owned()
     };
     let crash_at = options.crash_at;
     let at = if print.resume.is_some() { Stage::Load } else { Stage::New };

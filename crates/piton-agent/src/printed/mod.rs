@@ -167,8 +167,9 @@ impl Conversation {
                 Line::TooLong { bytes, .. } => inner.book.dropped("line_too_long", bytes),
                 Line::Whole(line) => match parse(&line) {
                     Some(event) if event.get("type").is_some_and(Value::is_string) => {
-                        let words = stream_json::words(event);
-                        words.into_iter().for_each(|word| inner.hear(word, &mut said));
+                        for word in stream_json::words(event) {
+                            inner.hear(word, &mut said);
+                        }
                     }
                     Some(_) => inner.book.dropped("not_a_message", line.len() as u64),
                     None => inner.book.dropped("not_json", line.len() as u64),

@@ -103,7 +103,7 @@ fn assistant(mut event: Value) -> Vec<Word> {
         };
         words.push(match (&parent, spoken) {
             (_, None) if is_tool(kind) => tool(block, &mut shell),
-            (Some(parent), _) => of_call(parent, shell.around(block)),
+            (Some(parent), _) => of_call(parent, &shell.around(block)),
             (None, Some(spoken)) => spoken,
             (None, None) => other("content", shell.around(block)),
         });
@@ -121,7 +121,7 @@ fn user(mut event: Value) -> Vec<Word> {
     if !content.is_some_and(|blocks| blocks.iter().any(is_result)) {
         let parent = text_at(&event, "parent_tool_use_id").map(str::to_owned);
         return vec![match parent {
-            Some(parent) => of_call(&parent, event),
+            Some(parent) => of_call(&parent, &event),
             None => other("user_message", event),
         }];
     }
@@ -166,7 +166,7 @@ fn tool(block: Value, shell: &mut Shell) -> Word {
 }
 
 /// Something that happened on behalf of a call, but is not its outcome.
-fn of_call(parent: &str, event: Value) -> Word {
+fn of_call(parent: &str, event: &Value) -> Word {
     let update =
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": parent, "said": event });
     Word::Update { update, raw: None }

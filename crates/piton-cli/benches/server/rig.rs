@@ -72,6 +72,7 @@ impl Rig {
             origins: Vec::new(),
             scratch: data.join("workspaces"),
             // As fast as it goes.
+            policy: piton_core::resume::Policy::default(),
             rate: Rate { per_second: 1e6, burst: 1e6 },
             version: "0".to_owned(),
         };

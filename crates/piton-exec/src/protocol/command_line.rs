@@ -146,15 +146,12 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
         let (before, from) = rest.split_at(at);
         filled.push_str(before);
         let found = values.iter().find_map(|(name, value)| Some((from.strip_prefix(name)?, value)));
-        rest = match found {
-            Some((behind, value)) => {
-                filled.push_str(value);
-                behind
-            }
-            None => {
-                filled.push('{');
-                &from[1..]
-            }
+        rest = if let Some((behind, value)) = found {
+            filled.push_str(value);
+            behind
+        } else {
+            filled.push('{');
+            &from[1..]
         };
     }
     filled.push_str(rest);

@@ -205,6 +205,7 @@ pub struct Command {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are sent at once")]
 pub enum Act {
     /// Starts the agent. Answered when it is accepted; what became of it is in the stream.
     Start(Start),

@@ -44,7 +44,7 @@ impl Agents {
 
     /// Where a session works: there, and as its log says.
     async fn workspace(&self, session: &SessionId, state: &State) -> Result<PathBuf, Obstacle> {
-        let worktree = self.worktrees.ready(session).await.map_err(unusable)?;
+        let worktree = self.worktrees.ready(session).await.map_err(|error| unusable(&error))?;
         if let Some(worktree) = worktree {
             return Ok(worktree);
         }
@@ -69,8 +69,8 @@ impl Agents {
     }
 }
 
-fn unusable(error: piton_runtime::Error) -> Obstacle {
-    let reason = match &error {
+fn unusable(error: &piton_runtime::Error) -> Obstacle {
+    let reason = match error {
         piton_runtime::Error::Worktree(fault) => fault.reason(),
         _ => None,
     };

@@ -25,6 +25,7 @@ use crate::crash::Kind;
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Order {
     Create {
         session: SessionId,
