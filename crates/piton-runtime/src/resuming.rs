@@ -208,11 +208,15 @@ impl Resumer {
     async fn heard_of(&self, session: &SessionId) -> Result<()> {
         let waiting = async {
             let mut tail = self.0.handle.tail(session, 0);
+            let mut has_started = false;
             loop {
                 let state = self.0.handle.state(session).await?;
                 let agent = state.facts.agent.as_ref().map(|agent| agent.status);
-                let failed = matches!(agent, Some(AgentStatus::Error));
-                if failed || resume::is_running(&state.facts) {
+                let runs = resume::is_running(&state.facts);
+                let starts = runs && agent == Some(AgentStatus::Starting);
+                has_started |= starts;
+                // One that has not begun to start is still what it was before.
+                if agent == Some(AgentStatus::Error) || !starts && (runs || has_started) {
                     return Ok(());
                 }
                 tail.seek(state.last_seq);

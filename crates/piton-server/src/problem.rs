@@ -137,7 +137,8 @@ impl From<piton_runtime::Error> for Problem {
             return Self::new(error.code(), error.to_string()).with_detail(theirs.code.clone());
         }
         if let piton_runtime::Error::Obstacle(obstacle) = &error {
-            return Self::new(error.code(), error.to_string()).because_of(obstacle.reason);
+            let problem = Self::new(error.code(), obstacle.reason.sentence());
+            return problem.with_detail(error.to_string()).because_of(obstacle.reason);
         }
         let problem = Self::new(error.code(), error.to_string());
         let piton_runtime::Error::Worktree(fault) = &error else { return problem };

@@ -154,7 +154,10 @@ async fn bury(
         owner.means.spool.limit(Limit::Lifted);
     }
     let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
-    last_words(owner, &mut driver, &mut stop).await;
+    // If its output had ended before it did, that was heard already: a task is heard once.
+    if !driver.is_finished() {
+        last_words(owner, &mut driver, &mut stop).await;
+    }
     if let Err(error) = owner.means.host.release_all().await {
         tracing::warn!("A terminal of the agent does not end: {error}");
     }

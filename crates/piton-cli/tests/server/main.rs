@@ -11,6 +11,7 @@ mod fuzz;
 mod index;
 mod operations;
 mod pty;
+mod resuming;
 mod socket;
 mod sockets;
 mod streams;

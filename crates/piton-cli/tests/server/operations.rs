@@ -42,7 +42,8 @@ fn every_operation_does_what_it_says() {
         assert_eq!(walk.good("GET", path, &[], None)["status"], "ok");
     }
     let agents = walk.good("GET", "/api/v1/agents", &[], None);
-    assert_eq!(agents["agents"][0]["agent_profile_id"], "echo");
+    let listed = agents["agents"].as_array().unwrap();
+    assert!(listed.iter().any(|agent| agent["agent_profile_id"] == "echo"), "{agents:#}");
 
     let body = json!({"title": "Fix it"});
     let task = text(&walk.good("POST", "/api/v1/tasks", &[], Some(&body)), "task_id");
@@ -52,6 +53,8 @@ fn every_operation_does_what_it_says() {
     let session = &text(&made, "session_id");
     let empty = json!({});
     walk.good("POST", "/api/v1/sessions/{session_id}/start", &[session], Some(&empty));
+    let opened = walk.good("POST", "/api/v1/sessions/{session_id}/open", &[session], Some(&empty));
+    assert_eq!(opened["session_id"], session.as_str());
     let shown = walk.good("GET", "/api/v1/sessions/{session_id}", &[session], None);
     assert_eq!((&shown["is_agent_running"], &shown["task_id"]), (&json!(true), &json!(task)));
     let listed = walk.good("GET", "/api/v1/sessions", &[], None);

@@ -40,10 +40,9 @@ fn every_method_does_what_its_operation_does() {
 
     let listed = socket.good("task.session.list", &json!({"limit": 10}));
     assert_eq!(listed["sessions"][0]["session_id"], session.as_str());
-    assert_eq!(
-        socket.refused("task.session.prompt", &json!({"session_id": session, "content": "x"})),
-        "agent_not_running"
-    );
+    let opened = socket.good("task.session.open", &of);
+    assert_eq!(opened["session_id"], session.as_str());
+    assert_eq!(opened["is_agent_running"], true);
     socket.good("task.session.start", &of);
     let over_http = world.status(&session);
     let mut over_socket = socket.good("task.session.status", &of);

@@ -20,6 +20,11 @@ pub(super) const GO_ON: &str = "Continue where you left off.";
 /// Problems after which the command may be tried again: agentctl remembers nothing of it.
 const NOT_NOW: &[&str] =
     &["agent_not_running", "agent_busy", "epoch_stale", "closing", PROTOCOL_UNSUPPORTED];
+/// Of those, the ones that may be over at once: what makes the agent free is told before agentctl
+/// itself has acted on it. Whoever is told may be faster.
+const AT_ONCE: &[&str] = &["agent_not_running", "agent_busy"];
+const AT_ONCE_TRIES: u32 = 10;
+const AT_ONCE_PAUSE: Duration = Duration::from_millis(20);
 /// agentctl has done it (what it was told may have been masked since), or had nothing to do; it is
 /// in the spool.
 const JOURNALED: &[&str] = &["command_mismatch", "command_interrupted", "turn_unknown"];
@@ -93,6 +98,7 @@ impl Executions {
         // The spool says when a turn was begun or stopped, in its place between the ends of turns.
         let told_by_spool = begins || matches!(deed.effect, Effect::Stop { .. });
         let Some(act) = act(&deed) else { return true };
+        let mut tries = 0;
         let told = loop {
             let Ok((at, state)) = self.current(&handle, &session).await else {
                 if begins {
@@ -121,6 +127,14 @@ impl Executions {
             }
             match self.tell(&at, deed.key.clone(), act).await {
                 Err(Error::Agentctl(Fault::Unreachable { .. })) => tokio::time::sleep(AGAIN).await,
+                Err(Error::Agentctl(Fault::Problem(problem)))
+                    if begins
+                        && AT_ONCE.contains(&problem.code.as_str())
+                        && tries < AT_ONCE_TRIES =>
+                {
+                    tries += 1;
+                    tokio::time::sleep(AT_ONCE_PAUSE * tries).await;
+                }
                 told => break told,
             }
         };

@@ -1,0 +1,103 @@
+//! Agents that died come back: on a prompt, when somebody looks, and when asked; and are told what
+//! they lost.
+
+use serde_json::json;
+
+use crate::world::World;
+
+fn kinds<'a>(records: &'a [serde_json::Value], kind: &str) -> Vec<&'a serde_json::Value> {
+    records.iter().filter(|record| record["kind"] == kind).collect()
+}
+
+/// A session whose agent remembers something and then died in the middle of a turn.
+fn crashed(world: &mut World) -> String {
+    let session = world.session();
+    world.prompt(&session, "remember colour blue");
+    world.when(&session, |status| status["status"] == "idle");
+    world.prompt(&session, "say I begin\ncrash");
+    let status = world.when(&session, |status| status["is_agent_running"] == false);
+    assert_eq!(status["state"], "WAITING_FOR_INPUT", "{status:#}");
+    assert_eq!(status["reason"], "process_exit");
+    assert_eq!(status["resume_strategy"], "native");
+    assert_eq!((&status["needs_resume"], &status["is_resumable"]), (&json!(true), &json!(true)));
+    session
+}
+
+#[test]
+fn a_prompt_brings_the_agent_back_and_it_still_knows() {
+    let mut world = World::new();
+    let session = crashed(&mut world);
+    let run = world.prompt(&session, "recall colour");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+    let said = world.said(&session, &run);
+    assert!(said.contains("blue"), "{said}");
+    // It was told, once, what it lost.
+    assert!(said.contains("Your last turn was interrupted"), "{said}");
+    assert!(said.contains("> I begin"), "{said}");
+    let run = world.prompt(&session, "recall colour");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+    assert!(!world.said(&session, &run).contains("interrupted"), "once");
+
+    let records = world.records(&session);
+    assert_eq!(kinds(&records, "run.interrupted").len(), 1);
+    assert_eq!(kinds(&records, "prompt.prepared").len(), 1);
+    let resuming = kinds(&records, "agent.resuming");
+    assert_eq!(resuming.last().unwrap()["occasion"], "prompt");
+    assert_eq!(world.status(&session)["context_restored"], true);
+}
+
+#[test]
+fn who_looks_brings_the_agent_back_and_who_asks_its_turn() {
+    let mut world = World::new();
+    let session = crashed(&mut world);
+    let opened = world.post(&format!("/api/v1/sessions/{session}/open"), &json!({})).good();
+    assert_eq!(opened["is_agent_running"], true, "{opened:#}");
+    assert!(opened["status"].as_str().unwrap().starts_with("interrupted"), "{opened:#}");
+    assert_eq!(opened["needs_resume"], true, "its turn is asked about");
+    // Ten at once are one.
+    let path = format!("/api/v1/sessions/{session}/resume");
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(|| world.post(&path, &json!({})));
+        }
+    });
+    world.when(&session, |status| status["status"] == "idle");
+    let records = world.records(&session);
+    assert_eq!(kinds(&records, "run.resumed").len(), 1);
+    assert_eq!(kinds(&records, "agent.ready").len(), 2, "one agent before, and one since");
+}
+
+#[test]
+fn a_folder_that_is_gone_has_its_reason_and_its_way_back() {
+    let mut world = World::new();
+    let folder = world.workspace().join("here");
+    std::fs::create_dir_all(&folder).unwrap();
+    let session = world.quiet_session(Some(&folder));
+    let away = world.workspace().join("away");
+    std::fs::rename(&folder, &away).unwrap();
+    let run = world.prompt(&session, "say here I am");
+    let status = world.when(&session, |status| status["state"] == "ERROR");
+    assert_eq!(status["reason"], "workspace_missing", "{status:#}");
+    std::fs::rename(&away, &folder).unwrap();
+    world.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).good();
+    world.when(&session, |status| status["status"] == "idle");
+    assert_eq!(world.said(&session, &run).trim(), "here I am", "nothing was lost, nor said twice");
+}
+
+/// Nobody starts an agent by themselves if that is how it was set.
+#[test]
+fn a_manual_restart_waits_for_somebody() {
+    let mut world = World::new();
+    let session = crashed(&mut world);
+    world.end();
+    world.start_with(|server| {
+        server.env("PITON_RESUME_AGENT_RESTART", "manual");
+    });
+    let opened = world.post(&format!("/api/v1/sessions/{session}/open"), &json!({})).good();
+    assert_eq!(opened["is_agent_running"], false);
+    let path = format!("/api/v1/sessions/{session}/messages");
+    let refused = world.post(&path, &json!({"content": "recall colour"}));
+    assert_eq!(refused.code(), "agent_not_running");
+    world.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).good();
+    assert_eq!(world.status(&session)["is_agent_running"], true);
+}
