@@ -385,6 +385,10 @@ fn every_combination_is_as_the_rules_say() {
         Reason::Withdrawn,
         // Said by the record that tells of the failure or the interruption, and passed on.
         Reason::WorkspaceMissing,
+        Reason::WorktreeMissing,
+        Reason::BranchMissing,
+        Reason::BaseMissing,
+        Reason::RepositoryMissing,
         Reason::AgentMissing,
         Reason::LoginNeeded,
         Reason::AgentGaveUp,
@@ -491,9 +495,17 @@ fn a_failure_that_is_known_is_named() {
     };
     let now = Timestamp::from_millis(NOW);
     let told = |facts: &Facts| derive(facts, &BTreeSet::new(), now);
-    let mut failed = facts(&row);
-    failed.executor.as_mut().unwrap().reason = Some(Reason::WorkspaceMissing);
-    assert_eq!((told(&failed).name, told(&failed).reason), (Name::Error, Reason::WorkspaceMissing));
+    for reason in [
+        Reason::WorkspaceMissing,
+        Reason::WorktreeMissing,
+        Reason::BranchMissing,
+        Reason::BaseMissing,
+        Reason::RepositoryMissing,
+    ] {
+        let mut failed = facts(&row);
+        failed.executor.as_mut().unwrap().reason = Some(reason);
+        assert_eq!((told(&failed).name, told(&failed).reason), (Name::Error, reason));
+    }
 
     let row = Row { executor: None, agent: Some(AgentStatus::Error), ..row };
     for reason in [Reason::AgentMissing, Reason::LoginNeeded, Reason::WorkspaceMissing] {
