@@ -32,9 +32,13 @@ fn what_is_no_agent_is_told_and_the_next_one_works() {
             status["facts"]["agent"]["status"] == "error"
                 && count(&bench.log(), "agent.error") > before
         });
+        let reason = match code {
+            "agent_missing" | "agent_not_executable" => "agent_missing",
+            _ => "agent_error",
+        };
         assert_eq!(
             (&status["status"], &status["reason"]),
-            (&json!("error"), &json!("agent_error")),
+            (&json!("error"), &json!(reason)),
             "{command}: {status:#}"
         );
         let log = bench.log();
