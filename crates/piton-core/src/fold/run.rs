@@ -124,14 +124,8 @@ impl State {
         let stop = Effect::Stop { run_id: run_id.clone() };
         let unheard = self.pending.values().any(|effect| *effect == stop);
         let may_know = unheard && self.facts.hears();
-        let unsaid = self.owed.unsaid.as_ref().filter(|unsaid| unsaid.run_id == run_id);
-        let unsaid = unsaid.map(|unsaid| unsaid.said.clone());
         if self.prompts(&run_id).next().is_some() && !may_know {
             self.pending.retain(|_, effect| *effect != stop);
-        } else if let Some(said) = unsaid {
-            // No agent was given what the run began with: it begins with that, whoever has it now.
-            let (message_id, message_seq) = (Some(said.message_id), Some(said.seq));
-            self.pending.insert(seq, Effect::Begin { run_id, message_id, message_seq });
         } else {
             self.pending.insert(seq, Effect::Continue { run_id });
         }

@@ -48,7 +48,6 @@ impl Executions {
         let executor = state.facts.executor.as_ref();
         let promised = executor.and_then(|executor| executor.promised);
         let unsaid = state.owed.unsaid.as_ref();
-        let unsaid = unsaid.filter(|unsaid| unsaid.run_id != *deed.effect.run_id());
         let note = promised.is_some_and(|promised| promised.note)
             && (state.owed.note.is_some() || unsaid.is_some());
         let history = state.owed.history;
