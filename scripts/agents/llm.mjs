@@ -86,9 +86,11 @@ class Model {
     const { items, tools, isForm } = wire.read(body);
     const at = items.findLastIndex((item) => item.role === "user" && directiveIn(item.text));
     const directive = at < 0 ? null : directiveIn(items[at].text);
-    const hasResult = items.slice(at + 1).some((item) => item.role === "result");
-    // Titles are asked for without tools or in a form, and with the user's words: these are no turns.
-    const isSide = tools.length === 0 || isForm;
+    const since = (role) => items.slice(at + 1).some((item) => item.role === role);
+    const hasResult = since("result");
+    // No turns: titles, which are asked for without tools or in a form, with the user's words; and what
+    // an agent asks for itself when a turn has its answer, such as what the user might say next.
+    const isSide = tools.length === 0 || isForm || (directive !== null && since("assistant"));
     const begins = !isSide && directive !== null && !hasResult;
     this.requests.push({ items, tools, directive, isSide, begins, body });
     const reply = wire.answer(response, body);

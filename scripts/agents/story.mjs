@@ -11,7 +11,8 @@ import { until } from "./wait.mjs";
 
 /** The slowest of them takes a while to start on a small machine. */
 const START_MS = 120_000;
-const TURN_MS = 90_000;
+/** A turn with a tool: the shell's start-up files may take a minute of it. */
+const TURN_MS = 180_000;
 /** Until an end is noticed. */
 const NOTICE_MS = 30_000;
 /** Pieces of a held answer that are enough to call it a turn's middle. */
@@ -30,7 +31,9 @@ export class Story {
       cut: name("cherry"),
       back: name("damson"),
       served: name("elder"),
-      last: name("fig"),
+      servedAsking: name("fig"),
+      cutAsking: name("grape"),
+      last: name("hazel"),
     };
   }
 
@@ -47,6 +50,7 @@ export class Story {
       ["the note about the interruption", () => this.note()],
       ["kill the server in mid-turn", () => this.killServer()],
       ["kill the server while it asks", () => this.killServerAsking()],
+      ["kill the agent while it asks", () => this.killAgentAsking()],
       ["nothing was prompted twice", () => this.once()],
       ["close, and nothing is left", () => this.close()],
     ];
@@ -85,22 +89,13 @@ export class Story {
     const name = this.names.cut;
     const run = await this.session.prompt(`Please talk for long. ${hold(name)}`);
     await this.isTalking(run, name);
-    const status = await this.session.status();
-    const marked = having({ PITON_EXECUTION: status.agent_execution_id, PITON_PART: "agent" });
-    const [agent] = roots(marked);
-    assert.ok(agent, "The agent's process was not found");
-    const family = withDescendants(agent).map(known);
-    kill(agent);
-    await this.session.when("the run is interrupted", NOTICE_MS, isInterrupted);
-    const left = () => family.filter(isSame);
-    const seen = () => `There are: ${left().map(({ command }) => command).join("; ")}`;
-    await until("nobody of the old agent is left", NOTICE_MS, () => left().length === 0, seen);
+    const processes = await this.interrupt();
     this.partial = await this.session.said(run);
     const sent = this.model.answers.get(name);
     assert.ok(sent.cut, "The model's answer was cut off");
     assert.ok(sent.text.startsWith(this.partial), `The log has what was said: ${this.partial}`);
     assert.ok(this.partial.includes(`${name}-1 `), `Something was said: ${this.partial}`);
-    return `${family.length} processes, ${this.partial.length} characters kept`;
+    return `${processes} processes, ${this.partial.length} characters kept`;
   }
 
   /** Another agent is started for it, and goes on with the same conversation. */
@@ -133,9 +128,7 @@ export class Story {
   }
 
   note() {
-    const said = this.afterKill().items.filter((item) => item.role === "user" && item.text.includes(say(this.names.back)));
-    assert.equal(said.length, 1);
-    const [{ text }] = said;
+    const text = this.saidWith(this.names.back);
     assert.ok(text.includes("[Note from Piton"), `There is a note: ${text}`);
     assert.ok(text.includes("Your last turn was interrupted"), text);
     assert.ok(text.includes(this.partial.trim()), `It tells what had been said: ${text}`);
@@ -164,13 +157,27 @@ export class Story {
   /** A question that was asked of one server can be answered to the next. */
   async killServerAsking() {
     const file = `second-${FILE}`;
-    const run = await this.ask(this.names.last, file);
+    const run = await this.ask(this.names.servedAsking, file);
     await this.piton.end("SIGKILL");
     await this.piton.start();
     await this.allow(run);
     await this.completed(run);
-    await this.wasWritten(this.names.last, file);
+    await this.wasWritten(this.names.servedAsking, file);
     assert.deepEqual(await this.session.recordsOf("run.interrupted", run), []);
+  }
+
+  /** Nobody asks again after that; the next agent is told what became of the question. */
+  async killAgentAsking() {
+    const file = `third-${FILE}`;
+    await this.ask(this.names.cutAsking, file);
+    await this.interrupt();
+    const run = await this.session.prompt(`Please leave it. ${say(this.names.last)}`);
+    await this.completed(run);
+    assert.deepEqual((await this.session.status()).waits, []);
+    assert.equal(existsSync(join(this.workspace, file)), false, "Nothing is done without an answer");
+    const note = this.saidWith(this.names.last);
+    assert.ok(note.includes("Nobody can answer these questions"), `It tells of the question: ${note}`);
+    assert.ok(note.includes(file), `It tells which it was: ${note}`);
   }
 
   once() {
@@ -190,9 +197,24 @@ export class Story {
     const family = this.agents().flatMap(withDescendants).map(known);
     assert.notEqual(family.length, 0);
     await this.session.close();
+    await this.ended(family);
+  }
+
+  /** Kills the agent as a crash does it; all that it had started is ended, too. */
+  async interrupt() {
+    const [agent] = this.agents();
+    assert.ok(agent, "The agent's process was not found");
+    const family = withDescendants(agent).map(known);
+    kill(agent);
+    await this.session.when("the run is interrupted", NOTICE_MS, isInterrupted);
+    await this.ended(family);
+    return family.length;
+  }
+
+  async ended(family) {
     const left = () => family.filter(isSame);
     const seen = () => `There are: ${left().map(({ command }) => command).join("; ")}`;
-    await until("the agent has ended", NOTICE_MS, () => left().length === 0, seen);
+    await until("nobody of the agent is left", NOTICE_MS, () => left().length === 0, seen);
   }
 
   /** Asks for a tool call, up to the question. */
@@ -229,7 +251,7 @@ export class Story {
   }
 
   countAsked() {
-    const asked = [this.names.asked, this.names.last];
+    const asked = [this.names.asked, this.names.servedAsking, this.names.cutAsking];
     return asked.filter((name) => this.model.beginnings(name).length > 0).length;
   }
 
@@ -261,9 +283,20 @@ export class Story {
 
   /** The request that began the first turn after the kill. */
   afterKill() {
-    const [request] = this.model.beginnings(this.names.back);
-    assert.ok(request, "The model was asked after the kill");
+    return this.beginning(this.names.back);
+  }
+
+  beginning(name) {
+    const [request] = this.model.beginnings(name);
+    assert.ok(request, `The model was never asked for ${name}`);
     return request;
+  }
+
+  /** What the agent was given as this prompt, with the note that came before it. */
+  saidWith(name) {
+    const said = this.beginning(name).items.filter((item) => item.role === "user" && item.text.includes(say(name)));
+    assert.equal(said.length, 1);
+    return said[0].text;
   }
 
   /** The agents that run in this workspace: one, or none. */
