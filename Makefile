@@ -1,13 +1,13 @@
 # What a developer does with Piton. `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run chat demo simulate demo-svg test lint fmt soak bench dist
+.PHONY: help setup run chat demo simulate demo-svg test test-agents lint fmt soak bench dist
 
 # Where `make run` and `make chat` keep their sessions.
 DATA := target/run
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
 
 setup: ## Install what is missing; quick when nothing is
 	@scripts/setup
@@ -32,6 +32,10 @@ demo-svg: setup ## Record the demo into docs/demo.svg
 
 test: setup ## Everything a change must pass: fmt, clippy, all tests, deny
 	@scripts/check fmt clippy test deny
+
+test-agents: setup ## Real agents from npm against a scripted model (optional)
+	cargo build -p piton-cli
+	node scripts/agents/run.mjs
 
 lint: setup ## Only fmt and clippy
 	@scripts/check fmt clippy

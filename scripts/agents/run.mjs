@@ -20,7 +20,6 @@ import { startModel } from "./llm.mjs";
 import { Piton } from "./piton.mjs";
 import { having, kill } from "./processes.mjs";
 import { Story } from "./story.mjs";
-import { until } from "./wait.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const CACHE = join(ROOT, "target/agents");
@@ -29,11 +28,14 @@ const PROGRAM = resolve(process.env.PITON || join(ROOT, "target/debug/piton"));
 /** All of it: longer than this, something hangs that has no end of its own. */
 const RUN_MS_MAX = 40 * 60_000;
 const END_MS = 15_000;
+const END_POLL_MS = 20;
 
 /** Inherited by all that this run starts, so that it can be found and ended, and nothing else. */
 const MARKER = { TEST_AGENTS_RUN: randomBytes(8).toString("hex") };
 
 const tally = { passed: 0, failed: 0, leftOut: [] };
+/** Where the data folders, the agents' own folders and the workspaces of this run are. */
+let runFolder = null;
 
 function tell(verdict, agent, step, more = "") {
   console.log(`${verdict.padEnd(4)} ${agent.padEnd(11)} ${step}${more && `: ${more}`}`);
@@ -91,7 +93,7 @@ async function play(agent, bin, path, folder) {
     if (tally.failed > failedBefore) await keepEvidence(agent, story, folder);
     await piton.end("SIGTERM");
     model.stop();
-    await endAll();
+    endAll();
   }
 }
 
@@ -135,11 +137,14 @@ async function keepEvidence(agent, story, folder) {
   console.log(`     see ${place}`);
 }
 
-/** Ends what this run has started and still lives. */
-async function endAll() {
-  const left = () => having(MARKER);
-  left().forEach(kill);
-  await until("all that was started has ended", END_MS, () => (left().forEach(kill), left().length === 0));
+/** Ends what this run has started and still lives. Nothing else happens meanwhile. */
+function endAll() {
+  const end = Date.now() + END_MS;
+  for (let left = having(MARKER); left.length > 0; left = having(MARKER)) {
+    if (Date.now() > end) throw new Error(`These cannot be ended: ${left.join(", ")}`);
+    left.forEach(kill);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, END_POLL_MS);
+  }
 }
 
 /** Where the agent is, or nothing if npm does not give it. */
@@ -159,28 +164,34 @@ async function main(wanted) {
   if (unknown.length > 0) throw new Error(`No such agent: ${unknown.join(", ")}`);
   mkdirSync(CACHE, { recursive: true });
   const path = pathWithNode(CACHE);
-  const run = realpathSync(mkdtempSync(join(tmpdir(), "piton-agents-")));
+  runFolder = realpathSync(mkdtempSync(join(tmpdir(), "piton-agents-")));
   try {
     for (const agent of AGENTS.filter(({ id }) => wanted.length === 0 || wanted.includes(id))) {
       const bin = installed(agent, path);
       if (!bin) continue;
-      const folder = join(run, agent.id);
+      const folder = join(runFolder, agent.id);
       mkdirSync(folder);
       await play(agent, bin, path, folder);
     }
   } finally {
-    if (process.env.KEEP) console.log(`     kept: ${run}`);
-    else rmSync(run, { recursive: true, force: true });
+    removeFolder();
   }
   console.log(`Left out: ${tally.leftOut.join("; ") || "nothing"}`);
   console.log(`${tally.passed} passed, ${tally.failed} failed`);
   return tally.failed > 0 ? 1 : 0;
 }
 
+function removeFolder() {
+  if (process.env.KEEP) console.log(`     kept: ${runFolder}`);
+  else if (runFolder) rmSync(runFolder, { recursive: true, force: true, maxRetries: 3 });
+  runFolder = null;
+}
+
 /** Whatever happens, nothing stays behind. */
 function giveUp(why) {
   console.log(`FAIL ${why}`);
-  having(MARKER).forEach(kill);
+  endAll();
+  removeFolder();
   process.exit(1);
 }
 

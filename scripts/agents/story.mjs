@@ -258,7 +258,10 @@ export class Story {
   /** In the middle of an answer: the model has more to say, and the log has some of it. */
   async isTalking(run, name) {
     const answer = () => this.model.answers.get(name);
-    await until("the model is asked", TURN_MS, () => answer()?.pieces >= PIECES);
+    await this.session.when("the model is asked", TURN_MS, (now) => {
+      if (now.run_id === run && now.status !== "running") throw new Error(`The run is ${now.reason}`);
+      return answer()?.pieces >= PIECES;
+    });
     const begun = async () => (await this.session.said(run)).includes(`${name}-1 `);
     await until("the log has some of the answer", TURN_MS, begun);
     assert.equal(answer().cut, false);
