@@ -52,7 +52,7 @@ export async function startModel() {
 
 class Model {
   address = "";
-  /** All that asked for an answer: `{ items, tools, directive, isSide, begins, body }`. */
+  /** All that asked for an answer: `{ at, items, tools, directive, isSide, begins, body }`. */
   requests = [];
   /** By the directive's name: what was sent so far, and whether somebody still reads. */
   answers = new Map();
@@ -92,7 +92,7 @@ class Model {
     // an agent asks for itself when a turn has its answer, such as what the user might say next.
     const isSide = tools.length === 0 || isForm || (directive !== null && since("assistant"));
     const begins = !isSide && directive !== null && !hasResult;
-    this.requests.push({ items, tools, directive, isSide, begins, body });
+    this.requests.push({ at: new Date().toISOString(), items, tools, directive, isSide, begins, body });
     const reply = wire.answer(response, body);
     if (isSide) reply.text(JSON.stringify({ title: "A title" }));
     else if (directive === null) reply.text("Nothing was asked.");

@@ -40,7 +40,8 @@ export function roots(family) {
 /** A process and all below it. Descendants that changed their environment are found, too. */
 export function withDescendants(pid) {
   const all = pids().map((each) => ({ pid: each, parent: stat(each).parent }));
-  const below = (parent) => all.filter((each) => each.parent === parent).flatMap((each) => [each.pid, ...below(each.pid)]);
+  const children = (parent) => all.filter((each) => each.parent === parent);
+  const below = (parent) => children(parent).flatMap((each) => [each.pid, ...below(each.pid)]);
   return [pid, ...below(pid)];
 }
 

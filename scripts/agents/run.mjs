@@ -3,9 +3,9 @@
 //
 //   node scripts/agents/run.mjs [AGENT…]
 //
-// PITON names the program (target/debug/piton); KEEP=1 keeps the folder of the run. Each agent is put
-// through the same story; a line says of each step whether it passed. What failed leaves the log and
-// all that reached the model in target/agents/failed.
+// PITON names the program (target/debug/piton). Each agent is put through the same story; a line says of
+// each step whether it passed. What failed leaves the log and all that reached the model in
+// target/agents/evidence; with KEEP=1 all do, and the folder of the run stays, too.
 
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -23,7 +23,7 @@ import { Story } from "./story.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const CACHE = join(ROOT, "target/agents");
-const FAILED = join(CACHE, "failed");
+const EVIDENCE = join(CACHE, "evidence");
 const PROGRAM = resolve(process.env.PITON || join(ROOT, "target/debug/piton"));
 /** All of it: longer than this, something hangs that has no end of its own. */
 const RUN_MS_MAX = 40 * 60_000;
@@ -90,7 +90,7 @@ async function play(agent, bin, path, folder) {
     tally.failed += 1;
     tell("FAIL", agent.id, "start", error.message);
   } finally {
-    if (tally.failed > failedBefore) await keepEvidence(agent, story, folder);
+    if (tally.failed > failedBefore || process.env.KEEP) await keepEvidence(agent, story, folder);
     await piton.end("SIGTERM");
     model.stop();
     endAll();
@@ -121,7 +121,7 @@ async function playSteps(agent, story) {
 
 /** What somebody needs who asks why. */
 async function keepEvidence(agent, story, folder) {
-  const place = join(FAILED, agent.id);
+  const place = join(EVIDENCE, agent.id);
   rmSync(place, { recursive: true, force: true });
   mkdirSync(place, { recursive: true });
   const write = (name, value) => writeFileSync(join(place, name), JSON.stringify(value, null, 1));

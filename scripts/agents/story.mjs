@@ -52,6 +52,7 @@ export class Story {
       ["kill the server while it asks", () => this.killServerAsking()],
       ["kill the agent while it asks", () => this.killAgentAsking()],
       ["nothing was prompted twice", () => this.once()],
+      ["the log has every answer", () => this.allIsLogged()],
       ["close, and nothing is left", () => this.close()],
     ];
   }
@@ -191,6 +192,17 @@ export class Story {
       assert.ok(times <= 1, `The conversation has ${name} ${times} times`);
     }
     return `${this.model.requests.filter((request) => !request.isSide).length} requests`;
+  }
+
+  /** What an agent believes to have said has been heard: nothing of it goes on talking when it is dead. */
+  async allIsLogged() {
+    const deltas = await this.session.recordsOf("message.delta");
+    const logged = deltas.map((delta) => delta.text).join("");
+    const { items } = this.beginning(this.names.last);
+    const believed = items.filter((item) => item.role === "assistant").map((item) => item.text).join("\n");
+    const answers = Object.values(this.names).map(answerTo);
+    const unheard = answers.filter((answer) => believed.includes(answer) && !logged.includes(answer));
+    assert.deepEqual(unheard, [], "The conversation has answers that the log has not");
   }
 
   async close() {
