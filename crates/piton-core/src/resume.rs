@@ -247,6 +247,14 @@ pub struct Opening {
     pub go_on: Option<RunId>,
 }
 
+impl Opening {
+    /// Without the conversation that it had: somebody knows that this cannot be gone on with.
+    pub fn afresh(self) -> Self {
+        let strategy = if self.history { Strategy::History } else { Strategy::None };
+        Self { strategy, agent_session_id: None, ..self }
+    }
+}
+
 /// Decides whether and how an agent is started now.
 pub fn plan(state: &State, abilities: Abilities, policy: Policy, occasion: Occasion) -> Plan {
     let facts = &state.facts;

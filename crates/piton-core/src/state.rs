@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 5;
+pub const PROJECTOR_VERSION: u32 = 6;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -276,6 +276,10 @@ pub struct Agent {
     /// not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
+    /// Its conversation began without what was said before, and it was not told of it since. It
+    /// does not know it any better when it goes on with that conversation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ignorant: bool,
 }
 
 impl Agent {
@@ -288,6 +292,7 @@ impl Agent {
             error: None,
             vain_starts: 0,
             restored: None,
+            is_ignorant: false,
         }
     }
 

@@ -418,6 +418,32 @@ fn a_history_is_told_once_to_each_fresh_agent() {
     }
 }
 
+/// Found by the simulator: an agent forgets, begins another conversation, ends, and goes on with that.
+#[test]
+fn what_a_conversation_never_knew_it_does_not_know_when_it_goes_on() {
+    for (may_tell, history) in [(false, false), (true, true)] {
+        let mut world = stopped(Some("theirs"), LOADS);
+        launch(&mut world, "exec_2");
+        resuming(&mut world, "exec_2", Strategy::Native, may_tell);
+        says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
+        world.recover(Some(Probe::Gone));
+        launch(&mut world, "exec_3");
+        resuming(&mut world, "exec_3", Strategy::Native, may_tell);
+        says(&mut world, "exec_3", 1, ready(Begun::Loaded, Some("new"), LOADS));
+        assert_eq!(world.state.facts.agent.as_ref().unwrap().restored, Some(false));
+        assert_eq!(world.state.owed.history, history, "it is still to be told");
+    }
+}
+
+#[test]
+fn an_agent_can_be_started_without_the_conversation_that_it_had() {
+    let world = stopped(Some("theirs"), LOADS);
+    for (abilities, strategy) in [(HISTORY, Strategy::History), (NATIVE, Strategy::None)] {
+        let opening = opening(&world, abilities, Occasion::Asked).afresh();
+        assert_eq!((opening.strategy, opening.agent_session_id), (strategy, None));
+    }
+}
+
 #[test]
 fn what_no_agent_was_given_is_told_when_the_run_goes_on() {
     let mut world = stopped(Some("theirs"), LOADS);

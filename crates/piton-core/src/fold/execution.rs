@@ -96,7 +96,12 @@ impl State {
                 if self.is_current(&e.execution_id)
                     && let Some(agent) = &mut self.facts.agent
                 {
+                    let had_one = agent.session_id.is_some();
                     agent.is_disowned(e.agent_session_id.as_deref());
+                    // Whatever it calls itself next is another conversation.
+                    if had_one && agent.session_id.is_none() {
+                        self.begins_afresh();
+                    }
                 }
             }
             _ => {}

@@ -31,7 +31,7 @@ impl State {
         let told = prepared.is_some_and(|prepared| prepared.history);
         match self.facts.agent.as_mut().filter(|_| told) {
             Some(agent) => {
-                agent.restored = Some(true);
+                (agent.restored, agent.is_ignorant) = (Some(true), false);
                 Change::Summary
             }
             None => Change::Inner,
@@ -42,19 +42,36 @@ impl State {
         if !self.is_current(&e.execution_id) {
             return;
         }
-        let executor = self.facts.executor.as_ref();
-        let promised = executor.and_then(|executor| executor.promised);
-        let is_fresh = e.begun == Begun::New;
-        let has_history = self.has_history();
         if self.facts.agent.is_none() {
             self.agent_is(&e.execution_id, AgentStatus::Starting);
         }
         if let Some(agent) = &mut self.facts.agent {
             agent.offers = Some(e.offers);
-            agent.restored = has_history.then_some(!is_fresh);
         }
+        if e.begun == Begun::New {
+            self.begins_afresh();
+        } else {
+            self.goes_on();
+        }
+    }
+
+    /// The agent has a conversation in which nothing was said.
+    pub(super) fn begins_afresh(&mut self) {
+        let has_history = self.has_history();
+        if let Some(agent) = &mut self.facts.agent {
+            agent.is_ignorant = has_history;
+        }
+        self.goes_on();
+    }
+
+    /// The agent has the conversation that it had, whatever it knows of the rest.
+    fn goes_on(&mut self) {
+        let has_history = self.has_history();
+        let Some(agent) = &mut self.facts.agent else { return };
+        agent.restored = has_history.then_some(!agent.is_ignorant);
+        let promised = self.facts.executor.as_ref().and_then(|executor| executor.promised);
         let may_tell = promised.is_some_and(|promised| promised.history);
-        self.owed.history = is_fresh && has_history && may_tell;
+        self.owed.history = agent.is_ignorant && may_tell;
     }
 
     /// Whether an agent was given anything in this session.
