@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Puppet, Setup, World, soon, with_echo, world};
-use piton_agent::acp::{Begin, Opened};
+use piton_agent::acp::{Begin, Opened, Wording};
 use piton_agent::echo;
 use piton_core::spool::{Begun, Fact};
 use serde_json::{Value, json};
@@ -150,9 +150,19 @@ async fn with_answers(
     capabilities: Value,
     answers: Vec<(&str, Value)>,
 ) -> (World, Result<Opened, piton_agent::acp::Error>, Vec<String>) {
+    with_answers_of(Wording::default(), capabilities, answers).await
+}
+
+/// The same of an agent with words of its own.
+async fn with_answers_of(
+    wording: Wording,
+    capabilities: Value,
+    answers: Vec<(&str, Value)>,
+) -> (World, Result<Opened, piton_agent::acp::Error>, Vec<String>) {
     let (world, agent) = world(Setup::default());
     let mut puppet = Puppet::new(agent);
-    let begin = Begin { agent_session_id: Some("s1".to_owned()), ..Begin::default() };
+    let agent_session_id = Some("s1".to_owned());
+    let begin = Begin { agent_session_id, wording, ..Begin::default() };
     let opening = async {
         world.connection.initialize().await.unwrap();
         world.connection.begin(begin).await
@@ -195,6 +205,76 @@ async fn what_is_offered_and_missing_gives_way_to_the_next() {
     assert_eq!(opened, Opened { begun: Begun::Loaded, agent_session_id: "s1".to_owned() });
     assert!(heard[1].contains("\"mcpServers\":[]"), "{heard:?}");
     assert_eq!(world.notes.facts().len(), 1);
+}
+
+/// Cline advertises that it loads, and some releases do not.
+#[tokio::test]
+async fn what_is_offered_and_missing_altogether_is_begun_anew() {
+    let capabilities = json!({ "loadSession": true });
+    let missing = json!({ "code": -32601, "message": "\"Method not found\": session/load" });
+    let new = json!({ "sessionId": "s2" });
+    let answers = vec![("session/load", missing), ("session/new", new)];
+    let (world, opened, _) = with_answers(capabilities, answers).await;
+    let opened = opened.unwrap();
+    assert_eq!(opened, Opened { begun: Begun::New, agent_session_id: "s2".to_owned() });
+    let facts = world.notes.facts();
+    assert!(
+        !facts.iter().any(|fact| matches!(fact, Fact::AgentSessionRefused { .. })),
+        "the conversation itself is not disowned: {facts:?}"
+    );
+}
+
+/// Each agent says in its own words that it does not know a conversation.
+#[tokio::test]
+async fn the_words_of_a_profile_count() {
+    let codex = piton_agent::profiles::find("codex").unwrap().quirks.wording;
+    let lost = json!({ "code": -32600, "message": "no rollout found for thread id s1" });
+    let new = json!({ "sessionId": "s2" });
+    let answers = || vec![("session/load", lost.clone()), ("session/new", new.clone())];
+    let capabilities = || json!({ "loadSession": true });
+    let (_, opened, _) = with_answers_of(codex, capabilities(), answers()).await;
+    assert_eq!(opened.unwrap().agent_session_id, "s2");
+    // In others' mouths it may mean anything.
+    let (_, opened, _) = with_answers(capabilities(), vec![("session/load", lost.clone())]).await;
+    assert_eq!(opened.unwrap_err().code(), "agent_error");
+    // And what looks like it may not be it.
+    let in_use = json!({ "code": -32002, "message": "Session in use by another Codex client" });
+    let (_, opened, _) =
+        with_answers_of(codex, capabilities(), vec![("session/load", in_use)]).await;
+    assert_eq!(opened.unwrap_err().code(), "agent_error");
+}
+
+/// Codex says that it goes on with a conversation whose file is gone, and notices at the first prompt.
+#[tokio::test]
+async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
+    let (world, agent) = world(Setup::default());
+    let mut puppet = Puppet::new(agent);
+    let begin = Begin { agent_session_id: Some("s1".to_owned()), ..Begin::default() };
+    let opening = async {
+        world.connection.initialize().await.unwrap();
+        world.connection.begin(begin).await.unwrap();
+        let turn = world.connection.prompt("run_1".parse().unwrap(), "go on").await.unwrap();
+        turn.ended().await.unwrap_err();
+        // Somebody else may bring it back.
+        world.connection.until_deaf().await;
+    };
+    let answering = async {
+        puppet.open(json!({ "loadSession": true })).await;
+        let asked = puppet.hear().await;
+        puppet.say(json!({ "id": asked["id"], "result": {} })).await;
+        let asked = puppet.hear().await;
+        assert_eq!(asked["method"], "session/prompt");
+        let data = json!({ "details": "thread not found: s1" });
+        let error = json!({ "code": -32603, "message": "Internal error", "data": data });
+        puppet.say(json!({ "id": asked["id"], "error": error })).await;
+    };
+    Box::pin(soon(async { tokio::join!(opening, answering) })).await;
+    let facts = world.notes.facts();
+    let refused = facts.iter().position(|fact| {
+        matches!(fact, Fact::AgentSessionRefused { agent_session_id: Some(id), .. } if id == "s1")
+    });
+    let failed = facts.iter().position(|fact| matches!(fact, Fact::TurnFailed { .. }));
+    assert!(refused.is_some() && refused < failed, "{facts:?}");
 }
 
 #[tokio::test]

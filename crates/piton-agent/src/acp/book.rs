@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::calls::Calls;
 use super::drops::Drops;
 use super::message::Message;
+use super::refusal::{Refusal, Wording};
 use super::replay::{Replay, Verdict};
 use super::wire::{self, Hello};
 use super::{Error, Limits, MakeIds};
@@ -42,6 +43,10 @@ pub(crate) struct Book {
     pub(super) hello: Option<Hello>,
     /// The agent's own id of the conversation.
     pub(super) session: Option<String>,
+    /// How the agent would say that it does not know it.
+    pub(super) wording: Wording,
+    /// It said that it goes on with it, and has not shown it yet.
+    is_unproven: bool,
     pub(super) turn: Option<Turn>,
     turns: u64,
     message: Option<Message>,
@@ -65,6 +70,8 @@ impl Book {
             masker,
             hello: None,
             session: None,
+            wording: Wording::default(),
+            is_unproven: false,
             turn: None,
             turns: 0,
             message: None,
@@ -146,6 +153,7 @@ impl Book {
     }
 
     fn said(&mut self, update: Value, outputs: Map<String, Value>, raw: Option<Value>) {
+        self.is_unproven &= self.turn.is_none();
         let kind = wire::text_at(&update, "sessionUpdate").unwrap_or_default();
         let what = match kind.as_str() {
             "agent_message_chunk" => return self.chunk(update, Channel::Answer),
@@ -276,6 +284,7 @@ impl Book {
             }
         };
         self.session = other.clone().or_else(|| session.clone());
+        self.is_unproven = matches!(begun, Begun::Loaded | Begun::Resumed);
         let hello = self.hello.clone().unwrap_or_default();
         let agent = hello.agent.map(|agent| AgentInfo {
             name: self.mask_text(&agent.name),
@@ -321,6 +330,20 @@ impl Book {
         self.turns += 1;
         self.turn = Some(Turn { run_id, is_cancelled: false });
         self.note(Fact::TurnStarted {});
+    }
+
+    /// Whether the agent disowns with this the conversation that it said to go on with: some only
+    /// notice when they are given a prompt. Then its id is dropped.
+    pub(super) fn disowned(&mut self, error: &Error) -> bool {
+        let Error::Agent { code, message, .. } = error else { return false };
+        let is_refused = self.wording.refusal(*code, message) == Refusal::Refused;
+        if !is_refused || !self.is_unproven {
+            return false;
+        }
+        let (code, message) = (*code, message.clone());
+        let agent_session_id = self.session.take();
+        self.note(Fact::AgentSessionRefused { code, message, agent_session_id });
+        true
     }
 
     /// Gives the questions that nobody waits for any more.

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use super::book::Book;
 use super::driver::Driver;
 use super::link::{Link, Waiter};
-use super::refusal::{Refusal, refusal};
+use super::refusal::{Refusal, Wording};
 use super::serve::Serving;
 use super::wire::{self, Hello, method};
 use super::{Error, Limits, Options};
@@ -33,6 +33,8 @@ pub struct Begin {
     pub fork: bool,
     /// Message ids of the agent's that the log knows.
     pub seen_message_ids: Vec<String>,
+    /// How this agent says that it does not know a conversation.
+    pub wording: Wording,
 }
 
 /// How the agent came to its conversation.
@@ -113,7 +115,8 @@ impl Connection {
     pub async fn begin(&self, begin: Begin) -> Result<Opened, Error> {
         let offers = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.offers;
         *self.started.lock().await = begin.clone();
-        let Begin { cwd, mcp_servers, agent_session_id, fork, seen_message_ids } = begin;
+        let Begin { cwd, mcp_servers, agent_session_id, fork, seen_message_ids, wording } = begin;
+        self.book.lock().await.wording = wording;
         if fork && agent_session_id.is_none() {
             return Err(Error::NothingToFork);
         }
@@ -134,13 +137,12 @@ impl Connection {
                 let params = wire::load_session(id, &cwd, &mcp_servers);
                 ways.push((method::LOAD, Begun::Loaded, params));
             }
-            let last = ways.len().saturating_sub(1);
-            for (at, (name, begun, params)) in ways.into_iter().enumerate() {
+            for (name, begun, params) in ways {
                 self.book.lock().await.replay.begin(seen_message_ids.clone());
                 // Boxed: the future is large, and those who wait for it hold copies.
                 match Box::pin(self.open_session(name, begun, Some(id.clone()), params)).await {
                     Err(Error::Agent { code, message, .. })
-                        if refusal(code, &message) == Refusal::Refused =>
+                        if wording.refusal(code, &message) == Refusal::Refused =>
                     {
                         let mut book = self.book.lock().await;
                         let agent_session_id = Some(id.clone());
@@ -148,8 +150,8 @@ impl Connection {
                         book.keep().await?;
                         break;
                     }
-                    // It offers what it does not have.
-                    Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if at < last => {}
+                    // It offers what it does not have; a copy is nothing else's.
+                    Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if !fork => {}
                     other => return other,
                 }
             }

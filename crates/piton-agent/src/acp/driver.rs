@@ -239,10 +239,15 @@ impl Reading {
                         message: error.to_string(),
                     },
                 };
+                let is_disowned = ended.as_ref().is_err_and(|error| book.disowned(error));
                 let asks = book.turn_over(fact);
                 book.keep().await?;
                 drop(book);
                 self.cancel_asks(asks);
+                if is_disowned {
+                    // It has no conversation any more, and another agent begins one.
+                    self.link.deaf();
+                }
                 let _ = done.send(ended);
             }
         }

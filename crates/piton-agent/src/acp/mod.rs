@@ -45,7 +45,7 @@ use crate::{Journal, ToolHost};
 
 pub use connection::{Begin, Connection, Opened, Turn};
 pub use error::Error;
-pub use refusal::{Refusal, refusal};
+pub use refusal::{Refusal, Wording, Words, refusal};
 pub use wire::Hello;
 
 /// Makes ids that nobody made before.

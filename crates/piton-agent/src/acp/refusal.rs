@@ -13,6 +13,41 @@ const RESOURCE_NOT_FOUND: i64 = -32002;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
+/// How one agent says it, where the general rule would take it for something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wording {
+    /// Errors that disown an id, though the general rule does not see it.
+    pub refused: &'static [Words],
+    /// Errors that leave it open, though they may look like a refusal. These count more.
+    pub unsure: &'static [Words],
+}
+
+/// A part of an error's text, in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// Under this code alone; `None`: whatever the code.
+    pub code: Option<i64>,
+    pub text: &'static str,
+}
+
+impl Wording {
+    /// What an error of `session/load` or `session/resume` means for the id. Where neither these
+    /// words nor the general rule are sure, the id is kept.
+    pub fn refusal(&self, code: i64, message: &str) -> Refusal {
+        let said = message.to_lowercase();
+        let is_in = |words: &Words| {
+            words.code.is_none_or(|wanted| wanted == code) && said.contains(words.text)
+        };
+        if self.unsure.iter().any(is_in) {
+            Refusal::Ambiguous
+        } else if self.refused.iter().any(is_in) {
+            Refusal::Refused
+        } else {
+            refusal(code, message)
+        }
+    }
+}
+
 /// `message` is the error's message and whatever text came with it.
 pub fn refusal(code: i64, message: &str) -> Refusal {
     let message = message.to_lowercase();

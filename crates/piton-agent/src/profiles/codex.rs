@@ -1,6 +1,7 @@
 //! Codex, through the adapter that speaks the protocol for it.
 
-use super::{Profile, Quirks, Words, npm};
+use super::{Profile, Quirks, npm};
+use crate::acp::{Wording, Words};
 
 /// JSON-RPC's “invalid request”, under which its server says several things.
 const INVALID_REQUEST: i64 = -32600;
@@ -9,17 +10,19 @@ pub(super) fn profile() -> Profile {
     Profile {
         install: npm("@agentclientprotocol/codex-acp"),
         quirks: Quirks {
-            // What its server says, where an adapter hands it on as it is. A conversation in which
-            // nothing was said yet has no rollout either: nothing is lost with it.
-            refused: &[Words {
-                code: Some(INVALID_REQUEST),
-                text: "no rollout found for thread id",
-            }],
-            // Another Codex has it open: it is there.
-            unsure: &[
-                Words { code: None, text: "already has an active writer" },
-                Words { code: None, text: "in use by another codex client" },
-            ],
+            wording: Wording {
+                // What its server says, where an adapter hands it on as it is. A conversation in
+                // which nothing was said yet has no rollout either: nothing is lost with it.
+                refused: &[Words {
+                    code: Some(INVALID_REQUEST),
+                    text: "no rollout found for thread id",
+                }],
+                // Another Codex has it open: it is there.
+                unsure: &[
+                    Words { code: None, text: "already has an active writer" },
+                    Words { code: None, text: "in use by another codex client" },
+                ],
+            },
             notes: &[
                 "INITIAL_AGENT_MODE=workspace-write makes it ask before it does something.",
                 "CODEX_HOME is where it keeps its conversations.",

@@ -8,7 +8,8 @@ use std::time::Duration;
 use piton_core::Timestamp;
 use piton_core::resume::Abilities;
 
-use super::{Loads, Profile, Quirks, Words, npm};
+use super::{Loads, Profile, Quirks, npm};
+use crate::acp::{Wording, Words};
 
 const INTERNAL: i64 = -32603;
 const MINUTE_MS: i64 = 60_000;
@@ -19,12 +20,14 @@ pub(super) fn profile() -> Profile {
         abilities: Abilities::default(),
         node_major_min: Some(20),
         quirks: Quirks {
-            // It has none at all in this folder, so not this one either.
-            refused: &[Words {
-                code: Some(INTERNAL),
-                text: "no previous sessions found for this project",
-            }],
-            unsure: &[],
+            wording: Wording {
+                // It has none at all in this folder, so not this one either.
+                refused: &[Words {
+                    code: Some(INTERNAL),
+                    text: "no previous sessions found for this project",
+                }],
+                unsure: &[],
+            },
             loads: Loads::InAnotherMinute,
             replays_late: true,
             notes: &[

@@ -27,10 +27,10 @@ use piton_core::Timestamp;
 use piton_core::resume::{Abilities, Strategy};
 use piton_core::spool::Offers;
 
-use crate::acp::{self, Refusal};
+use crate::acp::Refusal;
 
 pub use continuation::{AGENT_MESSAGE_ID, AGENT_SESSION_ID, Continuation, Output};
-pub use quirks::{Loads, Quirks, Words};
+pub use quirks::{Loads, Quirks};
 
 /// What there is to know about an agent.
 #[derive(Clone, PartialEq, Eq)]
@@ -139,15 +139,7 @@ impl Profile {
     /// What an error of `session/load` or `session/resume` means for the id. Where neither the
     /// profile nor the general rule is sure, the id is kept.
     pub fn refusal(&self, code: i64, message: &str) -> Refusal {
-        let said = message.to_lowercase();
-        let has = |words: &[Words]| words.iter().any(|words| words.are_in(code, &said));
-        if has(self.quirks.unsure) {
-            Refusal::Ambiguous
-        } else if has(self.quirks.refused) {
-            Refusal::Refused
-        } else {
-            acp::refusal(code, message)
-        }
+        self.quirks.wording.refusal(code, message)
     }
 
     /// How long to wait before a conversation is loaded that was opened last at `opened_at`; `None`:

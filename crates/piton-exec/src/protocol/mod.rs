@@ -296,6 +296,9 @@ pub struct Start {
     /// Message ids of the agent that the log knows: a replay of them is not news.
     #[serde(default)]
     pub seen_message_ids: Vec<String>,
+    /// Which of the agents that are known it is: what is special about it is looked up there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// What to tell people who do not have this program.
     #[serde(default)]
     pub install_hint: Option<String>,
