@@ -10,6 +10,7 @@ mod epoch;
 pub mod host;
 mod life;
 mod log;
+mod lost;
 mod problem;
 mod server;
 pub mod spool;

@@ -18,6 +18,7 @@ use crate::ctl::Ctl;
 use crate::epoch::Epochs;
 use crate::host::Host;
 use crate::log::LogFile;
+use crate::lost;
 use crate::server::{self, Gate};
 use crate::spool::{self, Spool};
 use crate::tree::{Tree, become_subreaper};
@@ -26,8 +27,6 @@ use crate::workspace::{self, Workspace};
 /// Somebody who looks whether the lock is free holds it for a moment.
 const LOCK_TRIES: u32 = 40;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
-/// Between looks at whether the folder is still there.
-const FOLDER_LOOK: Duration = Duration::from_secs(2);
 /// For replies and streams to reach their readers, once all is over.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// For the end on SIGTERM, unless it is the disk that it waits for.
@@ -223,25 +222,16 @@ async fn end_on(mut terminate: Signal, ctl: Arc<Ctl>) {
     }
 }
 
-fn identity(file: &fs::Metadata) -> (u64, u64) {
+pub(crate) fn identity(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
 /// When its folder was removed, also by a move to another file system, no server can find it, read
 /// its spool, or know that its agent is at work: it must not go on beside the agent that comes next.
 async fn end_when_lost(ctl: Arc<Ctl>, lock: (u64, u64)) {
-    loop {
-        tokio::time::sleep(FOLDER_LOOK).await;
-        let is_lost = match fs::metadata(files::LOCK) {
-            Ok(found) => identity(&found) != lock,
-            Err(e) => e.kind() == io::ErrorKind::NotFound,
-        };
-        if is_lost {
-            tracing::error!("Its folder was removed: nobody can find it any more");
-            ctl.end().await;
-            return;
-        }
-    }
+    lost::until_lost(lock).await;
+    tracing::error!("Its folder was removed: nobody can find it any more");
+    ctl.end().await;
 }
 
 /// One sleep at a time, however long it is. What waits in the spool stays on the disk, where a

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_agent::acp::{self, Begin, Connection, Opened};
+use piton_agent::profiles;
 use piton_core::id::RunId;
 use piton_core::spool::{AuthMethod, Fact, Note};
 use piton_exec::protocol::{AgentStatus, Start};
@@ -145,7 +146,9 @@ async fn bury(
         let _ = tokio::time::timeout(EXIT_WAIT, child.wait()).await;
     }
     let died = child.try_wait().ok().flatten();
-    let remains = owner.means.workspace.tree().end(Scope::Agent, owner.term()).await;
+    // Nobody hears what it leaves behind, and that must not go on with the turn.
+    let term = if died.is_some() { Duration::ZERO } else { owner.term() };
+    let remains = owner.means.workspace.tree().end(Scope::Agent, term).await;
     if let Err(error) = &remains {
         tracing::error!("The agent's processes do not end: {error}");
     }
@@ -272,7 +275,9 @@ async fn begin(
     if let Some(method) = &start.auth_method {
         connection.log_in(method).await?;
     }
+    let profile = start.profile.as_deref().and_then(profiles::find);
     let begin = Begin {
+        wording: profile.map(|profile| profile.quirks.wording).unwrap_or_default(),
         cwd,
         mcp_servers: start.mcp_servers,
         agent_session_id: start.agent_session_id,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bench_of_work::{
     Bench, PATIENCE, SESSION, answer, asked, assert_nothing_left, count, header, idle, last,
-    prompt, said,
+    prompt, said, sigkill,
 };
 
 /// Living processes with these words in their command line, whatever their environment says.
@@ -72,6 +72,23 @@ fn an_agent_that_closes_its_input_and_asks_is_ended() {
     let log = bench.log();
     assert_says_why(&log);
     assert_eq!(said(&log, &run), "before");
+    server.must(json!({"do": "stop", "session": SESSION}));
+}
+
+/// Wants to show: what a killed agent leaves is killed at once. Real ones were seen to ask the model
+/// once more, and could have run a tool, with nobody to hear it.
+#[test]
+fn what_a_killed_agent_leaves_does_nothing_more() {
+    let bench = Bench::new(Kind::Sqlite);
+    let (mut server, execution) = bench.start();
+    let deed = bench.data().with_extension("deed");
+    let later = format!("trap '' TERM; sleep 1.5; touch {}; exec sleep 1000", deed.display());
+    let run = prompt(&mut server, &format!("escape {later}\nsay there\nhang"));
+    assert!(wait_until(PATIENCE, || said(&bench.log(), &run) == "there"));
+    sigkill(Bench::agent(&execution).expect("it is at work"));
+    server.status_when(SESSION, |status| status["reason"] == "process_exit");
+    assert_nothing_left(&execution, None);
+    assert!(!deed.exists(), "it went on by itself");
     server.must(json!({"do": "stop", "session": SESSION}));
 }
 
