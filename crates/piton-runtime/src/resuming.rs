@@ -13,7 +13,7 @@ use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_core::resume::{self, Abilities, Leave, Occasion, Opening, Plan, Policy};
 use piton_core::state::AgentStatus;
-use piton_core::{Code, State};
+use piton_core::{Code, Record, State, Timestamp};
 use piton_exec::protocol::Start;
 use piton_store::{BoxFuture, Detail, Query, Select};
 use tokio::sync::Mutex as Turn;
@@ -24,8 +24,8 @@ use crate::service::Handle;
 
 /// How long an agent may take to be heard of.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Records in which the agent's own message ids are looked for, and how many of them are told.
-const MESSAGES_AMONG: u64 = 512;
+/// Records in which the agent's past is looked for, and how many of its message ids are told.
+const LOOKED_AT: u64 = 512;
 const MESSAGES_MAX: usize = 64;
 /// Agents that are started at the same time when the server starts.
 const AT_ONCE: usize = 4;
@@ -55,7 +55,40 @@ pub trait Recipes: Send + Sync + fmt::Debug + 'static {
     /// What the session's agent can do, whether or not it can be started.
     fn abilities(&self, state: &State) -> Abilities;
 
+    /// How long to wait before a conversation is gone on with that was opened at `opened_at`.
+    fn settle(&self, _state: &State, _opened_at: Timestamp, _now: Timestamp) -> Option<Duration> {
+        None
+    }
+
     fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>>;
+}
+
+/// What is known of a conversation that is gone on with.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Past {
+    /// The agent's own ids of its last messages: what it tells of them again is not news.
+    message_ids: Vec<String>,
+    /// The last of them when its last good turn ended.
+    finished_with: Option<String>,
+    /// When it was opened, or, if that is longer ago than was looked, something later.
+    opened_at: Option<Timestamp>,
+}
+
+impl Past {
+    /// Takes the next record, in their order.
+    fn take(&mut self, record: &Record) {
+        match record.event() {
+            Ok(Event::AgentUpdated(e)) if e.what == "message_id" => {
+                let update = record.content_field("update");
+                let id = update.and_then(|u| Some(u.get("agent_message_id")?.as_str()?.to_owned()));
+                self.message_ids.extend(id);
+            }
+            Ok(Event::RunCompleted(_)) => self.finished_with = self.message_ids.last().cloned(),
+            Ok(Event::AgentReady(_)) => self.opened_at = Some(record.ts),
+            _ => {}
+        }
+        self.opened_at.get_or_insert(record.ts);
+    }
 }
 
 /// Cheap to clone.
@@ -104,11 +137,28 @@ impl Resumer {
     /// Sees to it that the session's agent runs, if this is an occasion for it; says what was decided.
     /// Returns when it was heard of.
     pub async fn ensure(&self, session: &SessionId, occasion: Occasion) -> Result<Plan> {
+        self.ensure_as(session, occasion, |opening| opening).await
+    }
+
+    /// The same by somebody's wish, and without the conversation that the agent had.
+    pub async fn ensure_afresh(&self, session: &SessionId) -> Result<Plan> {
+        self.ensure_as(session, Occasion::Asked, Opening::afresh).await
+    }
+
+    async fn ensure_as(
+        &self,
+        session: &SessionId,
+        occasion: Occasion,
+        change: impl FnOnce(Opening) -> Opening,
+    ) -> Result<Plan> {
         let turn = self.turn(session);
         let _turn = turn.lock().await;
         let state = self.0.handle.state(session).await?;
         let abilities = self.0.recipes.abilities(&state);
-        let plan = resume::plan(&state, abilities, self.0.policy, occasion);
+        let plan = match resume::plan(&state, abilities, self.0.policy, occasion) {
+            Plan::Start(opening) => Plan::Start(change(opening)),
+            leave @ Plan::Leave(_) => leave,
+        };
         match &plan {
             Plan::Leave(Leave::Running) => self.heard_of(session).await?,
             Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
@@ -154,12 +204,21 @@ impl Resumer {
             note: opening.note,
         };
         handle.execute(session, Command::Observe { event: event.into(), message: None }).await?;
-        let seen_message_ids = match &opening.agent_session_id {
-            Some(_) => self.seen(session, state).await?,
-            None => Vec::new(),
-        };
-        let agent_session_id = opening.agent_session_id.clone();
-        let start = Start { agent_session_id, seen_message_ids, ..recipe.start };
+        let mut start = recipe.start;
+        start.agent_session_id.clone_from(&opening.agent_session_id);
+        if start.agent_session_id.is_some() {
+            let past = self.past(session, state).await?;
+            let now = handle.view().now();
+            let settle = past.opened_at.and_then(|at| self.0.recipes.settle(state, at, now));
+            if let Some(settle) = settle {
+                tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
+                tokio::time::sleep(settle).await;
+            }
+            start.seen_message_ids = past.message_ids;
+            if let Some(line) = &mut start.command_line {
+                line.agent_message_id = past.finished_with;
+            }
+        }
         match executions.start_agent(session, start).await {
             Err(Error::Agentctl(Fault::Problem(problem))) if problem.code == "agent_running" => {}
             started => started?,
@@ -180,28 +239,23 @@ impl Resumer {
         Ok(())
     }
 
-    /// The agent's own ids of its last messages: what it tells of them is not news.
-    async fn seen(&self, session: &SessionId, state: &State) -> Result<Vec<String>> {
+    /// What the newest records say of the agent's conversation.
+    async fn past(&self, session: &SessionId, state: &State) -> Result<Past> {
         let store = self.0.handle.view().store();
-        let mut after = state.last_seq.saturating_sub(MESSAGES_AMONG);
-        let mut ids = Vec::new();
+        let mut after = state.last_seq.saturating_sub(LOOKED_AT);
+        let mut past = Past::default();
         while after < state.last_seq {
             let limit = usize::try_from(state.last_seq - after).unwrap_or(usize::MAX);
             let records = store.read(session, after, limit, Detail::Full).await?;
             let Some(last) = records.last() else { break };
             after = last.seq;
             for record in &records {
-                if !matches!(record.event(), Ok(Event::AgentUpdated(e)) if e.what == "message_id") {
-                    continue;
-                }
-                let update = record.content_field("update");
-                let id = update.and_then(|u| Some(u.get("agent_message_id")?.as_str()?.to_owned()));
-                ids.extend(id);
+                past.take(record);
             }
         }
-        let over = ids.len().saturating_sub(MESSAGES_MAX);
-        ids.drain(..over);
-        Ok(ids)
+        let over = past.message_ids.len().saturating_sub(MESSAGES_MAX);
+        past.message_ids.drain(..over);
+        Ok(past)
     }
 
     /// Waits until the log says what became of the agent: who is answered may prompt it.
@@ -306,5 +360,37 @@ impl Resumer {
         }
         while starting.join_next().await.is_some() {}
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use piton_core::NewRecord;
+    use piton_core::event::{AgentReady, AgentUpdated, RunCompleted};
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(seq: u64, id: &str) -> Record {
+        let (execution_id, what) = ("exec_1".parse().unwrap(), "message_id".to_owned());
+        let event = AgentUpdated { execution_id, what, run_id: None };
+        let update = json!({ "agent_message_id": id });
+        NewRecord::with_content(Timestamp::from_millis(0), event, "update", update).at(seq)
+    }
+
+    /// What came after the last good turn is not gone on from.
+    #[test]
+    fn a_conversation_is_gone_on_with_where_its_last_good_turn_ended() {
+        let at = Timestamp::from_millis;
+        let completed = RunCompleted { run_id: "run_1".parse().unwrap(), stop_reason: None };
+        let ready = AgentReady { execution_id: "exec_1".parse().unwrap(), agent_session_id: None };
+        let mut past = Past::default();
+        past.take(&message(1, "m1"));
+        past.take(&NewRecord::new(at(2), completed).at(2));
+        past.take(&NewRecord::new(at(3), ready).at(3));
+        past.take(&message(4, "m2"));
+        let message_ids = vec!["m1".to_owned(), "m2".to_owned()];
+        let (finished_with, opened_at) = (Some("m1".to_owned()), Some(at(3)));
+        assert_eq!(past, Past { message_ids, finished_with, opened_at });
     }
 }

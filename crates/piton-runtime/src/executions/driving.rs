@@ -25,9 +25,10 @@ const NOT_NOW: &[&str] =
 const AT_ONCE: &[&str] = &["agent_not_running", "agent_busy"];
 const AT_ONCE_TRIES: u32 = 10;
 const AT_ONCE_PAUSE: Duration = Duration::from_millis(20);
-/// agentctl has done it (what it was told may have been masked since), or had nothing to do; it is
-/// in the spool.
-const JOURNALED: &[&str] = &["command_mismatch", "command_interrupted", "turn_unknown"];
+/// agentctl has done it (what it was told may have been masked since), had nothing to do, or the agent
+/// was gone when it was told; it is in the spool.
+const JOURNALED: &[&str] =
+    &["command_mismatch", "command_interrupted", "turn_unknown", "agent_closed"];
 /// How long an agentctl that does not answer is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use piton_core::decide::{Command, Prepare};
 use piton_core::event::{Event, Seq};
 use piton_core::history::Gathering;
-use piton_core::id::{MessageId, SessionId};
+use piton_core::id::{CallId, MessageId, SessionId};
 use piton_core::note::{self, Findings, Stat, Truth};
 use piton_core::spool::Channel;
 use piton_core::state::{Effect, Lost};
@@ -24,6 +24,8 @@ use crate::world::Deed;
 const PAGE: u64 = 256;
 /// Of an answer that was cut off, so many records.
 const ANSWER_RECORDS_MAX: u64 = 64;
+/// Behind a call, as many records are looked at for what it was made with.
+const CALL_RECORDS_MAX: u64 = 32;
 /// The workspace is asked for so long; without an answer the note does without it.
 const TRUTH_WAIT: Duration = Duration::from_secs(5);
 
@@ -129,7 +131,12 @@ impl Executions {
         for seq in &lost.calls {
             let Some(record) = self.record_at(session, *seq).await? else { continue };
             if let Ok(Event::ToolIntent(e)) = record.event() {
-                findings.calls.push((e.name, record.content_field("arguments")));
+                let mut arguments = record.content_field("arguments");
+                if arguments.as_ref().is_none_or(is_nothing) {
+                    let later = self.later_arguments(session, &e.call_id, *seq, lost.seq).await?;
+                    arguments = later.or(arguments);
+                }
+                findings.calls.push((e.name, arguments));
             }
         }
         for seq in &lost.questions {
@@ -141,6 +148,31 @@ impl Executions {
             findings.answer = self.answer(session, message, lost.seq).await?;
         }
         Ok(findings)
+    }
+
+    /// Some agents announce a call first, and say with what when they make it.
+    async fn later_arguments(
+        &self,
+        session: &SessionId,
+        call: &CallId,
+        after: Seq,
+        end: Seq,
+    ) -> Result<Option<Value>> {
+        let end = end.min(after + CALL_RECORDS_MAX);
+        for record in self.read_up_to(session, after, end).await? {
+            match record.event() {
+                Ok(Event::ToolUpdated(e)) if e.call_id == *call => {
+                    let update = record.content_field("update");
+                    let given =
+                        update.and_then(|mut update| Some(update.get_mut("rawInput")?.take()));
+                    if let Some(given) = given.filter(|given| !is_nothing(given)) {
+                        return Ok(Some(given));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 
     /// The end of a message that was cut off.
@@ -179,6 +211,10 @@ impl Executions {
         };
         tokio::time::timeout(TRUTH_WAIT, asking).await.ok().flatten()
     }
+}
+
+fn is_nothing(arguments: &Value) -> bool {
+    arguments.is_null() || arguments.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
 fn unreadable(session: &SessionId) -> impl Fn(piton_core::event::ParseError) -> crate::Error {

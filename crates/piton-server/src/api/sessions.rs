@@ -101,6 +101,15 @@ pub(crate) struct Done {
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Starting {
+    /// Without the conversation that the agent had: for one that it cannot go on with and does not
+    /// say so. It is told the history if its profile allows that.
+    #[serde(default)]
+    fresh: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct OfRun {
     /// Refused if this is not the session's run any more; without it, the latest is meant.
     run_id: Option<String>,
@@ -372,7 +381,7 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
 }
 
 /// Starts the session's agent if it does not run; what was interrupted stays so.
-#[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions",
+#[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions", request_body = Option<Starting>,
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = Done),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -380,16 +389,21 @@ pub(crate) async fn start(
     State(app): State<App>,
     _controller: Controller,
     Path(session): Path<String>,
+    Perhaps(how): Perhaps<Starting>,
 ) -> Result<Reply<Done>> {
-    Ok(Reply::ok(start_now(&app, &session).await?))
+    Ok(Reply::ok(start_now(&app, &session, &how).await?))
 }
 
-pub(crate) async fn start_now(app: &App, session: &str) -> Result<Fulfilled<Done>> {
+pub(crate) async fn start_now(app: &App, session: &str, how: &Starting) -> Result<Fulfilled<Done>> {
     let session = SessionId::from_user(session)?;
     if app.handle().state(&session).await?.facts.closed.is_some() {
         return Err(Refusal::SessionClosed.into());
     }
-    app.resumer().ensure(&session, Occasion::Asked).await?;
+    if how.fresh {
+        app.resumer().ensure_afresh(&session).await?;
+    } else {
+        app.resumer().ensure(&session, Occasion::Asked).await?;
+    }
     let response = Done { session_id: session.to_string(), run_id: None };
     Ok(Fulfilled { response, replayed: false })
 }

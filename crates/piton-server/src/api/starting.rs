@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use piton_agent::profiles::{self, Profile};
 use piton_core::decide::Refusal;
@@ -10,7 +11,7 @@ use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_core::resume::Abilities;
 use piton_core::state::Executor;
-use piton_core::{Code, State};
+use piton_core::{Code, State, Timestamp};
 use piton_exec::client::Client;
 use piton_exec::protocol::{CommandLine, Output, Start};
 use piton_runtime::{Obstacle, Recipe, Recipes, Worktrees};
@@ -87,6 +88,10 @@ impl Recipes for Known {
         self.0.of(state).map(|agent| agent.abilities).unwrap_or_default()
     }
 
+    fn settle(&self, state: &State, opened_at: Timestamp, now: Timestamp) -> Option<Duration> {
+        self.0.of(state).ok()?.settle_before_load(opened_at, now)
+    }
+
     fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>> {
         let (known, session, state) = (self.clone(), session.clone(), state.clone());
         Box::pin(async move {
@@ -119,6 +124,7 @@ fn start(session: &SessionId, agent: &Profile) -> Start {
         command: command.iter().map(part).collect(),
         env: agent.env.clone(),
         env_remove: agent.env_remove.clone(),
+        profile: Some(agent.id.clone()),
         install_hint: Some(agent.install.clone()).filter(|install| !install.is_empty()),
         command_line,
         ..Start::default()

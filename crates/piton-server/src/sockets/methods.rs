@@ -104,8 +104,7 @@ pub(super) async fn call(
         "start" => {
             admit(line, Scope::Control, String::new(), None)?;
             let session = params.needed("session_id")?;
-            params.empty()?;
-            fulfilled(id, sessions::start_now(app, &session).await?)
+            fulfilled(id, sessions::start_now(app, &session, &params.rest()?).await?)
         }
         "open" => {
             admit(line, Scope::Control, String::new(), None)?;

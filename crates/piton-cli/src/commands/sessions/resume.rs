@@ -11,6 +11,7 @@ use crate::ui::Ui;
 const EXAMPLES: &str = "\
 Examples:
   piton sessions resume sess_0199
+  piton sessions resume sess_0199 --fresh      The agent cannot go on with its conversation
   piton sessions list --status paused --json | jq -r .session | xargs -n 1 piton sessions resume
 
 JSON: one object: session, run_id (null if there was only an agent to start), changed, last_seq,
@@ -24,9 +25,16 @@ status.";
 pub(crate) struct Args {
     /// The session's id, or its beginning
     session: String,
+    /// Without the conversation that the agent had, if it cannot go on with it: it begins another, and
+    /// is told the history where its profile allows that
+    #[arg(long)]
+    fresh: bool,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (client, id) = hand::server_for(cx, &args.session).await?;
+    if args.fresh {
+        client.post(&format!("/api/v1/sessions/{id}/start"), &json!({"fresh": true})).await?;
+    }
     act(ui, &client, &id, "resume", &json!({}), "goes on").await
 }
