@@ -3,7 +3,7 @@
 //!
 //! Nobody sets where an agent's home is: it would find another past than its own.
 
-use piton_agent::profiles::{self, AGENT_SESSION_ID, Continuation, Origin as Who, Profile};
+use piton_agent::profiles::{self, AGENT_SESSION_ID, Continuation, Origin as Who, Output, Profile};
 use piton_core::resume::Abilities;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -124,7 +124,11 @@ impl Entry<'_> {
         profile.abilities.history = said.history.unwrap_or(profile.abilities.history);
         if let Some((template, at)) = said.continuing {
             self.check_template(&template, profile.abilities, at)?;
-            let inherited = profile.continuation.unwrap_or_default();
+            // Plain text would not say which conversation it was.
+            let inherited = profile.continuation.unwrap_or_else(|| Continuation {
+                output: Output::StreamJson,
+                ..Continuation::default()
+            });
             // What was known would go before it where a message is named.
             let (resume, resume_at) = (template, Vec::new());
             profile.continuation = Some(Continuation { resume, resume_at, ..inherited });

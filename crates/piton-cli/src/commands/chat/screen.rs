@@ -42,13 +42,15 @@ impl Question {
 pub(super) struct Screen {
     /// The message whose text stands at the end of the screen.
     speaking: Option<String>,
-    /// Whether that is what the agent thinks, not says.
-    thinking: bool,
     markdown: Markdown,
     /// What stands at the end of the screen without a line end.
     open: Option<Open>,
     /// An interruption of the past, which may have been followed by a resume.
     interrupted: Option<String>,
+    /// An agent has said or done something.
+    has_past: bool,
+    /// The agent that is being started will be told of it if it does not know it.
+    will_be_told: bool,
     /// What is shown happens now.
     is_live: bool,
 }
@@ -135,6 +137,19 @@ impl Screen {
         self.line(ui, Tone::Quiet, "-- goes on")
     }
 
+    /// An agent that does not know what was said is not what one expects.
+    fn begins_afresh(&mut self, ui: &mut Ui) -> Result<()> {
+        if !self.has_past {
+            return Ok(());
+        }
+        if self.will_be_told {
+            let text = "-- the agent began afresh; your next message tells it what was said";
+            return self.line(ui, Tone::Quiet, text);
+        }
+        let text = "-- the agent began afresh, and knows nothing of what was said before";
+        self.line(ui, Tone::Attention, text)
+    }
+
     /// Another server took over: one quiet line, whether or not it was seen to be away.
     fn reattached(&mut self, ui: &mut Ui) -> Result<()> {
         if self.open == Some(Open::Away) {
@@ -151,7 +166,10 @@ impl Screen {
         if ENDS_CARD.contains(&kind) {
             self.tell_interruption(ui)?;
         }
+        self.has_past |= matches!(kind, "message.delta" | "tool.intent");
         match kind {
+            "agent.resuming" => self.will_be_told = record["history"] == true,
+            "agent.described" if text("begun") == "new" => self.begins_afresh(ui)?,
             "message.user" => {
                 let said = text("content");
                 self.line(ui, Tone::Title, &format!("> {said}"))?;
@@ -192,13 +210,14 @@ impl Screen {
 
     fn speak(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
         let message = record["message_id"].as_str().unwrap_or_default();
+        // Whether that is what the agent thinks, not says.
+        let is_thought = record["channel"].as_str() == Some("thought");
         if self.speaking.as_deref() != Some(message) {
             self.end_line(ui)?;
             self.speaking = Some(message.to_owned());
-            self.thinking = record["channel"].as_str() == Some("thought");
         }
         let text = crate::text::visible(record["text"].as_str().unwrap_or("[taken out]"));
-        let text = match (self.thinking, ui.paints()) {
+        let text = match (is_thought, ui.paints()) {
             (true, _) => ui.paint(Tone::Quiet, &text),
             (false, true) => self.markdown.push(&text),
             // Whoever reads it from a pipe wants it as it was said.
