@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use piton_core::planted::Bug;
 use piton_testkit::sim::{self, On, Property, Report};
 
-/// Three of five have agents as the world plays them, two of five have agentctls.
+/// Two of five have agents as the world plays them, two have agentctls, and in one of five the
+/// runtime brings them back.
 const SEEDS: u64 = 3_400;
 const FILES_SEEDS: u64 = 850;
 
@@ -29,6 +30,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (848, "a masked message that an interruption cut ended with the hash it had before"),
     (738, "an execution that was gone was launched after all"),
     (33_033, "the cursor of a spool was forgotten because a clock that jumped gave it an old id"),
+    (
+        21,
+        "an agent that had forgotten all was said to know it when it went on where it knew nothing",
+    ),
     (1_067, "a paused run's prompt was given to an agent again after the first one was given up"),
 ];
 

@@ -28,6 +28,9 @@ pub(super) struct Agent {
     pub hangs: bool,
     /// What it was told in answer to its questions; `false`: that nobody will answer.
     pub answers: BTreeMap<WaitId, bool>,
+    /// The conversation that it was asked to go on with, and the one that it has.
+    asked: Option<String>,
+    pub conversation: Option<String>,
 }
 
 #[derive(Debug)]
@@ -53,9 +56,10 @@ pub(super) enum After {
 }
 
 impl Agent {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(asked: Option<String>) -> Self {
         let (asks, answers) = (BTreeSet::new(), BTreeMap::new());
-        Self { is_ready: false, turn: None, asks, hangs: false, answers }
+        let (turn, conversation) = (None, None);
+        Self { is_ready: false, turn, asks, hangs: false, answers, asked, conversation }
     }
 
     pub(super) fn begin(&mut self, run_id: RunId) {
@@ -143,15 +147,34 @@ impl Agent {
         }
         if calm || world.chance(50) {
             self.is_ready = true;
-            did.push(note(Fact::AgentReady {
-                begun: Begun::New,
-                agent_session_id: Some("theirs".to_owned()),
-                asked_session_id: None,
-                agent: None,
-                offers: Offers::default(),
-            }));
+            did.push(note(self.converse(world, calm)));
         }
         After::Lives
+    }
+
+    /// Goes on with the conversation that it was asked for, or begins one.
+    fn converse(&mut self, world: &World, calm: bool) -> Fact {
+        let Some(habits) = world.habits else {
+            let (begun, agent_session_id) = (Begun::New, Some("theirs".to_owned()));
+            let (agent, offers, asked_session_id) = (None, Offers::default(), None);
+            return Fact::AgentReady { begun, agent_session_id, asked_session_id, agent, offers };
+        };
+        let offers = habits.offers;
+        let can = offers.load || offers.resume;
+        let forgets = !can || !calm && world.chance(habits.forgets);
+        let begun = match &self.asked {
+            Some(_) if forgets => Begun::New,
+            Some(_) if offers.resume => Begun::Resumed,
+            Some(_) => Begun::Loaded,
+            None => Begun::New,
+        };
+        let conversation = match begun {
+            Begun::New => world.new_conversation(),
+            _ => self.asked.clone().unwrap_or_default(),
+        };
+        self.conversation = Some(conversation.clone());
+        let (agent_session_id, asked_session_id) = (Some(conversation), self.asked.clone());
+        Fact::AgentReady { begun, agent_session_id, asked_session_id, agent: None, offers }
     }
 
     fn end_turn(&mut self, stop_reason: &str, did: &mut Vec<Did>) {

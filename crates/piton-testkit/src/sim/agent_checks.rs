@@ -216,6 +216,10 @@ pub(super) fn calm(world: &World) {
             let detail = format!("{session}: nobody works on {run:?}");
             found.push((Property::GoneIsInterrupted, detail));
         }
+        super::resuming::calm(world, session, state);
+        if let Some(conversation) = ready.and_then(|agent| agent.conversation.as_ref()) {
+            world.check_memory(session, state, conversation, &fleet.given(session));
+        }
         let known = state.facts.agent.as_ref().map(|agent| agent.status);
         if ready.is_some() != (known == Some(AgentStatus::Ready)) {
             let detail = format!("{session}: the agent is said to be {known:?}");

@@ -10,13 +10,14 @@ use piton_core::id::SessionId;
 use piton_core::state::{AgentStatus, ExecutorStatus};
 use piton_core::{Reason, State};
 use piton_exec::protocol::Start;
-use piton_runtime::{Error, Executions, Handle};
+use piton_runtime::{Error, Executions, Handle, Resumer};
 
 use super::agentctl::PROMPT;
 use super::client::{
     answer_wait, answer_with_token, finish_badly, honest, session, settled, some_answer, tokens,
 };
 use super::ledger::Property;
+use super::resuming;
 use super::world::{Boot, World};
 
 /// One client at one boot: some operations, then it leaves.
@@ -25,11 +26,21 @@ pub(super) async fn work(
     boot: Arc<Boot>,
     handle: Handle,
     executions: Executions,
+    resumer: Option<Resumer>,
 ) {
     for _ in 0..world.range(8, 48) {
         let Some(session) = session(&world, &handle).await else { continue };
         world.inner().stats.operations += 1;
-        if let Err(error) = operate(&world, &handle, &executions, &session).await {
+        let operated = match &resumer {
+            None => operate(&world, &handle, &executions, &session).await,
+            Some(resumer) => {
+                match resuming::operate(&world, &handle, &executions, resumer, &session).await {
+                    Ok(false) => operate(&world, &handle, &executions, &session).await,
+                    other => other.map(drop),
+                }
+            }
+        };
+        if let Err(error) = operated {
             world.note(format_args!("{} on {session}: {error}", boot.id));
             honest(&world, &session, &error);
         }
@@ -47,12 +58,14 @@ async fn operate(
     let state = handle.state(session).await?;
     let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
     let agent = state.facts.agent.as_ref().map(|agent| agent.status);
-    if executor.is_none() && state.facts.closed.is_none() && world.chance(80) {
+    // Where agents are brought back hardly anybody starts one by hand.
+    let by_hand = world.habits.is_none() || world.chance(5);
+    if executor.is_none() && state.facts.closed.is_none() && by_hand && world.chance(80) {
         executions.launch(session, PathBuf::from("/workspace")).await?;
         return Ok(());
     }
     let works = matches!(agent, Some(AgentStatus::Ready | AgentStatus::Starting));
-    if executor.is_some() && !works && world.chance(70) {
+    if executor.is_some() && !works && by_hand && world.chance(70) {
         return executions.start_agent(session, Start::default()).await;
     }
     let waits = state.facts.run.as_ref().is_some_and(|run| !run.waits.is_empty());

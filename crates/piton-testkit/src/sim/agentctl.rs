@@ -18,6 +18,7 @@ use piton_store::BoxFuture;
 use super::ledger::Property;
 use super::machine::{Fleet, Machine, problem};
 use super::parts::step;
+use super::resuming::is_own_prompt;
 use super::world::{Boot, World};
 
 /// What clients ask for begins like this; what the runtime says by itself does not.
@@ -79,10 +80,15 @@ impl Remote {
         let machine = Self::arrive(&mut fleet, at)?;
         world.commanded(&at.session, &command.id);
         let (replayed, result) = machine.command(world, &command.id, &command.act, others_live);
-        if let (Act::Prompt { run_id, text }, false, Ok(_)) = (&command.act, replayed, &result)
-            && text.starts_with(PROMPT)
-        {
-            fleet.prompted(world, &at.session, run_id, &command.id);
+        if let (Act::Prompt { run_id, text }, false, Ok(_)) = (&command.act, replayed, &result) {
+            let agent = machine.agent.as_ref();
+            let conversation = agent.and_then(|agent| agent.conversation.clone());
+            if let Some(conversation) = conversation {
+                world.is_told(&conversation, run_id, text, &fleet.given(&at.session));
+            }
+            if is_own_prompt(text) {
+                fleet.prompted(world, &at.session, run_id, &command.id);
+            }
         }
         world.note(format_args!("{} is told {command:?}: {replayed} {result:?}", at.execution));
         Ok(Reply { id: command.id.clone(), replayed, result: result? })

@@ -117,8 +117,8 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         Error::Refused(_) | Error::ShuttingDown => true,
         // What an agentctl refuses, or does not answer to, is another model's business.
         Error::Agentctl(_) => world.agents,
-        // Nobody brings agents back here, and there are no worktrees.
-        Error::Obstacle(_) | Error::AgentLate | Error::Worktree(_) => false,
+        Error::Obstacle(_) | Error::AgentLate => world.habits.is_some(),
+        Error::Worktree(_) => false,
         Error::Store(error) => match error.code() {
             code @ (Code::StorePoisoned | Code::DiskFull) => world.inner().injected.contains(&code),
             Code::SessionOwned | Code::EpochStale | Code::SeqConflict => world.inner().boots() > 1,

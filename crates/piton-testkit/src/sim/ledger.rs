@@ -63,6 +63,9 @@ pub enum Property {
     /// A run whose agent is gone was interrupted, for the right reason; nothing of an execution that
     /// is said to be gone is left, and no run is left with nobody at work on it.
     GoneIsInterrupted,
+    /// What a session says of its agent's memory is so: it knows everything that the session's agents
+    /// were given, or the session does not say so.
+    ContextIsTrue,
     /// The same seed does the same.
     Deterministic,
 }
@@ -90,6 +93,7 @@ impl Property {
         Self::DeliveredOnce,
         Self::QuestionKept,
         Self::GoneIsInterrupted,
+        Self::ContextIsTrue,
         Self::Deterministic,
     ];
 }

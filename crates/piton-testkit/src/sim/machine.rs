@@ -257,13 +257,13 @@ impl Machine {
     fn act(&mut self, world: &World, act: &Act, others_live: bool) -> Result<Value, Problem> {
         let mut did = Vec::new();
         match (act, &mut self.agent) {
-            (Act::Start(_), agent) => {
+            (Act::Start(start), agent) => {
                 if others_live {
                     let detail =
                         format!("{}: {} starts a second agent", self.session, self.spool_id);
                     world.violated(Property::OneAgent, detail);
                 }
-                *agent = Some(Agent::new());
+                *agent = Some(Agent::new(start.agent_session_id.clone()));
                 did.push(Did { run_id: None, fact: Fact::AgentStarting {} });
             }
             (Act::Prompt { run_id, .. }, Some(agent)) => {
@@ -336,6 +336,12 @@ impl Fleet {
             let detail = format!("{session}: the prompt of {run} by {first}, then by {id}");
             world.violated(Property::DeliveredOnce, detail);
         }
+    }
+
+    /// Runs of a session whose prompt reached an agent.
+    pub(super) fn given(&self, session: &SessionId) -> Vec<RunId> {
+        let given = self.prompted.keys().filter(|(of, _)| of == session);
+        given.map(|(_, run)| run.clone()).collect()
     }
 
     pub(super) fn tick(&mut self, world: &World) {

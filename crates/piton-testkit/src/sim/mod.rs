@@ -4,7 +4,8 @@
 //! What can happen: a process dies between any two steps; the power fails and unflushed writes are
 //! lost, torn or kept; a flush fails; the disk fills; the clock jumps; two boots want one session;
 //! a boot loses its lock and does not know it; wake-ups are lost; snapshots are swapped for wrong
-//! ones; an agent outlives its boot, or not, or cannot be reached; a guest changes what nobody runs.
+//! ones; an agent outlives its boot, or not, or cannot be reached, and is brought back, knowing or not;
+//! a guest changes what nobody runs.
 
 mod agent;
 mod agent_checks;
@@ -16,6 +17,7 @@ mod log_checks;
 mod machine;
 mod on_files;
 mod parts;
+mod resuming;
 mod world;
 
 use std::fmt;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::{self, Bug};
-use piton_runtime::{Executions, Options, Service};
+use piton_runtime::{Executions, Options, Resumer, Service};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
@@ -193,6 +195,9 @@ struct Life {
     boot: Arc<Boot>,
     service: Service,
     executions: Option<Executions>,
+    resumer: Option<Resumer>,
+    /// Sees to what nobody works on.
+    watching: Option<tokio::task::AbortHandle>,
 }
 
 impl Life {
@@ -250,10 +255,18 @@ impl Life {
         };
         world.note(format_args!("{} starts", boot.id));
         log_checks::recovered(world, &boot.id, &recovered);
-        Some(Self { boot, service, executions })
+        let resumer = executions.as_ref();
+        let resumer =
+            resumer.and_then(|all| resuming::resumer(world, &boot, service.handle(), all));
+        let watching = resumer.clone().map(|resumer| {
+            let watching = async move { tokio::join!(resumer.on_boot(), resumer.watch()).0 };
+            tokio::spawn(watching).abort_handle()
+        });
+        Some(Self { boot, service, executions, resumer, watching })
     }
 
     async fn end(self, world: &Arc<World>) {
+        self.watching.iter().for_each(tokio::task::AbortHandle::abort);
         self.executions.iter().for_each(Executions::detach);
         self.service.abort();
         drop(self.service);
@@ -275,7 +288,8 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
             match life.executions.clone() {
                 None => tasks.spawn(client::work(world, boot, handle)),
                 Some(executions) => {
-                    tasks.spawn(agent_client::work(world, boot, handle, executions))
+                    let resumer = life.resumer.clone();
+                    tasks.spawn(agent_client::work(world, boot, handle, executions, resumer))
                 }
             };
         }

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::ledger::{Ledger, Property, Violation};
 use super::machine::{self, Fleet};
+use super::resuming::{Habits, Memories};
 use super::{On, Report, Stats, log_checks, on_files, parts};
 
 /// Where simulated time begins.
@@ -66,6 +67,8 @@ pub(super) struct World {
     inner: Mutex<Inner>,
     /// Agents are beside agentctls, which outlive boots.
     pub agents: bool,
+    /// How they are brought back; `None`: by whoever starts them.
+    pub habits: Option<Habits>,
     fleet: Mutex<Fleet>,
 }
 
@@ -84,6 +87,7 @@ pub(super) struct Inner {
     /// Failures that the world has caused; others have no excuse.
     pub injected: BTreeSet<Code>,
     pub stats: Stats,
+    pub memories: Memories,
     boots: u64,
     /// Steps until some process dies.
     fuse: Option<u64>,
@@ -104,9 +108,14 @@ struct Faults {
     agent_refuses: u32,
 }
 
-/// Two worlds of five have agents beside agentctls.
+/// Two worlds of five have agents beside agentctls that somebody starts.
 fn agents_in(seed: u64) -> bool {
     matches!(seed % 5, 2 | 3)
+}
+
+/// In one of five they are brought back as well.
+fn resumes_in(seed: u64) -> bool {
+    matches!(seed % 10, 1 | 4)
 }
 
 impl Inner {
@@ -128,9 +137,10 @@ impl World {
             lock_lost: some(20),
             agent_refuses: some(100),
         };
-        let agents = agents_in(seed);
+        let agents = agents_in(seed) || resumes_in(seed);
         let faults_of_fleet =
             if agents { machine::Faults::draw(some) } else { machine::Faults::default() };
+        let habits = resumes_in(seed).then(|| Habits::draw(&mut rng));
         let inner = Inner {
             rng,
             started: tokio::time::Instant::now(),
@@ -141,6 +151,7 @@ impl World {
             ledger: Ledger::default(),
             injected: BTreeSet::new(),
             stats: Stats::default(),
+            memories: Memories::default(),
             boots: 0,
             fuse: None,
             faults,
@@ -151,7 +162,8 @@ impl World {
         let files = (on == On::Files).then(on_files::new_disk);
         let (disk, died, files_open) = (Arc::default(), Notify::new(), AtomicBool::new(false));
         let fleet = Mutex::new(Fleet::new(faults_of_fleet));
-        Arc::new(Self { disk, files, files_open, died, inner: Mutex::new(inner), agents, fleet })
+        let inner = Mutex::new(inner);
+        Arc::new(Self { disk, files, files_open, died, inner, agents, habits, fleet })
     }
 
     /// The folder as the next life would find it, opened on a copy; `None` on memory.

@@ -1,0 +1,221 @@
+//! Worlds in which agents are brought back by the runtime, as a server does it: by somebody's wish,
+//! by what is said, when a session is looked at, when a boot begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use piton_core::decide::Command;
+use piton_core::event::Outcome;
+use piton_core::id::{RunId, SessionId};
+use piton_core::resume::{self, Abilities, AgentRestart, ContinueTurn, Occasion, Policy};
+use piton_core::spool::Offers;
+use piton_core::state::AgentStatus;
+use piton_core::{Code, Reason, State};
+use piton_exec::protocol::Start;
+use piton_runtime::{Error, Executions, Handle, Obstacle, Recipe, Recipes, Resumer};
+use piton_store::BoxFuture;
+
+use super::agentctl::PROMPT;
+use super::client::settled;
+use super::ledger::Property;
+use super::parts::step;
+use super::world::{Boot, World};
+
+/// What the history begins with that an agent is told.
+const HISTORY: &str = "RESUME CONTEXT FOR CONTINUING TASK";
+
+/// How a world's agents are brought back, and what they do with a conversation that they had.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    pub policy: Policy,
+    pub abilities: Abilities,
+    /// What they advertise, which may be something else than what is known of them.
+    pub offers: Offers,
+    /// Chances in a hundred, per start.
+    pub forgets: u32,
+    obstacle: u32,
+}
+
+impl Habits {
+    pub(super) fn draw(rng: &mut fastrand::Rng) -> Self {
+        let restarts = [AgentRestart::OnBoot, AgentRestart::OnOpen, AgentRestart::OnPrompt];
+        let agent_restart = match rng.usize(0..8) {
+            7 => AgentRestart::Manual,
+            other => restarts[other % restarts.len()],
+        };
+        let turns = [ContinueTurn::Ask, ContinueTurn::Auto, ContinueTurn::Never];
+        let continue_turn = turns[rng.usize(0..turns.len())];
+        let policy = Policy { agent_restart, continue_turn, note: rng.u32(0..4) > 0 };
+        let (native, history) = (rng.bool(), rng.bool());
+        let abilities = Abilities { native, command_line: false, history };
+        let offers = Offers { load: rng.bool(), resume: rng.bool(), ..Offers::default() };
+        let (forgets, obstacle) = (rng.u32(0..20), rng.u32(0..10));
+        Self { policy, abilities, offers, forgets, obstacle }
+    }
+}
+
+/// What agents remember, by their own names for their conversations, as long as the world stands.
+#[derive(Debug, Default)]
+pub(super) struct Memories {
+    knows: BTreeMap<String, BTreeSet<RunId>>,
+}
+
+impl World {
+    /// A conversation that an agent begins.
+    pub(super) fn new_conversation(&self) -> String {
+        let mut inner = self.inner();
+        let name = format!("talk_{}", inner.memories.knows.len());
+        inner.memories.knows.insert(name.clone(), BTreeSet::new());
+        name
+    }
+
+    /// An agent is given a prompt in its conversation.
+    pub(super) fn is_told(&self, conversation: &str, run: &RunId, text: &str, before: &[RunId]) {
+        let mut inner = self.inner();
+        let knows = inner.memories.knows.entry(conversation.to_owned()).or_default();
+        knows.insert(run.clone());
+        if text.starts_with(HISTORY) {
+            knows.extend(before.iter().cloned());
+        }
+    }
+
+    /// What a session says of its agent's memory has to be so.
+    pub(super) fn check_memory(
+        &self,
+        session: &SessionId,
+        state: &State,
+        conversation: &str,
+        given: &[RunId],
+    ) {
+        let Some(agent) = state.facts.agent.as_ref() else { return };
+        if agent.session_id.as_deref() != Some(conversation) {
+            let detail = format!("{session}: it is called {conversation}, not {agent:?}");
+            return self.violated(Property::ContextIsTrue, detail);
+        }
+        let knows = self.inner().memories.knows.get(conversation).cloned().unwrap_or_default();
+        let forgotten = given.iter().find(|run| !knows.contains(*run));
+        if let (Some(run), Some(true)) = (forgotten, agent.restored) {
+            let detail = format!("{session}: {conversation} does not know {run}");
+            self.violated(Property::ContextIsTrue, detail);
+        }
+    }
+}
+
+/// A prompt of somebody, whatever it is wrapped in.
+pub(super) fn is_own_prompt(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with(PROMPT))
+}
+
+struct Kitchen {
+    world: Arc<World>,
+    boot: Arc<Boot>,
+    habits: Habits,
+}
+
+impl fmt::Debug for Kitchen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kitchen({})", self.boot.id)
+    }
+}
+
+impl Recipes for Kitchen {
+    fn abilities(&self, _state: &State) -> Abilities {
+        self.habits.abilities
+    }
+
+    fn recipe(&self, _session: &SessionId, _state: &State) -> BoxFuture<Result<Recipe, Obstacle>> {
+        let (world, boot, habits) = (Arc::clone(&self.world), Arc::clone(&self.boot), self.habits);
+        Box::pin(async move {
+            step(&world, &boot).await;
+            if !world.fleet().calm && world.chance(habits.obstacle) {
+                let (reason, code) = (Reason::WorkspaceMissing, Code::WorkspaceUnusable);
+                return Err(Obstacle { reason, code, message: "The model hides it".to_owned() });
+            }
+            let (start, abilities) = (Start::default(), habits.abilities);
+            Ok(Recipe { start, abilities, workspace: PathBuf::from("/workspace") })
+        })
+    }
+}
+
+pub(super) fn resumer(
+    world: &Arc<World>,
+    boot: &Arc<Boot>,
+    handle: Handle,
+    executions: &Executions,
+) -> Option<Resumer> {
+    let habits = world.habits?;
+    let kitchen = Kitchen { world: Arc::clone(world), boot: Arc::clone(boot), habits };
+    Some(Resumer::new(handle, executions.clone(), Arc::new(kitchen), habits.policy))
+}
+
+/// What people do where agents are brought back: they say things, look, ask for it, stop it.
+pub(super) async fn operate(
+    world: &Arc<World>,
+    handle: &Handle,
+    executions: &Executions,
+    resumer: &Resumer,
+    session: &SessionId,
+) -> Result<bool, Error> {
+    let ack = match world.range(0, 19) {
+        0..=3 => {
+            resumer.ensure(session, Occasion::Open).await?;
+            return Ok(true);
+        }
+        4..=6 => {
+            let before = handle.state(session).await?;
+            resumer.ensure(session, Occasion::Asked).await?;
+            let turn = resumer.policy().continue_turn;
+            let goes_on = resume::goes_on_with(&before.facts, turn, Occasion::Asked);
+            let Some(run_id) = goes_on else { return Ok(true) };
+            handle.execute(session, Command::Resume { run_id }).await?
+        }
+        7..=9 => {
+            let manual = resumer.policy().agent_restart == AgentRestart::Manual;
+            let state = handle.state(session).await?;
+            if manual && !resume::is_running(&state.facts) {
+                return Ok(true);
+            }
+            handle.prompt(session, &format!("{PROMPT}it {}", world.range(0, 99))).await?;
+            return Ok(true);
+        }
+        10 => {
+            executions.stop(session).await?;
+            return Ok(true);
+        }
+        11 => {
+            let run = handle.state(session).await?.facts.run.map(|run| run.run_id);
+            let Some(run_id) = run else { return Ok(true) };
+            handle.execute(session, Command::Cancel { run_id, reason: Reason::UserRequest }).await?
+        }
+        12 if world.chance(5) => {
+            handle.execute(session, Command::Close { outcome: Outcome::Completed }).await?
+        }
+        // What is done where nobody brings agents back.
+        _ => return Ok(false),
+    };
+    settled(world, session, &ack);
+    Ok(true)
+}
+
+/// After a while without faults: what was said to a session was given to somebody, or the session
+/// says why not.
+pub(super) fn calm(world: &World, session: &SessionId, state: &State) {
+    let Some(habits) = world.habits else { return };
+    if habits.policy.agent_restart != AgentRestart::Manual && resume::is_stranded(state) {
+        let vain = state.facts.agent.as_ref().map_or(0, |agent| agent.vain_starts);
+        let detail = format!("{session}: nobody is given what was said, after {vain} vain starts");
+        world.violated(Property::OwedIsDone, detail);
+    }
+    let found = resume::evaluate(state, habits.abilities, false);
+    let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);
+    if found.is_agent_running != (ready && resume::is_running(&state.facts)) {
+        let detail = format!("{session}: {found:?} of {:?}", state.facts.agent);
+        world.violated(Property::StatusExplained, detail);
+    }
+    if !found.is_agent_running && found.reason.is_none() {
+        let detail = format!("{session}: nothing runs, and nothing says why: {found:?}");
+        world.violated(Property::StatusExplained, detail);
+    }
+}
