@@ -9,6 +9,7 @@ mod commands;
 mod cuts;
 mod fuzz;
 mod index;
+mod matrix;
 mod operations;
 mod pty;
 mod resuming;

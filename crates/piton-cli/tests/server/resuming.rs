@@ -101,3 +101,85 @@ fn a_manual_restart_waits_for_somebody() {
     world.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).good();
     assert_eq!(world.status(&session)["is_agent_running"], true);
 }
+
+/// Nobody asks for anything: the server itself brings its agents back, and their turns.
+#[test]
+fn a_server_that_starts_brings_its_agents_back() {
+    let mut world = World::new();
+    let session = crashed(&mut world);
+    world.kill();
+    world.start_with(|server| {
+        server.env("PITON_RESUME_AGENT_RESTART", "on_boot");
+        server.env("PITON_RESUME_CONTINUE_TURN", "auto");
+    });
+    let status = world.when(&session, |status| status["status"] == "idle");
+    assert_eq!(status["is_agent_running"], true, "{status:#}");
+    assert_eq!(status["context_restored"], true, "{status:#}");
+    let records = world.records(&session);
+    assert_eq!(kinds(&records, "run.resumed").len(), 1);
+    assert_eq!(kinds(&records, "run.interrupted").len(), 1);
+    let resuming = kinds(&records, "agent.resuming");
+    assert_eq!(resuming.last().unwrap()["occasion"], "boot");
+    let run = world.prompt(&session, "recall colour");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+    assert!(world.said(&session, &run).contains("blue"));
+}
+
+/// Claude announces a call without its arguments, and says them when it makes it.
+#[test]
+fn a_note_says_what_a_call_was_made_with() {
+    let mut world = World::new();
+    let session = world.session();
+    let update = |update: serde_json::Value| {
+        let params = json!({"update": update});
+        json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string()
+    };
+    let call =
+        json!({"sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Bash", "rawInput": {}});
+    let made = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t1", "rawInput": {"command": "make"}});
+    world.prompt(&session, &format!("raw {}\nraw {}\nwait 100\ncrash", update(call), update(made)));
+    world.when(&session, |status| status["reason"] == "process_exit");
+    let run = world.prompt(&session, "recall colour");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+    let said = world.said(&session, &run);
+    assert!(said.contains("- Bash {\"command\":\"make\"}"), "{said}");
+}
+
+/// An agent that fails with its conversation for ever, and does not say that it does not know it.
+#[test]
+fn somebody_can_have_the_agent_begin_afresh() {
+    let mut world = World::new();
+    let session = crashed(&mut world);
+    let opened = world.post(&format!("/api/v1/sessions/{session}/start"), &json!({"fresh": true}));
+    opened.good();
+    let status = world.status(&session);
+    assert_eq!(
+        (&status["is_agent_running"], &status["context_restored"]),
+        (&json!(true), &json!(false))
+    );
+    let run = world.prompt(&session, "recall colour");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+    assert!(!world.said(&session, &run).contains("blue"), "it is another conversation");
+    let records = world.records(&session);
+    assert!(kinds(&records, "agent.session_cleared").is_empty(), "and the first is not disowned");
+}
+
+/// What is said to an agent that has just died, and that nobody knows to be dead, was perhaps heard:
+/// its run is interrupted, or another agent gets it; it never fails.
+#[test]
+fn a_prompt_to_a_dying_agent_does_not_fail() {
+    let mut world = World::new();
+    for _ in 0..12 {
+        let session = world.session();
+        for pid in world.agents(&session) {
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        let run = world.prompt(&session, "say again");
+        let status = world.when(&session, |status| {
+            let name = status["status"].as_str().unwrap();
+            status["run_id"] == run.as_str() && (name == "idle" || name.starts_with("interrupted"))
+        });
+        let reason = status["reason"].as_str().unwrap();
+        assert!(["run_completed", "process_exit"].contains(&reason), "{status:#}");
+    }
+}

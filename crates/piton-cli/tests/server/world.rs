@@ -50,11 +50,15 @@ pub(crate) fn piton() -> Command {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (address, token) = (String::new(), String::new());
-        let mut world = Self { folder, server: None, address, token, sessions: Vec::new() };
+        let mut world = Self::not_started();
         world.start();
         world
+    }
+
+    pub(crate) fn not_started() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (address, token) = (String::new(), String::new());
+        Self { folder, server: None, address, token, sessions: Vec::new() }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -232,6 +236,21 @@ impl World {
             assert!(Instant::now() < until, "never as wanted: {status:#}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// The processes of a session's built-in agent: its memory is named after it.
+    pub(crate) fn agents(&self, session: &str) -> Vec<rustix::process::Pid> {
+        let memory = self.data().join("echo").join(session);
+        let memory = memory.to_str().unwrap();
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let pid = |entry: std::fs::DirEntry| {
+            // It may end while it is looked at.
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let runs = String::from_utf8_lossy(&line).contains(memory);
+            let pid = entry.file_name().to_str()?.parse().ok().filter(|_| runs)?;
+            rustix::process::Pid::from_raw(pid)
+        };
+        entries.filter_map(pid).collect()
     }
 
     /// All records of a session, page by page.
