@@ -1,11 +1,12 @@
 //! What the server costs: a request that appends, events to many readers at once, a replay to all of
-//! them after a restart, and how lists and starts grow. `cargo bench -p piton-cli --bench server`
+//! them after a restart, how lists and starts grow, and an agent that comes back. `cargo bench -p piton-cli --bench server`
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod many;
 mod posts;
 mod readers;
+mod resumes;
 mod rig;
 mod sizes;
 #[expect(dead_code, reason = "the log's benchmarks need all of it")]
@@ -36,6 +37,9 @@ fn main() -> Result<()> {
     }
     if wanted('o') {
         sizes::measure(&mut table)?;
+    }
+    if wanted('p') {
+        resumes::measure(&mut table)?;
     }
     println!("{table}");
     Ok(())

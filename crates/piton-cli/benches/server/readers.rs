@@ -1,7 +1,7 @@
 //! Events to many readers, who are a process of their own: as they are published, one at a time, and
 //! all over again after a restart.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -149,6 +149,38 @@ impl Readers {
     }
 }
 
+/// The same readers of a program that only writes: one thread, no store, no protocol but the bytes.
+/// How late the events are, in ms.
+fn bare() -> Result<Seen> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?.to_string();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--read").args([&address, "none", "bare"]);
+    command.args([READERS, PACED, 0].map(|count| count.to_string())).arg("timed");
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let lines = BufReader::new(child.stdout.take().ok_or("no output")?);
+    let mut readers = Readers { child, lines };
+    let mut streams = Vec::new();
+    for _ in 0..READERS {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n: bare\n")?;
+        streams.push(stream);
+    }
+    readers.until("ready")?;
+    for seq in 0..PACED {
+        std::thread::sleep(PACE);
+        let padding = "as much as a record has beside its text ".repeat(5);
+        let frame =
+            format!("id: {seq}\nevent: x\ndata: {padding}{{\"text\":\"@{:016} \"}}\n\n", now_us()?);
+        for stream in &mut streams {
+            stream.write_all(frame.as_bytes())?;
+        }
+    }
+    readers.until("done")?;
+    Ok(Seen::new(readers.late()?.into_iter().map(|micros| micros / 1e3).collect()))
+}
+
 fn message(number: usize) -> Result<MessageId> {
     Ok(format!("msg_{number:032x}").parse()?)
 }
@@ -212,12 +244,13 @@ pub(crate) fn publish(table: &mut Table) -> Result<()> {
         }
         readers.until("done")?;
         let late = Seen::new(readers.late()?.into_iter().map(|micros| micros / 1e3).collect());
+        let bare = tokio::task::spawn_blocking(bare).await??;
         table.value(
             format!("m. Paced: an event at one of {READERS} readers, p50"),
             late.median(),
             "ms",
             Target::AtMost(1.0),
-            format!("{PACED} events, {} ms apart; from before the append until a reader has read it, over all readers; quartiles {} ms", PACE.as_millis(), late.spread()),
+            format!("{PACED} events, {} ms apart; from before the append until a reader has read it, over all readers; quartiles {} ms. A program of one thread that only writes such an event to each of the same readers, without a store, right after it: median {} ms, quartiles {} ms", PACE.as_millis(), late.spread(), short(bare.median()), bare.spread()),
         );
 
         let counts = (CROWD, CROWD_EVENTS, last_seq(&rig, &session).await?);

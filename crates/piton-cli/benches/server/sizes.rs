@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::Result;
 use crate::many::fill;
 use crate::rig;
@@ -16,7 +18,7 @@ const MANY: usize = 100_000;
 const STARTS: usize = 10;
 const LISTS: usize = 100;
 
-struct Running {
+pub(crate) struct Running {
     child: Child,
     address: String,
     token: String,
@@ -24,14 +26,19 @@ struct Running {
 
 /// Starts the real program; how long until it says where it listens and answers there, in ms.
 fn start(data: &Path) -> Result<(Running, f64)> {
+    start_with(data, |_| {})
+}
+
+/// The same, in another environment.
+pub(crate) fn start_with(data: &Path, change: impl FnOnce(&mut Command)) -> Result<(Running, f64)> {
     let begun = Instant::now();
     let mut command = Command::new(env!("CARGO_BIN_EXE_piton"));
+    change(&mut command);
     command.arg("--data").arg(data).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-    let place: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(data.join("run/server.json"))?)?;
+    let place: Value = serde_json::from_slice(&std::fs::read(data.join("run/server.json"))?)?;
     let text = |name: &str| place[name].as_str().unwrap_or_default().to_owned();
     let address = text("address").trim_start_matches("http://").to_owned();
     let running = Running { child, address, token: text("token") };
@@ -41,18 +48,29 @@ fn start(data: &Path) -> Result<(Running, f64)> {
 
 impl Running {
     fn get(&self, path: &str) -> Result<()> {
-        let mut stream = TcpStream::connect(&self.address)?;
-        let Self { address, token, .. } = self;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(answer.into()) }
+        self.ask("GET", path, None).map(drop)
     }
 
-    fn end(mut self) -> Result<()> {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        let Self { address, token, .. } = self;
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        match answer.split_once("\r\n\r\n") {
+            Some((head, body)) if head.starts_with("HTTP/1.1 2") => {
+                Ok(serde_json::from_str(body).unwrap_or_default())
+            }
+            _ => Err(answer.into()),
+        }
+    }
+
+    pub(crate) fn end(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
