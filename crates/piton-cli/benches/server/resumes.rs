@@ -25,6 +25,7 @@ const ROUNDS: usize = 25;
 const FEW: usize = 100;
 const MANY: usize = 10_000;
 const TEXTS: usize = 200;
+const BATCH: usize = 500;
 /// As the runtime reads them.
 const PAGE: u64 = 256;
 
@@ -207,12 +208,15 @@ fn told(table: &mut Table, folder: &Path) -> Result<()> {
     for messages in [FEW, MANY] {
         let session: SessionId = format!("sess_{messages}").parse()?;
         let records = conversation(&session, &boot, messages)?;
-        let last = records.len() as Seq;
-        let guard = Guard::Lease { boot: boot.clone(), epoch: 1 };
-        let (durability, summary) = (Durability::Synced, None);
-        let batch =
-            Batch { session: session.clone(), expected: 0, guard, records, durability, summary };
-        runtime.block_on(store.append(batch))?;
+        let mut last: Seq = 0;
+        for records in records.chunks(BATCH) {
+            let (session, records) = (session.clone(), records.to_vec());
+            let guard = Guard::Lease { boot: boot.clone(), epoch: 1 };
+            let (durability, summary, expected) = (Durability::Synced, None, last);
+            last += records.len() as Seq;
+            let batch = Batch { session, expected, guard, records, durability, summary };
+            runtime.block_on(store.append(batch))?;
+        }
         sessions.push((session, last));
     }
     let mut times: [Vec<f64>; 2] = Default::default();
