@@ -138,7 +138,9 @@ impl Settings {
         Ok(Self {
             data: match pick.text("data", |text| Ok(text.to_owned()))? {
                 Some(Sourced { value, origin }) => {
-                    Sourced { value: place(&value, &origin)?, origin }
+                    // Servers and agents work elsewhere, and must find it.
+                    let value = place(&value, &origin)?;
+                    Sourced { value: std::path::absolute(&value).unwrap_or(value), origin }
                 }
                 None => Sourced { value: default_data()?.join("piton"), origin: Origin::Default },
             },

@@ -135,7 +135,7 @@ exec "$@"
 "#;
 
 /// A server that knows all of them.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let mut world = World::not_started();
     let folder = world.folder.path().canonicalize().unwrap();
     let wrapper = folder.join("wrapper.sh");
@@ -157,6 +157,14 @@ fn world() -> World {
         server.env("PITON_CONFIG", &file);
     });
     world
+}
+
+/// The next server of such a world, which starts agents by themselves on these occasions.
+pub(crate) fn restart(world: &mut World, occasions: &str) {
+    let config = world.folder.path().canonicalize().unwrap().join("piton.toml");
+    world.start_with(|server| {
+        server.env("PITON_CONFIG", config).env("PITON_RESUME_AGENT_RESTART", occasions);
+    });
 }
 
 /// The session's agents that run.

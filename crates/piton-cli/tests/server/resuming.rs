@@ -183,3 +183,70 @@ fn a_prompt_to_a_dying_agent_does_not_fail() {
         assert!(["run_completed", "process_exit"].contains(&reason), "{status:#}");
     }
 }
+
+/// A session with something to remember; then everything dies: server, agentctl and agent.
+fn all_dead(world: &mut World, agent: &str) -> String {
+    let body = json!({"start": false, "agent_profile_id": agent});
+    let made = world.post("/api/v1/sessions", &body).good();
+    let session = made["session_id"].as_str().unwrap().to_owned();
+    world.adopt(&session);
+    world.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).good();
+    world.prompt(&session, "remember colour blue");
+    world.when(&session, |status| status["status"] == "idle" && !status["run_id"].is_null());
+    world.kill();
+    world.kill_agentctls();
+    session
+}
+
+/// The kinds of the records behind a position that are about executors and agents.
+fn arrows(records: &[serde_json::Value], after: u64) -> Vec<&str> {
+    let newer = records.iter().filter(|record| record["seq"].as_u64() > Some(after));
+    let kinds = newer.filter_map(|record| record["kind"].as_str());
+    let told = |kind: &&str| kind.starts_with("executor.") || kind.starts_with("agent.");
+    kinds.filter(told).filter(|kind| *kind != "agent.updated").collect()
+}
+
+/// S2's diagram of the standalone executor, arrow by arrow: what ran is known from the log, nothing of
+/// it is there, it is launched, `starting`, `ready`, and the agent resumed; `WAITING_FOR_INPUT`.
+#[test]
+fn s2_standalone_after_a_restart_executor_then_agent_come_back() {
+    let mut world = crate::matrix::world();
+    let session = all_dead(&mut world, "loads");
+    crate::matrix::restart(&mut world, "on_boot");
+    let status = world.when(&session, |status| {
+        status["executor_status"] == "ready" && status["context_restored"] == true
+    });
+    assert_eq!(status["state"], "WAITING_FOR_INPUT", "{status:#}");
+    let records = world.records(&session);
+    let stopped = records.iter().find(|record| record["kind"] == "executor.stopped").unwrap();
+    let seen = arrows(&records, stopped["seq"].as_u64().unwrap() - 1);
+    let expected = [
+        "executor.stopped",
+        "executor.starting",
+        "executor.ready",
+        "agent.resuming",
+        "agent.starting",
+        "agent.described",
+        "agent.ready",
+    ];
+    assert_eq!(seen, expected, "{seen:?}");
+    world.get(&format!("/api/v1/sessions/{session}/files")).good();
+}
+
+/// S2's other branch: without a way to resume the workspace is there all the same, and what is lost is
+/// said.
+#[test]
+fn s2_standalone_an_agent_that_cannot_resume_keeps_its_workspace() {
+    let mut world = crate::matrix::world();
+    let session = all_dead(&mut world, "ignorant");
+    crate::matrix::restart(&mut world, "on_prompt");
+    // The log sweep has found that nothing is there.
+    let status = world.when(&session, |status| status["executor_status"] == "stopped");
+    assert_eq!(status["resume_reason"], "agent_not_running_fresh_start", "{status:#}");
+    assert_eq!(status["context_reason"], "not_resumable", "{status:#}");
+    // Workspace only: shells, files and git do not wait for an agent.
+    world.get(&format!("/api/v1/sessions/{session}/files")).good();
+    let status = world.status(&session);
+    assert_eq!(status["executor_status"], "ready", "{status:#}");
+    assert_eq!(status["is_agent_running"], false, "{status:#}");
+}

@@ -70,6 +70,26 @@ fn a_script_gets_the_answer_and_the_outcome() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("server_not_running"));
 }
 
+/// As `make run` names it: what it is relative to is not where servers and agents work.
+#[test]
+fn a_data_folder_may_be_named_from_here() {
+    let home = Home::new();
+    std::fs::create_dir(home.folder.path().join("work")).unwrap();
+    let here = |arguments: &[&str]| {
+        let mut command = crate::world::piton();
+        command.current_dir(home.folder.path()).args(["--data", "data"]).args(arguments);
+        command.stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    for _ in 0..2 {
+        let output = here(&["chat", "--print", "say 42", "work"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "42\n", "{output:?}");
+    }
+    let made = here(&["--json", "sessions", "new"]);
+    assert!(made.status.success(), "{made:?}");
+    assert!(!home.folder.path().join("work/data").exists(), "nothing lies beside it");
+    assert!(here(&["stop"]).status.success());
+}
+
 /// In colours, as people have it.
 fn colored(mut command: Command) -> Command {
     command.env_remove("NO_COLOR").env("TERM", "xterm-256color").env_remove("COLUMNS");

@@ -103,6 +103,11 @@ impl World {
         server.wait().unwrap();
     }
 
+    /// SIGKILL for all agentctls; agents end with their input.
+    pub(crate) fn kill_agentctls(&self) {
+        end_leftovers(&self.data());
+    }
+
     /// SIGTERM, as an upgrade does it.
     pub(crate) fn end(&mut self) {
         let mut server = self.server.take().unwrap();
