@@ -229,7 +229,7 @@ pub(crate) fn identity(file: &fs::Metadata) -> (u64, u64) {
 /// When its folder was removed, also by a move to another file system, no server can find it, read
 /// its spool, or know that its agent is at work: it must not go on beside the agent that comes next.
 async fn end_when_lost(ctl: Arc<Ctl>, lock: (u64, u64)) {
-    lost::until_lost(lock).await;
+    lost::until_lost(&ctl, lock).await;
     tracing::error!("Its folder was removed: nobody can find it any more");
     ctl.end().await;
 }
