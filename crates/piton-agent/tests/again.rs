@@ -222,6 +222,8 @@ async fn what_is_offered_and_missing_altogether_is_begun_anew() {
         !facts.iter().any(|fact| matches!(fact, Fact::AgentSessionRefused { .. })),
         "the conversation itself is not disowned: {facts:?}"
     );
+    let [Fact::AgentReady { offers, .. }] = &facts[..] else { panic!("{facts:?}") };
+    assert!(!offers.load, "it need not be asked for it again");
 }
 
 /// Each agent says in its own words that it does not know a conversation.
@@ -255,8 +257,10 @@ async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
         world.connection.begin(begin).await.unwrap();
         let turn = world.connection.prompt("run_1".parse().unwrap(), "go on").await.unwrap();
         turn.ended().await.unwrap_err();
-        // Somebody else may bring it back.
+        // Somebody else may bring it back; who prompts it before that has nobody to speak to.
         world.connection.until_deaf().await;
+        let again = world.connection.prompt("run_2".parse().unwrap(), "go on").await.unwrap_err();
+        assert_eq!(again, piton_agent::acp::Error::Closed);
     };
     let answering = async {
         puppet.open(json!({ "loadSession": true })).await;
@@ -264,6 +268,10 @@ async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
         puppet.say(json!({ "id": asked["id"], "result": {} })).await;
         let asked = puppet.hear().await;
         assert_eq!(asked["method"], "session/prompt");
+        // What it says of itself is no sign that it has the conversation.
+        let commands = json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
+        let params = json!({ "sessionId": "s1", "update": commands });
+        puppet.say(json!({ "method": "session/update", "params": params })).await;
         let data = json!({ "details": "thread not found: s1" });
         let error = json!({ "code": -32603, "message": "Internal error", "data": data });
         puppet.say(json!({ "id": asked["id"], "error": error })).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Ids, Notes, run};
 use piton_agent::acp::Limits;
 use piton_agent::printed::{
-    Conversation, Format, Handle, Options, Outcome, Said, Target, refusing_line,
+    Conversation, Format, Handle, Options, Resumes, Outcome, Said, Target, refusing_line,
 };
 use piton_core::event::ToolStatus;
 use piton_core::mask::{KeyPatterns, Masker};
@@ -34,6 +34,7 @@ fn with(handle: Handle, limits: Limits) -> World {
         journal: Arc::clone(&notes) as _,
         ids: Arc::new(Ids::default()),
         limits,
+        resumes: Resumes::TheLast,
     };
     World { conversation: Conversation::new(options, handle), notes }
 }
@@ -56,7 +57,7 @@ impl World {
     }
 
     async fn target(&self) -> String {
-        format!("{:?}", self.conversation.handle().await.target())
+        format!("{:?}", self.conversation.handle().await.target(Resumes::TheLast))
     }
 }
 
@@ -115,8 +116,8 @@ async fn a_turn_is_kept_in_order_wherever_it_is_cut() {
     assert_eq!(raw["tool_use_result"]["stdout"], "README.md", "nothing it said is lost");
     assert!(world.notes.all().iter().all(|note| note.run_id == Some(run(1))));
     assert_eq!(world.notes.updates("usage")[0].get("result"), None, "the answer is there already");
-    let resume = Target::Resume { id: ID, message_id: Some(&message(9)) };
-    assert_eq!(world.conversation.handle().await.target(), resume);
+    let resume = Target::Resume { id: Some(ID), message_id: Some(&message(9)) };
+    assert_eq!(world.conversation.handle().await.target(Resumes::ByName), resume);
 
     for cut in 1..TURN.len() {
         let other = World::new();
@@ -139,7 +140,7 @@ async fn text_is_an_answer_wherever_it_is_cut() {
         assert!(!answers[0].contains("hunter2") && answers.len() == 1, "{answers:?}");
         let ends = world.notes.facts().into_iter().filter(|f| matches!(f, Fact::TextEnd { .. }));
         assert_eq!(ends.count(), 1);
-        assert_eq!(world.target().await, "New { is_unnamed: true }");
+        assert_eq!(world.target().await, "Resume { id: None, message_id: None }");
     }
 }
 

@@ -208,10 +208,31 @@ async fn a_killed_turn_is_interrupted_and_the_next_goes_on() {
     let (code, message) = end(&entries);
     assert_eq!((code.as_str(), said(&entries).as_str()), ("agent_closed", "half"));
     assert!(message.contains("signal 9") && message.contains("it hurts"), "{message}");
+    // What it has kept of that turn nobody knows; the next one opens the conversation again.
+    let resumed = entries.iter().position(|entry| {
+        matches!(&entry.fact, Fact::AgentReady { begun: Begun::Resumed, agent_session_id: Some(_), .. })
+    });
+    assert!(resumed.is_some_and(|at| at < entries.len() - 1), "before its end is told");
     let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
     let next = say(&run, &mut stream, "p4", "recall colour").await;
     assert_eq!((said(&next).as_str(), end(&next).0.as_str()), ("green", "end_turn"));
+}
+
+/// An agent that cannot be told what to go on with: each of its turns begins anew, and is said to.
+#[tokio::test]
+async fn one_that_cannot_go_on_begins_anew_with_each_turn() {
+    let world = World::new();
+    let run = world.launch().await;
+    let mut start = echo(&world, Output::StreamJson);
+    start.command_line.as_mut().unwrap().resume.clear();
+    let mut stream = begin(&run, "start", start).await;
+    let first = say(&run, &mut stream, "p1", "remember colour green").await;
+    let is_new = |entry: &&Entry| matches!(entry.fact, Fact::AgentReady { begun: Begun::New, .. });
+    assert_eq!(first.iter().filter(is_new).count(), 1, "{first:?}");
+    let next = say(&run, &mut stream, "p2", "recall colour").await;
+    assert_eq!(end(&next).0, "end_turn");
+    assert!(!said(&next).contains("green"), "{}", said(&next));
 }
 
 /// SIGKILL of agentctl in a turn: nothing is left running, and the spool has what was said.

@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 6;
+pub const PROJECTOR_VERSION: u32 = 7;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -276,10 +276,13 @@ pub struct Agent {
     /// not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
-    /// Its conversation began without what was said before, and it was not told of it since. It
+    /// Its conversation began without what was said before, and is not known to hold it since. It
     /// does not know it any better when it goes on with that conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ignorant: bool,
+    /// It was told, and no turn has ended well since: it may not have kept it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_told: bool,
 }
 
 impl Agent {
@@ -293,7 +296,19 @@ impl Agent {
             vain_starts: 0,
             restored: None,
             is_ignorant: false,
+            is_told: false,
         }
+    }
+
+    /// What it has before it from now on has no name yet; the name that it went by is kept.
+    pub(crate) fn is_unnamed(&mut self) {
+        self.earlier_session_ids.extend(self.session_id.take());
+        self.forget_names();
+    }
+
+    fn forget_names(&mut self) {
+        let over = self.earlier_session_ids.len().saturating_sub(HANDLES_KEPT);
+        self.earlier_session_ids.drain(..over);
     }
 
     /// It goes by this handle from now on; the one before is kept.
@@ -303,8 +318,7 @@ impl Agent {
         }
         self.earlier_session_ids.retain(|earlier| earlier != id);
         self.earlier_session_ids.extend(self.session_id.replace(id.to_owned()));
-        let over = self.earlier_session_ids.len().saturating_sub(HANDLES_KEPT);
-        self.earlier_session_ids.drain(..over);
+        self.forget_names();
     }
 
     /// It said that it does not know this handle; `None`: the one that it goes by.

@@ -435,6 +435,86 @@ fn what_a_conversation_never_knew_it_does_not_know_when_it_goes_on() {
     }
 }
 
+/// What an agent was told with a turn that it did not live to end it may not have kept.
+#[test]
+fn a_history_counts_as_told_when_a_turn_has_ended_well() {
+    let told = |ends: &str| {
+        let mut world = stopped(Some("theirs"), LOADS);
+        launch(&mut world, "exec_2");
+        resuming(&mut world, "exec_2", Strategy::History, true);
+        says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
+        world.done(start("run_2"));
+        let of_seq = world.state.last_seq;
+        let (execution_id, prompt) = (id("exec_2"), "All of it".to_owned());
+        let prepare = Prepare { of_seq, execution_id, history: true, note: false, prompt };
+        world.done(Command::Prepare(prepare));
+        says(&mut world, "exec_2", 3, turn(of_seq, "half an ans"));
+        let found = resume::evaluate(&world.state, NATIVE, false);
+        assert_eq!(found.context_restored, Some(true), "the one that runs was told");
+        if !ends.is_empty() {
+            says(&mut world, "exec_2", 6, vec![Fact::TurnEnded { stop_reason: ends.into() }]);
+        }
+        world.recover(Some(Probe::Gone));
+        launch(&mut world, "exec_3");
+        resuming(&mut world, "exec_3", Strategy::Native, true);
+        says(&mut world, "exec_3", 1, ready(Begun::Loaded, Some("new"), LOADS));
+        let restored = resume::evaluate(&world.state, NATIVE, false).context_restored;
+        (restored, world.state.owed.history)
+    };
+    assert_eq!(told("end_turn"), (Some(true), false));
+    assert_eq!(told(""), (Some(false), true), "it was killed in that turn: it is told again");
+    assert_eq!(told("cancelled"), (Some(false), true), "nothing says that it was kept");
+}
+
+/// An agent whose turns are processes says after a turn what the next one begins with.
+#[test]
+fn one_that_forgets_between_its_turns_is_told_each_time() {
+    let mut world = World::new();
+    launch(&mut world, "exec_1");
+    resuming(&mut world, "exec_1", Strategy::History, true);
+    says(&mut world, "exec_1", 1, ready(Begun::New, None, Offers::default()));
+    assert!(!world.state.owed.history, "there is nothing to tell");
+    let mut pos = 3;
+    for run in ["run_1", "run_2"] {
+        world.done(start(run));
+        let of_seq = world.state.last_seq;
+        says(&mut world, "exec_1", pos, turn(of_seq, "done"));
+        says(&mut world, "exec_1", pos + 3, vec![Fact::TurnEnded { stop_reason: "end_turn".into() }]);
+        let again = ready(Begun::New, None, Offers::default()).split_off(1);
+        says(&mut world, "exec_1", pos + 4, again);
+        assert!(world.state.owed.history, "{run}");
+        pos += 5;
+    }
+}
+
+#[test]
+fn a_name_of_another_conversation_is_not_gone_on_with() {
+    let mut world = stopped(Some("theirs"), Offers::default());
+    launch(&mut world, "exec_2");
+    resuming(&mut world, "exec_2", Strategy::None, false);
+    // By its command line; it names itself when it has spoken, and ends before that.
+    says(&mut world, "exec_2", 1, ready(Begun::New, None, Offers::default()));
+    world.recover(Some(Probe::Gone));
+    let agent = world.state.facts.agent.clone().unwrap();
+    assert_eq!((agent.session_id, agent.earlier_session_ids), (None, vec!["theirs".to_owned()]));
+    assert_eq!(opening(&world, COMMAND_LINE, Occasion::Open).agent_session_id, None);
+}
+
+#[test]
+fn what_is_to_go_on_was_said_and_what_is_to_begin_was_not() {
+    let mut world = World::new();
+    assert!(!world.state.has_history());
+    world.done(start("run_1"));
+    assert!(!world.state.has_history(), "nobody was given it");
+    let mut world = killed(None, Offers::default());
+    world.done(resume("run_1"));
+    assert!(world.state.has_history(), "an agent was given how it begins");
+    launch(&mut world, "exec_2");
+    resuming(&mut world, "exec_2", Strategy::History, true);
+    says(&mut world, "exec_2", 1, ready(Begun::New, None, Offers::default()));
+    assert_eq!(resume::first(&world.state), First::Send { history: true, note: true });
+}
+
 #[test]
 fn an_agent_can_be_started_without_the_conversation_that_it_had() {
     let world = stopped(Some("theirs"), LOADS);

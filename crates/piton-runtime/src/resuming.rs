@@ -12,7 +12,8 @@ use piton_core::event::{AgentResuming, Event};
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_core::resume::{self, Abilities, Leave, Occasion, Opening, Plan, Policy};
-use piton_core::state::AgentStatus;
+use piton_core::spool::Begun;
+use piton_core::state::{AgentStatus, Run};
 use piton_core::{Code, Record, State, Timestamp};
 use piton_exec::protocol::Start;
 use piton_store::{BoxFuture, Detail, Query, Select};
@@ -68,7 +69,9 @@ pub trait Recipes: Send + Sync + fmt::Debug + 'static {
 struct Past {
     /// The agent's own ids of its last messages: what it tells of them again is not news.
     message_ids: Vec<String>,
-    /// The last of them when its last good turn ended.
+    /// The last one of a turn that is under way.
+    in_turn: Option<String>,
+    /// The last one of the last good turn, if that had any.
     finished_with: Option<String>,
     /// When it was opened, or, if that is longer ago than was looked, something later.
     opened_at: Option<Timestamp>,
@@ -81,13 +84,22 @@ impl Past {
             Ok(Event::AgentUpdated(e)) if e.what == "message_id" => {
                 let update = record.content_field("update");
                 let id = update.and_then(|u| Some(u.get("agent_message_id")?.as_str()?.to_owned()));
+                self.in_turn.clone_from(&id);
                 self.message_ids.extend(id);
             }
-            Ok(Event::RunCompleted(_)) => self.finished_with = self.message_ids.last().cloned(),
+            Ok(Event::RunStarted(_)) => self.in_turn = None,
+            Ok(Event::RunCompleted(_)) => self.finished_with = self.in_turn.take(),
+            // What was said in another conversation is no place in this one.
+            Ok(Event::AgentDescribed(e)) if e.begun == Begun::New => self.begins(),
+            Ok(Event::AgentSessionCleared(_)) => self.begins(),
             Ok(Event::AgentReady(_)) => self.opened_at = Some(record.ts),
             _ => {}
         }
         self.opened_at.get_or_insert(record.ts);
+    }
+
+    fn begins(&mut self) {
+        (self.in_turn, self.finished_with) = (None, None);
     }
 }
 
@@ -137,28 +149,50 @@ impl Resumer {
     /// Sees to it that the session's agent runs, if this is an occasion for it; says what was decided.
     /// Returns when it was heard of.
     pub async fn ensure(&self, session: &SessionId, occasion: Occasion) -> Result<Plan> {
-        self.ensure_as(session, occasion, |opening| opening).await
+        let turn = self.turn(session);
+        let _turn = turn.lock().await;
+        self.carry_out(session, occasion, |opening| opening).await
     }
 
-    /// The same by somebody's wish, and without the conversation that the agent had.
+    /// The same by somebody's wish, and without the conversation that the agent had. One that runs
+    /// and has nothing to do is ended first; one that is at work is not.
     pub async fn ensure_afresh(&self, session: &SessionId) -> Result<Plan> {
-        self.ensure_as(session, Occasion::Asked, Opening::afresh).await
-    }
-
-    async fn ensure_as(
-        &self,
-        session: &SessionId,
-        occasion: Occasion,
-        change: impl FnOnce(Opening) -> Opening,
-    ) -> Result<Plan> {
         let turn = self.turn(session);
         let _turn = turn.lock().await;
         let state = self.0.handle.state(session).await?;
-        let abilities = self.0.recipes.abilities(&state);
-        let plan = match resume::plan(&state, abilities, self.0.policy, occasion) {
-            Plan::Start(opening) => Plan::Start(change(opening)),
-            leave @ Plan::Leave(_) => leave,
+        if state.facts.closed.is_none() && resume::is_running(&state.facts) {
+            if let Some(run) = state.facts.run.filter(Run::is_open) {
+                return Err(Refusal::RunInProgress { run: run.run_id }.into());
+            }
+            self.0.executions.stop(session).await?;
+        }
+        self.carry_out(session, Occasion::Asked, Opening::afresh).await
+    }
+
+    async fn carry_out(
+        &self,
+        session: &SessionId,
+        occasion: Occasion,
+        change: impl Fn(Opening) -> Opening,
+    ) -> Result<Plan> {
+        let Inner { handle, recipes, policy, .. } = &*self.0;
+        let mut state = handle.state(session).await?;
+        let planned = |state: &State| {
+            match resume::plan(state, recipes.abilities(state), *policy, occasion) {
+                Plan::Start(opening) => Plan::Start(change(opening)),
+                leave @ Plan::Leave(_) => leave,
+            }
         };
+        let mut plan = planned(&state);
+        if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan
+            && let Some(opened_at) = self.past(session, &state).await?.opened_at
+            && let Some(settle) = recipes.settle(&state, opened_at, handle.view().now())
+        {
+            tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
+            tokio::time::sleep(settle).await;
+            state = handle.state(session).await?;
+            plan = planned(&state);
+        }
         match &plan {
             Plan::Leave(Leave::Running) => self.heard_of(session).await?,
             Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
@@ -208,12 +242,6 @@ impl Resumer {
         start.agent_session_id.clone_from(&opening.agent_session_id);
         if start.agent_session_id.is_some() {
             let past = self.past(session, state).await?;
-            let now = handle.view().now();
-            let settle = past.opened_at.and_then(|at| self.0.recipes.settle(state, at, now));
-            if let Some(settle) = settle {
-                tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
-                tokio::time::sleep(settle).await;
-            }
             start.seen_message_ids = past.message_ids;
             if let Some(line) = &mut start.command_line {
                 line.agent_message_id = past.finished_with;
@@ -366,7 +394,7 @@ impl Resumer {
 #[cfg(test)]
 mod tests {
     use piton_core::NewRecord;
-    use piton_core::event::{AgentReady, AgentUpdated, RunCompleted};
+    use piton_core::event::{AgentDescribed, AgentReady, AgentUpdated, RunCompleted, RunStarted};
     use serde_json::json;
 
     use super::*;
@@ -378,19 +406,60 @@ mod tests {
         NewRecord::with_content(Timestamp::from_millis(0), event, "update", update).at(seq)
     }
 
+    fn taken(events: Vec<Event>) -> Past {
+        let mut past = Past::default();
+        for (seq, event) in (1..).zip(events) {
+            let at = Timestamp::from_millis(i64::try_from(seq).unwrap());
+            let record = match event {
+                Event::AgentUpdated(e) => message(seq, &e.what),
+                event => NewRecord::new(at, event).at(seq),
+            };
+            past.take(&record);
+        }
+        past
+    }
+
+    fn said(id: &str) -> Event {
+        let execution_id = "exec_1".parse().unwrap();
+        AgentUpdated { execution_id, what: id.to_owned(), run_id: None }.into()
+    }
+
+    fn started() -> Event {
+        let (run_id, boot_id) = ("run_1".parse().unwrap(), "boot_1".parse().unwrap());
+        RunStarted { run_id, boot_id, message_id: None }.into()
+    }
+
+    fn completed() -> Event {
+        RunCompleted { run_id: "run_1".parse().unwrap(), stop_reason: None }.into()
+    }
+
     /// What came after the last good turn is not gone on from.
     #[test]
     fn a_conversation_is_gone_on_with_where_its_last_good_turn_ended() {
-        let at = Timestamp::from_millis;
-        let completed = RunCompleted { run_id: "run_1".parse().unwrap(), stop_reason: None };
         let ready = AgentReady { execution_id: "exec_1".parse().unwrap(), agent_session_id: None };
-        let mut past = Past::default();
-        past.take(&message(1, "m1"));
-        past.take(&NewRecord::new(at(2), completed).at(2));
-        past.take(&NewRecord::new(at(3), ready).at(3));
-        past.take(&message(4, "m2"));
-        let message_ids = vec!["m1".to_owned(), "m2".to_owned()];
-        let (finished_with, opened_at) = (Some("m1".to_owned()), Some(at(3)));
-        assert_eq!(past, Past { message_ids, finished_with, opened_at });
+        let past = taken(vec![started(), said("m1"), completed(), ready.into(), said("m2")]);
+        assert_eq!(past.message_ids, ["m1", "m2"]);
+        assert_eq!(past.finished_with.as_deref(), Some("m1"));
+        assert_eq!(past.opened_at, Some(Timestamp::from_millis(4)));
+    }
+
+    #[test]
+    fn a_good_turn_without_messages_ends_nowhere_that_could_be_named() {
+        let past = taken(vec![started(), said("m1"), completed(), started(), completed()]);
+        assert_eq!(past.finished_with, None, "m1 comes before the last good turn");
+    }
+
+    #[test]
+    fn what_another_conversation_ended_with_is_no_place_in_this_one() {
+        let described = AgentDescribed {
+            execution_id: "exec_2".parse().unwrap(),
+            begun: Begun::New,
+            agent: None,
+            offers: piton_core::spool::Offers::default(),
+            asked_session_id: None,
+            context_restored: None,
+        };
+        let past = taken(vec![started(), said("m1"), completed(), described.into()]);
+        assert_eq!(past.finished_with, None);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct Book {
     /// It said that it goes on with it, and has not shown it yet.
     is_unproven: bool,
     pub(super) turn: Option<Turn>,
-    turns: u64,
+    pub(super) turns: u64,
     message: Option<Message>,
     calls: Calls,
     pub(super) asks: BTreeMap<WaitId, Ask>,
@@ -153,8 +153,10 @@ impl Book {
     }
 
     fn said(&mut self, update: Value, outputs: Map<String, Value>, raw: Option<Value>) {
-        self.is_unproven &= self.turn.is_none();
         let kind = wire::text_at(&update, "sessionUpdate").unwrap_or_default();
+        // Modes and commands are also told of a conversation that is not there.
+        let is_work = matches!(&*kind, "agent_message_chunk" | "agent_thought_chunk" | "tool_call");
+        self.is_unproven &= !is_work || self.turn.is_none();
         let what = match kind.as_str() {
             "agent_message_chunk" => return self.chunk(update, Channel::Answer),
             "agent_thought_chunk" => return self.chunk(update, Channel::Thought),
@@ -271,6 +273,16 @@ impl Book {
     pub(super) fn end_all_asks(&mut self, why: Ended) -> Vec<Ask> {
         let ids: Vec<WaitId> = self.asks.keys().cloned().collect();
         ids.iter().filter_map(|id| self.ask_ended(id, why)).collect()
+    }
+
+    /// It offers this way to go on, and does not have it.
+    pub(super) fn has_not(&mut self, way: Begun) {
+        let Some(hello) = &mut self.hello else { return };
+        match way {
+            Begun::Resumed => hello.offers.resume = false,
+            Begun::Loaded => hello.offers.load = false,
+            Begun::New | Begun::Forked => {}
+        }
     }
 
     /// The session is open. What the agent told of its history is settled.

@@ -151,7 +151,9 @@ impl Connection {
                         break;
                     }
                     // It offers what it does not have; a copy is nothing else's.
-                    Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if !fork => {}
+                    Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if !fork => {
+                        self.book.lock().await.has_not(begun);
+                    }
                     other => return other,
                 }
             }
@@ -189,7 +191,9 @@ impl Connection {
 
     async fn prompt_now(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
         let mut book = self.book.lock().await;
-        let session = book.session.clone().ok_or(Error::NoSession)?;
+        // One that had a conversation and disowned it is about to be ended.
+        let none = if book.turns > 0 { Error::Closed } else { Error::NoSession };
+        let session = book.session.clone().ok_or(none)?;
         if let Some(turn) = &book.turn {
             return Err(Error::Busy { run_id: turn.run_id.clone() });
         }

@@ -22,15 +22,23 @@ pub struct Handle {
     chosen: Option<String>,
 }
 
+/// How an agent is told which conversation to go on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumes {
+    ByName,
+    /// It takes the last one that it had.
+    TheLast,
+    /// It cannot.
+    Never,
+}
+
 /// What a turn is to go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    New {
-        /// There was a turn before it, in a conversation without a name.
-        is_unnamed: bool,
-    },
+    New,
     Resume {
-        id: &'a str,
+        /// `None`: the last one, whatever its name.
+        id: Option<&'a str>,
         message_id: Option<&'a str>,
     },
     Fork {
@@ -60,11 +68,15 @@ impl Handle {
         Self { id: Some(id), is_to_fork: true, ..Self::default() }
     }
 
-    pub fn target(&self) -> Target<'_> {
+    pub fn target(&self, resumes: Resumes) -> Target<'_> {
         match &self.id {
-            None => Target::New { is_unnamed: self.has_ended },
             Some(id) if self.is_to_fork => Target::Fork { id },
-            Some(id) => Target::Resume { id, message_id: self.message_id.as_deref() },
+            _ if resumes == Resumes::Never => Target::New,
+            Some(id) => Target::Resume { id: Some(id), message_id: self.message_id.as_deref() },
+            None if self.has_ended && resumes == Resumes::TheLast => {
+                Target::Resume { id: None, message_id: None }
+            }
+            None => Target::New,
         }
     }
 
@@ -126,52 +138,54 @@ pub fn is_good(id: &str) -> bool {
 mod tests {
     use super::*;
 
+    const BY_NAME: Resumes = Resumes::ByName;
+
     fn resume<'a>(id: &'a str, message_id: Option<&'a str>) -> Target<'a> {
-        Target::Resume { id, message_id }
+        Target::Resume { id: Some(id), message_id }
     }
 
     #[test]
     fn the_first_name_counts_and_later_ones_when_a_turn_has_ended() {
         let mut handle = Handle::none();
-        assert_eq!(handle.target(), Target::New { is_unnamed: false });
+        assert_eq!(handle.target(BY_NAME), Target::New);
         assert!(handle.named("a", Named::AtStart));
         assert!(!handle.named("a", Named::AtEnd), "no news");
-        assert_eq!(handle.target(), resume("a", None));
+        assert_eq!(handle.target(BY_NAME), resume("a", None));
         assert!(!handle.named("tag", Named::AtStart));
-        assert_eq!(handle.target(), resume("a", None));
+        assert_eq!(handle.target(BY_NAME), resume("a", None));
         assert!(handle.named("b", Named::AtEnd));
-        assert_eq!(handle.target(), resume("b", None));
+        assert_eq!(handle.target(BY_NAME), resume("b", None));
         // What the agent knew it by before is not refused with it.
         assert_eq!(handle.refuse(), Some("b".to_owned()));
-        assert_eq!(handle.target(), resume("a", None));
+        assert_eq!(handle.target(BY_NAME), resume("a", None));
         assert_eq!(handle.refuse(), Some("a".to_owned()));
-        assert_eq!(handle.target(), Target::New { is_unnamed: false });
+        assert_eq!(handle.target(BY_NAME), Target::New);
     }
 
     #[test]
     fn a_message_is_gone_on_from_only_if_it_was_the_last() {
         let mut handle = Handle::to_resume("a".to_owned(), Some("m0".to_owned()));
-        assert_eq!(handle.target(), resume("a", Some("m0")));
+        assert_eq!(handle.target(BY_NAME), resume("a", Some("m0")));
         handle.ended(Some("m1".to_owned()));
-        assert_eq!(handle.target(), resume("a", Some("m1")));
+        assert_eq!(handle.target(BY_NAME), resume("a", Some("m1")));
         handle.broken_off();
-        assert_eq!(handle.target(), resume("a", None));
+        assert_eq!(handle.target(BY_NAME), resume("a", None));
         handle.ended(Some("m2".to_owned()));
         handle.ended(None);
-        assert_eq!(handle.target(), resume("a", None), "m2 is not the last any more");
+        assert_eq!(handle.target(BY_NAME), resume("a", None), "m2 is not the last any more");
     }
 
     #[test]
     fn a_fork_is_one_until_it_has_a_name() {
         let mut handle = Handle::to_fork("a".to_owned());
-        assert_eq!((handle.target(), handle.id()), (Target::Fork { id: "a" }, None));
+        assert_eq!((handle.target(BY_NAME), handle.id()), (Target::Fork { id: "a" }, None));
         handle.broken_off();
         assert!(!handle.named("a", Named::AtStart));
-        assert_eq!(handle.target(), Target::Fork { id: "a" });
+        assert_eq!(handle.target(BY_NAME), Target::Fork { id: "a" });
         assert!(handle.named("b", Named::AtStart));
-        assert_eq!(handle.target(), resume("b", None));
+        assert_eq!(handle.target(BY_NAME), resume("b", None));
         assert_eq!(handle.refuse(), Some("b".to_owned()));
-        assert_eq!(handle.target(), Target::New { is_unnamed: false }, "the original is another");
+        assert_eq!(handle.target(BY_NAME), Target::New, "the original is another");
     }
 
     #[test]
@@ -182,7 +196,19 @@ mod tests {
         assert_eq!(handle.take_chosen(), None, "perhaps the agent never heard of it");
         handle.choose("y".to_owned());
         assert_eq!(handle.take_chosen(), Some("y".to_owned()));
-        assert_eq!(handle.target(), resume("y", None));
+        assert_eq!(handle.target(BY_NAME), resume("y", None));
+    }
+
+    #[test]
+    fn one_without_a_name_is_gone_on_with_by_those_who_take_the_last() {
+        let mut handle = Handle::none();
+        assert_eq!(handle.target(Resumes::TheLast), Target::New, "there is none yet");
+        handle.ended(None);
+        let last = Target::Resume { id: None, message_id: None };
+        assert_eq!(handle.target(Resumes::TheLast), last);
+        assert_eq!(handle.target(BY_NAME), Target::New);
+        assert!(handle.named("a", Named::AtEnd));
+        assert_eq!(handle.target(Resumes::Never), Target::New, "it cannot be told");
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::acp::{Error, Limits, MakeIds, Refusal, refusal};
 use crate::lines::{Line, Lines};
 use stream_json::Word;
 
-pub use handle::{Handle, Target, is_good};
+pub use handle::{Handle, Resumes, Target, is_good};
 pub use stream_json::Outcome;
 
 const PIECE_BYTES: usize = 64 * 1024;
@@ -46,6 +46,7 @@ pub struct Options {
     pub ids: Arc<dyn MakeIds>,
     /// Those of them that are about what an agent says.
     pub limits: Limits,
+    pub resumes: Resumes,
 }
 
 /// What an agent prints.
@@ -75,19 +76,25 @@ pub struct Said {
 pub struct Conversation {
     inner: Arc<Mutex<Inner>>,
     limits: Limits,
+    resumes: Resumes,
 }
 
 #[derive(Debug)]
 struct Inner {
     book: Book,
     handle: Handle,
+    resumes: Resumes,
 }
 
 impl Conversation {
     pub fn new(options: Options, handle: Handle) -> Self {
-        let Options { masker, journal, ids, limits } = options;
+        let Options { masker, journal, ids, limits, resumes } = options;
         let book = Book::new(journal, ids, masker, &limits);
-        Self { inner: Arc::new(Mutex::new(Inner { book, handle })), limits }
+        Self { inner: Arc::new(Mutex::new(Inner { book, handle, resumes })), limits, resumes }
+    }
+
+    pub fn resumes(&self) -> Resumes {
+        self.resumes
     }
 
     /// Notes that it can be given a turn.
@@ -184,6 +191,7 @@ impl Conversation {
         let mut inner = self.inner.lock().await;
         inner.note_chosen();
         inner.handle.ended(said.message_id);
+        inner.foretell(true);
         inner.book.turn_over(Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
         inner.book.keep().await
     }
@@ -192,6 +200,7 @@ impl Conversation {
     pub async fn cancelled(&self) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
+        inner.foretell(false);
         inner.book.turn_over(Fact::TurnEnded { stop_reason: "cancelled".to_owned() });
         inner.book.keep().await
     }
@@ -200,6 +209,7 @@ impl Conversation {
     pub async fn failed(&self, code: &str, message: String) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
+        inner.foretell(false);
         inner.book.turn_over(Fact::TurnFailed { code: code.to_owned(), message });
         inner.book.keep().await
     }
@@ -208,6 +218,7 @@ impl Conversation {
     pub async fn interrupted(&self, message: String) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
+        inner.foretell(false);
         inner.book.cut_off(Fact::TurnFailed { code: "agent_closed".to_owned(), message });
         inner.book.keep().await
     }
@@ -267,6 +278,19 @@ impl Inner {
                 said.outcome = Some(outcome);
             }
         }
+    }
+
+    /// A turn is over, and its process gone: says what the next one begins with where that may not
+    /// be all that this one knew; `is_kept` if it ended well. Before the end of the turn is told:
+    /// who hears of that may say the next thing at once.
+    fn foretell(&mut self, is_kept: bool) {
+        let (begun, id) = match self.handle.target(self.resumes) {
+            Target::New => (Begun::New, None),
+            Target::Resume { id, .. } if !is_kept => (Begun::Resumed, id.map(str::to_owned)),
+            // A copy is still to be made.
+            Target::Resume { .. } | Target::Fork { .. } => return,
+        };
+        self.book.begun(begun, id, &Value::Null);
     }
 
     fn note_chosen(&mut self) {

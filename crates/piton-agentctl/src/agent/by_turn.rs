@@ -15,7 +15,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use piton_agent::acp;
-use piton_agent::printed::{self, Conversation, Format, Handle, Said, Target};
+use piton_agent::printed::{self, Conversation, Format, Handle, Resumes, Said, Target};
 use piton_core::id::RunId;
 use piton_core::spool::{Begun, Fact};
 use piton_exec::protocol::{AgentStatus, CommandLine, Output, PromptBy, Start, Way};
@@ -108,7 +108,7 @@ pub(super) async fn run(
         _ => (Begun::New, Handle::none()),
     };
     let id = handle.id().map(str::to_owned);
-    let conversation = Conversation::new(options(owner), handle);
+    let conversation = Conversation::new(options(owner, &line), handle);
     if conversation.begin(begun, start.agent_session_id.clone()).await.is_err() {
         return std::future::pending().await;
     }
@@ -190,7 +190,7 @@ fn find(start: &Start, cwd: &Path) -> io::Result<()> {
     Err(missing)
 }
 
-fn options(owner: &Owner) -> printed::Options {
+fn options(owner: &Owner, line: &CommandLine) -> printed::Options {
     let line_bytes_max = usize::try_from(owner.means.limits.message_bytes_max);
     let line_bytes_max = line_bytes_max.unwrap_or(usize::MAX);
     printed::Options {
@@ -198,6 +198,13 @@ fn options(owner: &Owner) -> printed::Options {
         journal: Arc::new(owner.means.spool.clone()),
         ids: Arc::new(Ids),
         limits: acp::Limits { line_bytes_max, ..acp::Limits::default() },
+        resumes: if line.resume.is_empty() {
+            Resumes::Never
+        } else if line.resumes_the_last() {
+            Resumes::TheLast
+        } else {
+            Resumes::ByName
+        },
     }
 }
 
@@ -324,12 +331,9 @@ impl Agent<'_> {
 
     async fn begin(&self, handle: &Handle, prompt: String) -> Result<Process, Failure> {
         let chosen = self.line.chooses_id().then(uuid);
-        let way = match handle.target() {
-            Target::New { is_unnamed: true } if self.line.resumes_the_last() => {
-                Way::Resume { id: None, message_id: None }
-            }
-            Target::New { .. } => Way::New { id: chosen.as_deref() },
-            Target::Resume { id, message_id } => Way::Resume { id: Some(id), message_id },
+        let way = match handle.target(self.turns.conversation.resumes()) {
+            Target::New => Way::New { id: chosen.as_deref() },
+            Target::Resume { id, message_id } => Way::Resume { id, message_id },
             Target::Fork { id } => Way::Fork { id },
         };
         let by_argument = self.line.prompt == PromptBy::Argument;
@@ -391,9 +395,10 @@ impl Agent<'_> {
         if exit_code == 0 && !has_erred {
             return End::Ended { said, stop_reason: "end_turn" };
         }
-        let given = match handle.target() {
-            Target::Resume { id, .. } | Target::Fork { id } => Some(id),
-            Target::New { .. } => None,
+        let given = match handle.target(self.turns.conversation.resumes()) {
+            Target::Resume { id, .. } => id,
+            Target::Fork { id } => Some(id),
+            Target::New => None,
         };
         if let Some(words) = given.and_then(|id| printed::refusing_line(&said, errors, id)) {
             return End::Refused { exit_code, words: words.to_owned() };

@@ -146,8 +146,9 @@ async fn bury(
         let _ = tokio::time::timeout(EXIT_WAIT, child.wait()).await;
     }
     let died = child.try_wait().ok().flatten();
-    // Nobody hears what it leaves behind, and that must not go on with the turn.
-    let term = if died.is_some() { Duration::ZERO } else { owner.term() };
+    // What a killed one leaves behind must not go on with the turn, which nobody hears.
+    let is_killed = died.is_some_and(|status| status.signal().is_some());
+    let term = if is_killed { Duration::ZERO } else { owner.term() };
     let remains = owner.means.workspace.tree().end(Scope::Agent, term).await;
     if let Err(error) = &remains {
         tracing::error!("The agent's processes do not end: {error}");

@@ -1,7 +1,7 @@
 //! Agents that died come back: on a prompt, when somebody looks, and when asked; and are told what
 //! they lost.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -164,6 +164,34 @@ fn somebody_can_have_the_agent_begin_afresh() {
     assert!(kinds(&records, "agent.session_cleared").is_empty(), "and the first is not disowned");
 }
 
+/// One that runs and has nothing to do makes way; one that is at work is not ended by that.
+#[test]
+fn an_agent_that_runs_begins_afresh_between_its_turns() {
+    let mut world = World::new();
+    let session = world.session();
+    let run = world.prompt(&session, "remember colour blue");
+    let is_idle = |status: &Value, run: &str| status["status"] == "idle" && status["run_id"] == run;
+    world.when(&session, |status| is_idle(status, &run));
+    let start = format!("/api/v1/sessions/{session}/start");
+    let before = world.agents(&session);
+    assert_eq!(before.len(), 1);
+    world.post(&start, &json!({"fresh": true})).good();
+    assert_ne!(world.agents(&session), before, "another process");
+    assert_eq!(world.status(&session)["context_restored"], false);
+    let run = world.prompt(&session, "recall colour");
+    world.when(&session, |status| is_idle(status, &run));
+    assert!(!world.said(&session, &run).contains("blue"), "it is another conversation");
+
+    let run = world.prompt(&session, "say I begin\nhang");
+    world.when(&session, |status| status["status"] == "running");
+    let before = world.agents(&session);
+    let refused = world.post(&start, &json!({"fresh": true}));
+    assert_eq!((refused.status, &refused.body["code"]), (409, &json!("run_in_progress")));
+    assert_eq!(world.agents(&session), before);
+    world.post(&format!("/api/v1/sessions/{session}/cancel"), &json!({})).good();
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+}
+
 /// What is said to an agent that has just died, and that nobody knows to be dead, was perhaps heard:
 /// its run is interrupted, or another agent gets it; it never fails.
 #[test]
@@ -171,7 +199,9 @@ fn a_prompt_to_a_dying_agent_does_not_fail() {
     let mut world = World::new();
     for _ in 0..12 {
         let session = world.session();
-        for pid in world.agents(&session) {
+        let there = world.agents(&session);
+        assert_eq!(there.len(), 1);
+        for pid in there {
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
         let run = world.prompt(&session, "say again");

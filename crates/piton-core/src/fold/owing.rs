@@ -31,10 +31,18 @@ impl State {
         let told = prepared.is_some_and(|prepared| prepared.history);
         match self.facts.agent.as_mut().filter(|_| told) {
             Some(agent) => {
-                (agent.restored, agent.is_ignorant) = (Some(true), false);
+                (agent.restored, agent.is_told) = (Some(true), true);
                 Change::Summary
             }
             None => Change::Inner,
+        }
+    }
+
+    /// A turn ended well: what the agent was told with it, or before, it has kept. One that is
+    /// killed in its turn may have kept nothing.
+    pub(super) fn is_kept(&mut self) {
+        if let Some(agent) = self.facts.agent.as_mut().filter(|agent| agent.is_told) {
+            (agent.is_told, agent.is_ignorant) = (false, false);
         }
     }
 
@@ -49,6 +57,9 @@ impl State {
             agent.offers = Some(e.offers);
         }
         if e.begun == Begun::New {
+            if let Some(agent) = &mut self.facts.agent {
+                agent.is_unnamed();
+            }
             self.begins_afresh();
         } else {
             self.goes_on();
@@ -68,6 +79,7 @@ impl State {
     fn goes_on(&mut self) {
         let has_history = self.has_history();
         let Some(agent) = &mut self.facts.agent else { return };
+        agent.is_told = false;
         agent.restored = has_history.then_some(!agent.is_ignorant);
         let promised = self.facts.executor.as_ref().and_then(|executor| executor.promised);
         let may_tell = promised.is_some_and(|promised| promised.history);
@@ -76,8 +88,14 @@ impl State {
 
     /// Whether an agent was given anything in this session.
     pub fn has_history(&self) -> bool {
-        let awaited = |run: &Run| self.prompts(&run.run_id).next().is_some();
-        let unsaid = usize::from(self.facts.run.as_ref().is_some_and(awaited));
+        let is_unsaid = |run: &Run| {
+            let begins = |effect: &Effect| matches!(effect, Effect::Begin { .. });
+            let of_run = |effect: &Effect| *effect.run_id() == run.run_id;
+            let unsaid = self.owed.unsaid.as_ref();
+            self.pending.values().any(|effect| begins(effect) && of_run(effect))
+                || unsaid.is_some_and(|unsaid| unsaid.run_id == run.run_id)
+        };
+        let unsaid = usize::from(self.facts.run.as_ref().is_some_and(is_unsaid));
         self.recent_runs.len() > unsaid
     }
 

@@ -73,6 +73,9 @@ impl State {
                 }
             }
             Event::RunCompleted(e) => {
+                if self.streams(&e.run_id) {
+                    self.is_kept();
+                }
                 self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Completed));
             }
             Event::RunFailed(e) => self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Failed)),

@@ -159,20 +159,20 @@ impl Executions {
         end: Seq,
     ) -> Result<Option<Value>> {
         let end = end.min(after + CALL_RECORDS_MAX);
+        // What it said last is the whole of it: some say it bit by bit.
+        let mut last = None;
         for record in self.read_up_to(session, after, end).await? {
             match record.event() {
                 Ok(Event::ToolUpdated(e)) if e.call_id == *call => {
                     let update = record.content_field("update");
                     let given =
                         update.and_then(|mut update| Some(update.get_mut("rawInput")?.take()));
-                    if let Some(given) = given.filter(|given| !is_nothing(given)) {
-                        return Ok(Some(given));
-                    }
+                    last = given.filter(|given| !is_nothing(given)).or(last);
                 }
                 _ => {}
             }
         }
-        Ok(None)
+        Ok(last)
     }
 
     /// The end of a message that was cut off.

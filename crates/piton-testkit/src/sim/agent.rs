@@ -93,14 +93,14 @@ impl Agent {
             return After::Lives;
         };
         if turn.is_cancelled && (calm || world.chance(40)) {
-            self.end_turn("cancelled", did);
+            self.end_turn(world, "cancelled", did);
             return After::Lives;
         }
         if !self.asks.is_empty() && (calm || world.chance(90)) {
             return After::Lives;
         }
         match world.range(0, 99) {
-            _ if calm => self.end_turn("end_turn", did),
+            _ if calm => self.end_turn(world, "end_turn", did),
             0..=54 => {
                 let (fact, open) = say(world, turn);
                 note(fact);
@@ -129,8 +129,8 @@ impl Agent {
                 self.asks.insert(wait_id.clone());
                 note(Fact::Asked { wait_id, wait_kind: WaitKind::Permission, question });
             }
-            88..=93 => self.end_turn("end_turn", did),
-            94 | 95 => self.end_turn("refusal", did),
+            88..=93 => self.end_turn(world, "end_turn", did),
+            94 | 95 => self.end_turn(world, "refusal", did),
             96 => self.hangs = world.chance(50),
             97 if world.chance(30) => return After::Ends { exit_code: Some(1) },
             _ => {}
@@ -147,17 +147,23 @@ impl Agent {
         }
         if calm || world.chance(50) {
             self.is_ready = true;
-            did.push(note(self.converse(world, calm)));
+            did.extend(self.converse(world, calm).into_iter().map(note));
         }
         After::Lives
     }
 
     /// Goes on with the conversation that it was asked for, or begins one.
-    fn converse(&mut self, world: &World, calm: bool) -> Fact {
+    fn converse(&mut self, world: &World, calm: bool) -> Vec<Fact> {
         let Some(habits) = world.habits else {
             let (begun, agent_session_id) = (Begun::New, Some("theirs".to_owned()));
             let (agent, offers, asked_session_id) = (None, Offers::default(), None);
-            return Fact::AgentReady { begun, agent_session_id, asked_session_id, agent, offers };
+            return vec![Fact::AgentReady {
+                begun,
+                agent_session_id,
+                asked_session_id,
+                agent,
+                offers,
+            }];
         };
         let offers = habits.offers;
         let can = offers.load || offers.resume;
@@ -172,13 +178,26 @@ impl Agent {
             Begun::New => world.new_conversation(),
             _ => self.asked.clone().unwrap_or_default(),
         };
+        world.is_opened(&conversation);
         self.conversation = Some(conversation.clone());
+        let mut facts = Vec::new();
+        // Some say that they do not know it, some only begin another.
+        if begun == Begun::New && can && self.asked.is_some() && world.chance(50) {
+            let (code, message) = (-32002, "Not found".to_owned());
+            let agent_session_id = self.asked.clone();
+            facts.push(Fact::AgentSessionRefused { code, message, agent_session_id });
+        }
         let (agent_session_id, asked_session_id) = (Some(conversation), self.asked.clone());
-        Fact::AgentReady { begun, agent_session_id, asked_session_id, agent: None, offers }
+        let agent = None;
+        facts.push(Fact::AgentReady { begun, agent_session_id, asked_session_id, agent, offers });
+        facts
     }
 
-    fn end_turn(&mut self, stop_reason: &str, did: &mut Vec<Did>) {
+    fn end_turn(&mut self, world: &World, stop_reason: &str, did: &mut Vec<Did>) {
         let Some(turn) = self.turn.take() else { return };
+        if let Some(conversation) = self.conversation.as_ref().filter(|_| stop_reason == "end_turn") {
+            world.is_kept(conversation);
+        }
         let mut note = |fact| did.push(Did { run_id: Some(turn.run_id.clone()), fact });
         turn.message.iter().for_each(|message| note(ended(message)));
         for wait_id in std::mem::take(&mut self.asks) {

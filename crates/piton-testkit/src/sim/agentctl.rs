@@ -84,7 +84,8 @@ impl Remote {
             let agent = machine.agent.as_ref();
             let conversation = agent.and_then(|agent| agent.conversation.clone());
             if let Some(conversation) = conversation {
-                world.is_told(&conversation, run_id, text, &fleet.given(&at.session));
+                let before = fleet.given(&at.session);
+                world.is_told(&at.session, &conversation, run_id, text, &before);
             }
             if is_own_prompt(text) {
                 fleet.prompted(world, &at.session, run_id, &command.id);

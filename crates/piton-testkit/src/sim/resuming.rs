@@ -33,6 +33,8 @@ pub(super) struct Habits {
     pub abilities: Abilities,
     /// What they advertise, which may be something else than what is known of them.
     pub offers: Offers,
+    /// They keep what they are told of the past only when their turn ends.
+    saves_late: bool,
     /// Chances in a hundred, per start.
     pub forgets: u32,
     obstacle: u32,
@@ -52,32 +54,80 @@ impl Habits {
         let abilities = Abilities { native, command_line: false, history };
         let offers = Offers { load: rng.bool(), resume: rng.bool(), ..Offers::default() };
         let (forgets, obstacle) = (rng.u32(0..20), rng.u32(0..10));
-        Self { policy, abilities, offers, forgets, obstacle }
+        let saves_late = rng.bool();
+        Self { policy, abilities, offers, saves_late, forgets, obstacle }
     }
 }
 
 /// What agents remember, by their own names for their conversations, as long as the world stands.
 #[derive(Debug, Default)]
 pub(super) struct Memories {
-    knows: BTreeMap<String, BTreeSet<RunId>>,
+    talks: BTreeMap<String, Talk>,
+}
+
+#[derive(Debug, Default)]
+struct Talk {
+    knows: BTreeSet<RunId>,
+    /// What it was told of the past, and has not kept.
+    unkept: BTreeSet<RunId>,
+    /// It was told of the past.
+    was_told: bool,
+}
+
+impl Talk {
+    fn lacks<'a>(&self, runs: &'a [RunId]) -> Option<&'a RunId> {
+        runs.iter().find(|run| !self.knows.contains(*run) && !self.unkept.contains(*run))
+    }
 }
 
 impl World {
     /// A conversation that an agent begins.
     pub(super) fn new_conversation(&self) -> String {
         let mut inner = self.inner();
-        let name = format!("talk_{}", inner.memories.knows.len());
-        inner.memories.knows.insert(name.clone(), BTreeSet::new());
+        let name = format!("talk_{}", inner.memories.talks.len());
+        inner.memories.talks.insert(name.clone(), Talk::default());
         name
     }
 
+    /// An agent opens a conversation that it has: what was not kept is gone.
+    pub(super) fn is_opened(&self, conversation: &str) {
+        if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
+            talk.unkept.clear();
+        }
+    }
+
+    /// Its turn ended.
+    pub(super) fn is_kept(&self, conversation: &str) {
+        if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
+            talk.knows.append(&mut talk.unkept);
+        }
+    }
+
     /// An agent is given a prompt in its conversation.
-    pub(super) fn is_told(&self, conversation: &str, run: &RunId, text: &str, before: &[RunId]) {
+    pub(super) fn is_told(
+        &self,
+        session: &SessionId,
+        conversation: &str,
+        run: &RunId,
+        text: &str,
+        before: &[RunId],
+    ) {
+        let saves_late = self.habits.is_some_and(|habits| habits.saves_late);
         let mut inner = self.inner();
-        let knows = inner.memories.knows.entry(conversation.to_owned()).or_default();
-        knows.insert(run.clone());
-        if text.starts_with(HISTORY) {
-            knows.extend(before.iter().cloned());
+        let talk = inner.memories.talks.entry(conversation.to_owned()).or_default();
+        let is_history = text.starts_with(HISTORY);
+        // What it may have lost in a turn that was cut off it is told again.
+        let is_known = !before.is_empty() && talk.lacks(before).is_none() && !talk.was_told;
+        if is_history {
+            talk.was_told = true;
+            let kept = if saves_late { &mut talk.unkept } else { &mut talk.knows };
+            kept.extend(before.iter().cloned());
+        }
+        talk.knows.insert(run.clone());
+        drop(inner);
+        if is_history && is_known {
+            let detail = format!("{session}: {conversation} is told what it knows");
+            self.violated(Property::ContextIsTrue, detail);
         }
     }
 
@@ -94,12 +144,22 @@ impl World {
             let detail = format!("{session}: it is called {conversation}, not {agent:?}");
             return self.violated(Property::ContextIsTrue, detail);
         }
-        let knows = self.inner().memories.knows.get(conversation).cloned().unwrap_or_default();
-        let forgotten = given.iter().find(|run| !knows.contains(*run));
-        if let (Some(run), Some(true)) = (forgotten, agent.restored) {
-            let detail = format!("{session}: {conversation} does not know {run}");
-            self.violated(Property::ContextIsTrue, detail);
-        }
+        let inner = self.inner();
+        let Some(talk) = inner.memories.talks.get(conversation) else { return };
+        let (lacks, was_told) = (talk.lacks(given).cloned(), talk.was_told);
+        let runs: Vec<_> = state.recent_runs.iter().cloned().collect();
+        let knows_all = talk.lacks(&runs).is_none();
+        drop(inner);
+        let detail = match (lacks, agent.restored) {
+            (Some(run), Some(true) | None) => {
+                format!("{session}: {conversation} does not know {run}: {:?}", agent.restored)
+            }
+            (None, Some(false)) if knows_all && !was_told => {
+                format!("{session}: {conversation} knows all, and is said not to")
+            }
+            _ => return,
+        };
+        self.violated(Property::ContextIsTrue, detail);
     }
 }
 

@@ -81,11 +81,18 @@ fn an_agent_that_closes_its_input_and_asks_is_ended() {
 fn what_a_killed_agent_leaves_does_nothing_more() {
     let bench = Bench::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
-    let deed = bench.data().with_extension("deed");
-    let later = format!("trap '' TERM; sleep 1.5; touch {}; exec sleep 1000", deed.display());
+    let (now, deed) = (bench.data().with_extension("now"), bench.data().with_extension("deed"));
+    // A second after the kill; a grace would be longer.
+    let later = format!(
+        "trap '' TERM; while [ ! -e {} ]; do sleep 0.05; done; sleep 1; touch {}; exec sleep 1000",
+        now.display(),
+        deed.display()
+    );
     let run = prompt(&mut server, &format!("escape {later}\nsay there\nhang"));
     assert!(wait_until(PATIENCE, || said(&bench.log(), &run) == "there"));
-    sigkill(Bench::agent(&execution).expect("it is at work"));
+    let agent = Bench::agent(&execution).expect("it is at work");
+    std::fs::write(now, "").unwrap();
+    sigkill(agent);
     server.status_when(SESSION, |status| status["reason"] == "process_exit");
     assert_nothing_left(&execution, None);
     assert!(!deed.exists(), "it went on by itself");

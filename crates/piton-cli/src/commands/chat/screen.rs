@@ -49,6 +49,8 @@ pub(super) struct Screen {
     interrupted: Option<String>,
     /// An agent has said or done something.
     has_past: bool,
+    /// An agent is being started, and has not said how.
+    is_starting: bool,
     /// The agent that is being started will be told of it if it does not know it.
     will_be_told: bool,
     /// What is shown happens now.
@@ -169,7 +171,11 @@ impl Screen {
         self.has_past |= matches!(kind, "message.delta" | "tool.intent");
         match kind {
             "agent.resuming" => self.will_be_told = record["history"] == true,
-            "agent.described" if text("begun") == "new" => self.begins_afresh(ui)?,
+            "agent.starting" => self.is_starting = true,
+            // Some begin afresh with each turn; that is told where they are described.
+            "agent.described" if std::mem::take(&mut self.is_starting) && text("begun") == "new" => {
+                self.begins_afresh(ui)?;
+            }
             "message.user" => {
                 let said = text("content");
                 self.line(ui, Tone::Title, &format!("> {said}"))?;
