@@ -269,7 +269,8 @@ async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
         let asked = puppet.hear().await;
         assert_eq!(asked["method"], "session/prompt");
         // What it says of itself is no sign that it has the conversation.
-        let commands = json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
+        let commands =
+            json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
         let params = json!({ "sessionId": "s1", "update": commands });
         puppet.say(json!({ "method": "session/update", "params": params })).await;
         let data = json!({ "details": "thread not found: s1" });

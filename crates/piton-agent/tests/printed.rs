@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Ids, Notes, run};
 use piton_agent::acp::Limits;
 use piton_agent::printed::{
-    Conversation, Format, Handle, Options, Resumes, Outcome, Said, Target, refusing_line,
+    Conversation, Format, Handle, Options, Outcome, Resumes, Said, Target, refusing_line,
 };
 use piton_core::event::ToolStatus;
 use piton_core::mask::{KeyPatterns, Masker};

@@ -210,7 +210,10 @@ async fn a_killed_turn_is_interrupted_and_the_next_goes_on() {
     assert!(message.contains("signal 9") && message.contains("it hurts"), "{message}");
     // What it has kept of that turn nobody knows; the next one opens the conversation again.
     let resumed = entries.iter().position(|entry| {
-        matches!(&entry.fact, Fact::AgentReady { begun: Begun::Resumed, agent_session_id: Some(_), .. })
+        matches!(
+            &entry.fact,
+            Fact::AgentReady { begun: Begun::Resumed, agent_session_id: Some(_), .. }
+        )
     });
     assert!(resumed.is_some_and(|at| at < entries.len() - 1), "before its end is told");
     let left = run.processes();

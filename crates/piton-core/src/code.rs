@@ -44,7 +44,7 @@ codes! {
     MessageUnknown = "message_unknown", "A streamed message is completed once, after its last piece.";
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";
     ExecutorMissing = "executor_missing", "The session has no executor that could be meant.";
-    ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or abandon it first.";
+    ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or abandon it first; a deletion can be forced.";
     AgentctlRefused = "agentctl_refused", "Read what agentctl says; it changed nothing.";
     AgentctlUnreachable = "agentctl_unreachable", "Wait: it is asked again; if it will not come back, abandon the execution.";
     SpoolGap = "spool_gap", "Read the spool again from the position that the error names.";
@@ -54,6 +54,7 @@ codes! {
 
     RequestMismatch = "request_mismatch", "Use a new idempotency key for a new request.";
     RequestMalformed = "request_malformed", "Correct the request; /api/v1/openapi.json describes what is taken.";
+    RequestLate = "request_late", "Send the whole request at once; what takes longer belongs into files of the workspace.";
     RequestTooLarge = "request_too_large", "Send less at once; large content belongs into files of the workspace.";
     ResponseNotKept = "response_not_kept", "The request was fulfilled; what it answered was shown once. Ask anew with another key.";
     RateLimited = "rate_limited", "Wait as long as the answer says, then go on more slowly.";

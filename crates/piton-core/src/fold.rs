@@ -12,7 +12,7 @@ use crate::event::{self, Event, Seq, SessionAdopted, SessionCreated, SpoolImport
 use crate::id::{BootId, RunId, TokenId};
 use crate::limits::SPOOLS_KEPT;
 use crate::record::Record;
-use crate::spool::Spool;
+use crate::spool::{REFUSAL, Spool};
 use crate::state::{ActiveToken, Executor, Info, OpenCall, Phase, Run, Said, State, WaitToken};
 use crate::time::Timestamp;
 
@@ -64,6 +64,7 @@ impl State {
                 self.requests.taken(seq, ts, e);
                 return Change::Inner;
             }
+            Event::AgentUpdated(e) if e.what == REFUSAL => return self.has_refused(e),
             Event::ToolUpdated(_)
             | Event::AgentUpdated(_)
             | Event::AgentHistoryDiverged(_)

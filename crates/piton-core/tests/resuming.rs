@@ -464,6 +464,29 @@ fn a_history_counts_as_told_when_a_turn_has_ended_well() {
     assert_eq!(told("end_turn"), (Some(true), false));
     assert_eq!(told(""), (Some(false), true), "it was killed in that turn: it is told again");
     assert_eq!(told("cancelled"), (Some(false), true), "nothing says that it was kept");
+    assert_eq!(told("refusal"), (Some(false), true), "what is refused is dropped");
+}
+
+/// Also when somebody stopped that turn before it ended.
+#[test]
+fn what_is_refused_in_a_stopped_turn_is_told_again() {
+    let mut world = stopped(Some("theirs"), LOADS);
+    launch(&mut world, "exec_2");
+    resuming(&mut world, "exec_2", Strategy::History, true);
+    says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
+    world.done(start("run_2"));
+    let of_seq = world.state.last_seq;
+    let (execution_id, prompt) = (id("exec_2"), "All of it".to_owned());
+    let prepare = Prepare { of_seq, execution_id, history: true, note: false, prompt };
+    world.done(Command::Prepare(prepare));
+    says(&mut world, "exec_2", 3, turn(of_seq, "half an ans"));
+    world.done(cancel("run_2"));
+    assert!(!world.state.owed.history, "it was told, and lives");
+    let refused = vec![Fact::TurnEnded { stop_reason: "refusal".into() }];
+    assert_eq!(says(&mut world, "exec_2", 6, refused), ["agent.updated", "spool.imported"]);
+    assert!(world.state.owed.history);
+    let found = resume::evaluate(&world.state, NATIVE, false);
+    assert_eq!(found.context_restored, Some(false));
 }
 
 /// An agent whose turns are processes says after a turn what the next one begins with.
@@ -479,7 +502,12 @@ fn one_that_forgets_between_its_turns_is_told_each_time() {
         world.done(start(run));
         let of_seq = world.state.last_seq;
         says(&mut world, "exec_1", pos, turn(of_seq, "done"));
-        says(&mut world, "exec_1", pos + 3, vec![Fact::TurnEnded { stop_reason: "end_turn".into() }]);
+        says(
+            &mut world,
+            "exec_1",
+            pos + 3,
+            vec![Fact::TurnEnded { stop_reason: "end_turn".into() }],
+        );
         let again = ready(Begun::New, None, Offers::default()).split_off(1);
         says(&mut world, "exec_1", pos + 4, again);
         assert!(world.state.owed.history, "{run}");

@@ -116,12 +116,30 @@ fn mismatches_are_refused_each_by_its_own_name() {
 fn rotation_revokes_the_old_token_and_the_new_one_answers() {
     let mut world = World::waiting();
     let rotate = || Command::RotateToken { wait_id: id("wait_1"), fresh: fresh("rt_2") };
-    assert_eq!(world.done(rotate()), ["token.revoked", "token.minted"]);
+    assert_eq!(world.done(rotate()), ["token.minted", "token.revoked"]);
     assert_eq!(world.named(), (Name::Waiting, Reason::Permission));
     let answer = world.answer("rt_1", true);
     assert_eq!(world.refused(answer), Refusal::TokenRevoked { reason: Reason::Rotated });
     let answer = world.answer("rt_2", true);
     assert_eq!(world.done(answer), ["token.consumed", "run.resumed"]);
+}
+
+/// Readers are told the status after each record of a batch.
+#[test]
+fn no_record_in_between_says_that_nothing_answers_a_wait() {
+    let (wait_id, answer) = (id("wait_1"), json!("yes"));
+    let rotate = Command::RotateToken { wait_id: id("wait_1"), fresh: fresh("rt_2") };
+    let answered = Command::AnswerByWait { wait_id, fresh: fresh("rt_2"), answer };
+    for command in [rotate, answered] {
+        let mut world = World::waiting();
+        let before = world.log.len();
+        world.done(command);
+        for end in before..=world.log.len() {
+            let mut seen = world.clone();
+            seen.state = piton_core::fold::replay(&world.log[..end]).unwrap();
+            assert!(!seen.named().0.is_interrupted(), "{:?}", seen.named());
+        }
+    }
 }
 
 /// Asked again with the same new token, because the first answer was not heard: it stays good.
@@ -147,7 +165,7 @@ fn an_answer_by_wait_rotates_and_consumes_in_one_batch() {
     };
     let decision = world.decide(answer()).expect("possible");
     let kinds: Vec<_> = decision.records.iter().map(|record| &*record.kind).collect();
-    assert_eq!(kinds, ["token.revoked", "token.minted", "token.consumed", "run.resumed"]);
+    assert_eq!(kinds, ["token.minted", "token.revoked", "token.consumed", "run.resumed"]);
     let result_seq = world.state.last_seq;
     assert_eq!(decision.outcome, Verdict::Resumed { result_seq });
     // Whoever has the token of the record is told the first result too.

@@ -2,14 +2,17 @@
 //! log; what they wrote is read before anything is decided anew.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use piton_core::access::{Access, Bearer, Denied, Scope};
 use piton_core::decide::Verdict;
-use piton_core::id::SessionId;
+use piton_core::event::Event;
+use piton_core::id::{AccessId, SessionId};
 use piton_core::registry::{Command, Registry};
 use piton_core::request::Request;
 use piton_core::{Code, NewRecord, Seq};
 use piton_store::{Batch, Detail, Durability, Guard, Store, Tail};
+use tokio::sync::watch;
 
 use crate::error::{Error, Result};
 use crate::world::Clock;
@@ -17,6 +20,9 @@ use crate::world::Clock;
 /// How often something is decided anew after somebody else wrote to the reserved log.
 const TRIES_MAX: usize = 32;
 const READ_MAX: usize = 1_000;
+const REVOKED: &str = "access.revoked";
+/// How long somebody is believed to have time left without a look at the clock.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
 
 /// What callers hold. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -24,6 +30,8 @@ pub struct Reserved {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     registry: Arc<Mutex<Registry>>,
+    /// Something was taken back.
+    revoked: Arc<watch::Sender<()>>,
 }
 
 /// What became of a command, and where the log stands.
@@ -35,7 +43,8 @@ pub struct Noted {
 
 impl Reserved {
     pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self> {
-        let reserved = Self { store, clock, registry: Arc::default() };
+        let revoked = Arc::new(watch::Sender::new(()));
+        let reserved = Self { store, clock, registry: Arc::default(), revoked };
         reserved.catch_up().await?;
         Ok(reserved)
     }
@@ -59,6 +68,30 @@ impl Reserved {
         self.lock().once(bearer, now).cloned()
     }
 
+    /// Resolves when a secret opens nothing any more: it was taken back, or its time is over.
+    pub async fn lost(&self, access: &AccessId) {
+        let mut revoked = self.revoked.subscribe();
+        loop {
+            let found = self.read(|registry| registry.access.get(access).map(|a| a.expires_at));
+            let Some(expires_at) = found else { return };
+            let now = self.clock.now();
+            if expires_at.is_some_and(|at| at <= now) {
+                return;
+            }
+            let expires = async {
+                match expires_at {
+                    // Clocks jump: it is looked at again.
+                    Some(at) => tokio::time::sleep(at.since(now).min(LOOK_EVERY)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = revoked.changed() => {}
+                () = expires => {}
+            }
+        }
+    }
+
     /// Reads what was appended since.
     pub async fn catch_up(&self) -> Result<()> {
         loop {
@@ -79,6 +112,9 @@ impl Reserved {
                     let (session, seq) = (id.clone(), record.seq);
                     piton_store::Error::RecordDamaged { session, seq, source: Some(source) }
                 })?;
+                if &*record.kind == REVOKED {
+                    self.revoked.send_replace(());
+                }
             }
         }
     }
@@ -89,6 +125,9 @@ impl Reserved {
         for (seq, record) in (expected + 1..).zip(written) {
             if seq == registry.last_seq + 1 {
                 registry.apply(seq, record.ts, &record.event);
+                if matches!(record.event, Event::AccessRevoked(_)) {
+                    self.revoked.send_replace(());
+                }
             }
         }
     }

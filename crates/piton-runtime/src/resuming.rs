@@ -177,11 +177,14 @@ impl Resumer {
     ) -> Result<Plan> {
         let Inner { handle, recipes, policy, .. } = &*self.0;
         let mut state = handle.state(session).await?;
-        let planned = |state: &State| {
-            match resume::plan(state, recipes.abilities(state), *policy, occasion) {
-                Plan::Start(opening) => Plan::Start(change(opening)),
-                leave @ Plan::Leave(_) => leave,
-            }
+        let planned = |state: &State| match resume::plan(
+            state,
+            recipes.abilities(state),
+            *policy,
+            occasion,
+        ) {
+            Plan::Start(opening) => Plan::Start(change(opening)),
+            leave @ Plan::Leave(_) => leave,
         };
         let mut plan = planned(&state);
         if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan

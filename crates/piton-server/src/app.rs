@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use piton_agent::profiles::Profile;
-use piton_core::access::{Bearer, Denied, Scope};
+use piton_core::access::{Bearer, Scope};
 use piton_core::decide::{Command, Verdict};
-use piton_core::event::AuditNoted;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::resume::Policy;
@@ -172,13 +171,7 @@ impl App {
         action: &str,
         target: impl Into<String>,
     ) -> Result<()> {
-        let note = AuditNoted {
-            principal: Some(asker.principal.to_string()),
-            action: action.to_owned(),
-            target: Some(target.into()),
-            outcome: "done".to_owned(),
-            times: None,
-        };
+        let note = asker.noted(action, target);
         self.reserved().execute(None, registry::Command::Note(note)).await?;
         Ok(())
     }
@@ -217,11 +210,18 @@ impl App {
         match self.reserved().admit(bearer, needed) {
             Ok(access) => Ok(access.access_id.as_str().into()),
             Err(denied) => {
-                if denied == Denied::Unknown {
-                    self.0.limits.take(&self.0.nobody)?;
-                }
+                self.0.limits.take(&self.0.nobody)?;
                 Err(denied.into())
             }
+        }
+    }
+
+    /// Resolves when a token that was good is not any more.
+    pub(crate) async fn lost(&self, bearer: Option<&Bearer>) {
+        let local = self.0.options.local.as_ref().map(|local| &local.id);
+        match bearer.filter(|bearer| Some(&bearer.id) != local) {
+            Some(bearer) => self.reserved().lost(&bearer.id).await,
+            None => std::future::pending().await,
         }
     }
 

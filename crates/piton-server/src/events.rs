@@ -18,7 +18,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::extract::{Params, Pass, Path, Reader};
+use crate::extract::{Params, Path, Reader};
 use crate::feed;
 use crate::problem::{Document, Problem, Result};
 
@@ -77,7 +77,8 @@ pub(crate) async fn session_events(
     let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
     let stopped = Box::pin(app.stop().clone().cancelled_owned());
     let beats = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    let following = Following { app, pass: reader.pass(), feed, stopped, beats };
+    let taken_back = Box::pin(reader.pass().lost(app.clone()));
+    let following = Following { app, feed, taken_back, stopped, beats };
     let frames = stream::unfold((following, Some(begin)), |(mut following, begin)| async move {
         let frame = match begin {
             Some(begin) => Some(begin),
@@ -91,9 +92,9 @@ pub(crate) async fn session_events(
 /// One reader's stream.
 struct Following {
     app: App,
-    pass: Pass,
     feed: feed::Reader,
-    /// Both live as long as the stream: to be made for every event they would cost more than it.
+    /// These live as long as the stream: to be made for every event they would cost more than it.
+    taken_back: Pin<Box<dyn Future<Output = ()> + Send>>,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     beats: Interval,
 }
@@ -109,12 +110,10 @@ impl Following {
         let next = tokio::select! {
             biased;
             () = &mut self.stopped => return None,
+            () = &mut self.taken_back => return None,
             frame = self.feed.next() => Next::Frame(frame),
             _ = self.beats.tick() => Next::Beat,
         };
-        if !self.pass.is_good(&self.app) {
-            return None;
-        }
         let session = self.feed.session();
         match next {
             Next::Frame(Ok(frame)) => frame,

@@ -1,26 +1,30 @@
 //! What handlers take: bodies, queries and askers, each with its own problem when it is wrong.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use axum::body::HttpBody as _;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
+use piton_core::event::AuditNoted;
 use piton_core::request::{self, Key};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::openapi::{BODY_BYTES_MAX, FILE_MAX};
 use crate::problem::{Problem, Result};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;
-/// How long a stream may go on after its token was taken back, if there is something to be told.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a body may take to come.
+const BODY_WAIT: Duration = Duration::from_secs(20);
 
 /// A JSON body.
 #[derive(Debug)]
@@ -35,7 +39,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         if !kind.eq_ignore_ascii_case("application/json") {
             return Err(Problem::malformed("The body must be application/json"));
         }
-        let bytes = read(request, app).await?;
+        let bytes = read(request, app, BODY_BYTES_MAX).await?;
         parse(&bytes).map(Self)
     }
 }
@@ -48,7 +52,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for Perhaps<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
-        let bytes = read(request, app).await?;
+        let bytes = read(request, app, BODY_BYTES_MAX).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -64,14 +68,21 @@ impl FromRequest<App> for Content {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
-        read(request, app).await.map(Self)
+        read(request, app, FILE_MAX).await.map(Self)
     }
 }
 
-async fn read(request: Request, app: &App) -> Result<Bytes> {
-    Bytes::from_request(request, app).await.map_err(|rejection: BytesRejection| {
+/// The whole body. One that is announced to be too large, or does not come, is not waited for.
+async fn read(request: Request, app: &App, bytes_max: usize) -> Result<Bytes> {
+    let too_large = || Problem::new(Code::RequestTooLarge, "The request's body is too large");
+    if request.body().size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(BODY_WAIT, Bytes::from_request(request, app)).await;
+    let late = |_| Problem::new(Code::RequestLate, "The request's body did not come in time");
+    read.map_err(late)?.map_err(|rejection: BytesRejection| {
         if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-            return Problem::new(Code::RequestTooLarge, "The request's body is too large");
+            return too_large();
         }
         Problem::malformed(rejection.body_text())
     })
@@ -89,6 +100,9 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        // What is no text would be taken for something else.
+        let said = percent_decode_str(parts.uri.query().unwrap_or_default()).decode_utf8();
+        said.map_err(|_| Problem::malformed("The query is not UTF-8"))?;
         let query = Query::from_request_parts(parts, app).await;
         let Query(params) =
             query.map_err(|rejection: QueryRejection| Problem::malformed(rejection.body_text()))?;
@@ -129,6 +143,10 @@ impl Asker {
         Ok(Self { principal, path, key })
     }
 
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// What the log will say of a request. `response` is what a repetition is answered.
     pub(crate) fn request(
         &self,
@@ -145,6 +163,17 @@ impl Asker {
         }
     }
 
+    /// That they did something.
+    pub(crate) fn noted(&self, action: &str, target: impl Into<String>) -> AuditNoted {
+        AuditNoted {
+            principal: Some(self.principal.to_string()),
+            action: action.to_owned(),
+            target: Some(target.into()),
+            outcome: "done".to_owned(),
+            times: None,
+        }
+    }
+
     /// The same for the same asker, path and key; `None` without a key.
     pub(crate) fn seed(&self) -> Option<[u8; 16]> {
         let key = Key::new(&self.principal, &self.path, self.key.as_ref()?, &Value::Null).key;
@@ -156,14 +185,23 @@ impl Asker {
 
 /// Lets in who has the scope.
 fn admit(parts: &Parts, app: &App, needed: Scope) -> Result<Asker> {
-    let principal = app.admit(bearer(&parts.headers)?.as_ref(), needed)?;
+    let principal = app.admit(presented(app, &parts.headers)?.as_ref(), needed)?;
     app.limits().take(&principal)?;
     // One that is no text is as wrong as an empty one.
     let key = parts.headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
     Asker::new(principal, parts.uri.path().to_owned(), key.map(str::to_owned))
 }
 
-/// The token that a request carries.
+/// The token that a request carries; what is none is counted like a wrong one.
+fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Bearer>> {
+    let found = bearer(headers);
+    if found.is_err() {
+        app.admit_nobody()?;
+    }
+    found
+}
+
+/// The token in a request's headers.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<Bearer>> {
     let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
     let value = value.to_str().map_err(|_| Problem::from(Denied::Unknown))?;
@@ -206,26 +244,18 @@ impl FromRequestParts<App> for Reader {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         admit(parts, app, Scope::Read)?;
-        Ok(Self(Pass { bearer: bearer(&parts.headers)?, looked_at: Instant::now() }))
+        Ok(Self(Pass(bearer(&parts.headers)?)))
     }
 }
 
-/// What let somebody in who stays: it is looked at again, since it may be taken back or run out.
+/// What let somebody in who stays.
 #[derive(Clone, Debug)]
-pub(crate) struct Pass {
-    bearer: Option<Bearer>,
-    looked_at: Instant,
-}
+pub(crate) struct Pass(Option<Bearer>);
 
 impl Pass {
-    /// Whether it is still good, as of the last second.
-    pub(crate) fn is_good(&mut self, app: &App) -> bool {
-        let now = Instant::now();
-        if now.saturating_duration_since(self.looked_at) < LOOK_EVERY {
-            return true;
-        }
-        self.looked_at = now;
-        app.admit(self.bearer.as_ref(), Scope::Read).is_ok()
+    /// Resolves when it was taken back, or has run out.
+    pub(crate) async fn lost(self, app: App) {
+        app.lost(self.0.as_ref()).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //! name that is not its own (a page whose name was pointed at this machine would).
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use piton_core::Code;
@@ -17,15 +17,24 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
     if !host_allowed(&host, &app.options().hosts) {
         return refuse_host("The request is for another host");
     }
-    if let Some(origin) = request.headers().get(header::ORIGIN) {
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    if let Some(origin) = &origin {
         let origin = origin.to_str().unwrap_or_default();
         if !origin_allowed(origin, &host, &app.options().origins) {
             let title = "The request comes from a page of another origin";
             return Problem::new(Code::OriginRefused, title).into_response();
         }
     }
-    let mut response = next.run(request).await;
+    let asks_before = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response =
+        if asks_before && origin.is_some() { may_ask() } else { next.run(request).await };
     let headers = response.headers_mut();
+    if let Some(origin) = origin {
+        // Its browser would keep the answer from the page without this.
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
@@ -33,6 +42,17 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
+}
+
+/// What a page of an allowed origin may ask for.
+fn may_ask() -> Response {
+    let taken = "authorization, content-type, idempotency-key, last-event-id";
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, taken),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
 }
 
 fn refuse_host(title: &str) -> Response {

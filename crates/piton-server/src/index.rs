@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use utoipa::ToSchema;
 use crate::api::status::Brief;
 use crate::app::App;
 use crate::events::{HEARTBEAT, event_stream};
-use crate::extract::{Pass, Reader};
+use crate::extract::Reader;
 use crate::problem::{Document, Result};
 
 /// Sessions that are told of; the last active ones.
@@ -284,7 +285,8 @@ pub(crate) async fn index_events(State(app): State<App>, reader: Reader) -> Resu
     app.metrics().subscribers.inc();
     let (listing, receiver) = subscribe(&shared);
     let listing = [&b"retry: 1000\n\n"[..], &listing].concat().into();
-    let reading = Reading { app, pass: reader.pass(), shared, receiver, next: Some(listing) };
+    let taken_back = Box::pin(reader.pass().lost(app.clone()));
+    let reading = Reading { app, taken_back, shared, receiver, next: Some(listing) };
     let frames = stream::unfold(reading, |mut reading| async move {
         let frame = reading.next().await?;
         Some((Ok::<_, Infallible>(frame), reading))
@@ -300,7 +302,7 @@ fn subscribe(shared: &Shared) -> (Bytes, broadcast::Receiver<Bytes>) {
 
 struct Reading {
     app: App,
-    pass: Pass,
+    taken_back: Pin<Box<dyn Future<Output = ()> + Send>>,
     shared: Arc<Shared>,
     receiver: broadcast::Receiver<Bytes>,
     next: Option<Bytes>,
@@ -314,11 +316,9 @@ impl Reading {
         let heard = tokio::select! {
             biased;
             () = self.app.stop().cancelled() => return None,
+            () = &mut self.taken_back => return None,
             heard = tokio::time::timeout(HEARTBEAT, hear(&self.shared, &mut self.receiver)) => heard,
         };
-        if !self.pass.is_good(&self.app) {
-            return None;
-        }
         heard.unwrap_or(Some(Bytes::from_static(b": here\n\n")))
     }
 }

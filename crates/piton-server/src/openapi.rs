@@ -20,9 +20,9 @@ use crate::sockets::{conversation, shell};
 use crate::{audit, events, guard, index};
 
 /// The largest body of a request, in bytes.
-const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The largest file of a workspace that is written at once.
-const FILE_MAX: usize = 8 * 1024 * 1024;
+pub(crate) const FILE_MAX: usize = 8 * 1024 * 1024;
 const _: () = assert!(FILE_MAX as u64 == FILE_BYTES_MAX);
 
 #[derive(Debug, utoipa::OpenApi)]
@@ -70,6 +70,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(sessions::close))
                 .routes(routes!(records::records))
                 .routes(routes!(records::verify))
+                .routes(routes!(records::audit))
                 .routes(routes!(events::session_events))
                 .routes(routes!(index::index_events))
                 .routes(routes!(conversation::connect))

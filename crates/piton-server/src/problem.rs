@@ -118,6 +118,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::EpochStale
         | Code::ResponseNotKept => StatusCode::CONFLICT,
         Code::TokenExpired | Code::TokenRevoked | Code::WaitExpired => StatusCode::GONE,
+        Code::RequestLate => StatusCode::REQUEST_TIMEOUT,
         Code::PayloadTooLarge | Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::RequestMismatch => StatusCode::UNPROCESSABLE_ENTITY,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,

@@ -67,8 +67,15 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
             }
         }
     }
-    let expired = grant(&["read"], Some(0));
-    let answer = ask("GET", "/api/v1/sessions", &expired);
+    let expires = grant(&["read"], Some(1));
+    let until = std::time::Instant::now() + crate::world::PATIENCE;
+    let answer = loop {
+        let answer = ask("GET", "/api/v1/sessions", &expires);
+        if answer.status != 200 {
+            break answer;
+        }
+        assert!(std::time::Instant::now() < until, "it does not run out");
+    };
     assert_eq!((answer.status, answer.code()), (401, "access_expired"));
     // One that may only read cannot make itself more.
     let more = world.raw("POST", "/api/v1/access", Some(b"{}"), &[("authorization", &read)]);
@@ -158,14 +165,19 @@ fn what_makes_no_sense_is_named_and_changes_nothing() {
         ("/api/v1/sessions?nothing=1", "request_malformed"),
         ("/api/v1/sessions?status=tired", "request_malformed"),
         ("/api/v1/sessions?after=zzz", "cursor_invalid"),
+        ("/api/v1/tasks?after=task_none", "cursor_invalid"),
         ("/api/v1/tasks/task_none", "task_unknown"),
     ] {
         assert_eq!(world.get(path).code(), code, "{path}");
     }
-    assert_eq!(
-        world.get(&format!("/api/v1/sessions/{session}/events?after=99999")).code(),
-        "cursor_invalid"
-    );
+    for what in ["events", "records", "messages"] {
+        let path = format!("/api/v1/sessions/{session}/{what}?after=99999");
+        assert_eq!(world.get(&path).code(), "cursor_invalid", "{what}");
+    }
+    let not_text = format!("/api/v1/sessions/{session}/files/content?path=%ff%fe");
+    assert_eq!(raw("PUT", &not_text, b"x").code(), "request_malformed");
+    let zero = json!({"name": "x", "scopes": ["read"], "expires_in_s": 0});
+    assert_eq!(world.post("/api/v1/access", &zero).code(), "request_malformed");
     assert_eq!(world.ask("PUT", "/api/v1/tasks", None, &[]).code(), "method_not_allowed");
     for (body, code) in [
         (json!({"working_dir": "relative"}), "request_malformed"),
@@ -189,6 +201,50 @@ fn what_makes_no_sense_is_named_and_changes_nothing() {
     let mut stream = world.send("GET", "/health", None, &[]);
     stream.write_all(b"\x00\x01garbage\r\n\r\n").unwrap();
     assert_eq!(world.get("/health").status, 200);
+}
+
+/// Nobody can hold a connection with the half of a request.
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let world = World::new();
+    let answer = |length: &str| {
+        let headers = [("content-type", "application/json"), ("content-length", length)];
+        let mut stream = world.send("POST", "/api/v1/sign-in", None, &headers);
+        stream.write_all(b"{").unwrap();
+        let mut answer = String::new();
+        let _ = std::io::Read::read_to_string(&mut stream, &mut answer);
+        answer
+    };
+    let too_large = answer("99999999999");
+    assert!(too_large.contains("request_too_large"), "{too_large}");
+    let late = answer("1000");
+    assert!(late.contains("408") && late.contains("request_late"), "{late}");
+}
+
+/// Pages of an origin that was named may ask, and their browsers let them have the answers.
+#[test]
+fn a_named_origin_is_told_that_it_may() {
+    let mut world = World::not_started();
+    world.start_with(|server| {
+        server.args(["--origin", "https://app.example"]);
+    });
+    let origin = ("origin", "https://app.example");
+    let before = world.raw(
+        "OPTIONS",
+        "/api/v1/sessions",
+        None,
+        &[origin, ("access-control-request-method", "POST")],
+    );
+    assert_eq!(before.status, 204, "{before:?}");
+    let allowed = "access-control-allow-origin: https://app.example";
+    assert!(before.headers.contains(allowed), "{}", before.headers);
+    assert!(before.headers.contains("access-control-allow-headers: authorization,"));
+    let asked = world.ask("GET", "/api/v1/sessions", None, &[origin]);
+    assert!(asked.status == 200 && asked.headers.contains(allowed), "{asked:?}");
+    let own = world.get("/api/v1/sessions");
+    assert!(!own.headers.contains("access-control"), "{}", own.headers);
+    let other = [("origin", "https://other.example"), ("access-control-request-method", "POST")];
+    assert_eq!(world.raw("OPTIONS", "/api/v1/sessions", None, &other).code(), "origin_refused");
 }
 
 #[test]

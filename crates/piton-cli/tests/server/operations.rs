@@ -125,6 +125,10 @@ fn every_operation_does_what_it_says() {
     let granted = walk.good("POST", "/api/v1/access", &[], Some(&body));
     assert!(text(&granted, "token").starts_with("key_"));
     assert_eq!(walk.good("GET", "/api/v1/access", &[], None)["access"][0]["name"], "phone");
+    let audit = walk.good("GET", "/api/v1/audit", &[], None);
+    let audit = audit["records"].as_array().unwrap();
+    let granted_to = audit.iter().find(|record| record["kind"] == "access.granted").unwrap();
+    assert_eq!((&granted_to["name"], &granted_to["hash"]), (&json!("phone"), &Value::Null));
     let id = &text(&granted, "access_id");
     assert_eq!(walk.ask("DELETE", "/api/v1/access/{access_id}", &[id], None).status, 204);
     let body = json!({"name": "browser", "scopes": ["read", "control"]});
@@ -241,6 +245,42 @@ fn requests_are_fulfilled_once() {
     let body = body.to_string();
     let theirs = world.raw("POST", &path, Some(body.as_bytes()), &headers).good();
     assert_ne!(theirs["run_id"], first["run_id"]);
+
+    // Answered, a question is not open any more; its answer is still known.
+    let session = world.session();
+    let run = world.prompt(&session, "ask May I?");
+    let status = world.when(&session, |status| status["status"] == "waiting");
+    let wait = &status["waits"][0];
+    assert_eq!(wait["question"]["options"][0]["optionId"], "allow_once", "{wait:#}");
+    assert_eq!(world.get("/api/v1/waits").good()["waits"][0]["question"], wait["question"]);
+    let path = format!("/api/v1/waits/{}/answer", wait["wait_id"].as_str().unwrap());
+    let yes = json!({"answer": {"option_id": "allow_once"}});
+    let first = world.ask("POST", &path, Some(&yes), &key).good();
+    let again = world.ask("POST", &path, Some(&yes), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good(), first);
+    let no = json!({"answer": {"option_id": "reject_once"}});
+    let other = world.ask("POST", &path, Some(&no), &key);
+    assert_eq!((other.status, other.code()), (422, "request_mismatch"));
+    assert_eq!(world.post(&path, &yes).code(), "wait_unknown");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+
+    // A resume that had nothing to do does nothing later either.
+    let path = format!("/api/v1/sessions/{session}/resume");
+    let first = world.ask("POST", &path, None, &key).good();
+    world.prompt(&session, "say there\ncrash");
+    world.when(&session, |status| status["reason"] == "process_exit");
+    let again = world.ask("POST", &path, None, &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good(), first);
+    assert_eq!(world.status(&session)["reason"], "process_exit", "nobody wished for more");
+
+    let path = format!("/api/v1/sessions/{session}/shells");
+    let shell = world.ask("POST", &path, Some(&json!({})), &key).good();
+    let again = world.ask("POST", &path, Some(&json!({})), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good(), shell);
+    assert_ne!(world.post(&path, &json!({})).good()["shell_id"], shell["shell_id"]);
 
     let create = json!({"title": "t", "start": false});
     let ask = |world: &World| world.ask("POST", "/api/v1/sessions", Some(&create), &key).good();

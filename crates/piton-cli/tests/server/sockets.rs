@@ -370,7 +370,7 @@ fn a_socket_is_for_whoever_has_a_good_token() {
         let path = format!("/api/v1/access/{}", access["access_id"].as_str().unwrap());
         assert_eq!(world.ask("DELETE", &path, None, &[]).status, 204);
     }
-    assert_eq!(reader.refused("task.session.list", &json!({})), "unauthenticated");
+    assert_eq!((reader.closed(), controller.closed()), (Some(1008), Some(1008)));
 }
 
 #[test]

@@ -81,13 +81,11 @@ fn a_token_that_is_taken_back_ends_its_streams() {
         .into_iter()
         .map(|stream| std::thread::spawn(move || stream.lines().map_while(Result::ok).count()))
         .collect();
+    // Nothing happens in the session: that it was taken back is enough.
     let until = Instant::now() + PATIENCE;
     while !ended.iter().all(std::thread::JoinHandle::is_finished) {
         assert!(Instant::now() < until, "a stream goes on");
-        // What happens is what ends them.
-        world.prompt(&session, "say something");
-        world.when(&session, |status| status["status"] == "idle");
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -268,6 +268,32 @@ impl Screen {
     }
 }
 
+/// What is typed after a token was taken back reaches nobody.
+#[test]
+fn a_shell_is_closed_to_whoever_lost_their_token() {
+    let mut world = World::new();
+    let session = world.session();
+    let shells = format!("/api/v1/sessions/{session}/shells");
+    let shell = world.post(&shells, &json!({})).good()["shell_id"].as_str().unwrap().to_owned();
+    let granted = json!({"name": "x", "scopes": ["control"]});
+    let granted = world.post("/api/v1/access", &granted).good();
+    let bearer = format!("Bearer {}", granted["token"].as_str().unwrap());
+    let path = format!("{shells}/{shell}/socket");
+    let socket = Socket::open(&world, &path, &[("authorization", &bearer)]).unwrap();
+    let mut screen = Screen { socket, shown: String::new() };
+    screen.type_in("echo so $((40 + 1)) far\n");
+    screen.shows("so 41 far");
+    let access = format!("/api/v1/access/{}", granted["access_id"].as_str().unwrap());
+    assert_eq!(world.ask("DELETE", &access, None, &[]).status, 204);
+    let sent = screen.socket.inner.send(Message::binary(b"echo and $((40 + 2)) more\n".to_vec()));
+    let (_, code) = screen.ends();
+    assert!(code == Some(1008) || sent.is_err(), "{code:?}");
+    let mut own = Screen::attach(&world, &session, &shell);
+    own.type_in("echo then $((40 + 3))\n");
+    own.shows("then 43");
+    assert!(!own.shown.contains("and 42 more"), "{}", own.shown);
+}
+
 #[test]
 fn a_shell_is_typed_into_resized_and_ended() {
     let mut world = World::new();

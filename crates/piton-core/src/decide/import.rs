@@ -20,7 +20,7 @@ use crate::limits::{
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
-use crate::spool::{Channel, Ended, Entry, Fact, Pos};
+use crate::spool::{Channel, Ended, Entry, Fact, Pos, REFUSAL};
 use crate::state::{Effect, Phase, Run, State};
 use crate::token::NewToken;
 
@@ -335,13 +335,18 @@ impl Importing<'_> {
         }
     }
 
-    /// A run that was cancelled or paused ends its turn, too; that is no news.
+    /// A run that was cancelled or paused ends its turn, too; that is no news, unless the agent has
+    /// dropped what it was told.
     fn turn_ended(&mut self, cx: &Context, run_id: Option<&RunId>, stop_reason: String) {
-        let Some(run) = self.open_run(run_id) else { return };
         // A run that is to go on has another turn before it: what ends is the one that was stopped.
-        if run.phase == Phase::Paused || recovery::awaited(&self.state, run) {
+        let is_stopped =
+            |run: &&Run| run.phase == Phase::Paused || recovery::awaited(&self.state, run);
+        let Some(run) = self.open_run(run_id).filter(|run| !is_stopped(run)) else {
+            if stop_reason == REFUSAL {
+                self.updated(cx, run_id.cloned(), REFUSAL, Value::Null);
+            }
             return;
-        }
+        };
         let run_id = run.run_id.clone();
         if stop_reason == "cancelled" {
             return self.extend(run::cancel(&self.state, cx, run_id, Reason::UserRequest));

@@ -52,6 +52,8 @@ pub enum Command {
     Close {
         outcome: Outcome,
     },
+    /// What was asked for needs no record; under a key it is written down that it was asked for.
+    Nothing,
     /// Begins a run, with a message or without. While the last run waits, or is paused or
     /// interrupted, the new one takes its place.
     Start {
@@ -288,6 +290,8 @@ pub enum Refusal {
     RunNotOpen { run: RunId },
     #[error("Run {run} is neither interrupted nor paused")]
     RunNotInterrupted { run: RunId },
+    #[error("Run {run} is not interrupted")]
+    NoInterruption { run: RunId },
     #[error("The session has no run that could be interrupted")]
     NeverRun,
     #[error("There is no open wait {wait}")]
@@ -347,7 +351,9 @@ impl Refusal {
             Self::RunUnknown { .. } => Code::RunUnknown,
             Self::RunInProgress { .. } => Code::RunInProgress,
             Self::RunNotOpen { .. } => Code::RunNotOpen,
-            Self::RunNotInterrupted { .. } | Self::NeverRun => Code::RunNotInterrupted,
+            Self::RunNotInterrupted { .. } | Self::NoInterruption { .. } | Self::NeverRun => {
+                Code::RunNotInterrupted
+            }
             Self::WaitUnknown { .. } => Code::WaitUnknown,
             Self::WaitExpired { .. } => Code::WaitExpired,
             Self::AnswerUnfit { .. } => Code::AnswerUnfit,
@@ -426,6 +432,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         _ => {}
     }
     match command {
+        Command::Nothing => Ok(Decision::already()),
         Command::Start { run_id, message } => run::start(state, cx, run_id, message),
         Command::Wait(wait) => wait::wait(state, cx, wait),
         Command::Block { run_id, wait_id } => wait::block(state, cx, run_id, wait_id),
@@ -482,7 +489,8 @@ fn requested(
         return Ok(Decision { records: Vec::new(), outcome: Verdict::Repeated { seq } });
     }
     let mut decision = decide(state, cx, command)?;
-    if !decision.records.is_empty() {
+    // Under a key also what had nothing to change: asked again, later, it must still change nothing.
+    if !decision.records.is_empty() || request.key.is_some() {
         decision.records.push(request.record(cx.now));
     }
     Ok(decision)

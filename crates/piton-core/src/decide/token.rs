@@ -87,7 +87,7 @@ pub(super) fn mint_interruption(
 ) -> Result<Decision, Refusal> {
     let run = state.facts.run.as_ref().ok_or(Refusal::NeverRun)?;
     if !matches!(run.phase, Phase::Interrupted { .. }) {
-        return Err(Refusal::RunNotInterrupted { run: run.run_id.clone() });
+        return Err(Refusal::NoInterruption { run: run.run_id.clone() });
     }
     if state.tokens.contains_key(&fresh.id) {
         // The asker did not hear the first answer; revoked, the token could not return.

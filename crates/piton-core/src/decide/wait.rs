@@ -109,13 +109,9 @@ fn rotated(
     wait: &state::Wait,
     fresh: NewToken,
 ) -> Vec<NewRecord> {
-    let mut records = Vec::new();
-    if let Some(old) = wait.token_id.as_ref().filter(|id| state.tokens.contains_key(*id)) {
-        if *old == fresh.id {
-            return records;
-        }
-        let event = TokenRevoked { token_id: old.clone(), reason: Reason::Rotated };
-        records.push(NewRecord::new(cx.now, event));
+    let old = wait.token_id.as_ref().filter(|id| state.tokens.contains_key(*id));
+    if old == Some(&fresh.id) {
+        return Vec::new();
     }
     let minted = TokenMinted {
         token_id: fresh.id,
@@ -126,7 +122,12 @@ fn rotated(
         hash: fresh.hash,
         expires_at: wait.deadline_at,
     };
-    records.push(NewRecord::new(cx.now, minted));
+    // In this order: who looks in between must not find a wait that nothing answers.
+    let mut records = vec![NewRecord::new(cx.now, minted)];
+    records.extend(old.map(|old| {
+        let event = TokenRevoked { token_id: old.clone(), reason: Reason::Rotated };
+        NewRecord::new(cx.now, event)
+    }));
     records
 }
 

@@ -1,10 +1,10 @@
 //! What an agent does not know: because it began afresh, or because it was interrupted.
 
 use super::Change;
-use crate::event::{AgentDescribed, PromptPrepared, Seq};
+use crate::event::{AgentDescribed, AgentUpdated, PromptPrepared, Seq};
 use crate::limits::{LOST_CALLS_MAX, LOST_QUESTIONS_MAX};
 use crate::reason::Reason;
-use crate::spool::Begun;
+use crate::spool::{Begun, REFUSAL};
 use crate::state::{AgentStatus, Effect, Lost, Owed, Prepared, Run, Said, State, Unsaid};
 
 impl State {
@@ -39,11 +39,24 @@ impl State {
     }
 
     /// A turn ended well: what the agent was told with it, or before, it has kept. One that is
-    /// killed in its turn may have kept nothing.
-    pub(super) fn is_kept(&mut self) {
-        if let Some(agent) = self.facts.agent.as_mut().filter(|agent| agent.is_told) {
+    /// killed in its turn may have kept nothing, and what it refuses it drops by the protocol's rule.
+    pub(super) fn is_kept(&mut self, stop_reason: Option<&str>) {
+        let Some(agent) = self.facts.agent.as_mut().filter(|agent| agent.is_told) else { return };
+        if stop_reason == Some(REFUSAL) {
+            self.goes_on();
+        } else {
             (agent.is_told, agent.is_ignorant) = (false, false);
         }
+    }
+
+    /// It refused a prompt in a turn that was stopped.
+    pub(super) fn has_refused(&mut self, e: &AgentUpdated) -> Change {
+        let told = self.facts.agent.as_ref().is_some_and(|agent| agent.is_told);
+        if !told || !self.is_current(&e.execution_id) {
+            return Change::Inner;
+        }
+        self.goes_on();
+        Change::Summary
     }
 
     pub(super) fn described(&mut self, e: &AgentDescribed) {

@@ -74,7 +74,7 @@ impl State {
             }
             Event::RunCompleted(e) => {
                 if self.streams(&e.run_id) {
-                    self.is_kept();
+                    self.is_kept(e.stop_reason.as_deref());
                 }
                 self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Completed));
             }

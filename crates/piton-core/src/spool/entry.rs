@@ -7,6 +7,9 @@ use crate::event::{ToolStatus, WaitKind};
 use crate::id::{CallId, MessageId, RunId, WaitId};
 use crate::time::Timestamp;
 
+/// Why a turn ends of whose prompt the agent takes nothing into its conversation.
+pub const REFUSAL: &str = "refusal";
+
 /// Version of the entries that this program writes.
 pub const ENTRY_VERSION: u32 = 1;
 

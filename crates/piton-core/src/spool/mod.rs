@@ -9,6 +9,6 @@ mod sessions;
 
 pub use entry::{
     AgentInfo, AuthMethod, Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Note, Offers, Pos,
-    Spool,
+    REFUSAL, Spool,
 };
 pub use sessions::{AgentSessionInfo, AgentSessions};

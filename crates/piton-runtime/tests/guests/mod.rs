@@ -202,7 +202,7 @@ fn a_run_whose_agent_may_live_is_not_interrupted() {
         let written = last_kinds(&**guest.view().store(), &id, before).await;
         assert_eq!(
             written,
-            ["session.leased", "token.revoked", "token.minted", "session.released"]
+            ["session.leased", "token.minted", "token.revoked", "session.released"]
         );
 
         let service = place.start("boot_2").await;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use piton_core::access::{Access, Bearer, Denied, Scope};
+use piton_core::Code;
+use piton_core::access::{Access, Bearer, Scope};
 use piton_core::event::AccessGranted;
 use piton_core::id::AccessId;
 use piton_core::registry::Command;
@@ -119,6 +120,9 @@ async fn grant(
 ) -> Result<Reply<Granted>> {
     let scopes = wanted(&new)?;
     let request = Asked { asker, action, body: to_value(&new)? };
+    if new.expires_in_s == Some(0) {
+        return Err(Problem::malformed("expires_in_s is at least 1"));
+    }
     let valid_for = match (new.expires_in_s, once) {
         (Some(seconds), false) => Some(Duration::from_secs(seconds)),
         (None, false) => None,
@@ -132,7 +136,7 @@ async fn grant(
 }
 
 /// Makes a token for the API.
-#[utoipa::path(post, path = "/access", tag = "access", request_body = NewAccess,
+#[utoipa::path(post, path = "/access", operation_id = "create_access", tag = "access", request_body = NewAccess,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = Granted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -146,6 +150,7 @@ pub(crate) async fn create(
 
 /// Makes a link that signs a browser in once, within ten minutes.
 #[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccess,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = Granted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn link(
@@ -165,20 +170,25 @@ pub(crate) async fn sign_in(
     Body(signing_in): Body<SigningIn>,
 ) -> Result<Reply<Granted>> {
     app.admit_nobody()?;
-    let link: Bearer = signing_in.link.parse().map_err(|_| Denied::Unknown)?;
-    let access = app.reserved().once(&link)?;
+    // Nobody learns more than that about a link.
+    let used_up = || {
+        let title = "The link is not known, has run out, or was used before";
+        Problem::new(Code::Unauthenticated, title).with_detail("`piton open` makes a new one")
+    };
+    let link: Bearer = signing_in.link.parse().map_err(|_| used_up())?;
+    let access = app.reserved().once(&link).map_err(|_| used_up())?;
     let (bearer, granted) = fresh(&app, access.name, &access.scopes, Some(SIGNED_IN_FOR), false)?;
     let response = shown(&bearer, &granted);
     let command = Command::Exchange { used: link.id, granted };
     app.reserved().execute(None, command).await.map_err(|error| match error {
-        piton_runtime::Error::Refused(_) => Problem::from(Denied::Unknown),
+        piton_runtime::Error::Refused(_) => used_up(),
         error => error.into(),
     })?;
     Ok(Reply::created(crate::app::Fulfilled { response, replayed: false }))
 }
 
 /// The tokens and links that are good.
-#[utoipa::path(get, path = "/access", tag = "access",
+#[utoipa::path(get, path = "/access", operation_id = "list_access", tag = "access",
     responses((status = 200, body = AccessList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(

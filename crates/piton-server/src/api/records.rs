@@ -5,14 +5,14 @@ use axum::extract::State;
 use piton_core::id::SessionId;
 use piton_core::status::Name;
 use piton_core::transcript::{self, Item, Outcome, Text};
-use piton_core::{Record, Seq};
+use piton_core::{Code, Record, Seq};
 use piton_store::Detail;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::extract::{Params, Path, Reader};
+use crate::extract::{Administrator, Params, Path, Reader};
 use crate::problem::{Document, Problem, Result};
 
 const PAGE_MAX: usize = 1_000;
@@ -99,6 +99,10 @@ async fn window(
     let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
     let head = head.ok_or_else(unknown)?;
     let after = window.after.unwrap_or(0);
+    if after > head.last_seq {
+        let title = format!("The log ends at {}, before {after}", head.last_seq);
+        return Err(Problem::new(Code::CursorInvalid, title));
+    }
     let records = store.read(session, after, limit, Detail::Full).await?;
     let next = records.last().map(|last| last.seq).filter(|last| *last < head.last_seq);
     Ok((records, next))
@@ -117,6 +121,36 @@ pub(crate) async fn records(
 ) -> Result<Json<RecordPage>> {
     let session = SessionId::from_user(&session)?;
     let (records, next) = window(&app, &session, &wanted).await?;
+    Ok(Json(RecordPage { records: flat(&session, &records)?, next }))
+}
+
+/// A page of what no session's log tells of: who was let in, what was done, what was refused. Digests
+/// of secrets are left out.
+#[utoipa::path(get, path = "/audit", tag = "access", params(Window),
+    responses((status = 200, body = RecordPage),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn audit(
+    State(app): State<App>,
+    _administrator: Administrator,
+    Params(wanted): Params<Window>,
+) -> Result<Json<RecordPage>> {
+    let reserved = SessionId::reserved();
+    if app.handle().view().store().head(&reserved).await?.is_none() {
+        return Ok(Json(RecordPage { records: Vec::new(), next: None }));
+    }
+    let (records, next) = window(&app, &reserved, &wanted).await?;
+    let mut records = flat(&reserved, &records)?;
+    records.retain(|record| {
+        let kind = record["kind"].as_str().unwrap_or_default();
+        kind.starts_with("audit.") || kind.starts_with("access.")
+    });
+    for record in records.iter_mut().filter_map(Value::as_object_mut) {
+        record.remove("hash");
+    }
+    Ok(Json(RecordPage { records, next }))
+}
+
+fn flat(session: &SessionId, records: &[Record]) -> Result<Vec<Value>> {
     let flat = |record: &Record| {
         record.to_flat().map(Value::Object).map_err(|error| {
             Problem::from(piton_store::Error::RecordDamaged {
@@ -126,8 +160,7 @@ pub(crate) async fn records(
             })
         })
     };
-    let records = records.iter().map(flat).collect::<Result<_>>()?;
-    Ok(Json(RecordPage { records, next }))
+    records.iter().map(flat).collect()
 }
 
 /// A page of a session's conversation, with every tool call paired.

@@ -139,7 +139,7 @@ pub(crate) struct Deleting {
 }
 
 /// Makes a session, in a task or alone, and starts its agent.
-#[utoipa::path(post, path = "/sessions", tag = "sessions", request_body = NewSession,
+#[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
     responses((status = 201, body = SessionMade),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -223,7 +223,7 @@ async fn check_folder(folder: &str) -> Result<()> {
 }
 
 /// A page of sessions, last active first.
-#[utoipa::path(get, path = "/sessions", tag = "sessions", params(SessionQuery),
+#[utoipa::path(get, path = "/sessions", operation_id = "list_sessions", tag = "sessions", params(SessionQuery),
     responses((status = 200, body = SessionPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -261,7 +261,7 @@ fn cursor(text: &str) -> Result<Cursor> {
 }
 
 /// Where a session stands.
-#[utoipa::path(get, path = "/sessions/{session_id}", tag = "sessions",
+#[utoipa::path(get, path = "/sessions/{session_id}", operation_id = "show_session", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -375,7 +375,8 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
     let turn = app.resumer().policy().continue_turn;
     if goes_on_with(&state.facts, turn, Occasion::Asked).is_none() {
         let response = Done { session_id: id.to_string(), run_id: None };
-        return Ok(Fulfilled { response, replayed: false });
+        let request = Asked { asker, action: "sessions.resume", body: json!(null) };
+        return app.execute(&id, &request, response, Command::Nothing).await;
     }
     of_run(app, asker, session, "sessions.resume", |run_id| Command::Resume { run_id }).await
 }

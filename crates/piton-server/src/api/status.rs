@@ -6,7 +6,9 @@ use piton_core::state::{Executor, ExecutorStatus, Facts, State};
 use piton_core::status::{Name, Status};
 use piton_core::{Timestamp, resume};
 use piton_runtime::Listed;
+use piton_store::Detail;
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::app::App;
@@ -58,6 +60,9 @@ pub(crate) struct WaitView {
     pub(crate) run_id: String,
     /// `input`, `permission`, `tool_result`, `human`.
     pub(crate) kind: String,
+    /// What is asked; of a permission with its `options`. Null if it was taken out of the log.
+    #[schema(value_type = Option<Object>)]
+    pub(crate) question: Option<Value>,
     pub(crate) since_seq: u64,
     pub(crate) deadline_at: Option<String>,
 }
@@ -132,30 +137,39 @@ pub(crate) fn executor_status(executor: &Executor) -> &'static str {
     }
 }
 
-pub(crate) fn waits(session: &SessionId, facts: &Facts) -> Vec<WaitView> {
-    let run = facts.run.iter().filter(|run| run.is_unfinished() && facts.closed.is_none());
-    run.flat_map(|run| run.waits.iter().map(move |wait| (run, wait)))
-        .map(|(run, (wait_id, wait))| WaitView {
+pub(crate) async fn waits(app: &App, session: &SessionId, facts: &Facts) -> Result<Vec<WaitView>> {
+    let run = facts.run.as_ref().filter(|run| run.is_unfinished() && facts.closed.is_none());
+    let Some(run) = run else { return Ok(Vec::new()) };
+    let (store, mut waits) = (app.handle().view().store(), Vec::with_capacity(run.waits.len()));
+    for (wait_id, wait) in &run.waits {
+        let asked = store.read(session, wait.since_seq - 1, 1, Detail::Full).await?;
+        waits.push(WaitView {
             wait_id: wait_id.to_string(),
             session_id: session.to_string(),
             run_id: run.run_id.to_string(),
-            kind: serde_json::to_value(wait.kind)
-                .ok()
-                .and_then(|kind| kind.as_str().map(str::to_owned))
-                .unwrap_or_default(),
+            kind: spelled(wait.kind),
+            question: asked.first().and_then(|record| record.content_field("question")),
             since_seq: wait.since_seq,
             deadline_at: wait.deadline_at.as_ref().map(ToString::to_string),
-        })
-        .collect()
+        });
+    }
+    Ok(waits)
 }
 
 pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> {
     let state = app.handle().state(session).await?;
     let status = app.handle().view().status(&state.facts);
-    Ok(spell(app, session, &state, &status))
+    let waits = waits(app, session, &state.facts).await?;
+    Ok(spell(app, session, &state, &status, waits))
 }
 
-fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> SessionStatus {
+fn spell(
+    app: &App,
+    session: &SessionId,
+    state: &State,
+    status: &Status,
+    waits: Vec<WaitView>,
+) -> SessionStatus {
     let (facts, info) = (&state.facts, state.info.as_ref());
     // A dead boot's: it is being asked whether it is still there.
     let asked = state.lease.owner.as_ref() != Some(app.handle().boot());
@@ -192,7 +206,7 @@ fn spell(app: &App, session: &SessionId, state: &State, status: &Status) -> Sess
         context_restored: found.context_restored,
         context_reason: found.context_reason.map(|reason| reason.as_str().to_owned()),
         read_only: status.read_only,
-        waits: waits(session, facts),
+        waits,
         live: live(app, session),
         last_seq: state.last_seq,
     }

@@ -62,7 +62,7 @@ pub(crate) struct TaskQuery {
 }
 
 /// Makes a task.
-#[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = NewTask,
+#[utoipa::path(post, path = "/tasks", operation_id = "create_task", tag = "tasks", request_body = NewTask,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
     responses((status = 201, body = TaskMade),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -82,7 +82,7 @@ pub(crate) async fn create(
 }
 
 /// A page of tasks, newest first.
-#[utoipa::path(get, path = "/tasks", tag = "tasks", params(TaskQuery),
+#[utoipa::path(get, path = "/tasks", operation_id = "list_tasks", tag = "tasks", params(TaskQuery),
     responses((status = 200, body = TaskPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -95,6 +95,11 @@ pub(crate) async fn list(
         return Err(Problem::malformed(format!("limit is 1 to {PAGE_MAX}")));
     }
     let after: Option<TaskId> = query.after.map(|id| id.parse()).transpose()?;
+    if let Some(after) = &after
+        && app.reserved().read(|registry| !registry.tasks.contains_key(after))
+    {
+        return Err(Problem::new(Code::CursorInvalid, "This is no place in the list"));
+    }
     let mut page: Vec<registry::Task> = app.reserved().read(|registry| {
         let older = match &after {
             Some(after) => registry.tasks.range(..after.clone()),
@@ -113,7 +118,7 @@ pub(crate) async fn list(
 }
 
 /// A task with its sessions.
-#[utoipa::path(get, path = "/tasks/{task_id}", tag = "tasks",
+#[utoipa::path(get, path = "/tasks/{task_id}", operation_id = "show_task", tag = "tasks",
     params(("task_id" = String, Path, description = "The task's id")),
     responses((status = 200, body = TaskView),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]

@@ -53,6 +53,11 @@ pub(crate) struct Minting {
     valid_for_s: Option<u64>,
 }
 
+/// A body that has nothing to say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Minted {
     session_id: String,
@@ -84,7 +89,7 @@ async fn open(app: &App) -> Result<Waits> {
     let page = waiting(app, None).await?;
     let mut waits = Vec::new();
     for row in &page.rows {
-        waits.extend(status::waits(&row.session, &row.summary.facts));
+        waits.extend(status::waits(app, &row.session, &row.summary.facts).await?);
     }
     Ok(Waits { waits, truncated: page.next.is_some() })
 }
@@ -108,8 +113,28 @@ async fn session_of(app: &App, wait: &WaitId) -> Result<SessionId> {
     }
 }
 
+/// The session whose last run had a wait that is over. Its cost follows the number of sessions.
+async fn settled_in(app: &App, wait: &WaitId) -> Result<Option<SessionId>> {
+    let mut after = None;
+    loop {
+        let query = Query { task_id: None, select: Select::All, after, limit: SESSIONS_MAX };
+        let page = app.handle().view().store().list(query).await?;
+        let asked = |row: &&Row| {
+            let run = row.summary.facts.run.as_ref();
+            run.is_some_and(|run| run.settled_waits.contains(wait))
+        };
+        if let Some(row) = page.rows.iter().find(asked) {
+            return Ok(Some(row.session.clone()));
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(None),
+        }
+    }
+}
+
 /// The questions that are open, in all sessions.
-#[utoipa::path(get, path = "/waits", tag = "waits",
+#[utoipa::path(get, path = "/waits", operation_id = "list_waits", tag = "waits",
     responses((status = 200, body = Waits),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json<Waits>> {
@@ -139,8 +164,18 @@ pub(crate) async fn answer_now(
     answering: Answering,
 ) -> Result<Fulfilled<Answered>> {
     let wait_id: WaitId = wait.parse()?;
-    let session = session_of(app, &wait_id).await?;
     let request = Asked { asker, action: "waits.answer", body: to_value(&answering)? };
+    let session = match session_of(app, &wait_id).await {
+        Err(unknown) if asker.has_key() => {
+            // Perhaps because it was answered, under this very key.
+            let session = settled_in(app, &wait_id).await?.ok_or(unknown)?;
+            let requests = app.handle().state(&session).await?.requests;
+            let found = requests.find(&request.request(None), app.handle().view().now())?;
+            let unknown = || Refusal::WaitUnknown { wait: wait_id.clone() };
+            return app.repeated(&session, found.ok_or_else(unknown)?).await;
+        }
+        session => session?,
+    };
     let answered = Answered { session_id: session.to_string(), replayed: false };
     app.handle().check_answer(&session, &wait_id, &answering.answer).await?;
     let fresh = NewToken::from(&app.handle().ids().token()?);
@@ -148,15 +183,17 @@ pub(crate) async fn answer_now(
     app.execute(&session, &request, answered, command).await
 }
 
-/// Makes a new token for a question; the old one is revoked.
+/// Makes a new token for a question, good as long as that is open; the old one is revoked.
 #[utoipa::path(post, path = "/waits/{wait_id}/token", tag = "waits",
-    params(("wait_id" = String, Path, description = "The wait's id")),
+    params(("wait_id" = String, Path, description = "The wait's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = Minted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(wait): Path<String>,
+    Perhaps(Nothing {}): Perhaps<Nothing>,
 ) -> Result<Reply<Minted>> {
     let wait_id: WaitId = wait.parse()?;
     let session = session_of(&app, &wait_id).await?;
@@ -184,7 +221,8 @@ async fn mint_now(
 
 /// Makes a token with which the interrupted run can be resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/token", tag = "waits", request_body = Option<Minting>,
-    params(("session_id" = String, Path, description = "The session's id")),
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = Minted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn mint(

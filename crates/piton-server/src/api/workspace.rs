@@ -7,13 +7,14 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use piton_core::Code;
 use piton_core::id::SessionId;
+use piton_core::registry;
 use piton_exec::client::Client;
 use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind, NewShell};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::starting;
-use crate::app::App;
+use super::{Reply, starting};
+use crate::app::{App, Asked, to_value};
 use crate::extract::{Content, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Document, Problem, Result};
 
@@ -108,7 +109,7 @@ pub(crate) struct GitLogView {
     commits: Vec<GitCommitView>,
 }
 
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OpenShell {
     #[schema(minimum = 1, maximum = 1000)]
@@ -117,7 +118,7 @@ pub(crate) struct OpenShell {
     rows: Option<u16>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ShellView {
     session_id: String,
     shell_id: String,
@@ -252,7 +253,8 @@ pub(crate) async fn git_log(
 
 /// Opens a shell in the workspace; its socket shows it.
 #[utoipa::path(post, path = "/sessions/{session_id}/shells", tag = "workspace", request_body = Option<OpenShell>,
-    params(("session_id" = String, Path, description = "The session's id")),
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is opened once")),
     responses((status = 201, body = ShellView),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn open_shell(
@@ -260,17 +262,29 @@ pub(crate) async fn open_shell(
     Controller(asker): Controller,
     Path(session): Path<String>,
     Perhaps(open): Perhaps<OpenShell>,
-) -> Result<(StatusCode, Json<ShellView>)> {
+) -> Result<Reply<ShellView>> {
     let session = SessionId::from_user(&session)?;
     for side in [open.cols, open.rows].into_iter().flatten() {
         check_side(side)?;
+    }
+    let request = Asked { asker: &asker, action: "shells.open", body: to_value(&open)? };
+    let now = app.handle().view().now();
+    let before = app.reserved().read(|known| known.requests.find(&request.request(None), now))?;
+    if let Some(seq) = before {
+        return Ok(Reply::created(app.repeated(&SessionId::reserved(), seq).await?));
     }
     let client = starting::workspace_of(&app, &session).await?;
     let new = NewShell { command: Vec::new(), cols: open.cols, rows: open.rows };
     let shell_id = client.new_shell(&new).await?.shell_id;
     let session_id = session.to_string();
-    app.done(&asker, "shells.open", format!("{session_id}/{shell_id}")).await?;
-    Ok((StatusCode::CREATED, Json(ShellView { session_id, shell_id })))
+    let note = asker.noted("shells.open", format!("{session_id}/{shell_id}"));
+    let view = ShellView { session_id, shell_id: shell_id.clone() };
+    let opened = app.register(&request, true, view, registry::Command::Note(note)).await?;
+    if opened.replayed {
+        // Somebody asked for the same at the same time: one of them is enough.
+        client.end_shell(&shell_id).await?;
+    }
+    Ok(Reply::created(opened))
 }
 
 pub(crate) fn check_side(side: u16) -> Result<()> {

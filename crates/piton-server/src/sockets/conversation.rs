@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 
 use super::subscriptions::Subscriptions;
 use super::{
-    CLOSE_WAIT, Life, Place, Pulse, Why, broken, closing, credentials, goodbye, handshake, methods,
-    send, ticks,
+    CLOSE_WAIT, LOST, Life, Place, Pulse, broken, closing, credentials, goodbye, handshake,
+    methods, send, ticks,
 };
 use crate::app::{App, to_value};
 use crate::problem::{Document, Problem, Result};
@@ -93,11 +93,14 @@ async fn converse(app: App, bearer: Bearer, socket: WebSocket, place: Place) {
     let line = Line { app: app.clone(), bearer: Arc::new(bearer), out, subscriptions };
     let mut requests = JoinSet::new();
     let (mut hearing, mut ticks) = (Life::new(Instant::now()), ticks());
+    let held = Arc::clone(&line.bearer);
+    let mut taken_back = std::pin::pin!(app.lost(Some(&held)));
     let mut is_taken = true;
     let why = loop {
         tokio::select! {
             biased;
             () = app.stop().cancelled() => break Some((closing::GOING_AWAY, "going away")),
+            () = &mut taken_back => break Some(LOST),
             // Nobody takes what is sent.
             _ = &mut writing => {
                 is_taken = false;
@@ -129,9 +132,6 @@ async fn converse(app: App, bearer: Bearer, socket: WebSocket, place: Place) {
             _ = ticks.tick() => {
                 if hearing.pulse(Instant::now()) == Pulse::Gone {
                     break Some((closing::SILENT, "silent"));
-                }
-                if let Err(why) = check_access(&line) {
-                    break Some(why);
                 }
                 // With no room for it there is something else on its way, which tells as much.
                 let _ = line.out.try_send(Message::Ping("".into()));
@@ -167,15 +167,6 @@ async fn write(mut sink: SplitSink<WebSocket, Message>, mut outgoing: mpsc::Rece
         if send(&mut sink, message).await.is_none() {
             return;
         }
-    }
-}
-
-/// A token that was taken back, or has expired, opens nothing for longer than until the next ping.
-fn check_access(line: &Line) -> std::result::Result<(), Why> {
-    match line.app.admit(Some(&line.bearer), Scope::Read) {
-        Err(problem) if problem.code == Code::ScopeMissing => Ok(()),
-        Err(_) => Err((closing::NOT_ALLOWED, "the token is not good any more")),
-        Ok(_) => Ok(()),
     }
 }
 

@@ -56,6 +56,9 @@ mod closing {
 /// A code and a word about it.
 type Why = (u16, &'static str);
 
+/// A token opens nothing for longer than until it is taken back, or has run out.
+const LOST: Why = (closing::NOT_ALLOWED, "the token is not good any more");
+
 /// The sockets that are open: so many and no more, and a server's end waits for theirs.
 #[derive(Debug)]
 pub(crate) struct Sockets {

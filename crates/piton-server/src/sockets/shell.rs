@@ -18,8 +18,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
-    CLOSE_WAIT, Life, Place, Pulse, Why, broken, closing, credentials, goodbye, handshake, send,
-    ticks,
+    CLOSE_WAIT, LOST, Life, Place, Pulse, Why, broken, closing, credentials, goodbye, handshake,
+    send, ticks,
 };
 use crate::api::workspace::{check_side, of_shell};
 use crate::app::App;
@@ -97,10 +97,11 @@ async fn show(
         };
         let typing = type_in(keyboard, typed);
         let showing = write(&mut sink, outgoing);
-        let taking = take(&app, bearer.as_ref(), &mut source, keys);
+        let taking = take(&mut source, keys);
         tokio::select! {
             biased;
             () = app.stop().cancelled() => Some((closing::GOING_AWAY, "going away")),
+            () = app.lost(bearer.as_ref()) => Some(LOST),
             why = showing => why,
             () = reading => None,
             () = typing => Some((closing::TRY_AGAIN, "the shell takes nothing")),
@@ -185,8 +186,6 @@ async fn type_in(mut keyboard: ShellKeyboard, mut typed: mpsc::Receiver<Typed>) 
 
 /// What a client says, until it leaves or must.
 async fn take(
-    app: &App,
-    bearer: Option<&Bearer>,
     source: &mut (impl futures_util::Stream<Item = std::result::Result<Message, axum::Error>> + Unpin),
     keys: mpsc::Sender<Typed>,
 ) -> Option<Why> {
@@ -197,9 +196,6 @@ async fn take(
             _ = pulses.tick() => {
                 if life.pulse(Instant::now()) == Pulse::Gone {
                     return Some((closing::SILENT, "silent"));
-                }
-                if app.admit(bearer, Scope::Control).is_err() {
-                    return Some((closing::NOT_ALLOWED, "the token is not good any more"));
                 }
                 continue;
             }

@@ -178,7 +178,7 @@ impl Agent {
             Begun::New => world.new_conversation(),
             _ => self.asked.clone().unwrap_or_default(),
         };
-        world.is_opened(&conversation);
+        world.is_dropped(&conversation);
         self.conversation = Some(conversation.clone());
         let mut facts = Vec::new();
         // Some say that they do not know it, some only begin another.
@@ -195,8 +195,10 @@ impl Agent {
 
     fn end_turn(&mut self, world: &World, stop_reason: &str, did: &mut Vec<Did>) {
         let Some(turn) = self.turn.take() else { return };
-        if let Some(conversation) = self.conversation.as_ref().filter(|_| stop_reason == "end_turn") {
-            world.is_kept(conversation);
+        match (&self.conversation, stop_reason) {
+            (Some(conversation), "end_turn") => world.is_kept(conversation),
+            (Some(conversation), "refusal") => world.is_dropped(conversation),
+            _ => {}
         }
         let mut note = |fact| did.push(Did { run_id: Some(turn.run_id.clone()), fact });
         turn.message.iter().for_each(|message| note(ended(message)));

@@ -89,14 +89,14 @@ impl World {
         name
     }
 
-    /// An agent opens a conversation that it has: what was not kept is gone.
-    pub(super) fn is_opened(&self, conversation: &str) {
+    /// An agent opens a conversation that it has, or refuses a prompt: what was not kept is gone.
+    pub(super) fn is_dropped(&self, conversation: &str) {
         if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
             talk.unkept.clear();
         }
     }
 
-    /// Its turn ended.
+    /// Its turn ended well.
     pub(super) fn is_kept(&self, conversation: &str) {
         if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
             talk.knows.append(&mut talk.unkept);
@@ -147,8 +147,9 @@ impl World {
         let inner = self.inner();
         let Some(talk) = inner.memories.talks.get(conversation) else { return };
         let (lacks, was_told) = (talk.lacks(given).cloned(), talk.was_told);
+        // What was interrupted before an agent was given it may have been said to one all the same.
         let runs: Vec<_> = state.recent_runs.iter().cloned().collect();
-        let knows_all = talk.lacks(&runs).is_none();
+        let knows_all = talk.lacks(&runs).is_none() && runs.iter().all(|run| given.contains(run));
         drop(inner);
         let detail = match (lacks, agent.restored) {
             (Some(run), Some(true) | None) => {

@@ -49,10 +49,8 @@ pub(super) struct Screen {
     interrupted: Option<String>,
     /// An agent has said or done something.
     has_past: bool,
-    /// An agent is being started, and has not said how.
-    is_starting: bool,
-    /// The agent that is being started will be told of it if it does not know it.
-    will_be_told: bool,
+    /// An agent is being started: whether it will be told of that if it does not know it.
+    starting: Option<bool>,
     /// What is shown happens now.
     is_live: bool,
 }
@@ -140,11 +138,11 @@ impl Screen {
     }
 
     /// An agent that does not know what was said is not what one expects.
-    fn begins_afresh(&mut self, ui: &mut Ui) -> Result<()> {
+    fn begins_afresh(&mut self, ui: &mut Ui, will_be_told: bool) -> Result<()> {
         if !self.has_past {
             return Ok(());
         }
-        if self.will_be_told {
+        if will_be_told {
             let text = "-- the agent began afresh; your next message tells it what was said";
             return self.line(ui, Tone::Quiet, text);
         }
@@ -170,11 +168,13 @@ impl Screen {
         }
         self.has_past |= matches!(kind, "message.delta" | "tool.intent");
         match kind {
-            "agent.resuming" => self.will_be_told = record["history"] == true,
-            "agent.starting" => self.is_starting = true,
-            // Some begin afresh with each turn; that is told where they are described.
-            "agent.described" if std::mem::take(&mut self.is_starting) && text("begun") == "new" => {
-                self.begins_afresh(ui)?;
+            "agent.resuming" => self.starting = Some(record["history"] == true),
+            // Some begin afresh with each turn; that is no news.
+            "agent.described" => {
+                let will_be_told = self.starting.take().filter(|_| text("begun") == "new");
+                if let Some(will_be_told) = will_be_told {
+                    self.begins_afresh(ui, will_be_told)?;
+                }
             }
             "message.user" => {
                 let said = text("content");
