@@ -41,6 +41,16 @@ fn help_teaches() {
     }
 }
 
+/// The built-in agent does what its prompt says, and its help says what that can be.
+#[test]
+fn every_word_of_the_built_in_agent_is_listed() {
+    let help = Home::new().run("agent echo --help");
+    for word in piton_agent::echo::WORDS {
+        let line = format!("  {:<18}  {}", word.usage, word.what);
+        assert!(help.lines().any(|printed| printed == line), "{line:?} is not in\n{help}");
+    }
+}
+
 /// A version is printed without looking at anything: not even a broken config file is in its way.
 #[test]
 fn the_version_needs_nothing() {
