@@ -7,7 +7,7 @@ mod keys;
 
 use std::env;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ impl Settings {
             server: ServerSettings {
                 listen: pick.maybe("server.listen", |text, _| {
                     let wrong = |_| format!("{text:?} is not an address such as 127.0.0.1:7411");
-                    text.parse().map_err(wrong)
+                    address(text).map_err(wrong)
                 })?,
                 hosts: pick.list("server.hosts", &[], |host| host),
                 origins: pick.list("server.origins", &[], |origin| origin),
@@ -266,6 +266,17 @@ impl Pick {
     }
 }
 
+/// An address to listen on. No name is looked up: `localhost` is this machine, whatever else is said
+/// of it elsewhere.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, AddrParseError> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if host.eq_ignore_ascii_case("localhost") => {
+            format!("{}:{port}", Ipv4Addr::LOCALHOST).parse()
+        }
+        _ => text.parse(),
+    }
+}
+
 fn invalid(key: &str, origin: &Origin, why: &str) -> Error {
     Error::new(Code::ConfigInvalid, format!("The setting {key} in {origin} is wrong: {why}"))
 }
@@ -361,4 +372,23 @@ fn user_folder(variable_name: &str, below_home: &str) -> Result<PathBuf> {
     // Relative paths in these variables are to be ignored.
     let given = variable(variable_name).map(PathBuf::from).filter(|path| path.is_absolute());
     given.map_or_else(|| Ok(home()?.join(below_home)), Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn localhost_is_this_machine_and_other_names_are_refused() {
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 7411));
+        for text in ["localhost:7411", "LocalHost:7411", "127.0.0.1:7411"] {
+            assert_eq!(address(text), Ok(here), "{text}");
+        }
+        assert!(address("[::1]:0").is_ok());
+        for text in
+            ["localhost", "localhost:", "localhost:x", "localhost:70000", "piton.test:1", ""]
+        {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 }
