@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use piton_core::{Code, id};
 use serde_json::{Value, json};
 
+use crate::call::Call;
+
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// How the process ends.
@@ -93,21 +95,21 @@ impl Error {
         &self.message
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self, call: &Call) -> Value {
         json!({"error": {
             "code": self.code.map(Code::as_str),
             "message": self.message,
             "causes": self.causes,
-            "hint": self.hint,
+            "hint": self.hint.as_deref().map(|hint| call.spelled(hint)),
             "page": self.code.map(page),
         }})
     }
 
     /// The parts of the text: a label and what follows it.
-    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn lines(&self, call: &Call) -> Vec<(&'static str, String)> {
         let mut lines = vec![("Error", self.message.clone())];
         lines.extend(self.causes.iter().map(|cause| ("Caused by", cause.clone())));
-        lines.extend(self.hint.iter().map(|hint| ("Hint", hint.clone())));
+        lines.extend(self.hint.iter().map(|hint| ("Hint", call.spelled(hint))));
         lines.extend(self.code.map(|code| ("Code", format!("{code} ({})", page(code)))));
         lines
     }

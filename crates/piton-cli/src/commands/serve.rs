@@ -223,7 +223,7 @@ fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {
     } else {
         let address = ui.paint(Tone::Title, public);
         ui.line(format!("Piton listens on {address}"))?;
-        ui.line("Try in another terminal: piton sessions list")?;
+        ui.line(format!("Try in another terminal: {} sessions list", ui.call))?;
     }
     ui.flush()
 }

@@ -60,6 +60,8 @@ pub(crate) enum KeyChoice {
 pub(crate) struct Settings {
     pub(crate) file: PathBuf,
     pub(crate) file_exists: bool,
+    /// By an option or the environment.
+    pub(crate) file_is_named: bool,
     pub(crate) data: Sourced<PathBuf>,
     pub(crate) store: Sourced<Kind>,
     pub(crate) key_source: Sourced<KeyChoice>,
@@ -120,8 +122,8 @@ const MASK_KEYS: &[&str] =
 
 impl Settings {
     pub(crate) fn load(global: &Global) -> Result<Self> {
-        let (file, must_exist) = config_file(global)?;
-        let read = file::read(&file, must_exist)?;
+        let (file, file_is_named) = config_file(global)?;
+        let read = file::read(&file, file_is_named)?;
         let (mut layer, agents, file_exists) = (read.layer, read.agents, read.exists);
         layer.extend(environment()?);
         if let Some(data) = &global.data {
@@ -183,6 +185,7 @@ impl Settings {
             delete_after: pick.span("retention.delete_after")?,
             file,
             file_exists,
+            file_is_named,
         })
     }
 }
