@@ -19,18 +19,33 @@ pub(crate) enum Exit {
     Failed,
     Usage,
     BrokenPipe,
+    /// The run stopped without anybody wanting it to, and can be resumed.
+    Interrupted,
+    /// The run waits for an answer that nobody here can give.
+    Waiting,
+    /// The run was given up by somebody else.
+    Cancelled,
+    /// The run was paused by somebody else.
+    Paused,
     /// Ended by a signal, as the shell would report it.
     Signal(u8),
     Bug,
 }
 
 impl Exit {
+    /// By SIGINT.
+    pub(crate) const CTRL_C: Self = Self::Signal(2);
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Good => 0,
             Self::Failed => 1,
             Self::Usage => 2,
             Self::BrokenPipe => 3,
+            Self::Interrupted => 4,
+            Self::Waiting => 5,
+            Self::Cancelled => 6,
+            Self::Paused => 7,
             Self::Signal(number) => 128 + number,
             Self::Bug => 255,
         }
@@ -62,6 +77,11 @@ impl Error {
     pub(crate) fn usage(message: &str) -> Self {
         let message = message.strip_prefix("error: ").unwrap_or(message).trim_end().to_owned();
         Self { exit: Exit::Usage, code: None, message, causes: Vec::new(), hint: None }
+    }
+
+    /// A run that did not end as whoever waits for it wanted.
+    pub(crate) fn of_run(exit: Exit, message: String, hint: String) -> Self {
+        Self { exit, code: None, message, causes: Vec::new(), hint: Some(hint) }
     }
 
     fn from_error(code: Code, error: &dyn StdError) -> Self {

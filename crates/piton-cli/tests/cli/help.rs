@@ -21,6 +21,7 @@ fn help_teaches() {
         assert_snapshot!(format!("help_sessions_{name}"), text);
     }
     for name in [
+        "chat",
         "serve",
         "open",
         "doctor",
