@@ -165,7 +165,11 @@ mod tests {
         assert_eq!(known.message(), "There is no wait w: really");
         // A newer server's code is not known here; its hint is.
         let newer = refused(&json!({"code": "newer", "title": "No", "hint": "Do this."}));
-        let hints: Vec<_> = newer.lines().into_iter().filter(|(l, _)| *l == "Hint").collect();
+        let hints: Vec<_> = newer
+            .lines(&crate::call::Call::default())
+            .into_iter()
+            .filter(|(l, _)| *l == "Hint")
+            .collect();
         assert_eq!(hints, [("Hint", "Do this.".to_owned())]);
     }
 }

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use piton_core::{Code, id};
 use serde_json::{Value, json};
 
+use crate::call::Call;
+
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// How the process ends.
@@ -17,18 +19,33 @@ pub(crate) enum Exit {
     Failed,
     Usage,
     BrokenPipe,
+    /// The run stopped without anybody wanting it to, and can be resumed.
+    Interrupted,
+    /// The run waits for an answer that nobody here can give.
+    Waiting,
+    /// The run was given up by somebody else.
+    Cancelled,
+    /// The run was paused by somebody else.
+    Paused,
     /// Ended by a signal, as the shell would report it.
     Signal(u8),
     Bug,
 }
 
 impl Exit {
+    /// By SIGINT.
+    pub(crate) const CTRL_C: Self = Self::Signal(2);
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Good => 0,
             Self::Failed => 1,
             Self::Usage => 2,
             Self::BrokenPipe => 3,
+            Self::Interrupted => 4,
+            Self::Waiting => 5,
+            Self::Cancelled => 6,
+            Self::Paused => 7,
             Self::Signal(number) => 128 + number,
             Self::Bug => 255,
         }
@@ -62,6 +79,11 @@ impl Error {
         Self { exit: Exit::Usage, code: None, message, causes: Vec::new(), hint: None }
     }
 
+    /// A run that did not end as whoever waits for it wanted.
+    pub(crate) fn of_run(exit: Exit, message: String, hint: String) -> Self {
+        Self { exit, code: None, message, causes: Vec::new(), hint: Some(hint) }
+    }
+
     fn from_error(code: Code, error: &dyn StdError) -> Self {
         Self { causes: causes(error), ..Self::new(code, error.to_string()) }
     }
@@ -93,21 +115,21 @@ impl Error {
         &self.message
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self, call: &Call) -> Value {
         json!({"error": {
             "code": self.code.map(Code::as_str),
             "message": self.message,
             "causes": self.causes,
-            "hint": self.hint,
+            "hint": self.hint.as_deref().map(|hint| call.spelled(hint)),
             "page": self.code.map(page),
         }})
     }
 
     /// The parts of the text: a label and what follows it.
-    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn lines(&self, call: &Call) -> Vec<(&'static str, String)> {
         let mut lines = vec![("Error", self.message.clone())];
         lines.extend(self.causes.iter().map(|cause| ("Caused by", cause.clone())));
-        lines.extend(self.hint.iter().map(|hint| ("Hint", hint.clone())));
+        lines.extend(self.hint.iter().map(|hint| ("Hint", call.spelled(hint))));
         lines.extend(self.code.map(|code| ("Code", format!("{code} ({})", page(code)))));
         lines
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::error::Result;
 use crate::text::{one_line, padded};
 use crate::ui::{Tone, Ui};
@@ -61,12 +62,12 @@ pub(crate) fn are_good(findings: &[Finding]) -> bool {
 }
 
 impl Finding {
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self, call: &Call) -> Value {
         json!({
             "check": self.check,
             "level": self.level.as_str(),
-            "says": self.says,
-            "hint": self.hint,
+            "says": call.spelled(&self.says),
+            "hint": self.hint.as_deref().map(|hint| call.spelled(hint)),
         })
     }
 
@@ -80,10 +81,10 @@ impl Finding {
         ui.line(format_args!(
             "{word} {} {}",
             padded(self.check, CHECK_WIDTH),
-            one_line(&self.says)
+            one_line(&ui.call.spelled(&self.says))
         ))?;
         if let Some(hint) = &self.hint {
-            let hint = ui.paint(Tone::Quiet, hint);
+            let hint = ui.paint(Tone::Quiet, &ui.call.spelled(hint));
             ui.line(format_args!("{}{hint}", " ".repeat(LEVEL_WIDTH + CHECK_WIDTH + 2)))?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 mod agents;
 mod background;
+mod call;
 mod cli;
 mod client;
 mod commands;

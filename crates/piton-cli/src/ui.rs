@@ -9,6 +9,7 @@ use anstyle::{AnsiColor, Style};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
+use crate::call::Call;
 use crate::error::{Error, Exit, Result};
 
 /// The width when nobody says another.
@@ -58,6 +59,8 @@ impl Tone {
 #[derive(Debug)]
 pub(crate) struct Ui {
     pub(crate) json: bool,
+    /// For hints that name a command.
+    pub(crate) call: Call,
     out: BufWriter<Stdout>,
     color_out: bool,
     color_err: bool,
@@ -68,6 +71,7 @@ impl Ui {
     pub(crate) fn new(json: bool, color: Option<ColorChoice>) -> Self {
         let mut ui = Self {
             json,
+            call: Call::default(),
             out: BufWriter::new(io::stdout()),
             color_out: false,
             color_err: false,
@@ -148,7 +152,7 @@ impl Ui {
     fn say(&mut self, tone: Tone, label: &str, text: &str) -> Result<()> {
         self.flush()?;
         let label = painted(self.color_err, tone, &format!("{label}:"));
-        told(&format!("{label} {text}\n"));
+        told(&format!("{label} {}\n", self.call.spelled(text)));
         Ok(())
     }
 
@@ -172,10 +176,10 @@ impl Ui {
             return error.exit;
         }
         if self.json {
-            told(&format!("{}\n", error.to_json()));
+            told(&format!("{}\n", error.to_json(&self.call)));
             return error.exit;
         }
-        for (label, text) in error.lines() {
+        for (label, text) in error.lines(&self.call) {
             let tone = if label == "Error" { Tone::Bad } else { Tone::Quiet };
             let label = painted(self.color_err, tone, &format!("{label}:"));
             told(&format!("{label} {text}\n"));

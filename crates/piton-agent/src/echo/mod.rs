@@ -33,7 +33,7 @@ use agent::Agent;
 use out::{Out, Voice};
 
 pub use args::ArgsError;
-pub use script::Directive;
+pub use script::{Directive, WORDS, Word};
 
 /// The longest message that it reads.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -70,57 +70,119 @@ pub enum Directive {
     Id,
 }
 
+/// A word that begins a directive.
+#[derive(Clone, Copy, Debug)]
+pub struct Word {
+    /// With what follows it: `say TEXT`.
+    pub usage: &'static str,
+    pub what: &'static str,
+    /// Reads what follows it; `None` if that does not fit.
+    read: fn(&str) -> Option<Directive>,
+}
+
+const fn word(
+    usage: &'static str,
+    what: &'static str,
+    read: fn(&str) -> Option<Directive>,
+) -> Word {
+    Word { usage, what, read }
+}
+
+/// Everything that a prompt can say.
+pub const WORDS: &[Word] = &[
+    word("say TEXT", "Say it", |rest| text(rest).map(Directive::Say)),
+    word("think TEXT", "Think it: said, but not as the answer", |rest| {
+        text(rest).map(Directive::Think)
+    }),
+    word("pieces A|B|C", "Say it as one message in so many chunks", |rest| {
+        Some(Directive::Pieces(text(rest)?.split('|').map(str::to_owned).collect()))
+    }),
+    word("stream N [MS]", "Say N chunks, with a pause before each", |rest| {
+        times(rest).map(|(count, pause)| Directive::Stream { count, pause })
+    }),
+    word("stream-now N [MS]", "The same; each chunk is its moment in microseconds", |rest| {
+        times(rest).map(|(count, pause)| Directive::StreamNow { count, pause })
+    }),
+    word("tool NAME", "Call a tool that does nothing", |rest| text(rest).map(Directive::Tool)),
+    word("tool-now", "The same; its name is its moment in microseconds", |rest| {
+        alone(rest, Directive::ToolNow)
+    }),
+    word("shell COMMAND", "Run it in a terminal of the client's", |rest| {
+        text(rest).map(Directive::Shell)
+    }),
+    word("run COMMAND", "Run it by itself", |rest| text(rest).map(Directive::Run)),
+    word("escape COMMAND", "Run it in a session of its own, and never look at it again", |rest| {
+        text(rest).map(Directive::Escape)
+    }),
+    word("read PATH", "Read a file through the client", |rest| text(rest).map(Directive::Read)),
+    word("write PATH TEXT", "Write a file through the client", |rest| {
+        pair(rest).map(|(path, text)| Directive::Write { path, text })
+    }),
+    word("ask [QUESTION]", "Ask for permission", |rest| {
+        Some(Directive::Ask(text(rest).unwrap_or_else(|| "May I?".to_owned())))
+    }),
+    word("plan", "Show a plan", |rest| alone(rest, Directive::Plan)),
+    word("mode NAME", "Change to a mode", |rest| text(rest).map(Directive::Mode)),
+    word("wait MS", "Wait so many milliseconds", |rest| ms(rest).map(Directive::Wait)),
+    word("crash", "Abort", |rest| alone(rest, Directive::Crash)),
+    word("exit CODE", "Exit with it", |rest| rest.parse().ok().map(Directive::Exit)),
+    word("hang", "Do nothing for ever, and listen to nobody", |rest| alone(rest, Directive::Hang)),
+    word("flood BYTES", "Say so much in many small chunks", |rest| {
+        rest.parse().ok().map(Directive::Flood)
+    }),
+    word("huge BYTES", "Say so much in one chunk", |rest| rest.parse().ok().map(Directive::Huge)),
+    word("garbage", "Write what is no JSON, where only JSON belongs", |rest| {
+        alone(rest, Directive::Garbage)
+    }),
+    word("raw LINE", "Write the line as it is", |rest| text(rest).map(Directive::Raw)),
+    word("stderr TEXT", "Write it to stderr", |rest| text(rest).map(Directive::Stderr)),
+    word("ignore-term", "Ignore SIGTERM from now on", |rest| alone(rest, Directive::IgnoreTerm)),
+    word("close-stdin", "Close its input", |rest| alone(rest, Directive::CloseStdin)),
+    word("remember KEY VALUE", "Remember it", |rest| {
+        pair(rest).map(|(key, value)| Directive::Remember { key, value })
+    }),
+    word("recall [KEY]", "Say what it remembers; how many earlier prompts, if no key", |rest| {
+        Some(text(rest).map_or(Directive::RecallPrompts, Directive::Recall))
+    }),
+    word("forget", "Forget everything", |rest| alone(rest, Directive::Forget)),
+    word("id", "Say its own id of the session", |rest| alone(rest, Directive::Id)),
+];
+
+fn text(rest: &str) -> Option<String> {
+    Some(rest.to_owned()).filter(|rest| !rest.is_empty())
+}
+
+fn pair(rest: &str) -> Option<(String, String)> {
+    rest.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()))
+}
+
+fn alone(rest: &str, directive: Directive) -> Option<Directive> {
+    rest.is_empty().then_some(directive)
+}
+
+fn ms(text: &str) -> Option<Duration> {
+    text.parse().ok().map(Duration::from_millis)
+}
+
+/// How often, and with which pause.
+fn times(rest: &str) -> Option<(u64, Duration)> {
+    let (count, pause) = rest.split_once(' ').unwrap_or((rest, "0"));
+    Some((count.parse().ok()?, ms(pause)?))
+}
+
+impl Word {
+    fn name(&self) -> &'static str {
+        self.usage.split_once(' ').map_or(self.usage, |(name, _)| name)
+    }
+}
+
 impl Directive {
     /// `None`: an ordinary line.
     pub fn parse(line: &str) -> Option<Self> {
         let line = line.trim_end();
         let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let text = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
-        let pair = || rest.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()));
-        let alone = |directive| rest.is_empty().then_some(directive);
-        let ms = |text: &str| text.parse().ok().map(Duration::from_millis);
-        match name {
-            "say" => text().map(Self::Say),
-            "think" => text().map(Self::Think),
-            "pieces" => {
-                text().map(|text| Self::Pieces(text.split('|').map(str::to_owned).collect()))
-            }
-            "stream" | "stream-now" => {
-                let (count, pause) = rest.split_once(' ').unwrap_or((rest, "0"));
-                let (count, pause) = (count.parse().ok()?, ms(pause)?);
-                Some(if name == "stream" {
-                    Self::Stream { count, pause }
-                } else {
-                    Self::StreamNow { count, pause }
-                })
-            }
-            "tool" => text().map(Self::Tool),
-            "tool-now" => alone(Self::ToolNow),
-            "shell" => text().map(Self::Shell),
-            "run" => text().map(Self::Run),
-            "escape" => text().map(Self::Escape),
-            "read" => text().map(Self::Read),
-            "write" => pair().map(|(path, text)| Self::Write { path, text }),
-            "ask" => Some(Self::Ask(text().unwrap_or_else(|| "May I?".to_owned()))),
-            "plan" => alone(Self::Plan),
-            "mode" => text().map(Self::Mode),
-            "wait" => ms(rest).map(Self::Wait),
-            "crash" => alone(Self::Crash),
-            "exit" => rest.parse().ok().map(Self::Exit),
-            "hang" => alone(Self::Hang),
-            "flood" => rest.parse().ok().map(Self::Flood),
-            "huge" => rest.parse().ok().map(Self::Huge),
-            "garbage" => alone(Self::Garbage),
-            "raw" => text().map(Self::Raw),
-            "stderr" => text().map(Self::Stderr),
-            "ignore-term" => alone(Self::IgnoreTerm),
-            "close-stdin" => alone(Self::CloseStdin),
-            "remember" => pair().map(|(key, value)| Self::Remember { key, value }),
-            "recall" => Some(text().map_or(Self::RecallPrompts, Self::Recall)),
-            "forget" => alone(Self::Forget),
-            "id" => alone(Self::Id),
-            _ => None,
-        }
+        let word = WORDS.iter().find(|word| word.name() == name)?;
+        (word.read)(rest)
     }
 }
 
@@ -157,5 +219,20 @@ mod tests {
         assert_eq!(Directive::parse("stream-now 2"), Some(now));
         assert_eq!(Directive::parse("crash now"), None);
         assert_eq!(Directive::parse("exit 3"), Some(Directive::Exit(3)));
+    }
+
+    #[test]
+    fn every_word_is_read_as_its_usage_says() {
+        for word in WORDS {
+            let number = |part: &str| matches!(part, "N" | "MS" | "CODE" | "BYTES");
+            let part = |part: &str| {
+                let part = part.trim_matches(['[', ']']).to_owned();
+                if number(&part) { "7".to_owned() } else { part }
+            };
+            let line: Vec<String> = word.usage.split(' ').map(part).collect();
+            assert!(Directive::parse(&line.join(" ")).is_some(), "{}", word.usage);
+            let is_it = |other: &&Word| other.name() == word.name();
+            assert_eq!(WORDS.iter().filter(is_it).count(), 1, "{}", word.usage);
+        }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod verify;
 
 use clap::Subcommand;
 
+use crate::call::Call;
 use crate::cli::{Cli, Global};
 use crate::config::Settings;
 use crate::context::Context;
@@ -147,6 +148,7 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
 fn context(ui: &mut Ui, global: &Global) -> Result<Context> {
     let settings = Settings::load(global)?;
     ui.set_color(settings.color.value);
+    ui.call = Call::of(&settings);
     Ok(Context::new(settings))
 }
 

@@ -75,7 +75,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
     match &why_not {
         None => {
-            ui.note("The browser is opened. If it shows no page: piton open --print")?;
+            ui.note(&format!(
+                "The browser is opened. If it shows no page: {} open --print",
+                ui.call
+            ))?;
         }
         Some(why) => {
             ui.line(&url)?;

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::server::{Held, Place};
 use crate::ui::{Tone, Ui};
-use crate::{agents, conversion, masking, stores};
+use crate::{agents, config, conversion, masking, stores};
 
 /// Where it listens if nobody says otherwise.
 pub(crate) const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7411);
@@ -44,7 +44,7 @@ JSON: one object: address, pid, local (where the command line finds it).";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Where to listen; port 0 takes any that is free [default: server.listen, 127.0.0.1:7411]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = config::address)]
     listen: Option<SocketAddr>,
     /// A certificate chain in PEM; needed to listen beyond this machine
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -223,7 +223,7 @@ fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {
     } else {
         let address = ui.paint(Tone::Title, public);
         ui.line(format!("Piton listens on {address}"))?;
-        ui.line("Try in another terminal: piton sessions list")?;
+        ui.line(format!("Try in another terminal: {} sessions list", ui.call))?;
     }
     ui.flush()
 }

@@ -112,12 +112,13 @@ async fn check(
             let told = told(problem);
             bad(ui, id, &told.what)?;
             ui.line(format_args!("  {}", good_part(*good_to)))?;
-            ui.line(format_args!("  {}", told.to_do))?;
+            let to_do = ui.call.spelled(told.to_do);
+            ui.line(format_args!("  {to_do}"))?;
             ui.flush()
         }
         Err(error) => {
             bad(ui, id, error.message())?;
-            for (label, text) in error.lines().into_iter().skip(1) {
+            for (label, text) in error.lines(&ui.call).into_iter().skip(1) {
                 ui.line(format_args!("  {label}: {text}"))?;
             }
             ui.flush()

@@ -7,7 +7,7 @@ mod keys;
 
 use std::env;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub(crate) enum KeyChoice {
 pub(crate) struct Settings {
     pub(crate) file: PathBuf,
     pub(crate) file_exists: bool,
+    /// By an option or the environment.
+    pub(crate) file_is_named: bool,
     pub(crate) data: Sourced<PathBuf>,
     pub(crate) store: Sourced<Kind>,
     pub(crate) key_source: Sourced<KeyChoice>,
@@ -120,8 +122,8 @@ const MASK_KEYS: &[&str] =
 
 impl Settings {
     pub(crate) fn load(global: &Global) -> Result<Self> {
-        let (file, must_exist) = config_file(global)?;
-        let read = file::read(&file, must_exist)?;
+        let (file, file_is_named) = config_file(global)?;
+        let read = file::read(&file, file_is_named)?;
         let (mut layer, agents, file_exists) = (read.layer, read.agents, read.exists);
         layer.extend(environment()?);
         if let Some(data) = &global.data {
@@ -158,7 +160,7 @@ impl Settings {
             server: ServerSettings {
                 listen: pick.maybe("server.listen", |text, _| {
                     let wrong = |_| format!("{text:?} is not an address such as 127.0.0.1:7411");
-                    text.parse().map_err(wrong)
+                    address(text).map_err(wrong)
                 })?,
                 hosts: pick.list("server.hosts", &[], |host| host),
                 origins: pick.list("server.origins", &[], |origin| origin),
@@ -183,6 +185,7 @@ impl Settings {
             delete_after: pick.span("retention.delete_after")?,
             file,
             file_exists,
+            file_is_named,
         })
     }
 }
@@ -263,6 +266,17 @@ impl Pick {
             _ => (default.iter().map(|&text| text.to_owned()).collect(), Origin::Default),
         };
         Sourced { value: list.into_iter().map(make).collect(), origin }
+    }
+}
+
+/// An address to listen on. No name is looked up: `localhost` is this machine, whatever else is said
+/// of it elsewhere.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, AddrParseError> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if host.eq_ignore_ascii_case("localhost") => {
+            format!("{}:{port}", Ipv4Addr::LOCALHOST).parse()
+        }
+        _ => text.parse(),
     }
 }
 
@@ -361,4 +375,23 @@ fn user_folder(variable_name: &str, below_home: &str) -> Result<PathBuf> {
     // Relative paths in these variables are to be ignored.
     let given = variable(variable_name).map(PathBuf::from).filter(|path| path.is_absolute());
     given.map_or_else(|| Ok(home()?.join(below_home)), Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn localhost_is_this_machine_and_other_names_are_refused() {
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 7411));
+        for text in ["localhost:7411", "LocalHost:7411", "127.0.0.1:7411"] {
+            assert_eq!(address(text), Ok(here), "{text}");
+        }
+        assert!(address("[::1]:0").is_ok());
+        for text in
+            ["localhost", "localhost:", "localhost:x", "localhost:70000", "piton.test:1", ""]
+        {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 }

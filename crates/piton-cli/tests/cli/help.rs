@@ -21,6 +21,7 @@ fn help_teaches() {
         assert_snapshot!(format!("help_sessions_{name}"), text);
     }
     for name in [
+        "chat",
         "serve",
         "open",
         "doctor",
@@ -38,6 +39,16 @@ fn help_teaches() {
     ] {
         let text = home.run(&format!("{name} --help"));
         assert_snapshot!(format!("help_{}", name.replace(' ', "_")), text);
+    }
+}
+
+/// The built-in agent does what its prompt says, and its help says what that can be.
+#[test]
+fn every_word_of_the_built_in_agent_is_listed() {
+    let help = Home::new().run("agent echo --help");
+    for word in piton_agent::echo::WORDS {
+        let line = format!("  {:<18}  {}", word.usage, word.what);
+        assert!(help.lines().any(|printed| printed == line), "{line:?} is not in\n{help}");
     }
 }
 

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -49,6 +50,8 @@ impl Home {
     ) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_piton"));
         command
+            // As people call it; hints name it like that.
+            .arg0("piton")
             .args(arguments)
             .env_clear()
             .env("HOME", self.path())

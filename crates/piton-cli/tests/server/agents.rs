@@ -69,7 +69,7 @@ fn the_server_listens_where_the_settings_say() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     write_config(
         &home,
-        &format!("[server]\nlisten = '127.0.0.1:{port}'\nhosts = ['piton.test']\n"),
+        &format!("[server]\nlisten = 'localhost:{port}'\nhosts = ['piton.test']\n"),
     );
     let output = home.piton(&["--config", "config.toml", "open", "--print"]).output().unwrap();
     let address = format!("http://127.0.0.1:{port}");
@@ -83,6 +83,7 @@ fn the_server_listens_where_the_settings_say() {
         ("[server]\nlisten = '0.0.0.0:0'\n", "tls_needed"),
         ("[server]\ntls_key = 'x'\n", "server.tls_cert"),
         ("[server]\nlisten = 'here'\n", "config.toml:2"),
+        ("[server]\nlisten = 'piton.test:0'\n", "config.toml:2"),
     ] {
         let other = Home::new();
         write_config(&other, text);

@@ -25,7 +25,9 @@ fn a_question_is_answered_from_the_command_line() {
     let waits = String::from_utf8(waits.stdout).unwrap();
     assert!(waits.lines().any(|line| line.trim().ends_with("May I?")), "{waits}");
     let advice = world.told(&["sessions", "show", session])["advice"].to_string();
-    assert!(advice.contains(&format!("piton sessions answer {session}")), "{advice}");
+    let data = world.data();
+    let command = format!("piton --data {} sessions answer {session}", data.display());
+    assert!(advice.contains(&command), "it can be pasted: {advice}");
 
     assert_eq!(world.refused(&["sessions", "answer", wait, "perhaps"]), "answer_unfit");
     assert_eq!(world.refused(&["sessions", "answer", wait, "--option", "none"]), "answer_unfit");

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::contact::{self, Asked, Failure, Heard};
 use super::probe;
 use crate::agents;
+use crate::call::Call;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::findings::{self, Finding, ok, problem, warning};
@@ -62,7 +63,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
     let good = looked.iter().all(|(_, findings)| findings::are_good(findings));
     if ui.json {
-        let agents: Vec<Value> = looked.iter().map(to_json).collect();
+        let agents: Vec<Value> = looked.iter().map(|looked| to_json(looked, &ui.call)).collect();
         ui.json_line(&json!({"good": good, "agents": agents}))?;
     }
     Ok(if good || args.agent.is_none() { Exit::Good } else { Exit::Failed })
@@ -81,11 +82,11 @@ fn print(ui: &mut Ui, profile: &Profile, findings: &[Finding]) -> Result<()> {
     findings.iter().try_for_each(|finding| finding.print(ui))
 }
 
-fn to_json((profile, findings): &(Profile, Vec<Finding>)) -> Value {
+fn to_json((profile, findings): &(Profile, Vec<Finding>), call: &Call) -> Value {
     json!({
         "agent_profile_id": profile.id,
         "good": findings::are_good(findings),
-        "findings": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
+        "findings": findings.iter().map(|finding| finding.to_json(call)).collect::<Vec<_>>(),
     })
 }
 

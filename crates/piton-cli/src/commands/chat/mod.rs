@@ -3,7 +3,9 @@
 
 mod input;
 mod markdown;
+mod outcome;
 mod screen;
+mod slash;
 mod stream;
 mod talk;
 
@@ -27,7 +29,13 @@ Examples:
   piton chat --print \"say hello\"       One prompt, its answer, and an exit code by its outcome
 
 Ctrl-C stops the turn; a second one leaves, and the agent stays: piton attach brings you back.
-JSON: with --print, the records of the turn, one per line.";
+/help lists what can be typed beside prompts.
+
+Exit codes of --print: 0 completed, 1 failed, 4 interrupted, 5 it waits for an answer, 6 cancelled
+and 7 paused by somebody else, 130 stopped by Ctrl-C. Unless it completed, stderr says why and how
+to go on; nobody is asked, and the agent stays as it is.
+JSON: with --print, the records of the turn, one per line; the last line has outcome (completed,
+failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and wait_id.";
 
 /// Talk to an agent in a folder; a server is started in the background if none runs
 #[derive(Debug, clap::Args)]
@@ -38,7 +46,7 @@ pub(crate) struct ChatArgs {
     /// Which agent [default: echo, which is built in and needs no key]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
-    /// Say this, print the answer, and end; exits with 1 if the run did not complete
+    /// Say this, print the answer, and end with an exit code by the run's outcome
     #[arg(long, value_name = "PROMPT")]
     print: Option<String>,
 }
@@ -67,14 +75,12 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
         .await?;
     let session = made["session_id"].as_str().unwrap_or_default().to_owned();
     client.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).await?;
-    let mut talk = Talk::new(ui, cx, client, session);
-    match args.print {
-        Some(prompt) => {
-            talk.say(&prompt).await?;
-            talk.run(Until::TurnEnds).await
-        }
-        None => talk.run(Until::Left).await,
-    }
+    let Some(prompt) = args.print else {
+        return Talk::new(ui, cx, client, session, Until::Left).run().await;
+    };
+    let mut talk = Talk::new(ui, cx, client, session, Until::TurnEnds);
+    talk.say(&prompt).await?;
+    talk.run().await
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
@@ -85,8 +91,7 @@ pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Resul
         // Only the agent is started: whether an interrupted run goes on is for a person to say.
         client.post(&format!("/api/v1/sessions/{session}/open"), &json!({})).await?;
     }
-    let mut talk = Talk::new(ui, cx, client, session);
-    talk.run(Until::Left).await
+    Talk::new(ui, cx, client, session, Until::Left).run().await
 }
 
 fn title(prompt: &str) -> String {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::markdown::Markdown;
+use crate::call::Call;
 use crate::error::Result;
 use crate::show;
 use crate::ui::{Tone, Ui};
@@ -35,6 +36,18 @@ impl Question {
         let at = usize::from(key.checked_sub(b'1')?);
         self.options.get(at).map(|(id, _)| id.as_str())
     }
+
+    /// How it is answered.
+    pub(super) fn keys(&self, call: &Call) -> String {
+        let keys = match self.options.len() {
+            0 => {
+                return format!("this wants a text: {call} sessions answer {} TEXT", self.wait_id);
+            }
+            1 => "1".to_owned(),
+            count => format!("1 to {count}"),
+        };
+        format!("press {keys} to answer, or Ctrl-C to stop the turn")
+    }
 }
 
 /// Shows records one after the other.
@@ -47,6 +60,8 @@ pub(super) struct Screen {
     open: Option<Open>,
     /// An interruption of the past, which may have been followed by a resume.
     interrupted: Option<String>,
+    /// What is asked and not answered.
+    asked: Vec<Question>,
     /// An agent has said or done something.
     has_past: bool,
     /// An agent is being started: whether it will be told of that if it does not know it.
@@ -200,7 +215,9 @@ impl Screen {
                     self.tell_interruption(ui)?;
                 }
             }
+            "run.waiting" => self.asked.extend(question(record)),
             "run.resumed" if record["wait_id"].is_null() => self.resumed(ui)?,
+            "run.resumed" | "wait.cancelled" => self.answered(ui, record)?,
             "run.reattached" => self.reattached(ui)?,
             "run.failed" => self.line(ui, Tone::Bad, &format!("-- failed: {}", text("error")))?,
             "run.cancelled" => self.line(ui, Tone::Attention, "-- cancelled")?,
@@ -212,6 +229,15 @@ impl Screen {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What became of a question, also when it was answered elsewhere.
+    fn answered(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
+        let is_it = |question: &Question| record["wait_id"] == question.wait_id.as_str();
+        let question = self.asked.iter().rfind(|question| is_it(question)).cloned();
+        self.asked.retain(|question| !is_it(question));
+        let words = answer_words(question.as_ref(), record);
+        self.line(ui, Tone::Quiet, &format!("  -> {words}"))
     }
 
     fn speak(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
@@ -251,6 +277,26 @@ pub(super) fn question(record: &Value) -> Option<Question> {
     })
 }
 
+/// How a wait ended, by the record that ended it: the option's name, if one was chosen.
+fn answer_words(question: Option<&Question>, record: &Value) -> String {
+    if record["kind"] == "wait.cancelled" {
+        return format!("no answer ({})", shortened(&record["reason"]));
+    }
+    let answer = &record["answer"];
+    if answer["outcome"] == "cancelled" {
+        return "refused to answer".to_owned();
+    }
+    let options = question.map(|question| question.options.as_slice()).unwrap_or_default();
+    match answer["option_id"].as_str() {
+        Some(chosen) => {
+            let name = options.iter().find(|(id, _)| id == chosen).map(|(_, name)| name.as_str());
+            shortened(&Value::from(name.unwrap_or(chosen)))
+        }
+        None if answer.is_null() => "[taken out]".to_owned(),
+        None => shortened(answer),
+    }
+}
+
 fn shortened(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),
@@ -278,5 +324,39 @@ mod tests {
         let question = question(&record).unwrap();
         assert_eq!((question.option(b'1'), question.option(b'2')), (Some("y"), Some("n")));
         assert_eq!((question.option(b'3'), question.option(b'0')), (None, None));
+    }
+
+    #[test]
+    fn a_wrong_key_is_told_the_right_ones() {
+        let asked = |count: usize| Question {
+            wait_id: "wait_1".to_owned(),
+            title: "May I?".to_owned(),
+            options: vec![("y".to_owned(), "Yes".to_owned()); count],
+        };
+        let call = Call::default();
+        let keys = |count: usize| asked(count).keys(&call);
+        assert_eq!(keys(0), "this wants a text: piton sessions answer wait_1 TEXT");
+        assert_eq!(keys(1), "press 1 to answer, or Ctrl-C to stop the turn");
+        assert_eq!(keys(3), "press 1 to 3 to answer, or Ctrl-C to stop the turn");
+    }
+
+    #[test]
+    fn an_answer_is_shown_by_its_name() {
+        let question = Question {
+            wait_id: "wait_1".to_owned(),
+            title: "May I?".to_owned(),
+            options: vec![("y".to_owned(), "Yes,\x1b[2J do".to_owned())],
+        };
+        let words = |answer: Value| {
+            answer_words(Some(&question), &json!({"kind": "run.resumed", "answer": answer}))
+        };
+        assert_eq!(words(json!({"option_id": "y"})), "Yes, [2J do");
+        assert_eq!(words(json!({"option_id": "other"})), "other");
+        assert_eq!(words(json!({"outcome": "cancelled"})), "refused to answer");
+        assert_eq!(words(json!("in the second file")), "in the second file");
+        assert_eq!(words(json!({"count": 3})), r#"{"count":3}"#);
+        assert_eq!(words(Value::Null), "[taken out]");
+        let late = json!({"kind": "wait.cancelled", "reason": "wait_timeout"});
+        assert_eq!(answer_words(None, &late), "no answer (wait_timeout)");
     }
 }

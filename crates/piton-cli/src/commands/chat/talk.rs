@@ -9,7 +9,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::input::{self, Keys};
+use super::outcome::{self, Outcome};
 use super::screen::{Question, Screen, question};
+use super::slash::Slash;
 use super::stream::Events;
 use crate::client::Client;
 use crate::context::Context;
@@ -36,6 +38,7 @@ pub(super) struct Talk<'a> {
     cx: &'a Context,
     client: Client,
     session: String,
+    until: Until,
     after: Seq,
     /// The last record that there was when this began.
     history: Seq,
@@ -61,12 +64,19 @@ enum Event {
 }
 
 impl<'a> Talk<'a> {
-    pub(super) fn new(ui: &'a mut Ui, cx: &'a Context, client: Client, session: String) -> Self {
+    pub(super) fn new(
+        ui: &'a mut Ui,
+        cx: &'a Context,
+        client: Client,
+        session: String,
+        until: Until,
+    ) -> Self {
         Self {
             ui,
             cx,
             client,
             session,
+            until,
             after: 0,
             history: 0,
             screen: Screen::default(),
@@ -101,22 +111,27 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    pub(super) async fn run(&mut self, until: Until) -> Result<Exit> {
+    pub(super) async fn run(&mut self) -> Result<Exit> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         // A script that prints one answer types nothing.
-        let mut typed = (until == Until::Left).then(input::typed);
+        let mut typed = (self.until == Until::Left).then(input::typed);
         let mut events = Events::open(&self.client, &self.session, self.after).await?;
         let status = self.client.get(&self.path("")).await?;
         self.history = status["last_seq"].as_u64().unwrap_or_default();
         self.hint()?;
         let mut ended = false;
         loop {
-            if until == Until::Left {
+            if self.until == Until::Left {
                 self.prompt()?;
             }
             self.ui.flush()?;
             if ended && self.is_done() {
                 return self.leave();
+            }
+            // A script that was read to its end cannot answer; what was asked long ago may be answered.
+            if ended && self.question.is_some() && self.after >= self.history {
+                self.screen.end_line(self.ui)?;
+                return Err(outcome::waiting(&self.session, self.question.as_ref()));
             }
             let event = tokio::select! {
                 record = events.next() => Event::Record(record),
@@ -125,7 +140,7 @@ impl<'a> Talk<'a> {
             };
             match event {
                 Event::Record(Some(record)) => {
-                    if let Some(exit) = self.record(&record, until)? {
+                    if let Some(exit) = self.record(&record)? {
                         return Ok(exit);
                     }
                     if !self.running
@@ -170,7 +185,7 @@ impl<'a> Talk<'a> {
     }
 
     fn hint(&mut self) -> Result<()> {
-        if self.keys.are_typed() && !self.ui.json {
+        if self.until == Until::Left && self.keys.are_typed() && !self.ui.json {
             let text = format!("Session {}. Ctrl-C stops a turn, twice leaves.", self.session);
             self.screen.line(self.ui, Tone::Quiet, &text)?;
         }
@@ -178,15 +193,18 @@ impl<'a> Talk<'a> {
     }
 
     /// Shows a record; says how it ends if that was the last one.
-    fn record(&mut self, record: &Value, until: Until) -> Result<Option<Exit>> {
+    fn record(&mut self, record: &Value) -> Result<Option<Exit>> {
         self.after = record["seq"].as_u64().unwrap_or(self.after).max(self.after);
         let kind = record["kind"].as_str().unwrap_or_default();
         if self.ui.json {
             self.ui.json_line(record)?;
-        } else if (until == Until::Left && !self.is_on_screen(record)) || is_answer(record) {
+        } else if (self.until == Until::Left && !self.is_on_screen(record)) || is_answer(record) {
             self.screen.show(self.ui, record)?;
         }
-        if self.after >= self.history && !self.ui.json && until == Until::Left {
+        if self.until == Until::TurnEnds {
+            return self.ended(record);
+        }
+        if self.after >= self.history && !self.ui.json {
             self.screen.go_live(self.ui)?;
         }
         match kind {
@@ -205,14 +223,34 @@ impl<'a> Talk<'a> {
             self.question = None;
             self.keys.single(false);
         }
-        let own = self.own_run.as_deref().is_some_and(|run| record["run_id"] == run);
-        let ends = own && !self.running && kind.starts_with("run.");
-        if until == Until::TurnEnds && (ends || kind == "agent.error" || kind == "executor.error") {
-            self.screen.end_line(self.ui)?;
-            let good = kind == "run.completed";
-            return Ok(Some(if good { Exit::Good } else { Exit::Failed }));
-        }
         Ok(None)
+    }
+
+    /// Tells a script how its run ended, if this record ends it.
+    fn ended(&mut self, record: &Value) -> Result<Option<Exit>> {
+        let run = self.own_run.as_deref();
+        let outcome = match Outcome::of(record, run) {
+            None => return Ok(None),
+            Some(Outcome::Cancelled) if self.interrupted_at.is_some() => Outcome::Stopped,
+            Some(outcome) => outcome,
+        };
+        self.screen.end_line(self.ui)?;
+        if self.ui.json {
+            self.ui.json_line(&outcome.to_json(&self.session, run, record))?;
+        }
+        if let Some(error) = outcome.explained(&self.session, record) {
+            self.ui.report(&error);
+        }
+        Ok(Some(outcome.exit()))
+    }
+
+    /// Something that is no part of the conversation: what a script reads stays free of it.
+    fn remark(&mut self, text: &str) -> Result<()> {
+        match self.until {
+            _ if self.ui.json => Ok(()),
+            Until::Left => self.screen.line(self.ui, Tone::Quiet, &format!("-- {text}")),
+            Until::TurnEnds => self.ui.note(text),
+        }
     }
 
     /// It was typed here, and is seen as it was typed.
@@ -238,20 +276,16 @@ impl<'a> Talk<'a> {
         let mut bytes = bytes;
         if let Some(question) = &self.question {
             let Some(at) = bytes.iter().position(|key| question.option(*key).is_some()) else {
-                return Ok(false);
+                let keys = question.keys(&self.ui.call);
+                return self.remark(&keys).map(|()| false);
             };
             let id = question.option(bytes[at]).unwrap_or_default();
-            let chosen = question.options.iter().find(|(option, _)| option == id);
-            let chosen = chosen.map(|(_, name)| format!("  -> {name}")).unwrap_or_default();
             let path = format!("/api/v1/waits/{}/answer", question.wait_id);
             let answer = json!({"answer": {"option_id": id}});
             // What was typed behind the key is not meant for the question.
             bytes = &bytes[at + 1..];
             self.question = None;
             self.keys.single(false);
-            if !self.ui.json {
-                self.screen.line(self.ui, Tone::Quiet, &crate::text::visible(&chosen))?;
-            }
             let answered = self.client.post(&path, &answer).await;
             self.told(answered.map(drop))?;
         }
@@ -260,22 +294,34 @@ impl<'a> Talk<'a> {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line).trim().to_owned();
             let at_prompt = self.screen.entered();
-            let done = match line.as_str() {
-                "" => Ok(()),
-                "/quit" | "/exit" => return Ok(true),
-                "/resume" => self.client.post(&self.path("/resume"), &json!({})).await.map(drop),
-                "/pause" => self.client.post(&self.path("/pause"), &json!({})).await.map(drop),
-                "/cancel" => self.client.post(&self.path("/cancel"), &json!({})).await.map(drop),
-                "/close" => self.client.post(&self.path("/close"), &json!({})).await.map(drop),
-                line if self.running => {
-                    self.queued.push_back(line.to_owned());
-                    self.screen.line(self.ui, Tone::Quiet, "-- is told when the turn has ended")
+            let done = match Slash::of(&line) {
+                None if line.is_empty() => Ok(()),
+                Some(Slash::Quit) => return Ok(true),
+                Some(Slash::Help) => self.help(),
+                Some(Slash::Resume) => self.act("/resume").await,
+                Some(Slash::Pause) => self.act("/pause").await,
+                Some(Slash::Cancel) => self.act("/cancel").await,
+                Some(Slash::Close) => self.act("/close").await,
+                None if self.running => {
+                    self.queued.push_back(line);
+                    self.remark("is told when the turn has ended")
                 }
-                line => self.tell(line, at_prompt).await,
+                None => self.tell(&line, at_prompt).await,
             };
             self.told(done)?;
         }
         Ok(false)
+    }
+
+    async fn act(&self, what: &str) -> Result<()> {
+        self.client.post(&self.path(what), &json!({})).await.map(drop)
+    }
+
+    fn help(&mut self) -> Result<()> {
+        if self.ui.json {
+            return Ok(());
+        }
+        Slash::help().try_for_each(|line| self.screen.line(self.ui, Tone::Plain, &line))
     }
 
     /// What the server refuses is shown, and the conversation goes on.
@@ -294,18 +340,24 @@ impl<'a> Talk<'a> {
         }
         self.interrupted_at = Some(Instant::now());
         self.queued.clear();
-        let text = "-- stopping the turn; Ctrl-C again leaves, and the agent stays";
-        self.screen.line(self.ui, Tone::Quiet, text)?;
+        self.remark("stopping the turn; Ctrl-C again leaves, and the agent stays")?;
         self.ui.flush()?;
-        let done = self.client.post(&self.path("/cancel"), &json!({})).await.map(drop);
+        let done = self.act("/cancel").await;
         self.told(done)?;
         Ok(false)
     }
 
     fn leave(&mut self) -> Result<Exit> {
         self.keys.single(false);
+        let (call, session) = (&self.ui.call, &self.session);
+        let text = format!("The agent stays. Come back with: {call} attach {session}");
+        if self.until == Until::TurnEnds {
+            // Only Ctrl-C leaves a turn that has not ended.
+            self.screen.end_line(self.ui)?;
+            self.remark(&text)?;
+            return Ok(Exit::CTRL_C);
+        }
         if self.keys.are_typed() && !self.ui.json {
-            let text = format!("The agent stays. Come back with: piton attach {}", self.session);
             self.screen.line(self.ui, Tone::Quiet, &text)?;
         }
         Ok(Exit::Good)
@@ -329,7 +381,10 @@ impl<'a> Talk<'a> {
             }
             if !said && begin.elapsed() > Duration::from_secs(1) && !self.ui.json {
                 said = true;
-                self.screen.away(self.ui)?;
+                match self.until {
+                    Until::Left => self.screen.away(self.ui)?,
+                    Until::TurnEnds => self.remark("the server is away; the agent goes on")?,
+                }
                 self.ui.flush()?;
             }
             tokio::time::sleep(LOOK_EVERY).await;

@@ -11,6 +11,7 @@ use piton_core::Code;
 use serde_json::json;
 
 use super::wire::{Order, Said};
+use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::ui::{Tone, Ui};
 
@@ -186,8 +187,8 @@ impl<'a> Stage<'a> {
         let text = self.ui.paint(tone, text);
         self.ui.line(format_args!("\n{text}"))?;
         if let Some(kept) = kept {
-            let kept = kept.display();
-            self.ui.line(format_args!("Look at it: piton --data {kept} sessions list"))?;
+            let call = Call::on(kept);
+            self.ui.line(format_args!("Look at it: {call} sessions list"))?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::findings::{self, Finding};
+use crate::findings;
 use crate::ui::Ui;
 use facts::Facts;
 
@@ -34,7 +34,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
     let findings = checks::all(&facts);
     let good = findings::are_good(&findings);
     if ui.json {
-        let findings: Vec<Value> = findings.iter().map(Finding::to_json).collect();
+        let findings: Vec<Value> =
+            findings.iter().map(|finding| finding.to_json(&ui.call)).collect();
         ui.json_line(&json!({"good": good, "findings": findings}))?;
     } else {
         for finding in &findings {

@@ -199,7 +199,7 @@ fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> 
         ui.line(format_args!("  {}  {}  {id}", at + 1, one_line(name)))?;
     }
     let what = if options.is_empty() { "TEXT" } else { "NUMBER" };
-    ui.note(&format!("Answer with: piton sessions answer {wait_id} {what}"))?;
+    ui.note(&format!("Answer with: {} sessions answer {wait_id} {what}", ui.call))?;
     Ok(Exit::Good)
 }
 

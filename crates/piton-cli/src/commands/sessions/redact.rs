@@ -177,8 +177,9 @@ fn print(ui: &mut Ui, id: &SessionId, plan: &Plan, taken_out: Option<usize>) -> 
         let seqs: Vec<Seq> = plan.in_headers.iter().map(|target| target.seq).collect();
         ui.warn(&format!(
             "Also found in headers, which stay: {}. Only deleting the session removes that: \
-             piton sessions delete {id}",
-            numbers(&seqs)
+             {} sessions delete {id}",
+            numbers(&seqs),
+            ui.call
         ))?;
     }
     let count = plan.targets.len();

@@ -10,6 +10,7 @@ use piton_core::{Code, State};
 use piton_runtime::View;
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -139,7 +140,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     };
     let session = Session { cx, view: &view, id, info, state, status, waits, items, server, live };
     if ui.json {
-        ui.json_line(&session.to_json())?;
+        ui.json_line(&session.to_json(&ui.call))?;
     } else {
         session.print(ui)?;
     }
@@ -171,10 +172,10 @@ impl Session<'_> {
     }
 
     /// What somebody who looks at this may want to do next.
-    fn advice(&self) -> Vec<Advice> {
+    fn advice(&self, call: &Call) -> Vec<Advice> {
         let id = &self.id;
         let do_it = |what, command: &str| {
-            let command = Some(format!("piton sessions {command}"));
+            let command = Some(format!("{call} sessions {command}"));
             Advice { what, command }
         };
         let know = |what| Advice { what, command: None };
@@ -245,7 +246,7 @@ impl Session<'_> {
         self.print_waits(ui)?;
         self.print_calls(ui)?;
         self.print_items(ui)?;
-        let advice = self.advice();
+        let advice = self.advice(&ui.call);
         if !advice.is_empty() {
             heading(ui, "What to do")?;
         }
@@ -328,8 +329,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn to_json(&self) -> Value {
-        let call = |(id, call): (&CallId, &OpenCall)| {
+    fn to_json(&self, call: &Call) -> Value {
+        let open_call = |(id, call): (&CallId, &OpenCall)| {
             let outcome = if self.is_live() { "pending" } else { "unknown" };
             json!({"call_id": id, "name": call.name, "seq": call.seq, "outcome": outcome})
         };
@@ -358,9 +359,9 @@ impl Session<'_> {
             "live": self.live.as_ref().map(Live::to_json),
             "lease": show::lease_json(self.cx, self.view, &self.state.lease),
             "waits": self.waits.iter().map(|wait| wait.to_json(&self.id)).collect::<Vec<_>>(),
-            "calls": self.state.calls.iter().map(call).collect::<Vec<_>>(),
+            "calls": self.state.calls.iter().map(open_call).collect::<Vec<_>>(),
             "messages": self.items.iter().map(item_json).collect::<Vec<_>>(),
-            "advice": self.advice().iter().map(Advice::to_json).collect::<Vec<_>>(),
+            "advice": self.advice(call).iter().map(Advice::to_json).collect::<Vec<_>>(),
         })
     }
 }
