@@ -34,6 +34,8 @@ const REGRESSIONS: &[(u64, &str)] = &[
         21,
         "an agent that had forgotten all was said to know it when it went on where it knew nothing",
     ),
+    (3_081, "what an agent was told with a prompt that it refused counted as known"),
+    (364, "the same, when somebody had cancelled the run before it was refused"),
     (1_067, "a paused run's prompt was given to an agent again after the first one was given up"),
 ];
 

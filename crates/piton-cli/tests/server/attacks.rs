@@ -226,7 +226,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 fn a_named_origin_is_told_that_it_may() {
     let mut world = World::not_started();
     world.start_with(|server| {
-        server.args(["--origin", "https://app.example"]);
+        server.env("PITON_SERVER_ORIGINS", "https://app.example");
     });
     let origin = ("origin", "https://app.example");
     let before = world.raw(

@@ -218,7 +218,11 @@ pub(super) fn calm(world: &World) {
         }
         super::resuming::calm(world, session, state);
         if let Some(conversation) = ready.and_then(|agent| agent.conversation.as_ref()) {
-            world.check_memory(session, state, conversation, &fleet.given(session));
+            // What became of an agent that was given up nobody can know.
+            let given = fleet.given(session);
+            let known = given.filter(|(_, execution)| !world.is_abandoned(session, execution));
+            let known: Vec<_> = known.map(|(run, _)| run.clone()).collect();
+            world.check_memory(session, state, conversation, &known);
         }
         let known = state.facts.agent.as_ref().map(|agent| agent.status);
         if ready.is_some() != (known == Some(AgentStatus::Ready)) {

@@ -84,11 +84,11 @@ impl Remote {
             let agent = machine.agent.as_ref();
             let conversation = agent.and_then(|agent| agent.conversation.clone());
             if let Some(conversation) = conversation {
-                let before = fleet.given(&at.session);
-                world.is_told(&at.session, &conversation, run_id, text, &before);
+                let before: Vec<_> = fleet.given(&at.session).map(|(run, _)| run.clone()).collect();
+                world.is_told(&conversation, run_id, text, &before);
             }
             if is_own_prompt(text) {
-                fleet.prompted(world, &at.session, run_id, &command.id);
+                fleet.prompted(world, at, run_id, &command.id);
             }
         }
         world.note(format_args!("{} is told {command:?}: {replayed} {result:?}", at.execution));

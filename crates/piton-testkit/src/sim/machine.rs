@@ -8,6 +8,7 @@ use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::spool::{ENTRY_VERSION, Ended, Entry, Fact, Pos};
 use piton_exec::protocol::{Act, Problem};
+use piton_runtime::At;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -25,7 +26,7 @@ pub(super) struct Fleet {
     /// Executions that were found not to be there: they never will be.
     buried: BTreeSet<ExecutionId>,
     /// The command with which each run's own prompt reached an agent.
-    prompted: BTreeMap<(SessionId, RunId), String>,
+    prompted: BTreeMap<(SessionId, RunId), (String, ExecutionId)>,
 }
 
 /// Chances in a thousand, per request, frame or tick.
@@ -330,18 +331,22 @@ impl Fleet {
     }
 
     /// A run's own prompt has reached an agent.
-    pub(super) fn prompted(&mut self, world: &World, session: &SessionId, run: &RunId, id: &str) {
+    pub(super) fn prompted(&mut self, world: &World, at: &At, run: &RunId, id: &str) {
+        let At { session, execution, .. } = at;
         let place = (session.clone(), run.clone());
-        if let Some(first) = self.prompted.insert(place, id.to_owned()) {
+        if let Some((first, _)) = self.prompted.insert(place, (id.to_owned(), execution.clone())) {
             let detail = format!("{session}: the prompt of {run} by {first}, then by {id}");
             world.violated(Property::DeliveredOnce, detail);
         }
     }
 
-    /// Runs of a session whose prompt reached an agent.
-    pub(super) fn given(&self, session: &SessionId) -> Vec<RunId> {
-        let given = self.prompted.keys().filter(|(of, _)| of == session);
-        given.map(|(_, run)| run.clone()).collect()
+    /// Runs of a session whose prompt reached an agent, each with its execution.
+    pub(super) fn given(
+        &self,
+        session: &SessionId,
+    ) -> impl Iterator<Item = (&RunId, &ExecutionId)> {
+        let given = self.prompted.iter().filter(move |((of, _), _)| of == session);
+        given.map(|((_, run), (_, execution))| (run, execution))
     }
 
     pub(super) fn tick(&mut self, world: &World) {

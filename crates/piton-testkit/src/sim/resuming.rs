@@ -104,31 +104,16 @@ impl World {
     }
 
     /// An agent is given a prompt in its conversation.
-    pub(super) fn is_told(
-        &self,
-        session: &SessionId,
-        conversation: &str,
-        run: &RunId,
-        text: &str,
-        before: &[RunId],
-    ) {
+    pub(super) fn is_told(&self, conversation: &str, run: &RunId, text: &str, before: &[RunId]) {
         let saves_late = self.habits.is_some_and(|habits| habits.saves_late);
         let mut inner = self.inner();
         let talk = inner.memories.talks.entry(conversation.to_owned()).or_default();
-        let is_history = text.starts_with(HISTORY);
-        // What it may have lost in a turn that was cut off it is told again.
-        let is_known = !before.is_empty() && talk.lacks(before).is_none() && !talk.was_told;
-        if is_history {
+        if text.starts_with(HISTORY) {
             talk.was_told = true;
             let kept = if saves_late { &mut talk.unkept } else { &mut talk.knows };
             kept.extend(before.iter().cloned());
         }
         talk.knows.insert(run.clone());
-        drop(inner);
-        if is_history && is_known {
-            let detail = format!("{session}: {conversation} is told what it knows");
-            self.violated(Property::ContextIsTrue, detail);
-        }
     }
 
     /// What a session says of its agent's memory has to be so.
