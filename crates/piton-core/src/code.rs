@@ -54,7 +54,7 @@ codes! {
 
     RequestMismatch = "request_mismatch", "Use a new idempotency key for a new request.";
     RequestMalformed = "request_malformed", "Correct the request; /api/v1/openapi.json describes what is taken.";
-    RequestLate = "request_late", "Send the whole request at once; what takes longer belongs into files of the workspace.";
+    RequestLate = "request_late", "Send the whole request at once, and try again.";
     RequestTooLarge = "request_too_large", "Send less at once; large content belongs into files of the workspace.";
     ResponseNotKept = "response_not_kept", "The request was fulfilled; what it answered was shown once. Ask anew with another key.";
     RateLimited = "rate_limited", "Wait as long as the answer says, then go on more slowly.";

@@ -451,9 +451,12 @@ fn a_history_counts_as_told_when_a_turn_has_ended_well() {
         says(&mut world, "exec_2", 3, turn(of_seq, "half an ans"));
         let found = resume::evaluate(&world.state, NATIVE, false);
         assert_eq!(found.context_restored, Some(true), "the one that runs was told");
-        if !ends.is_empty() {
-            says(&mut world, "exec_2", 6, vec![Fact::TurnEnded { stop_reason: ends.into() }]);
-        }
+        let end = match ends {
+            "" => None,
+            "failed" => Some(Fact::TurnFailed { code: "x".into(), message: "no luck".into() }),
+            ends => Some(Fact::TurnEnded { stop_reason: ends.into() }),
+        };
+        says(&mut world, "exec_2", 6, end.into_iter().collect());
         world.recover(Some(Probe::Gone));
         launch(&mut world, "exec_3");
         resuming(&mut world, "exec_3", Strategy::Native, true);
@@ -465,6 +468,7 @@ fn a_history_counts_as_told_when_a_turn_has_ended_well() {
     assert_eq!(told(""), (Some(false), true), "it was killed in that turn: it is told again");
     assert_eq!(told("cancelled"), (Some(false), true), "nothing says that it was kept");
     assert_eq!(told("refusal"), (Some(false), true), "what is refused is dropped");
+    assert_eq!(told("failed"), (Some(false), true), "perhaps before it was heard");
 }
 
 /// Also when somebody stopped that turn before it ended.
@@ -502,17 +506,33 @@ fn one_that_forgets_between_its_turns_is_told_each_time() {
         world.done(start(run));
         let of_seq = world.state.last_seq;
         says(&mut world, "exec_1", pos, turn(of_seq, "done"));
-        says(
-            &mut world,
-            "exec_1",
-            pos + 3,
-            vec![Fact::TurnEnded { stop_reason: "end_turn".into() }],
-        );
-        let again = ready(Begun::New, None, Offers::default()).split_off(1);
-        says(&mut world, "exec_1", pos + 4, again);
+        let mut ends = ready(Begun::New, None, Offers::default()).split_off(1);
+        ends.push(Fact::TurnEnded { stop_reason: "end_turn".into() });
+        says(&mut world, "exec_1", pos + 3, ends);
         assert!(world.state.owed.history, "{run}");
         pos += 5;
     }
+}
+
+/// The prompt was made, and on its way, before anybody here knew that the agent has forgotten.
+#[test]
+fn a_prompt_that_told_nothing_does_not_pay_what_is_owed() {
+    let mut world = World::new();
+    launch(&mut world, "exec_1");
+    resuming(&mut world, "exec_1", Strategy::History, true);
+    says(&mut world, "exec_1", 1, ready(Begun::New, None, Offers::default()));
+    world.done(start("run_1"));
+    let of_seq = world.state.last_seq;
+    says(&mut world, "exec_1", 3, turn(of_seq, "half an ans"));
+    world.done(cancel("run_1"));
+    world.done(start("run_2"));
+    let of_seq = world.state.last_seq;
+    let mut ends = ready(Begun::New, None, Offers::default()).split_off(1);
+    ends.push(Fact::TurnEnded { stop_reason: "cancelled".into() });
+    ends.push(given(of_seq));
+    says(&mut world, "exec_1", 6, ends);
+    assert!(world.state.pending.values().all(|effect| !effect.is_prompt()), "it was given");
+    assert!(world.state.owed.history, "the next one tells it");
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Past {
                 self.in_turn.clone_from(&id);
                 self.message_ids.extend(id);
             }
-            Ok(Event::RunStarted(_)) => self.in_turn = None,
+            Ok(Event::RunStarted(_) | Event::RunInterrupted(_)) => self.in_turn = None,
             Ok(Event::RunCompleted(_)) => self.finished_with = self.in_turn.take(),
             // What was said in another conversation is no place in this one.
             Ok(Event::AgentDescribed(e)) if e.begun == Begun::New => self.begins(),
@@ -164,7 +164,8 @@ impl Resumer {
             if let Some(run) = state.facts.run.filter(Run::is_open) {
                 return Err(Refusal::RunInProgress { run: run.run_id }.into());
             }
-            self.0.executions.stop(session).await?;
+            self.0.executions.stop_agent(session).await?;
+            self.until(session, |state| !resume::is_running(&state.facts)).await?;
         }
         self.carry_out(session, Occasion::Asked, Opening::afresh).await
     }
@@ -186,22 +187,23 @@ impl Resumer {
             Plan::Start(opening) => Plan::Start(change(opening)),
             leave @ Plan::Leave(_) => leave,
         };
-        let mut plan = planned(&state);
-        if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan
-            && let Some(opened_at) = self.past(session, &state).await?.opened_at
-            && let Some(settle) = recipes.settle(&state, opened_at, handle.view().now())
-        {
-            tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
-            tokio::time::sleep(settle).await;
-            state = handle.state(session).await?;
-            plan = planned(&state);
+        let (mut plan, mut past) = (planned(&state), Past::default());
+        if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan {
+            past = self.past(session, &state).await?;
+            let now = handle.view().now();
+            if let Some(settle) = past.opened_at.and_then(|at| recipes.settle(&state, at, now)) {
+                tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
+                tokio::time::sleep(settle).await;
+                state = handle.state(session).await?;
+                (plan, past) = (planned(&state), self.past(session, &state).await?);
+            }
         }
         match &plan {
             Plan::Leave(Leave::Running) => self.heard_of(session).await?,
             Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
             Plan::Leave(Leave::InVain) => self.give_up(session, &state).await?,
             Plan::Leave(Leave::Unproven | Leave::NotNow) => {}
-            Plan::Start(opening) => self.start(session, &state, opening, occasion).await?,
+            Plan::Start(opening) => self.start(session, &state, opening, past, occasion).await?,
         }
         Ok(plan)
     }
@@ -211,6 +213,7 @@ impl Resumer {
         session: &SessionId,
         state: &State,
         opening: &Opening,
+        past: Past,
         occasion: Occasion,
     ) -> Result<()> {
         let Inner { handle, executions, .. } = &*self.0;
@@ -244,7 +247,6 @@ impl Resumer {
         let mut start = recipe.start;
         start.agent_session_id.clone_from(&opening.agent_session_id);
         if start.agent_session_id.is_some() {
-            let past = self.past(session, state).await?;
             start.seen_message_ids = past.message_ids;
             if let Some(line) = &mut start.command_line {
                 line.agent_message_id = past.finished_with;
@@ -291,17 +293,29 @@ impl Resumer {
 
     /// Waits until the log says what became of the agent: who is answered may prompt it.
     async fn heard_of(&self, session: &SessionId) -> Result<()> {
+        let mut has_started = false;
+        let is_heard_of = |state: &State| {
+            let agent = state.facts.agent.as_ref().map(|agent| agent.status);
+            let runs = resume::is_running(&state.facts);
+            let starts = runs && agent == Some(AgentStatus::Starting);
+            has_started |= starts;
+            // One that has not begun to start is still what it was before.
+            agent == Some(AgentStatus::Error) || !starts && (runs || has_started)
+        };
+        self.until(session, is_heard_of).await
+    }
+
+    /// Waits until the log says it.
+    async fn until(
+        &self,
+        session: &SessionId,
+        mut is: impl FnMut(&State) -> bool + Send,
+    ) -> Result<()> {
         let waiting = async {
             let mut tail = self.0.handle.tail(session, 0);
-            let mut has_started = false;
             loop {
                 let state = self.0.handle.state(session).await?;
-                let agent = state.facts.agent.as_ref().map(|agent| agent.status);
-                let runs = resume::is_running(&state.facts);
-                let starts = runs && agent == Some(AgentStatus::Starting);
-                has_started |= starts;
-                // One that has not begun to start is still what it was before.
-                if agent == Some(AgentStatus::Error) || !starts && (runs || has_started) {
+                if is(&state) {
                     return Ok(());
                 }
                 tail.seek(state.last_seq);
@@ -397,7 +411,9 @@ impl Resumer {
 #[cfg(test)]
 mod tests {
     use piton_core::NewRecord;
-    use piton_core::event::{AgentDescribed, AgentReady, AgentUpdated, RunCompleted, RunStarted};
+    use piton_core::event::{
+        AgentDescribed, AgentReady, AgentUpdated, RunCompleted, RunInterrupted, RunStarted,
+    };
     use serde_json::json;
 
     use super::*;
@@ -450,6 +466,17 @@ mod tests {
     fn a_good_turn_without_messages_ends_nowhere_that_could_be_named() {
         let past = taken(vec![started(), said("m1"), completed(), started(), completed()]);
         assert_eq!(past.finished_with, None, "m1 comes before the last good turn");
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_off_is_no_part_of_the_good_one_that_follows() {
+        let interrupted = RunInterrupted {
+            run_id: "run_1".parse().unwrap(),
+            reason: Reason::ProcessExit,
+            boot_id: None,
+        };
+        let past = taken(vec![started(), said("m1"), interrupted.into(), completed()]);
+        assert_eq!(past.finished_with, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use piton_agent::profiles::Profile;
-use piton_core::access::{Bearer, Scope};
+use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::decide::{Command, Verdict};
 use piton_core::id::SessionId;
 use piton_core::registry;
@@ -210,7 +210,13 @@ impl App {
         match self.reserved().admit(bearer, needed) {
             Ok(access) => Ok(access.access_id.as_str().into()),
             Err(denied) => {
-                self.0.limits.take(&self.0.nobody)?;
+                match denied {
+                    Denied::Unknown => self.0.limits.take(&self.0.nobody)?,
+                    // Somebody who is known.
+                    Denied::Expired | Denied::Scope { .. } => {
+                        self.0.limits.take(&bearer.id.as_str().into())?;
+                    }
+                }
                 Err(denied.into())
             }
         }

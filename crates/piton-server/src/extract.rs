@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::HttpBody as _;
-use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
 use percent_encoding::percent_decode_str;
 use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
@@ -16,6 +17,8 @@ use piton_core::event::AuditNoted;
 use piton_core::request::{self, Key};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use crate::app::App;
 use crate::openapi::{BODY_BYTES_MAX, FILE_MAX};
@@ -23,8 +26,9 @@ use crate::problem::{Problem, Result};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;
-/// How long a body may take to come.
-const BODY_WAIT: Duration = Duration::from_secs(20);
+/// How long a body may take to come: from piece to piece, and altogether.
+const PIECE_WAIT: Duration = Duration::from_secs(20);
+const BODY_WAIT: Duration = Duration::from_mins(5);
 
 /// A JSON body.
 #[derive(Debug)]
@@ -33,13 +37,13 @@ pub(crate) struct Body<T>(pub(crate) T);
 impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self> {
+    async fn from_request(request: Request, _app: &App) -> Result<Self> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/json") {
             return Err(Problem::malformed("The body must be application/json"));
         }
-        let bytes = read(request, app, BODY_BYTES_MAX).await?;
+        let bytes = read(request, BODY_BYTES_MAX).await?;
         parse(&bytes).map(Self)
     }
 }
@@ -51,8 +55,8 @@ pub(crate) struct Perhaps<T>(pub(crate) T);
 impl<T: DeserializeOwned + Default> FromRequest<App> for Perhaps<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self> {
-        let bytes = read(request, app, BODY_BYTES_MAX).await?;
+    async fn from_request(request: Request, _app: &App) -> Result<Self> {
+        let bytes = read(request, BODY_BYTES_MAX).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -67,25 +71,32 @@ pub(crate) struct Content(pub(crate) Bytes);
 impl FromRequest<App> for Content {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self> {
-        read(request, app, FILE_MAX).await.map(Self)
+    async fn from_request(request: Request, _app: &App) -> Result<Self> {
+        read(request, FILE_MAX).await.map(Self)
     }
 }
 
 /// The whole body. One that is announced to be too large, or does not come, is not waited for.
-async fn read(request: Request, app: &App, bytes_max: usize) -> Result<Bytes> {
+async fn read(request: Request, bytes_max: usize) -> Result<Bytes> {
+    let mut body = request.into_body();
     let too_large = || Problem::new(Code::RequestTooLarge, "The request's body is too large");
-    if request.body().size_hint().lower() > bytes_max as u64 {
+    if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }
-    let read = tokio::time::timeout(BODY_WAIT, Bytes::from_request(request, app)).await;
-    let late = |_| Problem::new(Code::RequestLate, "The request's body did not come in time");
-    read.map_err(late)?.map_err(|rejection: BytesRejection| {
-        if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-            return too_large();
+    let reading = async {
+        let mut whole = BytesMut::new();
+        while let Some(frame) = timeout(PIECE_WAIT, body.frame()).await? {
+            let piece = frame.map(|frame| frame.into_data().unwrap_or_default());
+            match piece {
+                Err(error) => return Ok(Err(Problem::malformed(error.to_string()))),
+                Ok(piece) if whole.len() + piece.len() > bytes_max => return Ok(Err(too_large())),
+                Ok(piece) => whole.extend_from_slice(&piece),
+            }
         }
-        Problem::malformed(rejection.body_text())
-    })
+        Ok::<_, Elapsed>(Ok(whole.freeze()))
+    };
+    let late = |_| Problem::new(Code::RequestLate, "The request's body did not come in time");
+    timeout(BODY_WAIT, reading).await.and_then(|read| read).map_err(late)?
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {

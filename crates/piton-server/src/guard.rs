@@ -34,6 +34,8 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
         // Its browser would keep the answer from the page without this.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(header::VARY, HeaderValue::from_static("origin"));
+        let shown = HeaderValue::from_static("idempotency-replayed, retry-after");
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use piton_exec::protocol::workspace::{NewShell, SHELLS_MAX, Shell, ShellEnded};
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
@@ -88,7 +88,11 @@ fn unwrapped(error: pty_process::Error) -> io::Error {
 
 impl Shells {
     pub fn new(workspace: &Workspace) -> Self {
-        Self { workspace: workspace.clone(), known: Arc::default(), next: Arc::default() }
+        // Numbers that no other execution's shells have: who keeps one must not find another's.
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let next = u64::try_from(began.as_millis()).unwrap_or_default();
+        let next = Arc::new(AtomicU64::new(next));
+        Self { workspace: workspace.clone(), known: Arc::default(), next }
     }
 
     /// Starts a shell in the workspace's folder.

@@ -129,6 +129,8 @@ fn every_operation_does_what_it_says() {
     let audit = audit["records"].as_array().unwrap();
     let granted_to = audit.iter().find(|record| record["kind"] == "access.granted").unwrap();
     assert_eq!((&granted_to["name"], &granted_to["hash"]), (&json!("phone"), &Value::Null));
+    let by = audit.iter().find(|record| record["action"] == "access.create").unwrap();
+    assert_eq!((&by["principal"], &by["key"]), (&json!("local"), &Value::Null));
     let id = &text(&granted, "access_id");
     assert_eq!(walk.ask("DELETE", "/api/v1/access/{access_id}", &[id], None).status, 204);
     let body = json!({"name": "browser", "scopes": ["read", "control"]});
@@ -258,12 +260,23 @@ fn requests_are_fulfilled_once() {
     let first = world.ask("POST", &path, Some(&yes), &key).good();
     let again = world.ask("POST", &path, Some(&yes), &key);
     assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
-    assert_eq!(again.good(), first);
+    assert_eq!(again.good()["session_id"], first["session_id"]);
     let no = json!({"answer": {"option_id": "reject_once"}});
     let other = world.ask("POST", &path, Some(&no), &key);
     assert_eq!((other.status, other.code()), (422, "request_mismatch"));
     assert_eq!(world.post(&path, &yes).code(), "wait_unknown");
+    let rotate = path.replace("/answer", "/token");
+    assert_eq!(world.ask("POST", &rotate, None, &key).code(), "wait_unknown");
     world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+
+    // Also when other runs came after it, and another server.
+    let next = world.prompt(&session, "say next");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == next.as_str());
+    world.kill();
+    world.start();
+    let again = world.ask("POST", &path, Some(&yes), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good()["replayed"], true);
 
     // A resume that had nothing to do does nothing later either.
     let path = format!("/api/v1/sessions/{session}/resume");

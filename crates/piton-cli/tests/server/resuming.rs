@@ -175,8 +175,15 @@ fn an_agent_that_runs_begins_afresh_between_its_turns() {
     let start = format!("/api/v1/sessions/{session}/start");
     let before = world.agents(&session);
     assert_eq!(before.len(), 1);
-    world.post(&start, &json!({"fresh": true})).good();
-    assert_ne!(world.agents(&session), before, "another process");
+    let shells = format!("/api/v1/sessions/{session}/shells");
+    let shell = world.post(&shells, &json!({})).good()["shell_id"].as_str().unwrap().to_owned();
+    let key = [("idempotency-key", "k")];
+    world.ask("POST", &start, Some(&json!({"fresh": true})), &key).good();
+    let after = world.agents(&session);
+    assert_ne!(after, before, "another process");
+    world.ask("POST", &start, Some(&json!({"fresh": true})), &key).good();
+    assert_eq!(world.agents(&session), after, "once under its key");
+    assert_eq!(world.ask("DELETE", &format!("{shells}/{shell}"), None, &[]).status, 204);
     assert_eq!(world.status(&session)["context_restored"], false);
     let run = world.prompt(&session, "recall colour");
     world.when(&session, |status| is_idle(status, &run));

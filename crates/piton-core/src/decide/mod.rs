@@ -490,7 +490,9 @@ fn requested(
     }
     let mut decision = decide(state, cx, command)?;
     // Under a key also what had nothing to change: asked again, later, it must still change nothing.
-    if !decision.records.is_empty() || request.key.is_some() {
+    // In a closed session nothing ever will.
+    let is_kept = request.key.is_some() && state.facts.closed.is_none();
+    if !decision.records.is_empty() || is_kept {
         decision.records.push(request.record(cx.now));
     }
     Ok(decision)

@@ -26,9 +26,10 @@ impl State {
             return Change::Inner;
         }
         self.is_wanted();
-        self.owed = Owed::default();
         let prepared = self.prepared.take_if(|prepared| prepared.of_seq == of_seq);
         let told = prepared.is_some_and(|prepared| prepared.history);
+        // That it is owed may have come out after the prompt was made: then the next one tells it.
+        self.owed = Owed { history: self.owed.history && !told, ..Owed::default() };
         match self.facts.agent.as_mut().filter(|_| told) {
             Some(agent) => {
                 (agent.restored, agent.is_told) = (Some(true), true);
@@ -41,21 +42,26 @@ impl State {
     /// A turn ended well: what the agent was told with it, or before, it has kept. One that is
     /// killed in its turn may have kept nothing, and what it refuses it drops by the protocol's rule.
     pub(super) fn is_kept(&mut self, stop_reason: Option<&str>) {
-        let Some(agent) = self.facts.agent.as_mut().filter(|agent| agent.is_told) else { return };
         if stop_reason == Some(REFUSAL) {
-            self.goes_on();
-        } else {
+            self.is_unkept();
+        } else if let Some(agent) = self.facts.agent.as_mut().filter(|agent| agent.is_told) {
             (agent.is_told, agent.is_ignorant) = (false, false);
+        }
+    }
+
+    /// What it was told and has not kept it may not know.
+    pub(super) fn is_unkept(&mut self) {
+        if self.facts.agent.as_ref().is_some_and(|agent| agent.is_told) {
+            self.goes_on();
         }
     }
 
     /// It refused a prompt in a turn that was stopped.
     pub(super) fn has_refused(&mut self, e: &AgentUpdated) -> Change {
-        let told = self.facts.agent.as_ref().is_some_and(|agent| agent.is_told);
-        if !told || !self.is_current(&e.execution_id) {
+        if !self.is_current(&e.execution_id) {
             return Change::Inner;
         }
-        self.goes_on();
+        self.is_unkept();
         Change::Summary
     }
 

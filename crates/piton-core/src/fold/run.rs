@@ -78,7 +78,12 @@ impl State {
                 }
                 self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Completed));
             }
-            Event::RunFailed(e) => self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Failed)),
+            Event::RunFailed(e) => {
+                if self.streams(&e.run_id) {
+                    self.is_unkept();
+                }
+                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Failed));
+            }
             Event::RunCancelled(e) => {
                 self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Cancelled));
             }

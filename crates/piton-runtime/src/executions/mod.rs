@@ -331,6 +331,15 @@ impl Executions {
         Ok(self.0.agentctl.workspace(&at).await?)
     }
 
+    /// Ends the session's agent; its agentctl stays, and the shells with it. What became of it is in
+    /// the log.
+    pub async fn stop_agent(&self, session: &SessionId) -> Result<()> {
+        let handle = self.handle().await?;
+        let (at, state) = self.current(&handle, session).await?;
+        let id = format!("{}/stop/{}", at.execution, state.last_seq);
+        self.tell(&at, id, Act::Stop {}).await.map(drop)
+    }
+
     /// Ends the session's agent and agentctl, and everything they left running.
     pub async fn stop(&self, session: &SessionId) -> Result<()> {
         let handle = self.handle().await?;

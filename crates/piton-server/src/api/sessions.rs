@@ -383,22 +383,34 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
 
 /// Starts the session's agent if it does not run; what was interrupted stays so.
 #[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions", request_body = Option<Starting>,
-    params(("session_id" = String, Path, description = "The session's id")),
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
     responses((status = 200, body = Done),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn start(
     State(app): State<App>,
-    _controller: Controller,
+    Controller(asker): Controller,
     Path(session): Path<String>,
     Perhaps(how): Perhaps<Starting>,
 ) -> Result<Reply<Done>> {
-    Ok(Reply::ok(start_now(&app, &session, &how).await?))
+    Ok(Reply::ok(start_now(&app, &asker, &session, &how).await?))
 }
 
-pub(crate) async fn start_now(app: &App, session: &str, how: &Starting) -> Result<Fulfilled<Done>> {
+pub(crate) async fn start_now(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+    how: &Starting,
+) -> Result<Fulfilled<Done>> {
     let session = SessionId::from_user(session)?;
-    if app.handle().state(&session).await?.facts.closed.is_some() {
+    let state = app.handle().state(&session).await?;
+    if state.facts.closed.is_some() {
         return Err(Refusal::SessionClosed.into());
+    }
+    let request = Asked { asker, action: "sessions.start", body: to_value(how)? };
+    let found = state.requests.find(&request.request(None), app.handle().view().now())?;
+    if let Some(seq) = found {
+        return app.repeated(&session, seq).await;
     }
     if how.fresh {
         app.resumer().ensure_afresh(&session).await?;
@@ -406,7 +418,7 @@ pub(crate) async fn start_now(app: &App, session: &str, how: &Starting) -> Resul
         app.resumer().ensure(&session, Occasion::Asked).await?;
     }
     let response = Done { session_id: session.to_string(), run_id: None };
-    Ok(Fulfilled { response, replayed: false })
+    app.execute(&session, &request, response, Command::Nothing).await
 }
 
 /// Somebody looks at the session: its agent is started, and an interrupted turn goes on, if the

@@ -14,6 +14,9 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::problem::Result;
 
+/// Longer questions are read from the log.
+const QUESTION_BYTES_MAX: usize = 64 * 1024;
+
 /// A session in a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Brief {
@@ -60,7 +63,8 @@ pub(crate) struct WaitView {
     pub(crate) run_id: String,
     /// `input`, `permission`, `tool_result`, `human`.
     pub(crate) kind: String,
-    /// What is asked; of a permission with its `options`. Null if it was taken out of the log.
+    /// What is asked; of a permission with its `options`. Null if it was taken out of the log, or is
+    /// longer than 64 KiB: the record of `since_seq` has it.
     #[schema(value_type = Option<Object>)]
     pub(crate) question: Option<Value>,
     pub(crate) since_seq: u64,
@@ -142,13 +146,21 @@ pub(crate) async fn waits(app: &App, session: &SessionId, facts: &Facts) -> Resu
     let Some(run) = run else { return Ok(Vec::new()) };
     let (store, mut waits) = (app.handle().view().store(), Vec::with_capacity(run.waits.len()));
     for (wait_id, wait) in &run.waits {
-        let asked = store.read(session, wait.since_seq - 1, 1, Detail::Full).await?;
+        let question = match store.read(session, wait.since_seq - 1, 1, Detail::Full).await {
+            Ok(asked) => asked.first().and_then(|record| record.content_field("question")),
+            // That somebody waits is known all the same.
+            Err(error) => {
+                tracing::warn!(%session, %wait_id, code = %error.code(), "no question");
+                None
+            }
+        };
+        let is_short = |question: &Value| question.to_string().len() <= QUESTION_BYTES_MAX;
         waits.push(WaitView {
             wait_id: wait_id.to_string(),
             session_id: session.to_string(),
             run_id: run.run_id.to_string(),
             kind: spelled(wait.kind),
-            question: asked.first().and_then(|record| record.content_field("question")),
+            question: question.filter(is_short),
             since_seq: wait.since_seq,
             deadline_at: wait.deadline_at.as_ref().map(ToString::to_string),
         });

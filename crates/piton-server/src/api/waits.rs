@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use piton_core::Timestamp;
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, WaitId};
+use piton_core::limits::REQUEST_KEPT_FOR;
 use piton_core::token::{NewToken, ResumeToken};
+use piton_core::{Seq, Timestamp};
 use piton_store::{Cursor, Page, Query, Row, Select};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +22,8 @@ use crate::problem::{Document, Result};
 
 /// Sessions that are looked at for open waits; those that are due first.
 const SESSIONS_MAX: usize = 1_000;
+/// Sessions that are looked at for a request whose wait is over.
+const LOOKED_AT_MAX: usize = 256;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Waits {
@@ -88,10 +91,15 @@ async fn waiting(app: &App, after: Option<Cursor>) -> Result<Page> {
 async fn open(app: &App) -> Result<Waits> {
     let page = waiting(app, None).await?;
     let mut waits = Vec::new();
+    let mut truncated = page.next.is_some();
     for row in &page.rows {
+        if waits.len() >= SESSIONS_MAX {
+            truncated = true;
+            break;
+        }
         waits.extend(status::waits(app, &row.session, &row.summary.facts).await?);
     }
-    Ok(Waits { waits, truncated: page.next.is_some() })
+    Ok(Waits { waits, truncated })
 }
 
 /// The session that a wait belongs to. Its cost follows the number of sessions that wait.
@@ -113,24 +121,20 @@ async fn session_of(app: &App, wait: &WaitId) -> Result<SessionId> {
     }
 }
 
-/// The session whose last run had a wait that is over. Its cost follows the number of sessions.
-async fn settled_in(app: &App, wait: &WaitId) -> Result<Option<SessionId>> {
-    let mut after = None;
-    loop {
-        let query = Query { task_id: None, select: Select::All, after, limit: SESSIONS_MAX };
-        let page = app.handle().view().store().list(query).await?;
-        let asked = |row: &&Row| {
-            let run = row.summary.facts.run.as_ref();
-            run.is_some_and(|run| run.settled_waits.contains(wait))
-        };
-        if let Some(row) = page.rows.iter().find(asked) {
-            return Ok(Some(row.session.clone()));
-        }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(None),
+/// Where a request was fulfilled, if its address does not say so: among the sessions that were active
+/// last, and within the time that keys are kept. Only asked for what seems not to be there.
+async fn fulfilled_in(app: &App, request: &Asked<'_>) -> Result<Option<(SessionId, Seq)>> {
+    let (now, request) = (app.handle().view().now(), request.request(None));
+    let query = Query { task_id: None, select: Select::All, after: None, limit: LOOKED_AT_MAX };
+    let page = app.handle().view().store().list(query).await?;
+    let is_recent = |row: &&Row| now.since(row.summary.info.active_at) <= REQUEST_KEPT_FOR;
+    for row in page.rows.iter().filter(is_recent) {
+        let requests = app.handle().state(&row.session).await?.requests;
+        if let Some(seq) = requests.find(&request, now)? {
+            return Ok(Some((row.session.clone(), seq)));
         }
     }
+    Ok(None)
 }
 
 /// The questions that are open, in all sessions.
@@ -168,11 +172,10 @@ pub(crate) async fn answer_now(
     let session = match session_of(app, &wait_id).await {
         Err(unknown) if asker.has_key() => {
             // Perhaps because it was answered, under this very key.
-            let session = settled_in(app, &wait_id).await?.ok_or(unknown)?;
-            let requests = app.handle().state(&session).await?.requests;
-            let found = requests.find(&request.request(None), app.handle().view().now())?;
-            let unknown = || Refusal::WaitUnknown { wait: wait_id.clone() };
-            return app.repeated(&session, found.ok_or_else(unknown)?).await;
+            let (session, seq) = fulfilled_in(app, &request).await?.ok_or(unknown)?;
+            let mut answered: Fulfilled<Answered> = app.repeated(&session, seq).await?;
+            answered.response.replayed = true;
+            return Ok(answered);
         }
         session => session?,
     };
@@ -196,10 +199,16 @@ pub(crate) async fn rotate(
     Perhaps(Nothing {}): Perhaps<Nothing>,
 ) -> Result<Reply<Minted>> {
     let wait_id: WaitId = wait.parse()?;
-    let session = session_of(&app, &wait_id).await?;
+    let request = Asked { asker: &asker, action: "waits.token", body: Value::Null };
+    let session = match session_of(&app, &wait_id).await {
+        Err(unknown) if asker.has_key() => {
+            let (session, seq) = fulfilled_in(&app, &request).await?.ok_or(unknown)?;
+            return Ok(Reply::created(app.repeated(&session, seq).await?));
+        }
+        session => session?,
+    };
     let token = app.handle().ids().token()?;
     let command = Command::RotateToken { wait_id, fresh: NewToken::from(&token) };
-    let request = Asked { asker: &asker, action: "waits.token", body: Value::Null };
     mint_now(&app, &session, &request, &token, command).await
 }
 

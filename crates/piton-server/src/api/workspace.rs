@@ -279,12 +279,14 @@ pub(crate) async fn open_shell(
     let session_id = session.to_string();
     let note = asker.noted("shells.open", format!("{session_id}/{shell_id}"));
     let view = ShellView { session_id, shell_id: shell_id.clone() };
-    let opened = app.register(&request, true, view, registry::Command::Note(note)).await?;
-    if opened.replayed {
-        // Somebody asked for the same at the same time: one of them is enough.
-        client.end_shell(&shell_id).await?;
+    let opened = app.register(&request, true, view, registry::Command::Note(note)).await;
+    if !opened.as_ref().is_ok_and(|opened| !opened.replayed)
+        && let Err(error) = client.end_shell(&shell_id).await
+    {
+        // Nobody is told of it, or somebody asked for the same at the same time.
+        tracing::warn!(%session, code = error.code(), %error, "a shell too many");
     }
-    Ok(Reply::created(opened))
+    Ok(Reply::created(opened?))
 }
 
 pub(crate) fn check_side(side: u16) -> Result<()> {

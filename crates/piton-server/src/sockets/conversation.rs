@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 
 use super::subscriptions::Subscriptions;
 use super::{
-    CLOSE_WAIT, LOST, Life, Place, Pulse, broken, closing, credentials, goodbye, handshake,
-    methods, send, ticks,
+    CLOSE_WAIT, LOST, Life, Place, Pulse, broken, closing, goodbye, handshake, methods, presented,
+    send, ticks,
 };
 use crate::app::{App, to_value};
 use crate::problem::{Document, Problem, Result};
@@ -63,7 +63,7 @@ pub(crate) async fn connect(
     headers: HeaderMap,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
-    let bearer = credentials(&headers)?;
+    let bearer = presented(&app, &headers)?;
     let nobody = || Problem::new(Code::Unauthenticated, "The request carries no token");
     match app.admit(bearer.as_ref(), Scope::Read) {
         // Good for something else: each method asks for what it needs.

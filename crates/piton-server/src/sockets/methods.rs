@@ -102,9 +102,9 @@ pub(super) async fn call(
             fulfilled(id, waits::answer_now(app, &asker, &wait, params.rest()?).await?)
         }
         "start" => {
-            admit(line, Scope::Control, String::new(), None)?;
-            let session = params.needed("session_id")?;
-            fulfilled(id, sessions::start_now(app, &session, &params.rest()?).await?)
+            let (session, key) = (params.needed("session_id")?, params.text("idempotency_key")?);
+            let asker = admit(line, Scope::Control, format!("/sessions/{session}/start"), key)?;
+            fulfilled(id, sessions::start_now(app, &asker, &session, &params.rest()?).await?)
         }
         "open" => {
             admit(line, Scope::Control, String::new(), None)?;

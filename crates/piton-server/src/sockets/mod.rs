@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::app::App;
 use crate::extract;
 use crate::problem::{Problem, Result};
 
@@ -111,6 +112,15 @@ fn credentials(headers: &HeaderMap) -> Result<Option<Bearer>> {
     }
     let token = offered.iter().find_map(|offer| offer.strip_prefix(BEARER));
     Ok(token.map(str::parse).transpose().map_err(|_| Denied::Unknown)?)
+}
+
+/// The same; what is no token is counted like a wrong one.
+fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Bearer>> {
+    let found = credentials(headers);
+    if found.is_err() {
+        app.admit_nobody()?;
+    }
+    found
 }
 
 /// A request that is no handshake is told so.

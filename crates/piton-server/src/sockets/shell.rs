@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
-    CLOSE_WAIT, LOST, Life, Place, Pulse, Why, broken, closing, credentials, goodbye, handshake,
+    CLOSE_WAIT, LOST, Life, Place, Pulse, Why, broken, closing, goodbye, handshake, presented,
     send, ticks,
 };
 use crate::api::workspace::{check_side, of_shell};
@@ -67,7 +67,7 @@ pub(crate) async fn attach(
     headers: HeaderMap,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
-    let bearer = credentials(&headers)?;
+    let bearer = presented(&app, &headers)?;
     let principal = app.admit(bearer.as_ref(), Scope::Control)?;
     app.limits().take(&principal)?;
     let upgrade = handshake(upgrade, TYPED_BYTES_MAX)?;

@@ -113,7 +113,10 @@ impl World {
             let kept = if saves_late { &mut talk.unkept } else { &mut talk.knows };
             kept.extend(before.iter().cloned());
         }
-        talk.knows.insert(run.clone());
+        // That it is to go on does not tell it what was said at first.
+        if is_own_prompt(text) {
+            talk.knows.insert(run.clone());
+        }
     }
 
     /// What a session says of its agent's memory has to be so.

@@ -354,6 +354,11 @@ impl<'a> Talk<'a> {
         if self.until == Until::TurnEnds {
             // Only Ctrl-C leaves a turn that has not ended.
             self.screen.end_line(self.ui)?;
+            if self.ui.json {
+                let run = self.own_run.as_deref();
+                let stopped = Outcome::Stopped.to_json(&self.session, run, &Value::Null);
+                self.ui.json_line(&stopped)?;
+            }
             self.remark(&text)?;
             return Ok(Exit::CTRL_C);
         }
