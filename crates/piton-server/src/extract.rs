@@ -15,17 +15,19 @@ use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::event::AuditNoted;
 use piton_core::request::{self, Key};
+use piton_exec::protocol::workspace::FILE_BYTES_MAX;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::app::App;
-use crate::openapi::{BODY_BYTES_MAX, FILE_MAX};
 use crate::problem::{Problem, Result};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;
+/// The largest body of a request, in bytes.
+const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How long a body may take to come: from piece to piece, and altogether.
 const PIECE_WAIT: Duration = Duration::from_secs(20);
 const BODY_WAIT: Duration = Duration::from_mins(5);
@@ -72,15 +74,15 @@ impl FromRequest<App> for Content {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _app: &App) -> Result<Self> {
-        read(request, FILE_MAX).await.map(Self)
+        read(request, FILE_BYTES_MAX).await.map(Self)
     }
 }
 
 /// The whole body. One that is announced to be too large, or does not come, is not waited for.
-async fn read(request: Request, bytes_max: usize) -> Result<Bytes> {
+async fn read(request: Request, bytes_max: u64) -> Result<Bytes> {
     let mut body = request.into_body();
     let too_large = || Problem::new(Code::RequestTooLarge, "The request's body is too large");
-    if body.size_hint().lower() > bytes_max as u64 {
+    if body.size_hint().lower() > bytes_max {
         return Err(too_large());
     }
     let reading = async {
@@ -89,7 +91,9 @@ async fn read(request: Request, bytes_max: usize) -> Result<Bytes> {
             let piece = frame.map(|frame| frame.into_data().unwrap_or_default());
             match piece {
                 Err(error) => return Ok(Err(Problem::malformed(error.to_string()))),
-                Ok(piece) if whole.len() + piece.len() > bytes_max => return Ok(Err(too_large())),
+                Ok(piece) if (whole.len() + piece.len()) as u64 > bytes_max => {
+                    return Ok(Err(too_large()));
+                }
                 Ok(piece) => whole.extend_from_slice(&piece),
             }
         }

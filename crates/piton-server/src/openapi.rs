@@ -1,12 +1,11 @@
 //! The routes, and the description that is made from them.
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Router, middleware};
 use piton_core::Code;
-use piton_exec::protocol::workspace::FILE_BYTES_MAX;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, SecurityRequirement};
 use utoipa::{Modify, OpenApi as _};
@@ -18,12 +17,6 @@ use crate::app::App;
 use crate::problem::{Document, Problem};
 use crate::sockets::{conversation, shell};
 use crate::{audit, events, guard, index};
-
-/// The largest body of a request, in bytes.
-pub(crate) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The largest file of a workspace that is written at once.
-pub(crate) const FILE_MAX: usize = 8 * 1024 * 1024;
-const _: () = assert!(FILE_MAX as u64 == FILE_BYTES_MAX);
 
 #[derive(Debug, utoipa::OpenApi)]
 #[openapi(
@@ -75,11 +68,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(index::index_events))
                 .routes(routes!(conversation::connect))
                 .routes(routes!(workspace::list_files))
-                .merge(
-                    OpenApiRouter::new()
-                        .routes(routes!(workspace::read_file, workspace::write_file))
-                        .layer(DefaultBodyLimit::max(FILE_MAX)),
-                )
+                .routes(routes!(workspace::read_file, workspace::write_file))
                 .routes(routes!(workspace::git_status))
                 .routes(routes!(workspace::git_diff))
                 .routes(routes!(workspace::git_log))
@@ -121,7 +110,6 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "This cannot be done here")
         })
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn_with_state(app.clone(), audit::note))
         .layer(middleware::from_fn_with_state(app.clone(), count))

@@ -149,9 +149,9 @@ impl Readers {
     }
 }
 
-/// The same readers of a program that only writes: one thread, no store, no protocol but the bytes.
-/// How late the events are, in ms.
-fn bare() -> Result<Seen> {
+/// The same readers of a program that only writes: one thread, no protocol but the bytes. With a log,
+/// each event is written to that and flushed first, and nothing else. How late they are, in ms.
+fn bare(mut log: Option<std::fs::File>) -> Result<Seen> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
     let mut command = Command::new(std::env::current_exe()?);
@@ -173,6 +173,10 @@ fn bare() -> Result<Seen> {
         let padding = "as much as a record has beside its text ".repeat(5);
         let frame =
             format!("id: {seq}\nevent: x\ndata: {padding}{{\"text\":\"@{:016} \"}}\n\n", now_us()?);
+        if let Some(log) = &mut log {
+            log.write_all(frame.as_bytes())?;
+            log.sync_data()?;
+        }
         for stream in &mut streams {
             stream.write_all(frame.as_bytes())?;
         }
@@ -244,13 +248,15 @@ pub(crate) fn publish(table: &mut Table) -> Result<()> {
         }
         readers.until("done")?;
         let late = Seen::new(readers.late()?.into_iter().map(|micros| micros / 1e3).collect());
-        let bare = tokio::task::spawn_blocking(bare).await??;
+        let log = std::fs::File::create(folder.path().join("bare.log"))?;
+        let bare = tokio::task::spawn_blocking(|| self::bare(None)).await??;
+        let durable = tokio::task::spawn_blocking(|| self::bare(Some(log))).await??;
         table.value(
             format!("m. Paced: an event at one of {READERS} readers, p50"),
             late.median(),
             "ms",
             Target::AtMost(1.0),
-            format!("{PACED} events, {} ms apart; from before the append until a reader has read it, over all readers; quartiles {} ms. A program of one thread that only writes such an event to each of the same readers, without a store, right after it: median {} ms, quartiles {} ms", PACE.as_millis(), late.spread(), short(bare.median()), bare.spread()),
+            format!("{PACED} events, {} ms apart; from before the append until a reader has read it, over all readers; quartiles {} ms. Right after it, a program of one thread that only writes such an event to each of the same readers: median {} ms, quartiles {} ms; and one that flushes it to a file first: median {} ms, quartiles {} ms", PACE.as_millis(), late.spread(), short(bare.median()), bare.spread(), short(durable.median()), durable.spread()),
         );
 
         let counts = (CROWD, CROWD_EVENTS, last_seq(&rig, &session).await?);
