@@ -108,6 +108,21 @@ fn killed(session: Option<&str>, offers: Offers) -> World {
     world
 }
 
+/// The same, with another agent that began afresh and is told of it, in the middle of `run_2`.
+fn being_told() -> World {
+    let mut world = stopped(Some("theirs"), LOADS);
+    launch(&mut world, "exec_2");
+    resuming(&mut world, "exec_2", Strategy::History, true);
+    says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
+    world.done(start("run_2"));
+    let of_seq = world.state.last_seq;
+    let (execution_id, prompt) = (id("exec_2"), "All of it".to_owned());
+    let prepare = Prepare { of_seq, execution_id, history: true, note: false, prompt };
+    world.done(Command::Prepare(prepare));
+    says(&mut world, "exec_2", 3, turn(of_seq, "half an ans"));
+    world
+}
+
 fn policy(agent_restart: AgentRestart, continue_turn: ContinueTurn) -> Policy {
     Policy { agent_restart, continue_turn, note: true }
 }
@@ -439,16 +454,7 @@ fn what_a_conversation_never_knew_it_does_not_know_when_it_goes_on() {
 #[test]
 fn a_history_counts_as_told_when_a_turn_has_ended_well() {
     let told = |ends: &str| {
-        let mut world = stopped(Some("theirs"), LOADS);
-        launch(&mut world, "exec_2");
-        resuming(&mut world, "exec_2", Strategy::History, true);
-        says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
-        world.done(start("run_2"));
-        let of_seq = world.state.last_seq;
-        let (execution_id, prompt) = (id("exec_2"), "All of it".to_owned());
-        let prepare = Prepare { of_seq, execution_id, history: true, note: false, prompt };
-        world.done(Command::Prepare(prepare));
-        says(&mut world, "exec_2", 3, turn(of_seq, "half an ans"));
+        let mut world = being_told();
         let found = resume::evaluate(&world.state, NATIVE, false);
         assert_eq!(found.context_restored, Some(true), "the one that runs was told");
         let end = match ends {
@@ -474,16 +480,7 @@ fn a_history_counts_as_told_when_a_turn_has_ended_well() {
 /// Also when somebody stopped that turn before it ended.
 #[test]
 fn what_is_refused_in_a_stopped_turn_is_told_again() {
-    let mut world = stopped(Some("theirs"), LOADS);
-    launch(&mut world, "exec_2");
-    resuming(&mut world, "exec_2", Strategy::History, true);
-    says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
-    world.done(start("run_2"));
-    let of_seq = world.state.last_seq;
-    let (execution_id, prompt) = (id("exec_2"), "All of it".to_owned());
-    let prepare = Prepare { of_seq, execution_id, history: true, note: false, prompt };
-    world.done(Command::Prepare(prepare));
-    says(&mut world, "exec_2", 3, turn(of_seq, "half an ans"));
+    let mut world = being_told();
     world.done(cancel("run_2"));
     assert!(!world.state.owed.history, "it was told, and lives");
     let refused = vec![Fact::TurnEnded { stop_reason: "refusal".into() }];

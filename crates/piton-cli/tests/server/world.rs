@@ -339,6 +339,11 @@ impl Drop for World {
             let _ = server.wait();
         }
         end_leftovers(&self.data());
+        // An agent in a turn may not notice that its agentctl is gone.
+        for agent in self.agents("") {
+            // It may end by itself meanwhile.
+            let _ = rustix::process::kill_process(agent, rustix::process::Signal::KILL);
+        }
     }
 }
 
