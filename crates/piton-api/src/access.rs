@@ -1,7 +1,7 @@
 //! Access tokens for the API, and links that sign a browser in once.
 
 use piton_core::Timestamp;
-use piton_core::id::AccessId;
+use piton_core::id::AccessTokenId;
 use serde::{Deserialize, Serialize};
 
 use crate::enums::AccessScope;
@@ -21,7 +21,7 @@ pub struct NewAccessToken {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AccessTokenCreated {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub access_id: AccessId,
+    pub access_token_id: AccessTokenId,
     /// Shown here and nowhere else.
     pub token: String,
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -32,11 +32,11 @@ pub struct AccessTokenCreated {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AccessToken {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub access_id: AccessId,
+    pub access_token_id: AccessTokenId,
     pub name: String,
     pub scopes: Vec<AccessScope>,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub granted_at: Timestamp,
+    pub created_at: Timestamp,
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub expires_at: Option<Timestamp>,
     /// A link that was not used yet.

@@ -120,7 +120,7 @@ impl View {
         state: State,
         abilities: Abilities,
     ) -> Result<Overview> {
-        let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+        let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
         let info = state.info.clone().ok_or_else(unknown)?;
         // Its owner died, or left: whether its executor lives is being found out.
         let is_owned = state.lease.owner.as_ref().is_some_and(|owner| self.is_alive(owner));

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use piton_core::id::{AccessId, SessionId, TaskId, WaitId};
+use piton_core::id::{AccessTokenId, SessionId, TaskId, WaitId};
 
 use super::http::{Replied, encoded, with_query};
 use super::{Client, Result};
@@ -163,7 +163,7 @@ impl Client {
     }
 
     pub async fn create_access_token(&self, new: &NewAccessToken) -> Result<AccessTokenCreated> {
-        self.post("/api/v1/access", new).await
+        self.post("/api/v1/access-tokens", new).await
     }
 
     /// A link that signs a browser in once.
@@ -172,11 +172,11 @@ impl Client {
     }
 
     pub async fn access_tokens(&self) -> Result<AccessTokenList> {
-        self.get("/api/v1/access").await
+        self.get("/api/v1/access-tokens").await
     }
 
-    pub async fn revoke_access_token(&self, token: &AccessId) -> Result<()> {
-        self.json(Method::DELETE, &format!("/api/v1/access/{token}"), None).await
+    pub async fn revoke_access_token(&self, token: &AccessTokenId) -> Result<()> {
+        self.json(Method::DELETE, &format!("/api/v1/access-tokens/{token}"), None).await
     }
 
     pub async fn files(&self, session: &SessionId, query: &FolderQuery) -> Result<FileList> {

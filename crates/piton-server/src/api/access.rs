@@ -13,8 +13,8 @@ use piton_api::enums::AccessScope;
 use piton_api::problem::Problem as Document;
 use piton_core::Code;
 use piton_core::access::{Access, Bearer, Scope, ScopeUnknown};
-use piton_core::event::AccessGranted;
-use piton_core::id::AccessId;
+use piton_core::event::AccessTokenCreated;
+use piton_core::id::AccessTokenId;
 use piton_core::registry::Command;
 
 use super::Reply;
@@ -35,13 +35,13 @@ fn fresh(
     scopes: &BTreeSet<Scope>,
     valid_for: Option<Duration>,
     once: bool,
-) -> Result<(Bearer, AccessGranted)> {
+) -> Result<(Bearer, AccessTokenCreated)> {
     let ids = app.handle().ids();
     let secret = ids.token()?.secret;
     let bearer = Bearer { id: ids.access()?, secret };
     let expires_at = valid_for.map(|span| app.handle().view().now().after(span));
-    let granted = AccessGranted {
-        access_id: bearer.id.clone(),
+    let granted = AccessTokenCreated {
+        access_token_id: bearer.id.clone(),
         name,
         scopes: scopes.iter().copied().collect(),
         hash: bearer.secret.hash(),
@@ -51,9 +51,9 @@ fn fresh(
     Ok((bearer, granted))
 }
 
-fn shown(bearer: &Bearer, granted: &AccessGranted) -> AccessTokenCreated {
+fn shown(bearer: &Bearer, granted: &AccessTokenCreated) -> AccessTokenCreated {
     AccessTokenCreated {
-        access_id: bearer.id.clone(),
+        access_token_id: bearer.id.clone(),
         token: bearer.reveal(),
         expires_at: granted.expires_at,
     }
@@ -98,7 +98,7 @@ async fn grant(
 }
 
 /// Makes a token for the API.
-#[utoipa::path(post, path = "/access", operation_id = "create_access", tag = "access", request_body = NewAccessToken,
+#[utoipa::path(post, path = "/access-tokens", operation_id = "create_access", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = AccessTokenCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -150,7 +150,7 @@ pub(crate) async fn sign_in(
 }
 
 /// The tokens and links that are good.
-#[utoipa::path(get, path = "/access", operation_id = "list_access", tag = "access",
+#[utoipa::path(get, path = "/access-tokens", operation_id = "list_access", tag = "access",
     responses((status = 200, body = AccessTokenList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -158,10 +158,10 @@ pub(crate) async fn list(
     _administrator: Administrator,
 ) -> Json<AccessTokenList> {
     let view = |access: &Access| AccessToken {
-        access_id: access.access_id.clone(),
+        access_token_id: access.access_token_id.clone(),
         name: access.name.clone(),
         scopes: access.scopes.iter().copied().map(Into::into).collect(),
-        granted_at: access.granted_at,
+        created_at: access.created_at,
         expires_at: access.expires_at,
         once: access.once,
     };
@@ -170,8 +170,8 @@ pub(crate) async fn list(
 }
 
 /// Takes a token back.
-#[utoipa::path(delete, path = "/access/{access_id}", tag = "access",
-    params(("access_id" = String, Path, description = "The token's public id")),
+#[utoipa::path(delete, path = "/access-tokens/{access_token_id}", tag = "access",
+    params(("access_token_id" = String, Path, description = "The token's public id")),
     responses((status = 204),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn revoke(
@@ -179,8 +179,8 @@ pub(crate) async fn revoke(
     Administrator(asker): Administrator,
     Path(access): Path<String>,
 ) -> Result<StatusCode> {
-    let access_id: AccessId = access.parse()?;
+    let access_token_id: AccessTokenId = access.parse()?;
     let request = asker.request("access.revoke", &serde_json::Value::Null, None);
-    app.reserved().execute(Some(request), Command::Revoke { access_id }).await?;
+    app.reserved().execute(Some(request), Command::Revoke { access_token_id }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
