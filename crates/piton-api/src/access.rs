@@ -19,7 +19,7 @@ pub struct NewAccessToken {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct AccessTokenCreated {
+pub struct AccessTokenIssued {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub access_token_id: AccessTokenId,
     /// Shown here and nowhere else.
@@ -40,7 +40,7 @@ pub struct AccessToken {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub expires_at: Option<Timestamp>,
     /// A link that was not used yet.
-    pub once: bool,
+    pub single_use: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use piton_core::id::{AccessTokenId, SessionId, TaskId, WaitId};
 use super::http::{Replied, encoded, with_query};
 use super::{Client, Result};
 use crate::SessionStatus;
-use crate::access::{AccessTokenCreated, AccessTokenList, NewAccessToken};
+use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
 use crate::agent::{AgentList, ExecutionList};
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
@@ -162,12 +162,12 @@ impl Client {
         self.get("/api/v1/executors").await
     }
 
-    pub async fn create_access_token(&self, new: &NewAccessToken) -> Result<AccessTokenCreated> {
+    pub async fn create_access_token(&self, new: &NewAccessToken) -> Result<AccessTokenIssued> {
         self.post("/api/v1/access-tokens", new).await
     }
 
     /// A link that signs a browser in once.
-    pub async fn create_link(&self, new: &NewAccessToken) -> Result<AccessTokenCreated> {
+    pub async fn create_link(&self, new: &NewAccessToken) -> Result<AccessTokenIssued> {
         self.post("/api/v1/links", new).await
     }
 

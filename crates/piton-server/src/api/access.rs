@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use piton_api::access::{
-    AccessToken, AccessTokenCreated, AccessTokenList, NewAccessToken, SignInRequest,
+    AccessToken, AccessTokenIssued, AccessTokenList, NewAccessToken, SignInRequest,
 };
 use piton_api::enums::AccessScope;
 use piton_api::problem::Problem as Document;
@@ -34,7 +34,7 @@ fn fresh(
     name: String,
     scopes: &BTreeSet<Scope>,
     valid_for: Option<Duration>,
-    once: bool,
+    single_use: bool,
 ) -> Result<(Bearer, AccessTokenCreated)> {
     let ids = app.handle().ids();
     let secret = ids.token()?.secret;
@@ -46,13 +46,13 @@ fn fresh(
         scopes: scopes.iter().copied().collect(),
         hash: bearer.secret.hash(),
         expires_at,
-        once,
+        single_use,
     };
     Ok((bearer, granted))
 }
 
-fn shown(bearer: &Bearer, granted: &AccessTokenCreated) -> AccessTokenCreated {
-    AccessTokenCreated {
+fn shown(bearer: &Bearer, granted: &AccessTokenCreated) -> AccessTokenIssued {
+    AccessTokenIssued {
         access_token_id: bearer.id.clone(),
         token: bearer.reveal(),
         expires_at: granted.expires_at,
@@ -78,19 +78,19 @@ async fn grant(
     asker: &Asker,
     action: &'static str,
     new: NewAccessToken,
-    once: bool,
-) -> Result<Reply<AccessTokenCreated>> {
+    single_use: bool,
+) -> Result<Reply<AccessTokenIssued>> {
     let scopes = wanted(&new)?;
     let request = Asked { asker, action, body: to_value(&new)? };
     if new.expires_in_s == Some(0) {
         return Err(Problem::malformed("expires_in_s is at least 1"));
     }
-    let valid_for = match (new.expires_in_s, once) {
+    let valid_for = match (new.expires_in_s, single_use) {
         (Some(seconds), false) => Some(Duration::from_secs(seconds)),
         (None, false) => None,
         (_, true) => Some(LINK_FOR),
     };
-    let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, once)?;
+    let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, single_use)?;
     let response = shown(&bearer, &granted);
     // The secret must not reach the log: a repetition is told that it was shown.
     let fulfilled = app.register(&request, false, response, Command::Grant(granted)).await?;
@@ -100,37 +100,37 @@ async fn grant(
 /// Makes a token for the API.
 #[utoipa::path(post, path = "/access-tokens", operation_id = "create_access", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
-    responses((status = 201, body = AccessTokenCreated),
+    responses((status = 201, body = AccessTokenIssued),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Administrator(asker): Administrator,
     Body(new): Body<NewAccessToken>,
-) -> Result<Reply<AccessTokenCreated>> {
+) -> Result<Reply<AccessTokenIssued>> {
     grant(&app, &asker, "access.create", new, false).await
 }
 
-/// Makes a link that signs a browser in once, within ten minutes.
+/// Makes a link that signs a browser in single_use, within ten minutes.
 #[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
-    responses((status = 201, body = AccessTokenCreated),
+    responses((status = 201, body = AccessTokenIssued),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn link(
     State(app): State<App>,
     Administrator(asker): Administrator,
     Body(new): Body<NewAccessToken>,
-) -> Result<Reply<AccessTokenCreated>> {
+) -> Result<Reply<AccessTokenIssued>> {
     grant(&app, &asker, "links.create", new, true).await
 }
 
 /// Exchanges what a link carried for a token. Works once.
 #[utoipa::path(post, path = "/sign-in", tag = "access", request_body = SignInRequest, security(()),
-    responses((status = 201, body = AccessTokenCreated),
+    responses((status = 201, body = AccessTokenIssued),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn sign_in(
     State(app): State<App>,
     Body(signing_in): Body<SignInRequest>,
-) -> Result<Reply<AccessTokenCreated>> {
+) -> Result<Reply<AccessTokenIssued>> {
     app.admit_nobody()?;
     // Nobody learns more than that about a link.
     let used_up = || {
@@ -163,7 +163,7 @@ pub(crate) async fn list(
         scopes: access.scopes.iter().copied().map(Into::into).collect(),
         created_at: access.created_at,
         expires_at: access.expires_at,
-        once: access.once,
+        once: access.single_use,
     };
     let access = app.reserved().read(|registry| registry.access.values().map(view).collect());
     Json(AccessTokenList { access })
