@@ -110,7 +110,7 @@ pub(crate) async fn create(
     grant(&app, &asker, "access.create", new, false).await
 }
 
-/// Makes a link that signs a browser in single_use, within ten minutes.
+/// Makes a link that signs a browser in once, within ten minutes.
 #[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = AccessTokenIssued),
@@ -163,7 +163,7 @@ pub(crate) async fn list(
         scopes: access.scopes.iter().copied().map(Into::into).collect(),
         created_at: access.created_at,
         expires_at: access.expires_at,
-        once: access.single_use,
+        single_use: access.single_use,
     };
     let access = app.reserved().read(|registry| registry.access.values().map(view).collect());
     Json(AccessTokenList { access })
