@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_core::decide::Probe;
 use piton_core::id::{
-    AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
+    WaitId,
 };
 use piton_core::spool::Spool;
 use piton_core::state::Effect;
@@ -141,7 +142,7 @@ impl Ids {
         call -> CallId;
         execution -> ExecutionId;
         token_id -> TokenId;
-        access -> AccessId;
+        access -> AccessTokenId;
     }
 
     /// A new token with its secret.

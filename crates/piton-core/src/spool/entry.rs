@@ -67,7 +67,7 @@ impl Channel {
 /// How the agent came to its conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Begun {
+pub enum OpenedAs {
     New,
     Loaded,
     Resumed,
@@ -107,7 +107,7 @@ pub struct AuthMethod {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "a list of capabilities is a list of yes and no")]
-pub struct Offers {
+pub struct SessionCapabilities {
     pub load: bool,
     pub resume: bool,
     pub list: bool,
@@ -121,26 +121,26 @@ pub struct Offers {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Fact {
     /// A command was accepted, before anything was done about it. Flushed first.
-    Commanded {
+    CommandAccepted {
         command_id: String,
         command: String,
     },
 
     AgentStarting {},
     AgentReady {
-        begun: Begun,
+        opened_as: OpenedAs,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent_session_id: Option<String>,
         /// The conversation that it was to go on with, or to fork, whatever came of that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked_session_id: Option<String>,
+        requested_session_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentInfo>,
         #[serde(default)]
-        offers: Offers,
+        capabilities: SessionCapabilities,
     },
     /// The agent calls its conversation by another id than it was asked for.
-    AgentSession {
+    AgentSessionAssigned {
         agent_session_id: String,
     },
     /// The agent said itself that it does not know the session id it was given.
@@ -163,9 +163,9 @@ pub enum Fact {
         exit_code: Option<i32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Somebody had asked for it.
+        /// It was stopped on request.
         #[serde(default)]
-        asked: bool,
+        requested: bool,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         stderr: String,
     },
@@ -213,12 +213,12 @@ pub enum Fact {
     },
 
     /// The agent needs something from outside and waits for it.
-    Asked {
+    WaitOpened {
         wait_id: WaitId,
         wait_kind: WaitKind,
         question: Value,
     },
-    AskEnded {
+    WaitEnded {
         wait_id: WaitId,
         why: Ended,
     },
@@ -257,7 +257,7 @@ impl Entry {
                 Fact::ToolCall { arguments: value, .. }
                 | Fact::ToolUpdate { update: value, .. }
                 | Fact::ToolResult { result: value, .. }
-                | Fact::Asked { question: value, .. }
+                | Fact::WaitOpened { question: value, .. }
                 | Fact::Update { update: value, .. }
                 | Fact::HistoryDiverged { rest: value, .. }
                 | Fact::Unknown { fields: value, .. } => value.to_string().len(),
@@ -292,10 +292,10 @@ fn tolerant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fact, D::Error
 }
 
 const KINDS: &[&str] = &[
-    "commanded",
+    "command_accepted",
     "agent_starting",
     "agent_ready",
-    "agent_session",
+    "agent_session_assigned",
     "agent_session_refused",
     "agent_error",
     "agent_exited",
@@ -307,8 +307,8 @@ const KINDS: &[&str] = &[
     "tool_call",
     "tool_update",
     "tool_result",
-    "asked",
-    "ask_ended",
+    "wait_opened",
+    "wait_ended",
     "update",
     "history_diverged",
     "dropped",

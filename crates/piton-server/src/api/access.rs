@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use piton_core::Code;
 use piton_core::access::{Access, Bearer, Scope};
-use piton_core::event::AccessGranted;
-use piton_core::id::AccessId;
+use piton_core::event::AccessTokenCreated;
+use piton_core::id::AccessTokenId;
 use piton_core::registry::Command;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -38,7 +38,7 @@ pub(crate) struct NewAccess {
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Granted {
-    access_id: String,
+    access_token_id: String,
     /// Shown here and nowhere else.
     token: String,
     expires_at: Option<String>,
@@ -46,13 +46,13 @@ pub(crate) struct Granted {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AccessView {
-    access_id: String,
+    access_token_id: String,
     name: String,
     scopes: Vec<String>,
-    granted_at: String,
+    created_at: String,
     expires_at: Option<String>,
     /// A link that was not used yet.
-    once: bool,
+    single_use: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -73,26 +73,26 @@ fn fresh(
     name: String,
     scopes: &BTreeSet<Scope>,
     valid_for: Option<Duration>,
-    once: bool,
-) -> Result<(Bearer, AccessGranted)> {
+    single_use: bool,
+) -> Result<(Bearer, AccessTokenCreated)> {
     let ids = app.handle().ids();
     let secret = ids.token()?.secret;
     let bearer = Bearer { id: ids.access()?, secret };
     let expires_at = valid_for.map(|span| app.handle().view().now().after(span));
-    let granted = AccessGranted {
-        access_id: bearer.id.clone(),
+    let granted = AccessTokenCreated {
+        access_token_id: bearer.id.clone(),
         name,
         scopes: scopes.iter().copied().collect(),
         hash: bearer.secret.hash(),
         expires_at,
-        once,
+        single_use,
     };
     Ok((bearer, granted))
 }
 
-fn shown(bearer: &Bearer, granted: &AccessGranted) -> Granted {
+fn shown(bearer: &Bearer, granted: &AccessTokenCreated) -> Granted {
     Granted {
-        access_id: bearer.id.to_string(),
+        access_token_id: bearer.id.to_string(),
         token: bearer.reveal(),
         expires_at: granted.expires_at.as_ref().map(ToString::to_string),
     }
@@ -116,19 +116,19 @@ async fn grant(
     asker: &Asker,
     action: &'static str,
     new: NewAccess,
-    once: bool,
+    single_use: bool,
 ) -> Result<Reply<Granted>> {
     let scopes = wanted(&new)?;
     let request = Asked { asker, action, body: to_value(&new)? };
     if new.expires_in_s == Some(0) {
         return Err(Problem::malformed("expires_in_s is at least 1"));
     }
-    let valid_for = match (new.expires_in_s, once) {
+    let valid_for = match (new.expires_in_s, single_use) {
         (Some(seconds), false) => Some(Duration::from_secs(seconds)),
         (None, false) => None,
         (_, true) => Some(LINK_FOR),
     };
-    let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, once)?;
+    let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, single_use)?;
     let response = shown(&bearer, &granted);
     // The secret must not reach the log: a repetition is told that it was shown.
     let fulfilled = app.register(&request, false, response, Command::Grant(granted)).await?;
@@ -136,7 +136,7 @@ async fn grant(
 }
 
 /// Makes a token for the API.
-#[utoipa::path(post, path = "/access", operation_id = "create_access", tag = "access", request_body = NewAccess,
+#[utoipa::path(post, path = "/access-tokens", operation_id = "create_access", tag = "access", request_body = NewAccess,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = Granted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -188,7 +188,7 @@ pub(crate) async fn sign_in(
 }
 
 /// The tokens and links that are good.
-#[utoipa::path(get, path = "/access", operation_id = "list_access", tag = "access",
+#[utoipa::path(get, path = "/access-tokens", operation_id = "list_access", tag = "access",
     responses((status = 200, body = AccessList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -196,20 +196,20 @@ pub(crate) async fn list(
     _administrator: Administrator,
 ) -> Json<AccessList> {
     let view = |access: &Access| AccessView {
-        access_id: access.access_id.to_string(),
+        access_token_id: access.access_token_id.to_string(),
         name: access.name.clone(),
         scopes: access.scopes.iter().map(ToString::to_string).collect(),
-        granted_at: access.granted_at.to_string(),
+        created_at: access.created_at.to_string(),
         expires_at: access.expires_at.as_ref().map(ToString::to_string),
-        once: access.once,
+        single_use: access.single_use,
     };
     let access = app.reserved().read(|registry| registry.access.values().map(view).collect());
     Json(AccessList { access })
 }
 
 /// Takes a token back.
-#[utoipa::path(delete, path = "/access/{access_id}", tag = "access",
-    params(("access_id" = String, Path, description = "The token's public id")),
+#[utoipa::path(delete, path = "/access-tokens/{access_token_id}", tag = "access",
+    params(("access_token_id" = String, Path, description = "The token's public id")),
     responses((status = 204),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn revoke(
@@ -217,8 +217,8 @@ pub(crate) async fn revoke(
     Administrator(asker): Administrator,
     Path(access): Path<String>,
 ) -> Result<StatusCode> {
-    let access_id: AccessId = access.parse()?;
+    let access_token_id: AccessTokenId = access.parse()?;
     let request = asker.request("access.revoke", &serde_json::Value::Null, None);
-    app.reserved().execute(Some(request), Command::Revoke { access_id }).await?;
+    app.reserved().execute(Some(request), Command::Revoke { access_token_id }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,0 +1,93 @@
+//! `piton sessions resume-token`: a secret, shown once, with which somebody can answer or resume.
+
+use std::time::Duration;
+
+use piton_core::id::{SessionId, WaitId};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Error, Exit, Result};
+use crate::hand::{Hand, Waits};
+use crate::times;
+use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions resume-token sess_0199                    For its open wait, or its interruption
+  piton sessions resume-token sess_0199 --wait wait_0199   For one of several waits
+  piton sessions resume-token sess_0199 --valid-for 1h     For an interruption, for an hour
+
+JSON: one object: session, token (the secret), token_id, purpose (wait or interruption), wait_id,
+expires_at.";
+
+/// Make a token that answers a session's wait, or resumes its interrupted run
+///
+/// The token is printed once and kept nowhere; one that was made before for the same purpose is
+/// revoked.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+    /// The wait to answer [default: the only one that is open]
+    #[arg(long, value_name = "WAIT", value_parser = str::parse::<WaitId>)]
+    wait: Option<WaitId>,
+    /// How long a token for an interruption is good, such as 90s, 15m, 1h or 2d [default: for ever]
+    #[arg(long, value_name = "SPAN", value_parser = times::parse_span, conflicts_with = "wait")]
+    valid_for: Option<Duration>,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (hand, id) = Hand::for_session(cx, &args.session).await?;
+    let waits = hand.waits(&id).await?;
+    let wait = match args.wait {
+        Some(wait) => Some(wait),
+        None => the_wait(&id, &waits)?,
+    };
+    let expires_at = match &wait {
+        Some(wait) => waits.0.iter().find(|(id, _)| id == wait).and_then(|(_, deadline)| *deadline),
+        None => args.valid_for.map(|span| cx.now().after(span)),
+    };
+    let shown = match &wait {
+        Some(_) if args.valid_for.is_some() => {
+            return Err(Error::usage(
+                "A wait's token is good until the wait's deadline: leave out --valid-for",
+            ));
+        }
+        Some(wait) => hand.wait_token(cx, &id, wait).await?,
+        None => hand.interruption_token(cx, &id, args.valid_for).await?,
+    };
+    if ui.json {
+        ui.json_line(&json!({
+            "session": id,
+            "token": shown.token,
+            "token_id": shown.token_id,
+            "purpose": if wait.is_some() { "wait" } else { "interruption" },
+            "wait_id": wait,
+            "expires_at": expires_at,
+        }))?;
+    } else {
+        ui.line(shown.token)?;
+    }
+    let does = match &wait {
+        Some(wait) => format!("answer {wait}"),
+        None => "resume the interrupted run".to_owned(),
+    };
+    let until = expires_at.map_or_else(String::new, |at| format!(", until {at}"));
+    ui.warn(&format!("This is shown once. Whoever has it can {does}{until}."))?;
+    Ok(Exit::Good)
+}
+
+/// The wait that is meant when none is named; `None` if there is none that could be answered.
+fn the_wait(id: &SessionId, waits: &Waits) -> Result<Option<WaitId>> {
+    match waits.0.as_slice() {
+        [] => Ok(None),
+        [(only, _)] => Ok(Some(only.clone())),
+        several => {
+            let names: Vec<_> = several.iter().map(|(wait, _)| wait.as_str()).collect();
+            let message = format!("Session {id} has {} open waits", several.len());
+            let hint = format!("Say which one with --wait: {}.", names.join(", "));
+            Err(Error::usage(&message).with_hint(hint))
+        }
+    }
+}
