@@ -20,3 +20,4 @@ pub use app::{Options, SESSION};
 pub use limits::Rate;
 pub use openapi::description;
 pub use serve::{Server, Tls, TlsError};
+pub use sockets::{OPERATIONS, Operation};

@@ -63,6 +63,7 @@ impl Executions {
             followed.refused.remove(&execution);
             if followed.by_session.get(&session) == Some(&execution) {
                 followed.by_session.remove(&session);
+                followed.seen.remove(&session);
             }
         });
     }
@@ -96,7 +97,8 @@ impl Executions {
                     // It answers: if the log says that it cannot be reached, it says so no more.
                     handle.execute(session, recover()).await?;
                     self.followed().live.insert(session.clone(), execution.clone());
-                    let over = pump(&handle, &at, &mut *stream).await?;
+                    self.note_seen(session, handle.view().now());
+                    let over = self.pump(&handle, &at, &mut *stream).await?;
                     self.followed().is_dead(session, execution);
                     if matches!(over, Over::NotOurs) {
                         return Ok(());
@@ -162,43 +164,46 @@ fn passes(error: &Error) -> bool {
     matches!(error.code(), Code::DiskFull | Code::StoreBusy | Code::StoreOverloaded)
 }
 
-/// Imports what comes until the connection is lost.
-async fn pump(handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Over> {
-    while let Some(mut frame) = stream.next().await {
-        let gathered = gather(&mut frame, stream).await;
-        let spool_id = stream.spool_id().to_owned();
-        let mut lost = frame.lost;
-        let mut entries = frame.entries.into_iter().peekable();
-        while entries.peek().is_some() || lost.is_some() {
-            let entries = next_batch(&mut entries);
-            let upto = entries.last().map(|entry| entry.pos).or(lost.map(|(_, to)| to));
-            let import = Import {
-                execution_id: at.execution.clone(),
-                spool_id: spool_id.clone(),
-                entries,
-                lost: lost.take(),
-                damage: None,
-                masked: BTreeMap::new(),
-                fresh: Vec::new(),
-            };
-            if let (Some(upto), true) = (upto, planted::is(Bug::AckBeforeDurable)) {
-                stream.ack(upto).await;
+impl Executions {
+    /// Imports what comes until the connection is lost.
+    async fn pump(&self, handle: &Handle, at: &At, stream: &mut dyn Following) -> Result<Over> {
+        while let Some(mut frame) = stream.next().await {
+            self.note_seen(&at.session, handle.view().now());
+            let gathered = gather(&mut frame, stream).await;
+            let spool_id = stream.spool_id().to_owned();
+            let mut lost = frame.lost;
+            let mut entries = frame.entries.into_iter().peekable();
+            while entries.peek().is_some() || lost.is_some() {
+                let entries = next_batch(&mut entries);
+                let upto = entries.last().map(|entry| entry.pos).or(lost.map(|(_, to)| to));
+                let import = Import {
+                    execution_id: at.execution.clone(),
+                    spool_id: spool_id.clone(),
+                    entries,
+                    lost: lost.take(),
+                    damage: None,
+                    masked: BTreeMap::new(),
+                    fresh: Vec::new(),
+                };
+                if let (Some(upto), true) = (upto, planted::is(Bug::AckBeforeDurable)) {
+                    stream.ack(upto).await;
+                }
+                match handle.execute(&at.session, Command::Import(import)).await {
+                    Ok(_) => {}
+                    Err(error) if error.code() == Code::SpoolGap => return Ok(Over::Again),
+                    Err(error) if not_ours(&error) => return Ok(Over::NotOurs),
+                    Err(error) => return Err(error),
+                }
+                if let Some(upto) = upto {
+                    stream.ack(upto).await;
+                }
             }
-            match handle.execute(&at.session, Command::Import(import)).await {
-                Ok(_) => {}
-                Err(error) if error.code() == Code::SpoolGap => return Ok(Over::Again),
-                Err(error) if not_ours(&error) => return Ok(Over::NotOurs),
-                Err(error) => return Err(error),
-            }
-            if let Some(upto) = upto {
-                stream.ack(upto).await;
+            if matches!(gathered, Gathered::Gap) {
+                return Ok(Over::Again);
             }
         }
-        if matches!(gathered, Gathered::Gap) {
-            return Ok(Over::Again);
-        }
+        Ok(Over::Again)
     }
-    Ok(Over::Again)
 }
 
 enum Gathered {

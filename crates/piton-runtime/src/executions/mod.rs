@@ -18,7 +18,7 @@ use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
-use piton_core::{Code, State};
+use piton_core::{Code, State, Timestamp};
 use piton_exec::client::Client;
 use piton_exec::executor::{self, At, Fault, LaunchOptions, LaunchSpec};
 use piton_exec::protocol::{self, Act, Start};
@@ -68,6 +68,8 @@ struct Followed {
     by_session: HashMap<SessionId, ExecutionId>,
     /// Sessions whose agentctl is connected, and which one it is.
     live: HashMap<SessionId, ExecutionId>,
+    /// When each session's agentctl was last heard from.
+    seen: HashMap<SessionId, Timestamp>,
     /// Executions that live and do not let themselves be followed.
     refused: HashSet<ExecutionId>,
     /// Executions that are being launched: nobody may take them for dead.
@@ -131,6 +133,16 @@ impl Executions {
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
         self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the session's agentctl was last heard from in this life of the process.
+    pub fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
+        self.followed().seen.get(session).copied()
+    }
+
+    /// The session's agentctl was heard from.
+    fn note_seen(&self, session: &SessionId, at: Timestamp) {
+        self.followed().seen.insert(session.clone(), at);
     }
 
     fn attached(&self) -> MutexGuard<'_, Attached> {

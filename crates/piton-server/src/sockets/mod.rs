@@ -25,6 +25,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::app::App;
 use crate::extract;
 use crate::problem::{Problem, Result};
+pub use methods::{OPERATIONS, Operation};
 
 /// The version that is spoken, as a subprotocol.
 const PROTOCOL: &str = "piton.v1";
