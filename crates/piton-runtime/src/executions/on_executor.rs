@@ -8,6 +8,7 @@ use std::sync::Arc;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::limits::{IMPORT_BYTES_MAX, IMPORT_ENTRIES_MAX};
+use piton_core::mask::{Given, Masker};
 use piton_core::spool::{Pos, Spool};
 use piton_exec::client::{Client, ClientError, Stream};
 use piton_exec::executor::{Executor, LaunchSpec, Liveness};
@@ -22,8 +23,7 @@ use crate::world::Drained;
 #[derive(Clone)]
 pub struct OnExecutor {
     executor: Arc<dyn Executor>,
-    mask_values: Arc<[String]>,
-    mask_keys: Option<Vec<String>>,
+    given: Arc<Given>,
     limits: Limits,
     protocol_max: Option<u32>,
 }
@@ -36,21 +36,14 @@ impl fmt::Debug for OnExecutor {
 }
 
 impl OnExecutor {
-    pub fn new(executor: Arc<dyn Executor>) -> Self {
+    /// Agentctls write spools: they mask by the same rules as the process that imports them.
+    pub fn new(executor: Arc<dyn Executor>, masker: &Masker) -> Self {
         Self {
             executor,
-            mask_values: Arc::new([]),
-            mask_keys: None,
+            given: Arc::new(masker.given()),
             limits: Limits::default(),
             protocol_max: None,
         }
-    }
-
-    /// What agentctl must not write: values, and the keys whose values are secret (`None`: the
-    /// usual ones).
-    pub fn masking(mut self, values: Vec<String>, keys: Option<Vec<String>>) -> Self {
-        (self.mask_values, self.mask_keys) = (values.into(), keys);
-        self
     }
 
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -147,8 +140,8 @@ impl Agentctl for OnExecutor {
             epoch: at.epoch,
             workspace: launching.workspace,
             secret: at.secret,
-            mask_values: self.mask_values.to_vec(),
-            mask_keys: self.mask_keys.clone(),
+            mask_values: self.given.values.clone(),
+            mask_keys: Some(self.given.keys.clone()),
             limits: self.limits,
             protocol_max: self.protocol_max,
         };

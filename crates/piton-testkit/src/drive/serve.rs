@@ -11,6 +11,7 @@ use piton_core::Timestamp;
 use piton_core::decide::Command;
 use piton_core::event::Outcome;
 use piton_core::id::SessionId;
+use piton_core::mask::Masker;
 use piton_core::reason::Reason;
 use piton_exec::protocol::Start;
 use piton_exec::standalone::Standalone;
@@ -150,7 +151,8 @@ async fn run(kind: Kind, data: PathBuf, quirks: Quirks) -> Result<(), Error> {
     if let Some(temp) = temp {
         standalone = standalone.with_temp_folder(temp);
     }
-    let agentctl = OnExecutor::new(Arc::new(standalone)).protocol_max(protocol_max);
+    let agentctl = OnExecutor::new(Arc::new(standalone), &Masker::default());
+    let agentctl = agentctl.protocol_max(protocol_max);
     let agentctl = Arc::new(agentctl);
     let executions = Executions::new(agentctl, Arc::clone(&store));
     let options = Options {
