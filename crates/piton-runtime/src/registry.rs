@@ -7,7 +7,7 @@ use std::time::Duration;
 use piton_core::access::{Access, Bearer, Denied, Scope};
 use piton_core::decide::Verdict;
 use piton_core::event::Event;
-use piton_core::id::{AccessId, SessionId};
+use piton_core::id::{AccessTokenId, SessionId};
 use piton_core::registry::{Command, Registry};
 use piton_core::request::Request;
 use piton_core::{Code, NewRecord, Seq};
@@ -21,7 +21,7 @@ use crate::world::Clock;
 /// How often something is decided anew after somebody else wrote to the reserved log.
 const TRIES_MAX: usize = 32;
 const READ_MAX: usize = 1_000;
-const REVOKED: &str = "access.revoked";
+const REVOKED: &str = "access_token.revoked";
 /// How long somebody is believed to have time left without a look at the clock.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 
@@ -76,7 +76,7 @@ impl Reserved {
     }
 
     /// Resolves when a secret opens nothing any more: it was taken back, or its time is over.
-    pub async fn lost(&self, access: &AccessId) {
+    pub async fn lost(&self, access: &AccessTokenId) {
         let mut revoked = self.revoked.subscribe();
         loop {
             let found = self.read(|registry| registry.access.get(access).map(|a| a.expires_at));
@@ -132,7 +132,7 @@ impl Reserved {
         for (seq, record) in (expected + 1..).zip(written) {
             if seq == registry.last_seq + 1 {
                 registry.apply(seq, record.ts, &record.event);
-                if matches!(record.event, Event::AccessRevoked(_)) {
+                if matches!(record.event, Event::AccessTokenRevoked(_)) {
                     self.revoked.send_replace(());
                 }
             }
@@ -182,15 +182,15 @@ impl Reserved {
 mod tests {
     use std::future::Future;
 
-    use piton_core::event::AccessGranted;
+    use piton_core::event::AccessTokenCreated;
     use piton_store::{SqliteStore, Store, sqlite};
 
     use super::*;
     use crate::world::SystemClock;
 
-    fn granted(id: &AccessId) -> Command {
-        Command::Grant(AccessGranted {
-            access_id: id.clone(),
+    fn granted(id: &AccessTokenId) -> Command {
+        Command::Grant(AccessTokenCreated {
+            access_token_id: id.clone(),
             name: "phone".into(),
             scopes: vec![Scope::Read],
             hash: "00".repeat(32),
@@ -218,7 +218,7 @@ mod tests {
         let store = SqliteStore::open(sqlite::Options::new(folder.path())).unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let (log, other) = (open(&store).await, open(&store).await);
-        let ids: Vec<AccessId> = ["key_1", "key_2"].map(|id| id.parse().unwrap()).into();
+        let ids: Vec<AccessTokenId> = ["key_1", "key_2"].map(|id| id.parse().unwrap()).into();
         for id in &ids {
             log.execute(None, granted(id)).await.unwrap();
         }
@@ -227,7 +227,7 @@ mod tests {
         assert!(futures_util::poll!(&mut lost).is_pending());
         other.catch_up().await.unwrap();
         let expected = other.lock().last_seq;
-        let revoked = piton_core::event::AccessRevoked { access_id: ids[0].clone() };
+        let revoked = piton_core::event::AccessTokenRevoked { access_token_id: ids[0].clone() };
         let record = NewRecord::new(log.clock.now(), revoked);
         let (_, written) = log.writer.append_metadata(expected, vec![record]).await.unwrap();
         log.catch_up().await.unwrap();
@@ -237,7 +237,7 @@ mod tests {
         let mut lost = std::pin::pin!(log.lost(&ids[1]));
         assert!(futures_util::poll!(&mut lost).is_pending());
         other.catch_up().await.unwrap();
-        let revoke = Command::Revoke { access_id: ids[1].clone() };
+        let revoke = Command::Revoke { access_token_id: ids[1].clone() };
         other.execute(None, revoke).await.unwrap();
         log.catch_up().await.unwrap();
         assert!(ends(lost).await, "written by another process");

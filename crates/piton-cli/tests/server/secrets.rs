@@ -73,7 +73,7 @@ fn the_metadata_log_is_masked() {
     let world = world();
     world.post("/api/v1/tasks", &json!({"title": format!("use {SECRET}")})).good();
     let name = format!("for {SECRET}");
-    world.post("/api/v1/access", &json!({"name": name, "scopes": ["read"]})).good();
+    world.post("/api/v1/access-tokens", &json!({"name": name, "scopes": ["read"]})).good();
     let refused = world.raw("GET", &format!("/api/v1/sessions/{SECRET}"), None, &[]);
     assert_eq!(refused.code(), "unauthenticated");
     let titles = world.get("/api/v1/tasks").good();

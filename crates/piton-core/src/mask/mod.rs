@@ -451,13 +451,13 @@ fn free_fields(event: &Event) -> Free {
         Event::RunFailed(_) => Free::Fields(&["code"]),
         Event::RunCompleted(_) => Free::Fields(&["stop_reason"]),
         Event::AgentUpdated(_) => Free::Fields(&["what"]),
-        Event::AgentDescribed(_) => Free::Fields(&["agent"]),
+        Event::AgentInitialized(_) => Free::Fields(&["agent"]),
         Event::AgentError(_) => Free::Fields(&["code", "auth_methods"]),
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
         Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
         Event::TaskCreated(_) => Free::Fields(&["title"]),
-        Event::AccessGranted(_) => Free::Fields(&["name"]),
-        Event::AuditNoted(_) => Free::Fields(&["action", "target"]),
+        Event::AccessTokenCreated(_) => Free::Fields(&["name"]),
+        Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
             Free::Fields(&["path", "repository", "base"])
         }
