@@ -195,7 +195,7 @@ mod tests {
             scopes: vec![Scope::Read],
             hash: "00".repeat(32),
             expires_at: None,
-            once: false,
+            single_use: false,
         })
     }
 
