@@ -135,7 +135,8 @@ fn status_of(code: Code) -> StatusCode {
 
 impl From<piton_runtime::Error> for Problem {
     fn from(error: piton_runtime::Error) -> Self {
-        if let piton_runtime::Error::Agentctl(piton_runtime::Fault::Problem(theirs)) = &error {
+        if let piton_runtime::Error::Agentctl(piton_exec::executor::Fault::Problem(theirs)) = &error
+        {
             return Self::new(error.code(), error.to_string()).with_detail(theirs.code.clone());
         }
         if let piton_runtime::Error::Obstacle(obstacle) = &error {
