@@ -77,7 +77,9 @@ impl State {
             | Event::AuditNoted(_)
             | Event::SessionDeleted(_)
             | Event::SessionArchived(_)
-            | Event::SessionImported(_) => return Change::Inner,
+            | Event::SessionImported(_)
+            | Event::SessionRegistered(_)
+            | Event::AnchorsRecreated(_) => return Change::Inner,
             Event::SessionLeased(e) => {
                 self.is_leased_by(&e.boot_id);
                 self.lease.apply(event);
