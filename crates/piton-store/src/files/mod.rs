@@ -24,6 +24,7 @@ mod open;
 mod paths;
 mod queue;
 mod read;
+mod register;
 mod remove;
 mod rewrite;
 mod scan;
@@ -50,8 +51,8 @@ use tokio::sync::oneshot;
 use crate::admit::Removal;
 use crate::boots::BootLocks;
 use crate::contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
-    LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Finding, Guard, Head,
+    Liveness, LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
 use crate::folder as data_folder;
@@ -155,8 +156,8 @@ impl FilesStore {
         if folder.is_dirty() {
             behind.wake();
         }
-        let behind_folder = folder.clone();
-        let run = move || behind.run(&behind_folder);
+        let (behind_folder, queue) = (folder.clone(), store.queue.clone());
+        let run = move || behind.run(&behind_folder, &queue);
         open.behind = Some(spawn("piton-behind", run).map_err(no_thread)?);
         drop(open);
         Ok(store)
@@ -320,6 +321,10 @@ impl Store for FilesStore {
     fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
         let session = session.clone();
         self.readers.ask(move |folder| folder.verify(&session))
+    }
+
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>> {
+        self.readers.ask(move |folder| Ok(folder.verify_store()))
     }
 
     fn rebuild_caches(&self) -> BoxFuture<Result<()>> {

@@ -141,20 +141,28 @@ impl Folder {
         {
             // A key alone is what a crash leaves of a log that never had a line.
             anchors.extend(keys.intersection(&snapshots).cloned());
-            let mut logs = folder.logs();
-            anchors.retain(|session| !logs.by_id.contains_key(session));
-            logs.lost = anchors;
+            anchors.retain(|session| !folder.logs().by_id.contains_key(session));
+            anchors.retain(|session| !folder.claims_nothing(session));
+            folder.logs().lost = anchors;
         }
         for session in deleting {
             folder.finish_deleting(&session)?;
         }
+        folder.compare_roster()?;
         for session in &folder.logs().lost {
             tracing::error!(%session, "The session's log is gone");
         }
         if access == Access::ReadWrite {
             folder.sweep_noted()?;
+            folder.note_lost_anchors()?;
         }
         Ok(folder)
+    }
+
+    /// Whether a log that is not there has an anchor from before its first line.
+    fn claims_nothing(&self, session: &SessionId) -> bool {
+        let Ok(Some(key)) = self.read_key(session) else { return false };
+        matches!(self.anchor_file(session, &key), Cache::Read((0, _)))
     }
 
     /// The folders, and what they say about themselves.
@@ -201,6 +209,7 @@ impl Folder {
         if self.disk.entry(&paths.readme()).is_err() {
             self.write_flushed(&paths.readme(), README.as_bytes()).map_err(failed)?;
         }
+        self.prepare_metadata()?;
         let format = format!("{{\"store\":\"files\",\"format\":{FORMAT}}}\n");
         self.write_flushed(&path, format.as_bytes()).map_err(failed)?;
         self.disk.sync_folder(&paths.data).map_err(failed)
@@ -304,8 +313,9 @@ impl Folder {
         let unreadable = |e| Self::unreadable(&path, e);
         let mut log = Log::new(session.clone(), key, Form::Native, End::empty(0, chain::GENESIS));
         match self.anchor_file(session, &log.key) {
+            // Made before the log had a line.
+            Cache::Read((0, _)) | Cache::Missing => {}
             Cache::Read(anchor) => log.anchor = Some(anchor),
-            Cache::Missing => {}
             Cache::Unreadable => drop(self.logs().dirty.insert(session.clone())),
         }
         let restored = self.restore(session, &log.key, file, bytes).map_err(unreadable)?;

@@ -7,6 +7,7 @@ mod crashes;
 mod damage;
 mod lines;
 mod opening;
+mod taken;
 
 use std::path::Path;
 use std::sync::Arc;

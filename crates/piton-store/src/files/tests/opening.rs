@@ -161,7 +161,7 @@ fn a_snapshot_from_the_future_is_passed_over() {
     let folder = open(&disk);
     assert_eq!(folder.load(&one.session).unwrap().unwrap().state, state);
     let problem = folder.verify(&one.session).unwrap().problem;
-    assert_eq!(problem, Some(Problem::SnapshotDisagrees { seq: 3 }));
+    assert_eq!(problem, Some(Problem::CutBehindCache { known: 3, found: 2 }));
     let newer = Snapshot { seq: 2, projector: u32::MAX, chain: [0; 32], body: "{}".into() };
     folder.save_snapshot(&one.session, newer).unwrap();
     folder.write_behind();
