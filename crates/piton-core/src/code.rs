@@ -87,11 +87,11 @@ codes! {
     HostRefused = "host_refused", "Use the address that the server printed, or add the name to `server.hosts`.";
     OriginRefused = "origin_refused", "Open the page from the server itself, or add its origin to `server.origins`.";
 
-    TokenUnknown = "resume_token_not_found", "Check that the token is complete and meant for this server.";
-    TokenMismatch = "resume_token_mismatch", "Use the token with the session, run and wait it was made for.";
-    TokenConsumed = "resume_token_consumed", "The question was answered already, with another answer; read the session to see it.";
-    TokenRevoked = "token_revoked", "Ask for a new token; this one was replaced or its run ended.";
-    TokenExpired = "token_expired", "Ask for a new token; this one's time has passed.";
+    ResumeTokenNotFound = "resume_token_not_found", "Check that the token is complete and meant for this server.";
+    ResumeTokenMismatch = "resume_token_mismatch", "Use the token with the session, run and wait it was made for.";
+    ResumeTokenConsumed = "resume_token_consumed", "The question was answered already, with another answer; read the session to see it.";
+    ResumeTokenRevoked = "resume_token_revoked", "Ask for a new token; this one was replaced or its run ended.";
+    ResumeTokenExpired = "resume_token_expired", "Ask for a new token; this one's time has passed.";
 
     ConfigInvalid = "config_invalid", "Correct the setting; `piton config show` says where each one comes from.";
 
@@ -111,6 +111,7 @@ codes! {
     StoreNotPiton = "store_not_piton", "Point Piton at its own data folder; this file was made by something else.";
     StoreDamaged = "store_damaged", "Make a copy of the data folder, then restore a backup or verify what is left.";
     StoreNewer = "store_newer", "Upgrade Piton: this store was made by a newer version.";
+    StoreTooOld = "store_too_old", "This store was made before the first release; use the version of Piton that made it to export what you need.";
     StoreBusy = "store_busy", "Another process holds the store for too long; find it and stop it.";
     StoreInUse = "store_in_use", "One process at a time opens a store of plain files; stop the other one, or convert the store to sqlite.";
     StoreOverloaded = "store_overloaded", "Wait for outstanding appends before sending more, and look at the disk.";
@@ -127,6 +128,7 @@ codes! {
     // A bundle, or a copy of a store.
     BundleNotPiton = "bundle_not_piton", "Check the file; bundles are made by `piton sessions export` and archiving.";
     BundleNewer = "bundle_newer", "Upgrade Piton: this bundle was made by a newer version.";
+    BundleTooOld = "bundle_too_old", "This bundle was made before the first release; export it again with a newer version of Piton.";
     BundleDamaged = "bundle_damaged", "Get the bundle again from where it came from; nothing was imported.";
     BundleIo = "bundle_io", "Check that the file exists, that it may be read or written, and that there is space.";
     PassphraseRequired = "passphrase_required", "Give the passphrase that the bundle was made with.";
