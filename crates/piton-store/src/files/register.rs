@@ -39,12 +39,41 @@ impl Folder {
     /// After all logs were opened: which sessions are gone, and which are not listed yet.
     pub(super) fn compare_roster(&self) -> Result<()> {
         let metadata = SessionId::reserved();
-        let log = self.logs().by_id.get(&metadata).filter(|log| log.form == Form::Native).cloned();
-        let roster = log.as_ref().map(|log| self.fold_roster(log)).unwrap_or_default();
+        let native = || {
+            let logs = self.logs();
+            logs.by_id.get(&metadata).filter(|log| log.form == Form::Native).cloned()
+        };
+        let gone = |roster: &Roster| -> Vec<SessionId> {
+            let logs = self.logs();
+            let gone = roster.iter().filter(|session| !logs.by_id.contains_key(*session));
+            gone.cloned().collect()
+        };
+        let mut log = native();
+        let fold =
+            |log: &Option<Log>| log.as_ref().map(|log| self.fold_roster(log)).unwrap_or_default();
+        let mut roster = fold(&log);
+        let mut lost = gone(&roster);
+        if self.access == Access::ReadOnly && !lost.is_empty() {
+            // Made since the folder was listed, or removed since the metadata log was read.
+            for session in &lost {
+                self.look_again(session)?;
+            }
+            self.refresh(&metadata)?;
+            log = native();
+            roster = fold(&log);
+            lost = gone(&roster);
+        }
         let mut logs = self.logs();
-        let gone = roster.iter().filter(|session| !logs.by_id.contains_key(*session));
-        let gone: Vec<SessionId> = gone.cloned().collect();
-        logs.lost.extend(gone);
+        if self.access == Access::ReadOnly {
+            let listed: Vec<SessionId> = logs.lost.iter().cloned().collect();
+            // Deleted since: its record says so.
+            let left = listed.into_iter().filter(|id| {
+                roster.contains(id) || self.disk.entry(&self.paths.anchor(id)).is_ok()
+            });
+            let left = left.collect();
+            logs.lost = left;
+        }
+        logs.lost.extend(lost);
         let native = logs.by_id.values().filter(|log| log.form == Form::Native);
         let unlisted = native.filter(|log| log.broken().is_none() && !log.session.is_reserved());
         let unlisted = unlisted.map(|log| &log.session).filter(|id| !roster.contains(id));

@@ -232,7 +232,10 @@ impl Folder {
                 let own = file.own.as_ref()?;
                 let seq = file.last_seq;
                 if seq > walk.good_to {
-                    return Some(Problem::CutBehindCache { known: seq, found: walk.good_to });
+                    // Unless a writer beside this reader has appended, and written it, since.
+                    let cut = !self.has_grown(session, view.end.bytes);
+                    let found = walk.good_to;
+                    return cut.then_some(Problem::CutBehindCache { known: seq, found });
                 }
                 let newer = own.projector() > PROJECTOR_VERSION;
                 let same_end = seq == walk.good_to && own.projector() == PROJECTOR_VERSION;

@@ -3,6 +3,7 @@
 
 mod adoption;
 mod ahead;
+mod beside;
 mod crashes;
 mod damage;
 mod lines;
