@@ -80,12 +80,10 @@ impl State {
             | Event::SessionImported(_)
             | Event::SessionRegistered(_)
             | Event::AnchorsRecreated(_) => return Change::Inner,
-            Event::SessionLeased(e) => {
-                self.is_leased_by(&e.boot_id);
-                self.lease.apply(event);
-                return Change::Inner;
-            }
-            Event::SessionReleased(_) => {
+            Event::SessionLeased(_) | Event::SessionReleased(_) => {
+                if let Event::SessionLeased(e) = event {
+                    self.is_leased_by(&e.boot_id);
+                }
                 self.lease.apply(event);
                 return Change::Inner;
             }

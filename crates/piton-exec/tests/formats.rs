@@ -1,6 +1,5 @@
 //! A spool of an earlier format is refused before anything is written. How it was made:
 //! `crates/piton-store/tests/fixtures/v1/README.md`.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::Path;

@@ -52,10 +52,8 @@ pub async fn convert(
         for session in page.into_iter().filter(|session| !session.is_reserved()) {
             let unknown = || crate::Error::SessionNotFound { session: session.clone() };
             let head = from.copy_head(&session).await?.ok_or_else(unknown)?;
-            let note = match listed.contains(&session) {
-                true => None,
-                false => registration(&**from, &session).await?,
-            };
+            let is_listed = listed.contains(&session);
+            let note = if is_listed { None } else { registration(&**from, &session).await? };
             copy(from, to, head, note, &mut done, &mut progress).await?;
         }
     }
@@ -68,7 +66,9 @@ async fn roster(store: &dyn Store) -> Result<Roster> {
         let page = store.read(&SessionId::reserved(), last, PAGE_RECORDS, Detail::Headers).await?;
         let Some(end) = page.last() else { return Ok(roster) };
         last = end.seq;
-        page.iter().filter_map(|record| record.event().ok()).for_each(|e| roster.apply(&e));
+        for event in page.iter().filter_map(|record| record.event().ok()) {
+            roster.apply(&event);
+        }
     }
 }
 

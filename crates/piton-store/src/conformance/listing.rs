@@ -13,7 +13,9 @@ use crate::contract::{Detail, Guard, LogCopy, Store};
 async fn listed(store: &Arc<dyn Store>) -> Vec<String> {
     let records = store.read(&SessionId::reserved(), 0, 1_000, Detail::Headers).await.unwrap();
     let mut roster = Roster::default();
-    records.iter().for_each(|record| roster.apply(&record.event().unwrap()));
+    for record in &records {
+        roster.apply(&record.event().unwrap());
+    }
     roster.iter().map(|session| session.as_str().to_owned()).collect()
 }
 

@@ -23,19 +23,17 @@ impl Folder {
             return Ok(());
         }
         let known = self.logs().by_id.get(session).cloned();
-        match known {
-            Some(log) => self.read_more(log),
-            None => {
-                self.look_again(session)?;
-                if self.logs().by_id.contains_key(session) {
-                    // Its name may be as young as it is.
-                    let sessions = &self.paths.sessions;
-                    let flushed = self.disk.sync_folder(sessions);
-                    flushed.map_err(|e| Self::unreadable(sessions, e))?;
-                }
-                Ok(())
-            }
+        if let Some(log) = known {
+            return self.read_more(log);
         }
+        self.look_again(session)?;
+        if self.logs().by_id.contains_key(session) {
+            // Its name may be as young as it is.
+            let sessions = &self.paths.sessions;
+            let flushed = self.disk.sync_folder(sessions);
+            flushed.map_err(|e| Self::unreadable(sessions, e))?;
+        }
+        Ok(())
     }
 
     /// Looks at all logs again, also for those that came or went.

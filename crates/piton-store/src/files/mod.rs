@@ -378,6 +378,7 @@ impl Store for FilesStore {
     }
 
     fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>> {
+        let copy = Box::new(copy);
         self.ask_writer(|reply| Work::CopyIn { copy, reply })
     }
 

@@ -192,15 +192,13 @@ impl Folder {
                 return Err(Error::FilePermissions { path: folder.clone() });
             }
         }
-        match is_made {
-            true if self.access == Access::ReadOnly => return Ok(()),
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        if is_made {
             // An earlier life may have died before its new folders were durable.
-            true => {
-                let flushed = self.disk.sync_folder(&paths.data);
-                return flushed.map_err(|e| write_failed(&paths.data, e));
-            }
-            false if self.access == Access::ReadOnly => return Ok(()),
-            false => {}
+            let flushed = self.disk.sync_folder(&paths.data);
+            return flushed.map_err(|e| write_failed(&paths.data, e));
         }
         let failed = |e| write_failed(&paths.data, e);
         if self.disk.entry(&paths.readme()).is_err() {

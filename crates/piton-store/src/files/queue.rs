@@ -36,7 +36,7 @@ pub(super) enum Work {
         reply: Reply<()>,
     },
     CopyIn {
-        copy: LogCopy,
+        copy: Box<LogCopy>,
         reply: Reply<()>,
     },
     Rebuild {

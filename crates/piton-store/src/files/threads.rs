@@ -100,7 +100,7 @@ impl Writer {
                 Err(e) => answer(reply, Err(e)),
             },
             Work::Delete { removal, reply } => answer(reply, self.folder.delete(&removal)),
-            Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(copy)),
+            Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(*copy)),
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
             Work::Register => {
                 if let Err(error) = self.folder.register() {

@@ -172,7 +172,7 @@ impl Appender {
         let appended = self.insert(inserts, batch, prepared, new_lease, &current)?;
         if let (true, Some(first)) = (registers, batch.records.first()) {
             let session_id = batch.session.clone();
-            self.note(inserts, NewRecord::new(first.ts, SessionRegistered { session_id }))?;
+            self.note(inserts, &NewRecord::new(first.ts, SessionRegistered { session_id }))?;
         }
         Ok(appended)
     }
@@ -181,7 +181,7 @@ impl Appender {
     pub(super) fn note(
         &mut self,
         inserts: &mut Inserts<'_>,
-        record: NewRecord,
+        record: &NewRecord,
     ) -> Result<(), Trouble> {
         let metadata = SessionId::reserved();
         if !self.find_end(inserts.conn, &metadata)? {

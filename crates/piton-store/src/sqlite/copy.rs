@@ -82,6 +82,6 @@ impl Appender {
         if let Some(end) = self.ends.get_mut(&session) {
             end.lease = lease;
         }
-        note.map_or(Ok(()), |note| self.note(&mut inserts, note))
+        note.map_or(Ok(()), |note| self.note(&mut inserts, &note))
     }
 }

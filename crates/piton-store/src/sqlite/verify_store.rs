@@ -144,7 +144,7 @@ impl Writer {
         let record = NewRecord::new(crate::folder::now(), event);
         self.alone(|conn, appender| {
             let mut inserts = Inserts::new(conn).map_err(|e| appender.failed(e).into_error())?;
-            appender.note(&mut inserts, record).map_err(Trouble::into_error)
+            appender.note(&mut inserts, &record).map_err(Trouble::into_error)
         })?;
         self.appender.noted.clear();
         Ok(())

@@ -140,7 +140,7 @@ fn lost_anchors_are_missed() {
     damaged(&folder);
     fs::remove_file(anchors(&folder)).unwrap();
     let missing = Finding { session: None, problem: Problem::AnchorsMissing };
-    assert_eq!(findings(&folder), [missing.clone()]);
+    assert_eq!(findings(&folder), [missing]);
     folder.sql(&format!("DELETE FROM records WHERE rid = {}", schema::rid(1, 3)));
     folder.sql(&format!("DELETE FROM places WHERE rid = {}", schema::rid(1, 3)));
     folder.sql("UPDATE heads SET epoch = 2 WHERE no = 1");
