@@ -13,6 +13,7 @@ use piton_core::{NewRecord, Record, Seq, Timestamp, token};
 use crate::error::Result;
 use crate::hub::{Changes, Hints};
 use crate::load::LoadedState;
+use crate::writer::WritableRecords;
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -54,6 +55,9 @@ pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// log, without a flush of its own. What was deleted, archived or imported has a record there, too.
 /// So [`Store::verify_store`] finds a session that was taken away. No crash makes it see one that
 /// was not.
+///
+/// # What is appended
+/// [`WritableRecords`] are masked, or copied as they were: [`crate::Writer`] makes them.
 ///
 /// # Adopted logs
 /// A log that began elsewhere starts with `session.adopted`, whose seq may be more than 1 and which
@@ -122,15 +126,15 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn rebuild_caches(&self) -> BoxFuture<Result<()>>;
 
     /// Removes a log with everything that belongs to it alone (contents, caches, anchor, blobs that
-    /// no other log refers to) and appends `note` to the reserved log, both or neither. The guard is
-    /// checked as for an append, and so is that nothing was appended after `expected`. The reserved
+    /// no other log refers to) and appends `notes` to the metadata log, both or neither. The guard is
+    /// checked as for an append, and so is that nothing was appended after `expected`. The metadata
     /// log cannot be removed.
     fn delete(
         &self,
         session: &SessionId,
         expected: Seq,
         guard: Guard,
-        note: NewRecord,
+        notes: WritableRecords,
     ) -> BoxFuture<Result<()>>;
 
     /// What a copy of a log needs beside its records; `None` if there is no such session.
@@ -144,7 +148,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         limit: usize,
     ) -> BoxFuture<Result<Vec<CopiedRecord>>>;
 
-    /// Makes a log from a copy, all of it or nothing, durable when this resolves. Each link is
+    /// Makes a log from a copy, all of it or nothing, durable when this resolves. Records are copied
+    /// byte for byte, unmasked: the chain covers them as they were first written. Each link is
     /// checked as it comes, and the copy's last record must be its head's (`ChainBroken`,
     /// `RecordDamaged`). A log of that name must not exist (`SessionExists`).
     fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>>;
@@ -159,7 +164,7 @@ pub struct Batch {
     /// The session's last seq; 0 for a session that does not exist yet.
     pub expected: Seq,
     pub guard: Guard,
-    pub records: Vec<NewRecord>,
+    pub records: WritableRecords,
     pub durability: Durability,
     /// The session's index row after this batch, if the batch changes it.
     pub summary: Option<Summary>,

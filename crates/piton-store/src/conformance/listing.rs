@@ -8,6 +8,7 @@ use piton_core::{Code, event};
 
 use super::{Driver, Harness, of, said, session};
 use crate::contract::{Detail, Guard, LogCopy, Store};
+use crate::writer::WritableRecords;
 
 /// What the metadata log lists.
 async fn listed(store: &Arc<dyn Store>) -> Vec<String> {
@@ -37,7 +38,7 @@ pub async fn every_session_is_listed(harness: &dyn Harness) {
     let (session_id, chain, reason) = (one.session.clone(), None, None);
     let deleted = of(1, event::SessionDeleted { session_id, last_seq: 3, chain, reason });
     let guard = Guard::Lease { boot: one.boot.clone(), epoch: one.state.lease.epoch };
-    store.delete(&one.session, 3, guard, deleted).await.unwrap();
+    store.delete(&one.session, 3, guard, WritableRecords::verbatim(vec![deleted])).await.unwrap();
     assert_eq!(listed(&store).await, ["two"]);
     assert_eq!(store.verify_store().await.unwrap(), []);
     let store = harness.reopen(store).await;

@@ -20,6 +20,7 @@ use super::snapshot;
 use crate::contract::{Batch, Durability, Finding, Guard, Problem};
 use crate::error::{Error, Result};
 use crate::folder::{now, write_failed};
+use crate::writer::WritableRecords;
 
 impl Folder {
     /// What a metadata log lists, up to its first damaged line.
@@ -134,7 +135,8 @@ impl Folder {
         let reason = "anchors were missing or unreadable".to_owned();
         tracing::error!(logs, "Anchors are missing or unreadable: made again");
         self.logs().dirty.extend(lost);
-        self.note(vec![NewRecord::new(now(), AnchorsRecreated { logs, reason })])
+        let recreated = NewRecord::new(now(), AnchorsRecreated { logs, reason });
+        self.note(WritableRecords::verbatim(vec![recreated]))
     }
 
     /// Whether a log's anchor must be there.
@@ -144,7 +146,7 @@ impl Folder {
     }
 
     /// Appends to the metadata log; durable when this returns. For the writer only.
-    pub(super) fn note(&self, records: Vec<NewRecord>) -> Result<()> {
+    pub(super) fn note(&self, records: WritableRecords) -> Result<()> {
         self.stage_note(records)?;
         let metadata = SessionId::reserved();
         let failed = self.flush_staged()?.into_iter().find(|(session, _)| *session == metadata);
@@ -152,7 +154,7 @@ impl Folder {
     }
 
     /// Makes the lines of a batch for the metadata log; answers its last seq.
-    pub(super) fn stage_note(&self, records: Vec<NewRecord>) -> Result<Seq> {
+    pub(super) fn stage_note(&self, records: WritableRecords) -> Result<Seq> {
         let session = SessionId::reserved();
         let staged = self.writer().staged.get(&session).map(|staged| staged.end.seq);
         let expected = match staged {
@@ -193,7 +195,7 @@ impl Folder {
             let record = |(session_id, ts): &(SessionId, Timestamp)| {
                 NewRecord::new(*ts, SessionRegistered { session_id: session_id.clone() })
             };
-            self.note(new.iter().map(record).collect())?;
+            self.note(WritableRecords::verbatim(new.iter().map(record).collect()))?;
             let mut logs = self.logs();
             for (session, _) in &new {
                 logs.unregistered.remove(session);

@@ -27,6 +27,7 @@ use crate::admit::{self, Removal};
 use crate::contract::{CopiedRecord, LogCopy};
 use crate::error::{Error, Result};
 use crate::folder::write_failed;
+use crate::writer::WritableRecords;
 
 /// Which log is to go, and which record decides it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,7 +56,7 @@ impl Folder {
             (log.end.seq, log.end.chain)
         };
         let reserved = SessionId::reserved();
-        let note_seq = self.stage_note(vec![removal.note.clone()])?;
+        let note_seq = self.stage_note(removal.notes.clone())?;
         let path = self.paths.deleting(session);
         let noted = {
             let mut writer = self.writer();
@@ -205,7 +206,7 @@ impl Folder {
                 }
                 drop(writing);
                 // A crash before it leaves a log that the next opening registers.
-                note.map_or(Ok(()), |note| self.note(vec![note]))?;
+                note.map_or(Ok(()), |note| self.note(WritableRecords::verbatim(vec![note])))?;
                 self.logs().unregistered.remove(&session);
                 Ok(())
             }

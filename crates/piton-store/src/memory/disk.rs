@@ -250,14 +250,14 @@ impl Disk {
             }
         }
         for (key, record) in new {
-            self.note(key, &record);
+            self.note(key, &[record]);
         }
     }
 
     /// Appends to the metadata log, durably; made with the key if it is not there.
-    fn note(&mut self, key: chain::Key, record: &NewRecord) {
+    fn note(&mut self, key: chain::Key, records: &[NewRecord]) {
         let metadata = self.logs.entry(SessionId::reserved()).or_insert_with(|| Log::new(key));
-        metadata.write(std::slice::from_ref(record), None);
+        metadata.write(records, None);
         metadata.flush();
     }
 
@@ -287,7 +287,7 @@ impl Disk {
         let key = fresh_key()?;
         self.flush();
         self.logs.remove(&removal.session);
-        self.note(key, &removal.note);
+        self.note(key, &removal.notes);
         Ok(())
     }
 
@@ -321,7 +321,7 @@ impl Disk {
         let key = log.key.clone();
         self.logs.insert(session, log);
         if let Some(note) = copy.note {
-            self.note(key, &note);
+            self.note(key, &[note]);
         }
         Ok(())
     }

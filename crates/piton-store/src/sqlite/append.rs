@@ -26,6 +26,7 @@ use crate::contract::{
 use crate::crypto::{Place, Subkeys};
 use crate::error::{Cause, Error};
 use crate::keys::Keys;
+use crate::writer::WritableRecords;
 
 /// Sessions whose end the writer remembers.
 const SESSIONS_CACHED_MAX: usize = 4_096;
@@ -172,7 +173,8 @@ impl Appender {
         let appended = self.insert(inserts, batch, prepared, new_lease, &current)?;
         if let (true, Some(first)) = (registers, batch.records.first()) {
             let session_id = batch.session.clone();
-            self.note(inserts, &NewRecord::new(first.ts, SessionRegistered { session_id }))?;
+            let registered = NewRecord::new(first.ts, SessionRegistered { session_id });
+            self.note(inserts, WritableRecords::verbatim(vec![registered]))?;
         }
         Ok(appended)
     }
@@ -181,7 +183,7 @@ impl Appender {
     pub(super) fn note(
         &mut self,
         inserts: &mut Inserts<'_>,
-        record: &NewRecord,
+        records: WritableRecords,
     ) -> Result<(), Trouble> {
         let metadata = SessionId::reserved();
         if !self.find_end(inserts.conn, &metadata)? {
@@ -194,7 +196,7 @@ impl Appender {
             session: metadata,
             expected,
             guard: Guard::Shared,
-            records: vec![record.clone()],
+            records,
             durability: Durability::Synced,
             summary: None,
         };
@@ -203,7 +205,8 @@ impl Appender {
             Trouble::Refused(e) => Trouble::Failed(Failure::Other(e)),
             failed @ Trouble::Failed(_) => failed,
         })?;
-        self.noted.push(record.at(appended.last));
+        let seqs = appended.first..;
+        self.noted.extend(seqs.zip(&batch.records).map(|(seq, record)| record.at(seq)));
         Ok(())
     }
 

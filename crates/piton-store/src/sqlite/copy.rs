@@ -11,6 +11,7 @@ use super::{logs, rebuild};
 use crate::admit::CopyCheck;
 use crate::contract::{CopiedRecord, CopyHead, Detail, LogCopy, READ_BYTES_MAX};
 use crate::error::{Error, Result};
+use crate::writer::WritableRecords;
 
 /// Most records in one answer.
 const RECORDS_MAX: usize = 10_000;
@@ -82,6 +83,6 @@ impl Appender {
         if let Some(end) = self.ends.get_mut(&session) {
             end.lease = lease;
         }
-        note.map_or(Ok(()), |note| self.note(&mut inserts, &note))
+        note.map_or(Ok(()), |note| self.note(&mut inserts, WritableRecords::verbatim(vec![note])))
     }
 }

@@ -31,7 +31,7 @@ impl Appender {
         self.ends.remove(session);
         self.chain_keys.forget_one(session);
         let mut inserts = Inserts::new(conn).map_err(|e| self.failed(e))?;
-        self.note(&mut inserts, &removal.note)
+        self.note(&mut inserts, removal.notes.clone())
     }
 }
 

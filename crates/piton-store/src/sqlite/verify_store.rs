@@ -19,6 +19,7 @@ use super::schema::{self, rid};
 use super::writer::Writer;
 use crate::contract::{Finding, Problem};
 use crate::error::{Error, Result};
+use crate::writer::WritableRecords;
 
 /// The tables by which sessions are found and listed.
 const INDEXED: [&str; 2] = ["logs", "sessions"];
@@ -144,7 +145,9 @@ impl Writer {
         let record = NewRecord::new(crate::folder::now(), event);
         self.alone(|conn, appender| {
             let mut inserts = Inserts::new(conn).map_err(|e| appender.failed(e).into_error())?;
-            appender.note(&mut inserts, &record).map_err(Trouble::into_error)
+            appender
+                .note(&mut inserts, WritableRecords::verbatim(vec![record]))
+                .map_err(Trouble::into_error)
         })?;
         self.appender.noted.clear();
         Ok(())

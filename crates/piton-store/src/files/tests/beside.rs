@@ -33,7 +33,8 @@ fn writer_process() {
                     let (session_id, chain, reason) = (short.session.clone(), None, None);
                     let note = event::SessionDeleted { session_id, last_seq: 2, chain, reason };
                     let guard = Guard::Lease { boot: short.boot.clone(), epoch: 1 };
-                    store.delete(&short.session, 2, guard, of(0, note)).await.unwrap();
+                    let notes = crate::WritableRecords::verbatim(vec![of(0, note)]);
+                    store.delete(&short.session, 2, guard, notes).await.unwrap();
                 }
             }
             println!("acknowledged {}", appended.last);

@@ -98,7 +98,7 @@ fn the_metadata_log_is_missed() {
             session: SessionId::reserved(),
             expected: 0,
             guard: Guard::Shared,
-            records: vec![crate::conformance::of(0, task)],
+            records: crate::WritableRecords::verbatim(vec![crate::conformance::of(0, task)]),
             durability: crate::Durability::Synced,
             summary: None,
         };
