@@ -7,8 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use piton_core::id::SessionId;
 use piton_core::worktree::{Plan, Stage};
-use piton_exec::worktree::Force;
 use piton_runtime::{Cleaned, Left};
+use piton_workspace::worktree::Force;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
