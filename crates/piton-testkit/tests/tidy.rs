@@ -50,6 +50,7 @@ const CORE_STANDS_ON: &[&str] = &[
 /// all, and is used in tests only.
 const DIRECTION: &[(&str, &[&str])] = &[
     ("piton-core", &[]),
+    ("piton-api", &["piton-core"]),
     ("piton-store", &["piton-core"]),
     ("piton-agent", &["piton-core"]),
     ("piton-workspace", &["piton-core"]),
@@ -71,6 +72,7 @@ const DIRECTION: &[(&str, &[&str])] = &[
         "piton-server",
         &[
             "piton-core",
+            "piton-api",
             "piton-store",
             "piton-agent",
             "piton-workspace",
@@ -83,6 +85,7 @@ const DIRECTION: &[(&str, &[&str])] = &[
         "piton-cli",
         &[
             "piton-core",
+            "piton-api",
             "piton-store",
             "piton-agent",
             "piton-workspace",
