@@ -11,6 +11,7 @@ use piton_core::access::{Bearer, Scope};
 use piton_core::decide::{Command, Probe};
 use piton_core::event::Event;
 use piton_core::id::{BootId, ExecutionId, SessionId};
+use piton_core::mask::Masker;
 use piton_core::resume::Policy;
 use piton_exec::executor::{Error, Executor, Fault, Found, LaunchOptions, LaunchSpec, Located};
 use piton_runtime::{
@@ -117,7 +118,7 @@ impl World {
         let executions = Executions::new(
             Arc::new(executor.clone()),
             Arc::clone(&store),
-            LaunchOptions::default(),
+            LaunchOptions::new(&Masker::default()),
         );
         let options = Options {
             clock: Arc::clone(&clock),
@@ -127,7 +128,7 @@ impl World {
         };
         let service = Service::begin(options);
         executions.attach(service.handle()).await.unwrap();
-        let reserved = Reserved::open(store, clock).await.unwrap();
+        let reserved = Reserved::open(&service.handle()).await.unwrap();
         let local = Bearer { id: ids.access().unwrap(), secret: ids.token().unwrap().secret };
         let handle = service.handle();
         let options = piton_server::Options {
