@@ -26,6 +26,7 @@ pub mod resume;
 pub mod spool;
 pub mod state;
 pub mod status;
+pub mod supervise;
 pub mod task;
 pub mod time;
 pub mod token;

@@ -7,8 +7,9 @@ use piton_store::{Liveness, Store};
 
 use crate::masking::Masking;
 use crate::service::Options;
+use crate::supervisor::Supervisors;
 use crate::tally::Tally;
-use crate::world::{Clock, Driver, Executors, Ids};
+use crate::world::{Clock, Driver, Ids};
 
 #[derive(Debug)]
 pub(crate) struct Env {
@@ -17,7 +18,7 @@ pub(crate) struct Env {
     pub clock: Arc<dyn Clock>,
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
-    pub executors: Arc<dyn Executors>,
+    pub supervisors: Supervisors,
     pub masking: Masking,
     pub snapshot_every: u64,
     pub ids: Ids,
@@ -26,6 +27,8 @@ pub(crate) struct Env {
 
 impl Env {
     pub(crate) fn new(options: Options) -> Self {
+        let (executors, entropy) = (options.executors, Arc::clone(&options.entropy));
+        let supervisors = Supervisors::new(executors, options.unreachable_after, entropy);
         Self {
             ids: Ids::new(Arc::clone(&options.clock), options.entropy),
             boot: options.boot,
@@ -33,7 +36,7 @@ impl Env {
             clock: options.clock,
             liveness: options.liveness,
             driver: options.driver,
-            executors: options.executors,
+            supervisors,
             masking: Masking::new(options.masker),
             snapshot_every: options.snapshot_every,
             tally: Tally::default(),

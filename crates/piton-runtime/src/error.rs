@@ -7,7 +7,7 @@ use piton_core::decide::Refusal;
 use piton_exec::worktree;
 
 use crate::executions::Fault;
-use crate::resuming::Obstacle;
+use crate::supervisor::Obstacle;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

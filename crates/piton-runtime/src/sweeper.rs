@@ -9,7 +9,8 @@ use piton_store::{Durability, Query, Row, Select};
 use crate::coordinator::Coordinator;
 use crate::env::Env;
 use crate::error::Result;
-use crate::recovery::RecoveryManager;
+use crate::service::Handle;
+use crate::supervisor::Wake;
 
 const PAGE: usize = 256;
 /// Boots die less often than deadlines pass.
@@ -19,29 +20,23 @@ const RECOVER_EVERY_ROUNDS: u64 = 10;
 pub(crate) struct Sweeper {
     env: Arc<Env>,
     coordinator: Arc<Coordinator>,
-    recovery: Arc<RecoveryManager>,
     every: Duration,
 }
 
 impl Sweeper {
-    pub(crate) fn new(
-        env: Arc<Env>,
-        coordinator: Arc<Coordinator>,
-        recovery: Arc<RecoveryManager>,
-        every: Duration,
-    ) -> Self {
-        Self { env, coordinator, recovery, every }
+    pub(crate) fn new(env: Arc<Env>, coordinator: Arc<Coordinator>, every: Duration) -> Self {
+        Self { env, coordinator, every }
     }
 
     /// Sweeps for ever. A sweep that fails is tried again: the next one finds the same work.
-    pub(crate) async fn run(self: Arc<Self>) {
+    pub(crate) async fn run(self: Arc<Self>, handle: Handle) {
         for round in 1_u64.. {
             self.env.clock.sleep(self.every).await;
             if let Err(error) = self.sweep().await {
                 tracing::warn!(code = %error.code(), "sweep failed");
             }
             if round.is_multiple_of(RECOVER_EVERY_ROUNDS)
-                && let Err(error) = self.recovery.recover(|_| {}).await
+                && let Err(error) = handle.recover_because(Wake::Sweep, |_| {}).await
             {
                 tracing::warn!(code = %error.code(), "recovery failed");
             }
