@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::decide::{Command, Probe};
 use crate::id::BootId;
-use crate::resume::Occasion;
+use crate::resume::StartTrigger;
 use crate::state::{Executor, ExecutorStatus, Facts, Run};
 
 /// The first delay before a lost connection is made again; each further one is twice as long.
@@ -55,7 +55,7 @@ pub struct Known {
     /// A caller waits until it is written down what became of the execution.
     pub is_awaited: bool,
     /// An agent is wanted, and why.
-    pub start: Option<Occasion>,
+    pub start: Option<StartTrigger>,
 }
 
 /// What the supervisor does next.
@@ -72,7 +72,7 @@ pub enum Step {
     /// Wait for the launch to end, or for the delay to pass; then look again.
     Wait,
     /// Decide about the agent ([`crate::resume::plan`]) and start it.
-    Start(Occasion),
+    Start(StartTrigger),
     /// End the execution of a closed session.
     StopExecution,
     /// Nothing needs a supervisor.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use piton_core::State;
 use piton_core::id::SessionId;
-use piton_core::resume::{Abilities, Occasion, Plan, Policy};
+use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
 
 use crate::error::Result;
 use crate::executions::Executions;
@@ -33,16 +33,16 @@ impl Resumer {
         self.0.abilities(state)
     }
 
-    pub async fn ensure(&self, session: &SessionId, occasion: Occasion) -> Result<Plan> {
-        self.0.ensure_running(session, occasion).await
+    pub async fn ensure(&self, session: &SessionId, trigger: StartTrigger) -> Result<Plan> {
+        self.0.ensure_running(session, trigger).await
     }
 
     pub async fn ensure_afresh(&self, session: &SessionId) -> Result<Plan> {
         self.0.start_fresh(session).await
     }
 
-    pub fn ensure_later(&self, session: &SessionId, occasion: Occasion) {
-        self.0.ensure_running_later(session, occasion);
+    pub fn ensure_later(&self, session: &SessionId, trigger: StartTrigger) {
+        self.0.ensure_running_later(session, trigger);
     }
 
     /// The supervisors do it.

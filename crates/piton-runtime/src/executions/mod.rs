@@ -233,7 +233,7 @@ impl Executions {
         execution: &ExecutionId,
     ) -> Result<[u8; 32]> {
         let head = self.0.store.copy_head(session).await?;
-        let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+        let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
         let secret = head.ok_or_else(unknown)?.chain_key.derive(&format!("execution {execution}"));
         let mut links = self.links();
         let secrets = links.secrets.entry(session.clone()).or_default();
@@ -397,7 +397,7 @@ impl Executions {
             }
         }
         let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
-        let execution = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
+        let execution = executor.ok_or(Error::Refused(Refusal::ExecutorNotFound))?;
         let at = self.at(session, &execution.execution_id, state.lease.epoch).await?;
         Ok((at, state))
     }
@@ -416,7 +416,7 @@ impl Executions {
                     // It may have been given up meanwhile, and another be the session's.
                     let handle = self.handle().await?;
                     if self.current(&handle, &at.session).await?.0.execution != at.execution {
-                        return Err(Error::Refused(Refusal::ExecutorMissing));
+                        return Err(Error::Refused(Refusal::ExecutorNotFound));
                     }
                 }
                 answered => return answered.map_err(Into::into),
@@ -437,5 +437,5 @@ async fn observe(
 
 /// Another process owns the session now: what it does is not ours.
 pub(crate) fn is_not_ours(error: &Error) -> bool {
-    matches!(error.code(), Code::SessionOwned | Code::EpochStale | Code::SessionUnknown)
+    matches!(error.code(), Code::SessionOwned | Code::EpochStale | Code::SessionNotFound)
 }

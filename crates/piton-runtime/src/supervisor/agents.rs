@@ -46,5 +46,5 @@ pub trait Recipes: Send + Sync + fmt::Debug + 'static {
 /// It is not known how agents are started.
 pub(super) fn unknown() -> Obstacle {
     let message = "No agents are configured".to_owned();
-    Obstacle { reason: Reason::AgentMissing, code: Code::AgentUnknown, message }
+    Obstacle { reason: Reason::AgentMissing, code: Code::AgentNotFound, message }
 }

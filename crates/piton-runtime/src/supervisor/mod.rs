@@ -20,7 +20,7 @@ use std::time::Duration;
 use piton_core::State;
 use piton_core::decide::Refusal;
 use piton_core::id::{ExecutionId, SessionId};
-use piton_core::resume::{Abilities, Occasion, Plan, Policy};
+use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
 use piton_store::Entropy;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -70,7 +70,7 @@ enum Message {
 
 /// A start that somebody wants.
 struct StartRequest {
-    trigger: Occasion,
+    trigger: StartTrigger,
     /// Without the conversation that the agent had.
     is_fresh: bool,
     answer: oneshot::Sender<Result<Plan>>,
@@ -193,18 +193,18 @@ impl Supervisors {
     /// Sees to it that the session's agent runs, if the policy has it started for this reason, and says
     /// what was decided. What a dead boot left is settled first. Returns when the log says what became
     /// of the agent; the start continues if the caller leaves.
-    pub async fn ensure_running(&self, session: &SessionId, trigger: Occasion) -> Result<Plan> {
+    pub async fn ensure_running(&self, session: &SessionId, trigger: StartTrigger) -> Result<Plan> {
         self.start(session, trigger, false).await
     }
 
     /// Starts the agent without the conversation that it had. One that runs and is idle is ended first;
     /// one that works refuses it (`run_in_progress`).
     pub async fn start_fresh(&self, session: &SessionId) -> Result<Plan> {
-        self.start(session, Occasion::Asked, true).await
+        self.start(session, StartTrigger::Manual, true).await
     }
 
     /// [`Self::ensure_running`] without waiting for it; what goes wrong is in the log.
-    pub fn ensure_running_later(&self, session: &SessionId, trigger: Occasion) {
+    pub fn ensure_running_later(&self, session: &SessionId, trigger: StartTrigger) {
         let (answer, _) = oneshot::channel();
         let request = StartRequest { trigger, is_fresh: false, answer };
         if let Err(error) = self.send(session, Message::Start(request)) {
@@ -212,7 +212,12 @@ impl Supervisors {
         }
     }
 
-    async fn start(&self, session: &SessionId, trigger: Occasion, is_fresh: bool) -> Result<Plan> {
+    async fn start(
+        &self,
+        session: &SessionId,
+        trigger: StartTrigger,
+        is_fresh: bool,
+    ) -> Result<Plan> {
         let (answer, started) = oneshot::channel();
         self.send(session, Message::Start(StartRequest { trigger, is_fresh, answer }))?;
         started.await.map_err(|_| Error::ShuttingDown)?

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use piton_core::Code;
 use piton_core::id::SessionId;
-use piton_core::resume::{AgentRestart, Occasion, Policy};
+use piton_core::resume::{AgentRestart, Policy, StartTrigger};
 use piton_core::state::{Executor, ExecutorStatus};
 use piton_store::{Query, Row, Select};
 
@@ -150,7 +150,7 @@ impl Supervisors {
                 }
                 let (supervisors, session) = (self.clone(), row.session);
                 starting.spawn(async move {
-                    let ensured = supervisors.ensure_running(&session, Occasion::Boot).await;
+                    let ensured = supervisors.ensure_running(&session, StartTrigger::Boot).await;
                     if let Err(error) = ensured {
                         tracing::warn!(%session, code = %error.code(), %error, "no agent");
                     }

@@ -7,8 +7,8 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::event::{AgentResuming, Event};
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
-use piton_core::resume::{self, Leave, Occasion, Opening, Plan};
-use piton_core::spool::Begun;
+use piton_core::resume::{self, Leave, Opening, Plan, StartTrigger};
+use piton_core::spool::OpenedAs;
 use piton_core::state::{AgentStatus, Run};
 use piton_core::{Code, Record, State, Timestamp};
 use piton_store::Detail;
@@ -51,7 +51,7 @@ impl Conversation {
             Ok(Event::RunStarted(_) | Event::RunInterrupted(_)) => self.in_turn = None,
             Ok(Event::RunCompleted(_)) => self.finished_with = self.in_turn.take(),
             // What was said in another conversation is no place in this one.
-            Ok(Event::AgentDescribed(e)) if e.begun == Begun::New => self.begins(),
+            Ok(Event::AgentInitialized(e)) if e.opened_as == OpenedAs::New => self.begins(),
             Ok(Event::AgentSessionCleared(_)) => self.begins(),
             Ok(Event::AgentReady(_)) => self.opened_at = Some(record.ts),
             _ => {}
@@ -74,7 +74,7 @@ pub(super) struct Starter {
 
 impl Starter {
     /// Decides, starts if that is what was decided, and returns when the log says what became of it.
-    pub(super) async fn start(self, trigger: Occasion, is_fresh: bool) -> Result<Plan> {
+    pub(super) async fn start(self, trigger: StartTrigger, is_fresh: bool) -> Result<Plan> {
         if !is_fresh {
             return self.carry_out(trigger, |opening| opening).await;
         }
@@ -92,7 +92,7 @@ impl Starter {
 
     async fn carry_out(
         &self,
-        trigger: Occasion,
+        trigger: StartTrigger,
         change: impl Fn(Opening) -> Opening,
     ) -> Result<Plan> {
         let Self { handle, agents, session, .. } = self;
@@ -136,7 +136,7 @@ impl Starter {
         state: &State,
         opening: &Opening,
         conversation: Conversation,
-        trigger: Occasion,
+        trigger: StartTrigger,
     ) -> Result<()> {
         let Self { handle, executions, agents, session } = self;
         let recipe = match agents.catalog.recipe(session, state).await {
@@ -157,10 +157,10 @@ impl Starter {
         }
         let current = handle.state(session).await?;
         let executor = current.facts.executor.as_ref().filter(|executor| executor.may_live());
-        let executor = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
+        let executor = executor.ok_or(Error::Refused(Refusal::ExecutorNotFound))?;
         let event = AgentResuming {
             execution_id: executor.execution_id.clone(),
-            occasion: trigger,
+            trigger: trigger,
             strategy: opening.strategy,
             history: opening.history,
             note: opening.note,
@@ -179,7 +179,7 @@ impl Starter {
             started => started?,
         }
         self.wait_for_agent().await?;
-        if let (Some(run_id), true) = (&opening.go_on, trigger != Occasion::Asked) {
+        if let (Some(run_id), true) = (&opening.go_on, trigger != StartTrigger::Manual) {
             // No caller is there to ask for it; one that asks does so under its own name.
             let command = Command::Resume { run_id: run_id.clone() };
             match handle.execute(session, command).await {
@@ -259,7 +259,7 @@ impl Starter {
 mod tests {
     use piton_core::NewRecord;
     use piton_core::event::{
-        AgentDescribed, AgentReady, AgentUpdated, RunCompleted, RunInterrupted, RunStarted,
+        AgentInitialized, AgentReady, AgentUpdated, RunCompleted, RunInterrupted, RunStarted,
     };
     use serde_json::json;
 
@@ -328,12 +328,12 @@ mod tests {
 
     #[test]
     fn what_another_conversation_ended_with_is_no_place_in_this_one() {
-        let described = AgentDescribed {
+        let described = AgentInitialized {
             execution_id: "exec_2".parse().unwrap(),
-            begun: Begun::New,
+            opened_as: OpenedAs::New,
             agent: None,
-            offers: piton_core::spool::Offers::default(),
-            asked_session_id: None,
+            capabilities: piton_core::spool::SessionCapabilities::default(),
+            requested_session_id: None,
             context_restored: None,
         };
         let past = taken(vec![started(), said("m1"), completed(), described.into()]);

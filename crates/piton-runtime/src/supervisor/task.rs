@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use piton_core::decide::{Command, Probe, Verdict};
 use piton_core::id::{BootId, ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
-use piton_core::resume::{self, Occasion};
+use piton_core::resume::{self, StartTrigger};
 use piton_core::supervise::{self, Known, Link, Owner, Step};
 use piton_core::{Code, State};
 use piton_store::BoxFuture;
@@ -182,7 +182,7 @@ impl Supervisor {
     async fn advance(&mut self) -> Result<Next> {
         let state = match self.handle.state(&self.session).await {
             Ok(state) => state,
-            Err(error) if error.code() == Code::SessionUnknown => {
+            Err(error) if error.code() == Code::SessionNotFound => {
                 self.changed_to(None);
                 self.refuse(&error);
                 return Ok(self.end());
@@ -271,7 +271,7 @@ impl Supervisor {
         self.silent_since.unwrap_or_else(Instant::now) + self.shared.0.unreachable_after
     }
 
-    fn wanted(&mut self, state: &State) -> Option<Occasion> {
+    fn wanted(&mut self, state: &State) -> Option<StartTrigger> {
         if let Some(request) = self.starts.front() {
             return Some(request.trigger);
         }
@@ -279,8 +279,8 @@ impl Supervisor {
         if !self.is_undelivered {
             return None;
         }
-        let tries = state.facts.agent.as_ref().map_or(0, |agent| agent.vain_starts);
-        Some(if tries == 0 { Occasion::Prompt } else { Occasion::Retry })
+        let tries = state.facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
+        Some(if tries == 0 { StartTrigger::Prompt } else { StartTrigger::Retry })
     }
 
     fn answer_settlers(&mut self, owner: Owner) {
@@ -417,7 +417,7 @@ impl Supervisor {
         Ok(Next::Look)
     }
 
-    fn start(&mut self, trigger: Occasion) -> Next {
+    fn start(&mut self, trigger: StartTrigger) -> Next {
         let request = self.starts.pop_front();
         let (is_fresh, answer) = match request {
             Some(request) => (request.is_fresh, Some(request.answer)),
