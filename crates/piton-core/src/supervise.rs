@@ -105,7 +105,7 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
             }
             start.unwrap_or(Step::Wait)
         }
-        Link::Alive { .. } if !is_ours => Step::Settle(Some(Probe::Alive)),
+        Link::Alive { .. } | Link::Connected if !is_ours => Step::Settle(Some(Probe::Alive)),
         Link::Alive { rests: true } => start.unwrap_or(Step::Wait),
         Link::Alive { .. } | Link::Connected if is_closed => Step::StopExecution,
         Link::Alive { rests: false } => Step::Connect,

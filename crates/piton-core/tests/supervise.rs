@@ -117,6 +117,7 @@ fn the_table() {
         (Ready, Nobody, ALIVE, alive.clone()),
         (Ready, Nobody, RESTS, alive.clone()),
         (Closed, Nobody, ALIVE, alive.clone()),
+        (Ready, Nobody, Link::Connected, alive.clone()),
         (Ready, Ours, ALIVE, Step::Connect),
         (Log::Unreachable, Ours, ALIVE, Step::Connect),
         (Ready, Ours, RESTS, Step::Wait),
@@ -218,7 +219,7 @@ fn a_surviving_execution_is_recorded_when_it_is_taken_over() {
     };
     let mut idle = world(Log::Ready);
     assert_eq!(recover(&mut idle, false), [""; 0]);
-    assert_eq!(recover(&mut idle, true), ["executor.ready"]);
+    assert_eq!(recover(&mut idle, true), ["executor.ready", "status.derived"]);
     let mut running = world(Log::ReadyOrphaned);
     let recorded = recover(&mut running, true);
     assert_eq!(recorded, ["executor.ready", "run.reattached", "status.derived"]);

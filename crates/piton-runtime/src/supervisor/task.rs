@@ -307,6 +307,8 @@ impl Supervisor {
             probe = Probe::Gone;
         }
         self.link = match probe {
+            // Where there is nothing to connect to, that it lives is all there is to know.
+            Probe::Alive if self.executions().is_none() => Link::Connected,
             Probe::Alive => Link::Alive { rests: false },
             Probe::Gone => Link::Gone,
             Probe::Unreachable => {
