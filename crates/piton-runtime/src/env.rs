@@ -8,6 +8,7 @@ use piton_store::{Liveness, Store};
 use crate::masking::Masking;
 use crate::service::Options;
 use crate::supervisor::Supervisors;
+use crate::sweeper::Deadlines;
 use crate::tally::Tally;
 use crate::world::{Clock, Driver, Ids};
 
@@ -23,6 +24,7 @@ pub(crate) struct Env {
     pub snapshot_every: u64,
     pub ids: Ids,
     pub tally: Tally,
+    pub deadlines: Deadlines,
 }
 
 impl Env {
@@ -40,6 +42,7 @@ impl Env {
             masking: Masking::new(options.masker),
             snapshot_every: options.snapshot_every,
             tally: Tally::default(),
+            deadlines: Deadlines::default(),
         }
     }
 

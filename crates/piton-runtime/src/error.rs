@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use piton_core::Code;
 use piton_core::decide::Refusal;
+use piton_exec::executor::Fault;
 use piton_exec::worktree;
 
-use crate::executions::Fault;
 use crate::supervisor::Obstacle;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -29,8 +29,8 @@ use crate::tokens::{Answered, TokenService};
 use crate::view::{Listed, View};
 use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
 
-/// How often deadlines are looked at.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How often deadlines and dead boots are looked for; a deadline that is known of is not waited for.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SNAPSHOT_EVERY: u64 = 200;
 /// With nothing settled for so long, nobody waits for the rest of the recovery.
 const RECOVERY_STALLED: Duration = Duration::from_secs(1);

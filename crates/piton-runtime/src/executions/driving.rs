@@ -7,14 +7,15 @@ use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Effect, Phase};
+use piton_exec::executor::{Drained, Fault};
 use piton_exec::protocol::Act;
 use piton_store::BoxFuture;
 use serde_json::Value;
 
-use super::{Executions, Fault, PROTOCOL_UNSUPPORTED};
+use super::{Executions, PROTOCOL_UNSUPPORTED};
 use crate::error::{Error, Result};
 use crate::supervisor::Wake;
-use crate::world::{Deed, Drained, Driver, Executors};
+use crate::world::{Deed, Driver, Executors};
 
 /// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
 pub(super) const GO_ON: &str = "Continue where you left off.";
@@ -45,8 +46,9 @@ impl Driver for Executions {
 }
 
 impl Executors for Executions {
-    fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
-        self.0.agentctl.probe(session, execution)
+    fn probe(&self, _session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
+        let (executions, execution) = (self.clone(), execution.clone());
+        Box::pin(async move { executions.0.executor.probe(&execution).await })
     }
 
     fn drain(
@@ -60,7 +62,7 @@ impl Executors for Executions {
         Box::pin(async move {
             // A dead one knows no epoch.
             match executions.at(&session, &execution, 0).await {
-                Ok(at) => executions.0.agentctl.drain(&at, after).await,
+                Ok(at) => executions.0.executor.drain(&at, after).await,
                 Err(error) => {
                     tracing::error!(%session, %execution, code = %error.code(), "spool not read");
                     Drained::default()

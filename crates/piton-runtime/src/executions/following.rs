@@ -12,10 +12,11 @@ use piton_core::planted::{self, Bug};
 use piton_core::spool::{Entry, Fact};
 use piton_core::state::Run;
 use piton_core::{Code, State};
+use piton_exec::executor::{At, Fault, Following};
 use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
-use super::{At, Executions, Fault, Following, PROTOCOL_UNSUPPORTED, is_not_ours, observe};
+use super::{Executions, PROTOCOL_UNSUPPORTED, is_not_ours, observe};
 use crate::error::Result;
 use crate::service::Handle;
 
@@ -49,7 +50,7 @@ impl Executions {
         if problem.code != PROTOCOL_UNSUPPORTED {
             return Ok(());
         }
-        let at_work = match self.0.agentctl.is_working(at).await {
+        let at_work = match self.0.executor.is_working(at).await {
             Ok(at_work) => at_work,
             // Not even that is understood: what the log knows has to do.
             Err(Fault::Problem(_)) => state.facts.run.as_ref().is_some_and(Run::is_open),
@@ -57,7 +58,7 @@ impl Executions {
         };
         if !at_work {
             tracing::info!(%session, %execution, "ended: a new one will speak our version");
-            self.0.agentctl.stop(at).await?;
+            self.0.executor.stop(&at.execution, at.epoch).await?;
         }
         Ok(())
     }

@@ -4,7 +4,9 @@
 
 use piton_core::decide::Command;
 
-use super::{Executions, Found};
+use piton_exec::executor::Found;
+
+use super::Executions;
 use crate::error::Result;
 use crate::service::Handle;
 
@@ -14,7 +16,7 @@ impl Executions {
         let Found { session, execution } = found;
         let Some(head) = self.0.store.head(session).await? else {
             // Its session was deleted, and with it the key to speak to it.
-            return Ok(self.0.agentctl.purge(found).await?);
+            return Ok(self.0.executor.purge(found).await?);
         };
         let theirs = head.lease.owner.filter(|owner| owner != handle.boot());
         if theirs.is_some_and(|owner| handle.env().is_alive(&owner)) {
@@ -28,13 +30,13 @@ impl Executions {
             return Ok(());
         }
         let at = self.at(session, execution, state.lease.epoch).await?;
-        self.0.agentctl.stop(&at).await?;
+        self.0.executor.stop(execution, at.epoch).await?;
         // What the supervisor settled says already what is damaged of it.
         let is_recorded = executor.is_some_and(|e| e.execution_id == *execution);
         let mut damaged = false;
         while !damaged {
             let after = handle.state(session).await?.spools.get(execution).cloned();
-            let mut drained = self.0.agentctl.drain(&at, after).await;
+            let mut drained = self.0.executor.drain(&at, after).await;
             damaged = drained.damage.is_some();
             drained.damage.take_if(|_| is_recorded);
             if drained.is_empty() {
@@ -45,10 +47,14 @@ impl Executions {
         }
         if damaged {
             // What cannot be read now may be needed for a repair by hand.
-            self.0.agentctl.set_aside(&at).await;
+            if let Err(error) = self.0.executor.set_aside(execution).await {
+                tracing::warn!(%execution, %error, "a damaged spool is not set aside");
+            }
             return Ok(());
         }
-        self.0.agentctl.forget(&at).await;
+        if let Err(error) = self.0.executor.forget(execution).await {
+            tracing::warn!(%execution, %error, "what an execution left is not cleared away");
+        }
         Ok(())
     }
 }

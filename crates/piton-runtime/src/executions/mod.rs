@@ -1,11 +1,9 @@
 //! Executions: starting an agentctl for a session, telling it what the log demands, and bringing
 //! what it says into the log. The agent's turn goes on while nobody is here; this picks it up.
 
-mod agentctl;
 mod driving;
 mod following;
 mod leftovers;
-mod on_executor;
 mod preparing;
 
 use std::collections::{HashMap, HashSet};
@@ -23,12 +21,10 @@ use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
 use piton_exec::client::Client;
+use piton_exec::executor::{self, At, Fault, Following, Found, LaunchOptions, LaunchSpec};
 use piton_exec::protocol::{self, Act, Start};
 use piton_store::Store;
 use tokio::sync::Notify;
-
-pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
-pub use on_executor::OnExecutor;
 
 use crate::error::{Error, Result};
 use crate::service::Handle;
@@ -50,7 +46,8 @@ const PROTOCOL_UNSUPPORTED: &str = "protocol_unsupported";
 pub struct Executions(Arc<Inner>);
 
 struct Inner {
-    agentctl: Arc<dyn Agentctl>,
+    executor: Arc<dyn executor::Executor>,
+    launch_options: LaunchOptions,
     store: Arc<dyn Store>,
     attached: Mutex<Attached>,
     attached_changed: Notify,
@@ -106,14 +103,19 @@ impl Drop for Launch {
 
 impl fmt::Debug for Executions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Executions({:?})", self.0.agentctl)
+        write!(f, "Executions({:?})", self.0.executor)
     }
 }
 
 impl Executions {
-    pub fn new(agentctl: Arc<dyn Agentctl>, store: Arc<dyn Store>) -> Self {
+    pub fn new(
+        executor: Arc<dyn executor::Executor>,
+        store: Arc<dyn Store>,
+        launch_options: LaunchOptions,
+    ) -> Self {
         Self(Arc::new(Inner {
-            agentctl,
+            executor,
+            launch_options,
             store,
             attached: Mutex::new(Attached::NotYet),
             attached_changed: Notify::new(),
@@ -172,12 +174,16 @@ impl Executions {
 
     /// Every execution that is there, dead or alive.
     pub(crate) async fn list(&self) -> Vec<Found> {
-        self.0.agentctl.list().await
+        let listed = self.0.executor.list().await;
+        let listed = listed.inspect_err(|error| tracing::warn!(%error, "executions not listed"));
+        listed.unwrap_or_default()
     }
 
     /// Clears away what no execution uses any more.
     pub(crate) async fn tidy(&self) {
-        self.0.agentctl.tidy().await;
+        if let Err(error) = self.0.executor.tidy().await {
+            tracing::warn!(code = error.code(), %error, "old programs are not cleared away");
+        }
     }
 
     /// Shakes hands with an execution and follows what it says.
@@ -186,12 +192,12 @@ impl Executions {
         at: &At,
         after: Option<Spool>,
     ) -> Result<Box<dyn Following>, Fault> {
-        self.0.agentctl.follow(at, after).await
+        self.0.executor.follow(at, after).await
     }
 
     /// Ends an execution and everything it left running.
     pub(crate) async fn stop_at(&self, at: &At) -> Result<(), Fault> {
-        self.0.agentctl.stop(at).await
+        self.0.executor.stop(&at.execution, at.epoch).await
     }
 
     /// The service's handle, as soon as there is one.
@@ -263,14 +269,14 @@ impl Executions {
     ) -> Result<ExecutionId> {
         let handle = self.handle().await?;
         let execution_id = handle.ids().execution()?;
-        let runtime = self.0.agentctl.runtime().to_owned();
+        let runtime = self.0.executor.name().to_owned();
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         // From before the log knows of it until it answers.
         let launch = Launch::begin(self, session, &execution_id);
         observe(&handle, session, starting, None).await?;
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
-        let launched = self.0.agentctl.launch(&at, Launching { workspace }).await;
+        let launched = self.0.executor.launch(self.launch_spec(&at, workspace)).await;
         drop(launch);
         if let Err(fault) = launched {
             self.not_launched(&handle, &at, &fault).await?;
@@ -279,6 +285,21 @@ impl Executions {
         let ready = ExecutorReady { execution_id: execution_id.clone() };
         observe(&handle, session, ready, None).await?;
         Ok(execution_id)
+    }
+
+    fn launch_spec(&self, at: &At, workspace: PathBuf) -> LaunchSpec {
+        let LaunchOptions { mask_values, mask_keys, limits } = self.0.launch_options.clone();
+        LaunchSpec {
+            session: at.session.clone(),
+            execution: at.execution.clone(),
+            epoch: at.epoch,
+            workspace,
+            secret: at.secret,
+            mask_values,
+            mask_keys,
+            limits,
+            protocol_max: None,
+        }
     }
 
     /// Nothing could be launched, and the log says why.
@@ -294,7 +315,7 @@ impl Executions {
             return Ok(());
         }
         let execution_id = handle.ids().execution()?;
-        let runtime = self.0.agentctl.runtime().to_owned();
+        let runtime = self.0.executor.name().to_owned();
         let launch = Launch::begin(self, session, &execution_id);
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         observe(&handle, session, starting, None).await?;
@@ -318,7 +339,7 @@ impl Executions {
 
     /// A launch that failed may have launched something, and somebody may have found it already.
     async fn not_launched(&self, handle: &Handle, at: &At, fault: &Fault) -> Result<()> {
-        let is_gone = self.0.agentctl.stop(at).await.is_ok();
+        let is_gone = self.0.executor.stop(&at.execution, at.epoch).await.is_ok();
         let facts = handle.state(&at.session).await?.facts;
         let executor = facts.executor.filter(|e| e.execution_id == at.execution);
         let unseen = executor.is_some_and(|e| e.status == ExecutorStatus::Starting)
@@ -351,7 +372,7 @@ impl Executions {
         let handle = self.handle().await?;
         let (at, _) = self.current(&handle, session).await?;
         self.launched(&at.execution).await;
-        Ok(self.0.agentctl.workspace(&at).await?)
+        Ok(self.0.executor.client(&at).await?)
     }
 
     /// Ends the session's agent; its agentctl stays, and the shells with it. What became of it is in
@@ -367,7 +388,7 @@ impl Executions {
     pub async fn stop(&self, session: &SessionId) -> Result<()> {
         let handle = self.handle().await?;
         let (at, _) = self.current(&handle, session).await?;
-        self.0.agentctl.stop(&at).await?;
+        self.0.executor.stop(&at.execution, at.epoch).await?;
         handle.supervisors().settle(session, Wake::Stopped).await.map(drop)
     }
 
@@ -410,7 +431,7 @@ impl Executions {
             let id =
                 if planted::is(Bug::CommandIdNew) { format!("{id}-{tries}") } else { id.clone() };
             let command = protocol::Command { id, act: act.clone() };
-            match self.0.agentctl.command(at, command).await {
+            match self.0.executor.command(at, command).await {
                 Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {
                     tokio::time::sleep(RETRY_DELAY * u32::try_from(tries).unwrap_or(1)).await;
                     // It may have been given up meanwhile, and another be the session's.

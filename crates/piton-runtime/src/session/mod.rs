@@ -464,6 +464,7 @@ impl Session {
             if !done.happened.is_empty() {
                 self.env.tally.add(done.happened);
             }
+            self.env.deadlines.note(self.state.facts.deadline_at());
             if let Some(cause) = done.wakes {
                 self.env.supervisors.wake(&self.id, cause);
             }

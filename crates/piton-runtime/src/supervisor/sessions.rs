@@ -2,19 +2,21 @@
 //! other boots left when they died, and executions that are no session's any more. Cost follows the
 //! number of those sessions.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use piton_core::Code;
+use piton_core::decide::Verdict;
 use piton_core::id::SessionId;
 use piton_core::resume::{AgentRestart, Policy, StartTrigger};
-use piton_core::state::{Executor, ExecutorStatus};
+use piton_core::state::{Executor, ExecutorStatus, Facts};
+use piton_core::{Code, supervise};
 use piton_store::{Query, Row, Select};
 
 use super::{Supervisors, Wake};
 use crate::error::Result;
-use crate::executions::Executions;
+use crate::executions::{Executions, is_not_ours};
 use crate::service::Handle;
 
 /// Sessions settled at the same time: enough to share flushes, few enough to finish the first
@@ -76,10 +78,11 @@ impl Supervisors {
 
     async fn recover_one(&self, handle: &Handle, row: Row, cause: Wake) -> Recovered {
         let session = row.session;
-        let executor = row.summary.facts.executor.filter(Executor::may_live);
+        let facts = row.summary.facts;
+        let executor = facts.executor.as_ref().filter(|executor| executor.may_live());
         let outcome = match row.lease.owner {
             // Our own need no recovery, but for an executor that may have come back.
-            Some(owner) if owner == *handle.boot() => match &executor {
+            Some(owner) if owner == *handle.boot() => match executor {
                 Some(executor) if executor.status == ExecutorStatus::Unreachable => {
                     self.settle_one(&session, cause).await
                 }
@@ -90,6 +93,8 @@ impl Supervisors {
                 _ => Outcome::Unchanged,
             },
             Some(owner) if handle.env().is_alive(&owner) => Outcome::Owned,
+            // Nothing can be asked: the writer needs no supervisor for that.
+            _ if executor.is_none() => interrupt_orphan(handle, &session, &facts).await,
             _ => self.settle_one(&session, cause).await,
         };
         Recovered { session, outcome }
@@ -163,5 +168,21 @@ impl Supervisors {
         }
         while starting.join_next().await.is_some() {}
         Ok(())
+    }
+}
+
+/// Interrupts a run that a dead boot left, and that no executor can be asked about.
+async fn interrupt_orphan(handle: &Handle, session: &SessionId, facts: &Facts) -> Outcome {
+    let boot = facts.run.iter().map(|run| run.boot_id.clone());
+    let dead: BTreeSet<_> = boot.filter(|boot| !handle.env().is_alive(boot)).collect();
+    let Some(command) = supervise::orphaned_run(facts, &dead) else { return Outcome::Unchanged };
+    match handle.execute_settled(session, command).await {
+        Ok(ack) if ack.verdict == Verdict::Already => Outcome::Unchanged,
+        Ok(_) => Outcome::Settled,
+        Err(error) if is_not_ours(&error) => Outcome::Owned,
+        Err(error) => {
+            tracing::error!(%session, code = %error.code(), "session not recovered");
+            Outcome::Failed(error.code())
+        }
     }
 }

@@ -11,11 +11,12 @@ use piton_core::resume::{self, Leave, Opening, Plan, StartTrigger};
 use piton_core::spool::OpenedAs;
 use piton_core::state::{AgentStatus, Run};
 use piton_core::{Code, Record, State, Timestamp};
+use piton_exec::executor::Fault;
 use piton_store::Detail;
 
 use super::Agents;
 use crate::error::{Error, Result};
-use crate::executions::{Executions, Fault};
+use crate::executions::Executions;
 use crate::service::Handle;
 
 /// How long an agent may take until the log says what became of its start.

@@ -12,6 +12,7 @@ use piton_core::planted::{self, Bug};
 use piton_core::resume::{self, StartTrigger};
 use piton_core::supervise::{self, Known, Link, Owner, Step};
 use piton_core::{Code, State};
+use piton_exec::executor::{Fault, Found};
 use piton_store::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use super::starting::Starter;
 use super::{Message, Outcome, StartRequest, Supervisors, Wake};
 use crate::error::{Error, Result};
-use crate::executions::{Executions, Fault, Found, Over, is_not_ours, pump};
+use crate::executions::{Executions, Over, is_not_ours, pump};
 use crate::service::Handle;
 
 /// How long an executor may take to say that it lives.
