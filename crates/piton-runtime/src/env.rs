@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use piton_core::id::BootId;
-use piton_store::{Liveness, Store};
+use piton_store::{Liveness, Store, Writer};
 
-use crate::masking::Masking;
 use crate::service::Options;
 use crate::supervisor::Supervisors;
 use crate::sweeper::Deadlines;
@@ -20,7 +19,7 @@ pub(crate) struct Env {
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
     pub supervisors: Supervisors,
-    pub masking: Masking,
+    pub writer: Arc<Writer>,
     pub snapshot_every: u64,
     pub ids: Ids,
     pub tally: Tally,
@@ -33,13 +32,17 @@ impl Env {
         let supervisors = Supervisors::new(executors, options.unreachable_after, entropy);
         Self {
             ids: Ids::new(Arc::clone(&options.clock), options.entropy),
+            writer: Arc::new(Writer::new(
+                Arc::clone(&options.store),
+                options.boot.clone(),
+                options.masker,
+            )),
             boot: options.boot,
             store: options.store,
             clock: options.clock,
             liveness: options.liveness,
             driver: options.driver,
             supervisors,
-            masking: Masking::new(options.masker),
             snapshot_every: options.snapshot_every,
             tally: Tally::default(),
             deadlines: Deadlines::default(),

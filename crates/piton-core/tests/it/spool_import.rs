@@ -1,11 +1,9 @@
 //! What an execution's spool says becomes records exactly once, however it is cut into batches,
 //! repeated, or late.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{World, cancel, fresh, id, resume, start};
+use crate::common::{World, cancel, fresh, id, resume, start};
 use piton_core::decide::{Command, Import, Probe, Refusal, Verdict, asks};
 use piton_core::event::{AgentReady, ExecutorStopped, ToolStatus, WaitKind};
 use piton_core::id::CallId;
@@ -24,7 +22,7 @@ fn entries(run: &str, facts: Vec<Fact>) -> Vec<Entry> {
     let entry = |(i, fact): (usize, Fact)| Entry {
         v: ENTRY_VERSION,
         pos: i as Pos + 1,
-        at: common::at(1_000_000 + i64::try_from(i).expect("few")),
+        at: crate::common::at(1_000_000 + i64::try_from(i).expect("few")),
         run_id: Some(id(run)),
         fact,
         raw: None,

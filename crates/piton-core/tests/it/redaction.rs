@@ -1,8 +1,6 @@
 //! What may be taken out of a log, and what masking leaves of a message's counting.
 
-mod common;
-
-use common::{World, id, start};
+use crate::common::{World, id, start};
 use piton_core::decide::{Command, Redact, RedactTarget, Refusal, Verdict};
 use piton_core::event::{Event, MessageDelta, Outcome};
 use piton_core::{Content, NewRecord};

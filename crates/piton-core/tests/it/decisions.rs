@@ -1,11 +1,9 @@
 //! Every command: what it refuses and by which code, what it does when it is given twice, and
 //! where it stops.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{World, at, cancel, close, complete, create, fresh, id, resume, start};
+use crate::common::{World, at, cancel, close, complete, create, fresh, id, resume, start};
 use piton_core::decide::{
     Command, Import, Probe, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove,
 };
@@ -85,7 +83,7 @@ fn plan(branch: &str) -> Command {
 
 fn overdue() -> World {
     let mut world = World::waiting();
-    world.pass(common::WAIT);
+    world.pass(crate::common::WAIT);
     world
 }
 
@@ -114,7 +112,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
     };
     let mut forged = World::waiting().answer("rt_1", "no");
     if let Command::AnswerByToken(answer) = &mut forged {
-        answer.token = common::token("rt_2");
+        answer.token = crate::common::token("rt_2");
     }
     let full = (1..=WAITS_OPEN_MAX).fold(World::running(), |mut world, n| {
         world.ask(&format!("wait_{n}"), &format!("rt_{n}"));

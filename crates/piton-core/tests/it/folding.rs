@@ -1,11 +1,9 @@
 //! What single records make of a state: leases, agents, what a list of sessions shows, and when
 //! somebody has to look.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{WAIT, World, cancel, close, complete, id, start};
+use crate::common::{WAIT, World, cancel, close, complete, id, start};
 use piton_core::decide::Command;
 use piton_core::event::{self, Event, Outcome, WaitKind};
 use piton_core::fold::Change;

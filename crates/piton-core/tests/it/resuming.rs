@@ -1,8 +1,6 @@
 //! How an agent comes back: S3's tables row by row, the blueprint's decisions, and what is owed.
 
-mod common;
-
-use common::{World, cancel, complete, id, resume, start};
+use crate::common::{World, cancel, complete, id, resume, start};
 use piton_core::decide::{Command, Import, Prepare, Probe};
 use piton_core::event::{
     AgentExited, AgentResuming, ExecutorError, ExecutorReady, ExecutorStarting,

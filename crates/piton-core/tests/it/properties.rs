@@ -1,11 +1,9 @@
 //! What holds of every history, however senseless.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::history::{History, json, steps};
-use common::{close, id, start};
+use crate::common::history::{History, json, steps};
+use crate::common::{close, id, start};
 use piton_core::Reason;
 use piton_core::decide::{Command, Verdict, decide};
 use piton_core::event::{self, Event, Outcome};
@@ -195,7 +193,7 @@ proptest! {
             history.take(step);
         }
         let mut log = history.world.log.clone();
-        let now = common::at(now);
+        let now = crate::common::at(now);
         let unknown = |critical: bool| {
             let header = format!("{{\"critical\":{critical},\"x\":[1]}}");
             NewRecord::from_bytes(now, "of.tomorrow", header.as_bytes(), None).expect("parsable").at(1)
@@ -265,7 +263,7 @@ proptest! {
         let mut flat: Map<String, Value> = fields.into_iter().collect();
         flat.retain(|name, _| name != "critical");
         flat.insert("seq".into(), seq.into());
-        flat.insert("ts".into(), common::at(millis).to_string().into());
+        flat.insert("ts".into(), crate::common::at(millis).to_string().into());
         flat.insert("kind".into(), "of.tomorrow".into());
         let record = Record::from_flat(flat.clone()).expect("a record");
         prop_assert_eq!(record.to_flat().expect("an object"), flat);

@@ -1,9 +1,7 @@
 //! Records that come late, twice, or about something that is over: they are kept in the log and
 //! reopen nothing.
 
-mod common;
-
-use common::{World, cancel, complete, fresh, id, start};
+use crate::common::{World, cancel, complete, fresh, id, start};
 use piton_core::decide::{Command, Probe, Verdict};
 use piton_core::event::{self, Event, Outcome, WaitKind};
 use piton_core::reason::Reason;

@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests")]
 
-mod common;
-
-use common::at;
+use crate::common::at;
 use piton_core::history::Gathering;
 use piton_core::limits::{HISTORY_CHARS_MAX, HISTORY_ITEMS_MAX};
 use piton_core::note::{self, Findings, Stat, Truth};

@@ -8,7 +8,7 @@ use piton_core::event::{Event, KINDS, SCHEMA_VERSION};
 use piton_core::{Record, fold};
 use serde_json::{Map, Value};
 
-const LINES: &str = include_str!("fixtures/records-v2.jsonl");
+const LINES: &str = include_str!("../fixtures/records-v2.jsonl");
 
 fn lines() -> Vec<Map<String, Value>> {
     LINES.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,12 +1,10 @@
 //! The supervisor's table, row by row: what the log says, what is known of the execution, what comes
 //! next. `docs/resuming.md` has the same rows.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{World, close, id, start};
+use crate::common::{World, close, id, start};
 use piton_core::decide::{Command, Probe};
 use piton_core::event::{ExecutorReady, ExecutorStarting, Outcome};
 use piton_core::resume::StartTrigger;

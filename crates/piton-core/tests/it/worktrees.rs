@@ -1,9 +1,7 @@
 //! A session's worktree in the log: planned with the session or later, prepared, removed, and made
 //! again. Repeating a step changes nothing; a step out of order is refused.
 
-mod common;
-
-use common::{World, close, create};
+use crate::common::{World, close, create};
 use piton_core::Code;
 use piton_core::decide::{Command, Verdict};
 use piton_core::event::Outcome;

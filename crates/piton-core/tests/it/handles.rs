@@ -1,11 +1,9 @@
 //! Law 9: an agent's own session id is dropped only when the agent itself says that it does not know
 //! it. What takes its place is told, and what it stood for is told to be missing.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{World, id};
+use crate::common::{World, id};
 use piton_core::decide::{Command, Import};
 use piton_core::event::{self, AgentError, AgentInitialized, AgentSessionCleared, Event};
 use piton_core::limits::{AUTH_METHODS_MAX, HANDLES_KEPT};
@@ -31,7 +29,7 @@ impl Agents {
         let mut entries = Vec::new();
         for fact in facts {
             self.pos += 1;
-            let at = common::at(1_000_000);
+            let at = crate::common::at(1_000_000);
             let (pos, v) = (self.pos, ENTRY_VERSION);
             entries.push(Entry { v, pos, at, run_id: None, fact, raw: None });
         }
@@ -142,7 +140,7 @@ fn a_handle_that_the_agent_disowns_is_cleared_by_name() {
         cleared.expect("it was cleared")
     };
     let of = |id: &str| AgentSessionCleared {
-        execution_id: common::id("exec_1"),
+        execution_id: crate::common::id("exec_1"),
         agent_session_id: Some(id.to_owned()),
         reason: Some(Reason::SessionRefused),
     };

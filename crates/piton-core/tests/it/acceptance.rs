@@ -1,11 +1,9 @@
 //! S4's acceptance criteria, derived-status rules and detection rules, each as a named test on
 //! the pure core. The life of tokens is in `s4_tokens.rs`.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{WAIT, World, at, cancel, close, complete, fresh, id, resume, start};
+use crate::common::{WAIT, World, at, cancel, close, complete, fresh, id, resume, start};
 use piton_core::decide::{Command, Message, Probe, Refusal, Verdict};
 use piton_core::event::{self, Event, Outcome, WaitKind};
 use piton_core::fold;

@@ -1,11 +1,11 @@
 //! S4's resume-token lifecycle on the pure core: mint, validate, consume, rotate, revoke, audit.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{WAIT, World, cancel, close, complete, fresh, id, resume, start, token as presented};
+use crate::common::{
+    WAIT, World, cancel, close, complete, fresh, id, resume, start, token as presented,
+};
 use piton_core::decide::{AnswerByToken, Command, Decision, Refusal, Verdict};
 use piton_core::event::{Event, Outcome, TokenPurpose, WaitKind};
 use piton_core::id::TokenId;
