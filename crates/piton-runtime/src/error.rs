@@ -5,7 +5,7 @@ use std::sync::Arc;
 use piton_core::Code;
 use piton_core::decide::Refusal;
 use piton_exec::executor::Fault;
-use piton_exec::worktree;
+use piton_workspace::worktree;
 
 use crate::supervisor::Obstacle;
 

@@ -1,27 +1,25 @@
 //! git in real repositories.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use piton_agentctl::tree::Tree;
-use piton_agentctl::workspace::{Staged, Workspace};
-use piton_exec::protocol::workspace::{DIFF_BYTES_MAX, GitDiff, GitStatus};
+use piton_workspace::git::Runner;
+use piton_workspace::{DIFF_BYTES_MAX, GitDiff, GitStatus, Staged, Workspace};
 use tempfile::TempDir;
 
 struct Repository {
     workspace: Workspace,
     folder: TempDir,
+    private: TempDir,
 }
 
 fn folder() -> Repository {
-    let folder = tempfile::tempdir().unwrap();
-    let tree = Tree::without_cgroup(&common::execution("git"));
-    Repository { workspace: Workspace::open(folder.path(), &tree).unwrap(), folder }
+    let (folder, private) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let workspace = Workspace::open(folder.path(), Runner::new(private.path())).unwrap();
+    Repository { workspace, folder, private }
 }
 
 fn repository() -> Repository {
@@ -146,8 +144,8 @@ async fn a_workspace_within_a_repository() {
     repository.commit("first");
     fs::write(repository.path("sub/file"), "2\n").unwrap();
     fs::write(repository.path("top"), "2\n").unwrap();
-    let tree = Tree::without_cgroup(&common::execution("sub"));
-    let workspace = Workspace::open(&repository.path("sub"), &tree).unwrap();
+    let runner = Runner::new(repository.private.path());
+    let workspace = Workspace::open(&repository.path("sub"), runner).unwrap();
     let status = workspace.git_status().await.unwrap();
     let paths: Vec<_> = status.changed.iter().map(|change| change.path.as_str()).collect();
     assert_eq!(paths, ["file"]);
@@ -290,4 +288,93 @@ async fn nothing_is_fetched() {
     assert_eq!(repository.ran(), [""; 0]);
     repository.careless(&["diff"]);
     assert_eq!(repository.ran(), ["uploadpack"], "the trap is good");
+}
+
+/// A `git` that has something done to the repository right before each command that touches files
+/// of a work tree: whoever can write to a repository can do that at any moment.
+fn late(folder: &Path, does: &str) -> PathBuf {
+    let program = folder.join("late-git");
+    let script = format!(
+        "#!/bin/sh\nfor arg; do case \"$arg\" in\n\
+         status|diff|add|reset|checkout|read-tree) (unset GIT_DIR GIT_COMMON_DIR\n{does}\n) ;;\n\
+         esac; done\nexec git \"$@\"\n"
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// Wants to show: a filter that is configured after the runner has looked at the configuration, and
+/// before git runs, is not run. In the repository's own file, and in the file of the work tree.
+#[tokio::test]
+async fn a_filter_that_appears_later_is_not_run() {
+    for (file, extra) in [("config", ""), ("config.worktree", "extensions.worktreeConfig")] {
+        let repository = repository();
+        fs::write(repository.path(".gitattributes"), "file filter=late\n").unwrap();
+        fs::write(repository.path("file"), "1\n").unwrap();
+        repository.commit("first");
+        fs::write(repository.path("file"), "2\n").unwrap();
+        let (trap, config) = (repository.trap("late"), repository.path(".git").join(file));
+        let mut does = format!("git config -f {} filter.late.clean {trap}", config.display());
+        if !extra.is_empty() {
+            let main = repository.path(".git/config");
+            does = format!("{does}\ngit config -f {} {extra} true", main.display());
+        }
+        let program = late(repository.private.path(), &does);
+        let runner = Runner::new(repository.private.path()).with_program(program);
+        let workspace = Workspace::open(repository.folder.path(), runner).unwrap();
+        let status = workspace.git_status().await.unwrap();
+        assert_eq!(status.changed.len(), 1, "{status:?}");
+        let diff = workspace.git_diff(Staged::No, None).await.unwrap().diff;
+        assert!(diff.contains("-1\n+2\n"), "{diff}");
+        assert_eq!(repository.ran(), [""; 0], "{file}");
+        // The filter is configured now, and the trap is good.
+        repository.careless(&["diff"]);
+        assert_eq!(repository.ran(), ["late"], "{file}");
+    }
+}
+
+/// Wants to show: what is configured and names no program holds: line endings, ignored files, modes.
+#[tokio::test]
+async fn settings_that_run_nothing_are_kept() {
+    let repository = repository();
+    for (name, text) in [("crlf", "a\r\n"), ("script", "x\n"), ("ignored", "x\n")] {
+        fs::write(repository.path(name), text).unwrap();
+    }
+    let excludes = repository.private.path().join("excludes");
+    fs::write(&excludes, "ignored\n").unwrap();
+    repository.git(&["config", "core.autocrlf", "true"]);
+    repository.git(&["config", "core.fileMode", "false"]);
+    repository.git(&["config", "core.excludesFile", excludes.to_str().unwrap()]);
+    repository.commit("first");
+    // Changed times: git has to compare contents.
+    fs::write(repository.path("crlf"), "a\r\n").unwrap();
+    fs::set_permissions(repository.path("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(repository.changed().await, []);
+}
+
+/// Wants to show: other formats of a repository, work trees of it, and parts of it.
+#[tokio::test]
+async fn sha256_linked_and_sparse_work_trees() {
+    let repository = folder();
+    repository.git(&["init", "-q", "-b", "main", "--object-format=sha256"]);
+    for name in ["in/file", "out/file"] {
+        fs::create_dir_all(repository.path(name).parent().unwrap()).unwrap();
+        fs::write(repository.path(name), "1\n").unwrap();
+    }
+    let head = repository.commit("first");
+    let linked = repository.private.path().join("linked");
+    repository.git(&["worktree", "add", "-q", "-b", "other", linked.to_str().unwrap()]);
+    repository.git(&["-C", linked.to_str().unwrap(), "sparse-checkout", "set", "in"]);
+    assert!(!linked.join("out").exists());
+    fs::write(linked.join("in/file"), "2\n").unwrap();
+    let runner = Runner::new(repository.private.path());
+    let workspace = Workspace::open(&linked, runner).unwrap();
+    let status = workspace.git_status().await.unwrap();
+    assert_eq!((status.branch.as_deref(), status.head), (Some("other"), Some(head)));
+    let changed: Vec<_> = status.changed.into_iter().map(|c| (c.status, c.path)).collect();
+    assert_eq!(changed, [pair(".M", "in/file")]);
+    assert_eq!(repository.changed().await, []);
+    let left: Vec<_> = fs::read_dir(repository.private.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "private configurations are removed: {left:?}");
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use piton_core::Reason;
 use piton_core::worktree::Plan;
 
-use super::git::Git;
+use crate::git::{CHANGE_TIME_MAX, Git, OUTPUT_BYTES_MAX, Runner};
+
 use super::{Error, Result, entries, tip};
 
 /// How many of each kind are named.
@@ -63,19 +64,19 @@ impl fmt::Display for Losses {
     }
 }
 
-pub(super) async fn of(plan: &Plan) -> Result<Losses> {
+pub(super) async fn of(runner: &Runner, plan: &Plan) -> Result<Losses> {
     if !Path::new(&plan.repository).is_dir() {
         // Nobody can say what is elsewhere.
         return Err(Error::unusable(plan, Reason::RepositoryMissing));
     }
-    let repository = Git::at(&plan.repository);
+    let repository = runner.at(&plan.repository);
     let entries = entries(&repository).await?;
     let entry = entries.iter().find(|entry| entry.path == plan.path);
     let folder = Path::new(&plan.path);
     let mut losses = Losses::default();
     match (folder.symlink_metadata().is_ok(), entry) {
         (true, Some(_)) if folder.join(".git").is_file() => {
-            let git = Git::at(folder);
+            let git = runner.at(folder);
             in_folder(&git, &mut losses).await?;
             let modules = git.ask(&["rev-parse", "--git-path", "modules"]).await?;
             losses.submodules = folder.join(modules.trim_end_matches('\n')).is_dir();
@@ -103,7 +104,8 @@ async fn in_folder(git: &Git, losses: &mut Losses) -> Result<()> {
         "--untracked-files=all",
         "--ignore-submodules=dirty",
     ];
-    let text = git.ask_unfiltered(&args).await?;
+    // If there is too much to read, its beginning is enough to keep the worktree.
+    let text = git.sealed(&args, OUTPUT_BYTES_MAX, CHANGE_TIME_MAX).await?.text();
     for record in text.split('\0') {
         // A path comes last; before it a number of fields that depends on the kind.
         let (fields, into) = match record.split_once(' ').map(|(kind, _)| kind) {

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Error, Inner};
+use crate::workspace::{Error, Inner};
 
 /// The kernel asks to try again when the tree changes while it resolves.
 #[cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ const TRIES_MAX: u32 = 64;
 
 impl Inner {
     /// The path relative to the workspace, without `.`; `..` is refused even where it leads back.
-    pub(super) fn relative(&self, path: &Path) -> Result<PathBuf, Error> {
+    pub(crate) fn relative(&self, path: &Path) -> Result<PathBuf, Error> {
         let malformed = path.to_str().is_none() || path.as_os_str().as_bytes().contains(&0);
         if malformed {
             return Err(Error::PathMalformed { path: path.to_owned() });
@@ -41,7 +41,7 @@ impl Inner {
         Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
     }
 
-    pub(super) fn open_beneath(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Error> {
+    pub(crate) fn open_beneath(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Error> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = match resolve(self.folder.as_fd(), relative, flags) {
             // Not in this kernel, or kept from us by a filter that does not know it.
@@ -57,7 +57,7 @@ impl Inner {
     }
 
     /// The folder that a file is in; made with its parents if it is not there.
-    pub(super) fn made(&self, folder: &Path) -> Result<OwnedFd, Error> {
+    pub(crate) fn made(&self, folder: &Path) -> Result<OwnedFd, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match self.open_beneath(folder, flags) {
             Err(Error::NotFound { .. }) => {}
@@ -73,7 +73,7 @@ impl Inner {
     }
 }
 
-pub(super) fn parent_of(path: &Path) -> &Path {
+pub(crate) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

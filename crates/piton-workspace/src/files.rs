@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use piton_exec::protocol::workspace::{FILE_BYTES_MAX, LIST_MAX, Listed, ListedKind, Listing};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 
-use super::beneath::parent_of;
-use super::{Error, Inner, Workspace};
+use crate::beneath::parent_of;
+use crate::types::{FILE_BYTES_MAX, LIST_MAX, Listed, ListedKind, Listing};
+use crate::workspace::{Error, Inner, Workspace};
 
 /// Most names of a folder that are looked at before they are sorted and cut.
 const NAMES_MAX: usize = 200_000;

@@ -6,7 +6,6 @@
 //! - A worktree that is to go is moved aside first, in one step: half of one is never seen.
 //! - Nothing outside the one folder is removed, and no branch that is not a session's.
 
-mod git;
 mod losses;
 
 use std::fs::{DirBuilder, File, TryLockError};
@@ -19,13 +18,15 @@ use piton_core::id::SessionId;
 use piton_core::worktree::{self, Plan, Seen, Worktree, judge};
 use piton_core::{Code, Reason};
 
-pub use git::Error as GitError;
-use git::Git;
 pub use losses::Losses;
+
+use crate::git::{Error as GitError, Git, Runner};
 
 /// How long somebody else may be at a worktree: longer than git is given.
 const LOCK_WAIT: Duration = Duration::from_mins(2);
 const LOCK_POLL: Duration = Duration::from_millis(20);
+/// Where git's private configurations lie; no session has a name like that.
+const PRIVATE: &str = ".private";
 const BASE_BYTES_MAX: usize = 1_024;
 
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +103,7 @@ pub enum Force {
 #[derive(Clone, Debug)]
 pub struct Worktrees {
     root: PathBuf,
+    git: Runner,
 }
 
 /// That nobody else is at a session's worktree, until it is dropped, and until a git that it was
@@ -123,7 +125,14 @@ impl Worktrees {
         DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(cannot)?;
         // git names worktrees by where they really are.
         let root = root.canonicalize().map_err(cannot)?;
-        Ok(Self { root })
+        let git = Runner::new(root.join(PRIVATE));
+        Ok(Self { root, git })
+    }
+
+    /// Another program than the `git` of the path.
+    pub fn with_git_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.git = self.git.with_program(program);
+        self
     }
 
     /// What a session's worktree is to be. Changes nothing.
@@ -141,12 +150,10 @@ impl Worktrees {
         if !repository.is_dir() {
             return Err(wrong("is not a folder"));
         }
-        let git = Git::at(repository);
+        let git = self.git.at(repository);
         let kind = git.ask(&["rev-parse", "--is-bare-repository", "--is-inside-work-tree"]).await;
         let kind = kind.map_err(|error| match error {
-            GitError::Failed { message } if message.contains("not a git repository") => {
-                wrong("is not a git repository")
-            }
+            error if error.is_no_repository() => wrong("is not a git repository"),
             // Such as one that belongs to another user.
             GitError::Failed { message } => wrong(&format!("cannot be used: {message}")),
             error => error.into(),
@@ -158,7 +165,7 @@ impl Worktrees {
         }
         let top = git.ask(&["rev-parse", "--show-toplevel"]).await?;
         let top = top.strip_suffix('\n').unwrap_or(&top).to_owned();
-        let git = Git::at(&top);
+        let git = self.git.at(&top);
         let (base, base_commit) = base_of(&git, &top, base).await?;
         let Some(base_commit) = base_commit else {
             return Err(wrong("has no commit yet that a branch could begin at"));
@@ -186,12 +193,10 @@ impl Worktrees {
         if !repository.is_dir() {
             return Ok(Seen::default());
         }
-        let git = Git::at(repository);
+        let git = self.git.at(repository);
         let entries = match entries(&git).await {
             Ok(entries) => entries,
-            Err(GitError::Failed { message }) if message.contains("not a git repository") => {
-                return Ok(Seen::default());
-            }
+            Err(error) if error.is_no_repository() => return Ok(Seen::default()),
             Err(error) => return Err(error.into()),
         };
         let entry = entries.iter().find(|entry| entry.path == plan.path);
@@ -215,10 +220,10 @@ impl Worktrees {
     /// is that attempt's, or that of a worktree which is made again.
     pub async fn make(&self, session: &SessionId, plan: &Plan, lock: &Lock) -> Result<()> {
         self.check_ours(session, plan)?;
-        let git = Git::at(&plan.repository);
+        let git = self.git.at(&plan.repository);
         self.set_aside(session, plan).await?;
         self.unregister(&git, plan, lock).await?;
-        let add = ["worktree", "add", "--quiet"];
+        let add = ["worktree", "add", "--quiet", "--no-checkout"];
         let args: Vec<&str> = if tip(&git, &plan.branch).await?.is_some() {
             add.into_iter().chain([plan.path.as_str(), &plan.branch]).collect()
         } else {
@@ -226,12 +231,21 @@ impl Worktrees {
             add.into_iter().chain(new).collect()
         };
         git.change(&args, &lock.0).await?;
+        // Apart from the rest, since writing files is what runs filters.
+        let write = ["reset", "--hard", "--quiet", "--no-recurse-submodules"];
+        if let Err(error) = self.git.at(&plan.path).change_sealed(&write, &lock.0).await {
+            // Half a work tree must not be taken for a whole one.
+            let _ = self.set_aside(session, plan).await;
+            let _ = self.unregister(&git, plan, lock).await;
+            let _ = self.sweep(session).await;
+            return Err(error.into());
+        }
         self.sweep(session).await
     }
 
     /// What would be lost if a worktree and its branch were removed.
     pub async fn losses(&self, plan: &Plan) -> Result<Losses> {
-        losses::of(plan).await
+        losses::of(&self.git, plan).await
     }
 
     /// Removes a worktree, and its branch if nothing is lost with it or if that is accepted. Says
@@ -252,7 +266,7 @@ impl Worktrees {
         }
         self.set_aside(session, plan).await?;
         let kept = if Path::new(&plan.repository).is_dir() {
-            let git = Git::at(&plan.repository);
+            let git = self.git.at(&plan.repository);
             self.unregister(&git, plan, lock).await?;
             remove_branch(&git, plan, lock).await?
         } else {

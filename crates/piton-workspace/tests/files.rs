@@ -1,16 +1,13 @@
 //! Files of a workspace: nothing outside it is read, written or listed, however it is asked for.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use piton_agentctl::tree::Tree;
-use piton_agentctl::workspace::{Content, Range, Workspace};
-use piton_exec::protocol::workspace::{FILE_BYTES_MAX, LIST_MAX, Listed, ListedKind};
+use piton_workspace::git::Runner;
+use piton_workspace::{Content, FILE_BYTES_MAX, LIST_MAX, Listed, ListedKind, Range, Workspace};
 use tempfile::TempDir;
 
 struct World {
@@ -27,8 +24,8 @@ fn world() -> World {
     fs::create_dir(&inside).unwrap();
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("secret"), "secret").unwrap();
-    let tree = Tree::without_cgroup(&common::execution("files"));
-    World { workspace: Workspace::open(&inside, &tree).unwrap(), inside, outside, _folder: folder }
+    let workspace = Workspace::open(&inside, Runner::new(folder.path())).unwrap();
+    World { workspace, inside, outside, _folder: folder }
 }
 
 impl World {
@@ -170,8 +167,7 @@ async fn absolute_paths_and_links_inside_are_followed() {
     // The workspace itself may have been named through a link.
     let named = world.outside.join("named");
     symlink(&world.inside, &named).unwrap();
-    let tree = Tree::without_cgroup(&common::execution("named"));
-    let workspace = Workspace::open(&named, &tree).unwrap();
+    let workspace = Workspace::open(&named, Runner::new(world.outside.clone())).unwrap();
     assert_eq!(workspace.read_text(&named.join("link")).await.unwrap(), "two");
 }
 
