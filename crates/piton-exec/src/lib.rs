@@ -13,6 +13,7 @@ pub mod client;
 pub mod conformance;
 pub mod executor;
 pub mod leftovers;
+mod private;
 pub mod programs;
 pub mod protocol;
 pub mod spool;

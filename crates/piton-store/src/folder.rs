@@ -2,9 +2,11 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+
+use piton_core::permissions::{Exposure, Permissions};
 
 use crate::error::{Cause, Error, Result};
 
@@ -47,6 +49,42 @@ pub(crate) fn write_failed(path: &Path, e: io::Error) -> Error {
         }
         _ => Error::Unreadable { path: path.to_owned(), source },
     }
+}
+
+/// Who can get at a file or folder beside its owner.
+pub(crate) fn exposure(found: &fs::Metadata) -> Exposure {
+    let permissions = Permissions { owner_uid: found.uid(), mode: found.mode() };
+    permissions.exposure(rustix::process::geteuid().as_raw())
+}
+
+/// Refuses a data folder that others own or can write to, and one in which they own or can write
+/// to a name: Piton executes programs from it and believes its files. A folder that does not exist
+/// is not refused.
+pub fn refuse_exposed(data: &Path) -> Result<()> {
+    let unreadable = |path: &Path, e: io::Error| Error::Unreadable {
+        path: path.to_owned(),
+        source: Some(Arc::new(e) as Cause),
+    };
+    let refuse = |path: &Path| match fs::metadata(path) {
+        Ok(found) if exposure(&found) == Exposure::Writable => {
+            Err(Error::FileExposed { path: path.to_owned() })
+        }
+        // A name that leads nowhere is never used.
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(unreadable(path, e)),
+        _ => Ok(()),
+    };
+    refuse(data)?;
+    let names = match fs::read_dir(data) {
+        Ok(names) => names,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        // Not a folder: what opens it says so.
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+        Err(e) => return Err(unreadable(data, e)),
+    };
+    for name in names {
+        refuse(&name.map_err(|e| unreadable(data, e))?.path())?;
+    }
+    Ok(())
 }
 
 /// Refuses network file systems: neither their locks nor their flushes can be trusted.

@@ -1,6 +1,7 @@
 //! `piton serve`: the server, until it is told to end. Agents go on without it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -213,7 +214,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 
 /// What can be run. The built-in agent finds a place to remember in.
 fn agents(cx: &Context) -> Result<Vec<Profile>> {
-    std::fs::create_dir_all(agents::echo_memory(&cx.settings.data.value))?;
+    let memory = agents::echo_memory(&cx.settings.data.value);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(memory)?;
     agents::all(&cx.settings)
 }
 

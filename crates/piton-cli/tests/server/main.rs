@@ -11,6 +11,7 @@ mod fuzz;
 mod index;
 mod matrix;
 mod operations;
+mod permissions;
 mod pty;
 mod resuming;
 mod socket;

@@ -58,7 +58,7 @@ use crate::folder as data_folder;
 use crate::hub::{Changes, Hints, Hub};
 use crate::load::LoadedState;
 
-pub use self::disk::{Disk, DiskFile, Entry, Guarded, RealDisk};
+pub use self::disk::{Disk, DiskFile, Entry, RealDisk};
 pub use self::folder::Folder;
 pub use self::model::{Crash, ModelDisk};
 pub use crate::sqlite::Access;
@@ -117,6 +117,7 @@ impl FilesStore {
         if access == Access::ReadWrite {
             data_folder::create(&data)?;
         }
+        data_folder::refuse_exposed(&data)?;
         data_folder::refuse_network(&data)?;
         let lock = lock(&paths::Paths::new(&data).lock(), access)?;
         let disk = Arc::new(RealDisk::new(access == Access::ReadOnly));

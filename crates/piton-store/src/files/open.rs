@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::id::SessionId;
+use piton_core::permissions::Exposure;
 use piton_core::{Event, Seq, Timestamp, chain};
 
 use super::Access;
-use super::disk::{self, Disk, DiskFile, Guarded};
+use super::disk::{self, Disk, DiskFile};
 use super::folder::Folder;
 use super::line;
 use super::log::{End, Folded, Health, Log, is_marked};
@@ -107,7 +108,7 @@ impl Folder {
         for entry in entries {
             match paths::kind(&entry.name) {
                 Some((session, Kind::Log)) => {
-                    let opened = folder.open_log(&session, entry.guarded);
+                    let opened = folder.open_log(&session, entry.exposure);
                     // One log that cannot be opened keeps nobody from the others.
                     let opened = opened
                         .unwrap_or_else(|error| Some((broken(&session, FOREIGN_KEY, error), 0)));
@@ -171,7 +172,7 @@ impl Folder {
         }
         for folder in [&paths.data, &paths.sessions] {
             let found = self.disk.entry(folder).map_err(|e| Self::unreadable(folder, e))?;
-            if found.guarded == Guarded::Exposed {
+            if found.exposure == Exposure::Writable {
                 return Err(Error::FileExposed { path: folder.clone() });
             }
         }
@@ -210,16 +211,16 @@ impl Folder {
     pub(super) fn read_again(&self, session: &SessionId) -> Result<Option<Log>> {
         let path = self.log_path(session);
         let entry = self.disk.entry(&path).map_err(|e| Self::unreadable(&path, e))?;
-        Ok(self.open_log(session, entry.guarded)?.map(|(log, _)| log))
+        Ok(self.open_log(session, entry.exposure)?.map(|(log, _)| log))
     }
 
     /// Opens one log, and says up to which byte it was known to be durable; `None` if there is
     /// nothing in it.
-    fn open_log(&self, session: &SessionId, guarded: Guarded) -> Result<Option<(Log, u64)>> {
+    fn open_log(&self, session: &SessionId, exposure: Exposure) -> Result<Option<(Log, u64)>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
         let broken = |key, error| Ok(Some((broken(session, key, error), 0)));
-        if guarded == Guarded::Exposed {
+        if exposure == Exposure::Writable {
             return broken(FOREIGN_KEY, Error::FileExposed { path });
         }
         let file = self.disk.open(&path).map_err(unreadable)?;
@@ -247,7 +248,7 @@ impl Folder {
         match self.disk.entry(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Self::unreadable(&path, e)),
-            Ok(entry) if entry.guarded != Guarded::Private => {
+            Ok(entry) if entry.exposure != Exposure::Private => {
                 return Err(Error::KeyExposed { path });
             }
             Ok(_) => {}

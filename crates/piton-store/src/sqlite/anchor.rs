@@ -3,8 +3,9 @@
 //! what is already durable; so it trails, and costs no append a flush.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -211,12 +212,19 @@ fn open(path: &Path) -> Option<Connection> {
 }
 
 fn try_open(path: &Path) -> rusqlite::Result<Connection> {
+    create_private(path);
     let conn = Connection::open(path)?;
     schema::configure(&conn)?;
     refuse_foreign(&conn)?;
     conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
     create(&conn)?;
     Ok(conn)
+}
+
+/// Made by us and not by SQLite, so that only its owner can read it; its companions inherit that.
+fn create_private(path: &Path) {
+    // One that exists stays as it is; of any other failure SQLite says more.
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
 /// Before anything is written: a file that is neither ours nor empty belongs to somebody.
