@@ -185,6 +185,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         scratch: data.join("workspaces"),
         policy: cx.settings.resume.policy(),
         rate: piton_server::Rate::default(),
+        connections: piton_server::ConnectionLimits::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let mut server = Server::start(listener, plan.tls.clone(), options)?;

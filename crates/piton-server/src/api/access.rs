@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::Reply;
 use crate::app::{App, Asked, to_value};
-use crate::extract::{Administrator, Asker, Body, Path};
+use crate::extract::{Administrator, Asker, Body, Path, WithoutToken};
 use crate::problem::{Document, Problem, Result};
 
 const NAME_BYTES_MAX: usize = 256;
@@ -167,9 +167,9 @@ pub(crate) async fn link(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn sign_in(
     State(app): State<App>,
+    _admitted: WithoutToken,
     Body(signing_in): Body<SigningIn>,
 ) -> Result<Reply<Granted>> {
-    app.admit_nobody()?;
     // Nobody learns more than that about a link.
     let used_up = || {
         let title = "The link is not known, has run out, or was used before";

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::Reply;
 use super::status::{self, WaitView};
 use crate::app::{App, Asked, Fulfilled, to_value};
-use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader};
+use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader, WithoutToken};
 use crate::problem::{Document, Result};
 
 /// Sessions that are looked at for open waits; those that are due first.
@@ -256,10 +256,10 @@ pub(crate) async fn mint(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn answer_with_token(
     State(app): State<App>,
+    _admitted: WithoutToken,
     Path(token_id): Path<String>,
     Body(presented): Body<TokenAnswer>,
 ) -> Result<Json<Answered>> {
-    app.admit_nobody()?;
     let token: ResumeToken = presented.token.parse().map_err(|_| Refusal::TokenUnknown)?;
     if token.id.as_str() != token_id {
         return Err(Refusal::TokenMismatch.into());

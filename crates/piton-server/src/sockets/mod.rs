@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::app::App;
+use crate::connections::Connection;
 use crate::extract;
 use crate::problem::{Problem, Result};
 
@@ -115,12 +116,8 @@ fn credentials(headers: &HeaderMap) -> Result<Option<Bearer>> {
 }
 
 /// The same; what is no token is counted like a wrong one.
-fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Bearer>> {
-    let found = credentials(headers);
-    if found.is_err() {
-        app.admit_nobody()?;
-    }
-    found
+fn presented(app: &App, connection: &Connection, headers: &HeaderMap) -> Result<Option<Bearer>> {
+    extract::presented(app, connection, credentials(headers))
 }
 
 /// A request that is no handshake is told so.
