@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// An origin whose pages may use the server
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+    /// End without an error if a server runs already
+    #[arg(long, hide = true)]
+    unless_running: bool,
     /// How the log looks
     #[arg(long, value_name = "FORMAT", default_value = "pretty")]
     log: LogFormat,
@@ -134,7 +137,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     start_logging(args.log);
     let plan = Plan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
-    let held = Held::take(&data)?;
+    let held = match Held::take(&data) {
+        Err(error) if args.unless_running && error.code() == Some(Code::ServerRunning) => {
+            return Ok(Exit::Good);
+        }
+        held => held?,
+    };
     let listener = bind(plan.listen).await?;
     // The command line speaks no TLS: it has a door of its own, which only this machine reaches.
     let own = match plan.tls {
