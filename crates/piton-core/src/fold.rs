@@ -60,7 +60,7 @@ impl State {
                 self.imported(e);
                 return Change::Inner;
             }
-            Event::RequestTaken(e) => {
+            Event::RequestAccepted(e) => {
                 self.requests.taken(seq, ts, e);
                 return Change::Inner;
             }
@@ -71,10 +71,10 @@ impl State {
             | Event::StatusDerived(_)
             | Event::RecordRedacted(_)
             | Event::TaskCreated(_)
-            | Event::AccessGranted(_)
-            | Event::AccessUsed(_)
-            | Event::AccessRevoked(_)
-            | Event::AuditNoted(_)
+            | Event::AccessTokenCreated(_)
+            | Event::AccessTokenUsed(_)
+            | Event::AccessTokenRevoked(_)
+            | Event::AuditRecorded(_)
             | Event::SessionDeleted(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_) => return Change::Inner,
@@ -128,9 +128,9 @@ impl State {
             | Event::ExecutorAbandoned(_)
             | Event::AgentResuming(_)
             | Event::AgentStarting(_)
-            | Event::AgentDescribed(_)
+            | Event::AgentInitialized(_)
             | Event::AgentReady(_)
-            | Event::AgentSession(_)
+            | Event::AgentSessionAssigned(_)
             | Event::AgentError(_)
             | Event::AgentExited(_)
             | Event::AgentSessionCleared(_) => self.apply_execution(event),

@@ -149,7 +149,7 @@ impl Error {
             Self::Alive { .. } => "execution_alive",
             Self::Stuck { .. } => "execution_stuck",
             Self::Unsafe { .. } => "socket_folder_unsafe",
-            Self::Exposed { .. } => Code::FileExposed.as_str(),
+            Self::Exposed { .. } => Code::FilePermissions.as_str(),
             Self::TooLong { .. } => "socket_path_too_long",
             Self::Program { .. } => "agentctl_missing",
             Self::Ended { .. } => "agentctl_ended",
@@ -162,7 +162,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Unsafe { .. } => Some("Remove it, or use a data folder with a shorter path"),
-            Self::Exposed { .. } => Some(Code::FileExposed.hint()),
+            Self::Exposed { .. } => Some(Code::FilePermissions.hint()),
             Self::TooLong { .. } => Some("Use a data folder with a shorter path"),
             _ => None,
         }

@@ -67,7 +67,7 @@ pub fn refuse_exposed(data: &Path) -> Result<()> {
     };
     let refuse = |path: &Path| match fs::metadata(path) {
         Ok(found) if exposure(&found) == Exposure::Writable => {
-            Err(Error::FileExposed { path: path.to_owned() })
+            Err(Error::FilePermissions { path: path.to_owned() })
         }
         // A name that leads nowhere is never used.
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(unreadable(path, e)),

@@ -43,7 +43,7 @@ fn a_data_folder_that_others_can_write_to_is_refused() {
             ] {
                 assert_eq!(
                     world.refused(command),
-                    "file_exposed",
+                    "file_permissions",
                     "{name} {exposed:o} {command:?}"
                 );
             }
