@@ -181,7 +181,7 @@ async fn taken_up(id: &str, name: &str) -> (World, Result<Opened, Error>, Option
         Fact::AgentSessionRefused { code, message, .. } => Some((code, message)),
         _ => None,
     });
-    let told = match &begun {
+    let told = match &opened_as {
         Err(Error::Agent { code, message, .. }) => Some((*code, message.clone())),
         _ => noted,
     };

@@ -306,7 +306,7 @@ async fn what_a_turn_leaves_is_ended_before_the_next() {
     }
     act(&run, "stop", Act::Stop {}).await.unwrap();
     let entries = entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { .. })).await;
-    assert!(matches!(entries.last().unwrap().fact, Fact::AgentExited { asked: true, .. }));
+    assert!(matches!(entries.last().unwrap().fact, Fact::AgentExited { requested: true, .. }));
     assert_eq!(prompt(&run, "p3", "x").await.unwrap_err().code(), "agent_not_running");
 }
 

@@ -98,7 +98,7 @@ pub enum StartTrigger {
     Retry,
     /// Somebody asked for it.
     #[serde(other)]
-    Asked,
+    Manual,
 }
 
 /// What became of an agent that could not be started, by its error's code.

@@ -90,7 +90,7 @@ fn a_conversation_that_is_gone_on_with_keeps_its_handle() {
     let mut agents = Agents::new();
     let events = agents.says([ready(OpenedAs::New, None, "one")]);
     assert_eq!(described(&events), (OpenedAs::New, None, None), "there was nothing to restore");
-    for begun in [OpenedAs::Loaded, OpenedAs::Resumed] {
+    for opened_as in [OpenedAs::Loaded, OpenedAs::Resumed] {
         let events = agents.says([ready(opened_as, Some("one"), "one")]);
         assert_eq!(described(&events), (opened_as, Some("one"), Some(true)));
         assert_eq!(*agents.agent(), handles(Some("one"), &[]));

@@ -58,7 +58,7 @@ fn granted(
         scopes: scopes.into(),
         hash: secret.hash(),
         expires_at: expires_at.map(Timestamp::from_millis),
-        once,
+        single_use: once,
     }
 }
 

@@ -39,7 +39,13 @@ fn launch(world: &mut World, execution: &str) {
 
 fn resuming(world: &mut World, execution: &str, strategy: Strategy, history: bool) {
     let (execution_id, trigger) = (id(execution), StartTrigger::Manual);
-    world.observe(AgentResuming { execution_id, trigger, strategy, history, note: true });
+    world.observe(AgentResuming {
+        execution_id,
+        trigger,
+        strategy,
+        history,
+        interruption_summary: true,
+    });
 }
 
 /// Facts of an execution's spool, from a position on.
@@ -352,7 +358,7 @@ fn a_refused_id_is_cleared_and_fails_nothing() {
 #[test]
 fn agent_restart_says_which_occasions_count() {
     use AgentRestart::{Manual, OnBoot, OnOpen, OnPrompt};
-    use StartTrigger::{Asked, Boot, Created, Open, Prompt, Retry};
+    use StartTrigger::{Boot, Created, Manual as ByHand, Open, Prompt, Retry};
     let world = stopped(Some("theirs"), LOADS);
     let starts = |restart, trigger| {
         let policy = policy(restart, ContinueRun::Ask);
@@ -371,7 +377,7 @@ fn agent_restart_says_which_occasions_count() {
         (Manual, [true, false, false, false, false, true]),
     ];
     for (restart, expected) in table {
-        let found = [Created, Boot, Open, Prompt, Retry, Asked].map(|o| starts(restart, o));
+        let found = [Created, Boot, Open, Prompt, Retry, ByHand].map(|o| starts(restart, o));
         assert_eq!(found, expected, "{restart:?}");
     }
     assert_eq!(Policy::default(), policy(OnOpen, ContinueRun::Ask));
@@ -380,7 +386,7 @@ fn agent_restart_says_which_occasions_count() {
 #[test]
 fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
     use ContinueRun::{Ask, Auto, Never};
-    use StartTrigger::{Asked, Boot, Open, Prompt};
+    use StartTrigger::{Boot, Manual as ByHand, Open, Prompt};
     let world = killed(Some("theirs"), LOADS);
     assert!(world.named().0.is_interrupted());
     let goes_on = |turn, trigger| {
@@ -392,14 +398,14 @@ fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
         (Never, [false, false, false, false]),
     ];
     for (turn, expected) in table {
-        let found = [Boot, Open, Prompt, Asked].map(|trigger| goes_on(turn, trigger));
+        let found = [Boot, Open, Prompt, ByHand].map(|trigger| goes_on(turn, trigger));
         assert_eq!(found, expected, "{turn:?}");
     }
     let mut paused = World::executed();
     paused.done(Command::Pause { run_id: id("run_1") });
     let facts = &paused.state.facts;
     assert_eq!(resume::goes_on_with(facts, Auto, Open), None, "somebody stopped it");
-    assert_eq!(resume::goes_on_with(facts, Ask, Asked), Some(id("run_1")));
+    assert_eq!(resume::goes_on_with(facts, Ask, ByHand), Some(id("run_1")));
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn end() -> Fact {
 }
 
 fn exited() -> Fact {
-    Fact::AgentExited { exit_code: None, signal: Some(9), asked: false, stderr: "boom".into() }
+    Fact::AgentExited { exit_code: None, signal: Some(9), requested: false, stderr: "boom".into() }
 }
 
 /// The prompt of `run_1` was handed over: its effect is done.

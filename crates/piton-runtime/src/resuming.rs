@@ -237,7 +237,7 @@ impl Resumer {
             trigger,
             strategy: opening.strategy,
             history: opening.history,
-            note: opening.note,
+            interruption_summary: opening.note,
         };
         handle.execute(session, Command::Observe { event: event.into(), message: None }).await?;
         let mut start = recipe.start;

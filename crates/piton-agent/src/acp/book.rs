@@ -286,9 +286,14 @@ impl Book {
     }
 
     /// The session is open. What the agent told of its history is settled.
-    pub(crate) fn begun(&mut self, opened_as: OpenedAs, asked_id: Option<String>, answer: &Value) {
+    pub(crate) fn set_opened(
+        &mut self,
+        opened_as: OpenedAs,
+        asked_id: Option<String>,
+        answer: &Value,
+    ) {
         let named = wire::text_at(answer, "sessionId");
-        let (session, other) = match begun {
+        let (session, other) = match opened_as {
             OpenedAs::New | OpenedAs::Forked => (named, None),
             // The protocol gives it no place to call it otherwise; some do.
             OpenedAs::Loaded | OpenedAs::Resumed => {

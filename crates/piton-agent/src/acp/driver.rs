@@ -214,7 +214,7 @@ impl Reading {
                         Err(Error::Protocol { method: method.to_owned(), why })
                     }
                     Ok(answer) => {
-                        book.opened_as(opened_as, asked_id, &answer);
+                        book.set_opened(opened_as, asked_id, &answer);
                         book.keep().await?;
                         Ok(())
                     }

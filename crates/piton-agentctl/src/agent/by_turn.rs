@@ -138,7 +138,7 @@ pub(super) async fn run(
     let _ = agent.turns.conversation.gone().await;
     owner.is_ending();
     let fact =
-        Fact::AgentExited { exit_code: None, signal: None, asked: true, stderr: String::new() };
+        Fact::AgentExited { exit_code: None, signal: None, requested: true, stderr: String::new() };
     note(owner, fact).await;
     AgentStatus::Exited
 }

@@ -175,7 +175,7 @@ impl Agent {
             Some(_) => OpenedAs::Loaded,
             None => OpenedAs::New,
         };
-        let conversation = match begun {
+        let conversation = match opened_as {
             OpenedAs::New => world.new_conversation(),
             _ => self.asked.clone().unwrap_or_default(),
         };

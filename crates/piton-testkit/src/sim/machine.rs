@@ -146,7 +146,7 @@ impl Machine {
         let mut did = Vec::new();
         agent.last_words(&mut did);
         let signal = exit_code.is_none().then_some(9);
-        let fact = Fact::AgentExited { exit_code, signal, asked, stderr: String::new() };
+        let fact = Fact::AgentExited { exit_code, signal, requested: asked, stderr: String::new() };
         did.push(Did { run_id: None, fact });
         for did in did {
             self.write(world, did);
