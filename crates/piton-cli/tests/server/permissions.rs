@@ -121,7 +121,8 @@ fn wrong(data: &Path, path: &Path) -> Option<String> {
     let parts: Vec<_> = below.iter().map(|part| part.to_str().unwrap()).collect();
     let kind = fs::symlink_metadata(path).unwrap().file_type();
     let wanted: &[u32] = match parts.as_slice() {
-        ["workspaces" | "worktrees", _, _, ..] => return None,
+        // A worktree is git's work, in a folder that nobody else can enter.
+        ["worktrees", _, ..] | ["workspaces", _, _, ..] => return None,
         ["bin", _] => &[0o700, 0o755],
         _ if kind.is_dir() => &[0o700],
         _ if kind.is_file() || kind.is_socket() => &[0o600],
