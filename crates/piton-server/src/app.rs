@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::health::Readiness;
 use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
 use crate::connections::{Connection, ConnectionLimits, Connections, Presented};
@@ -76,6 +77,7 @@ struct Inner {
     sockets: Sockets,
     metrics: Metrics,
     audit: Audit,
+    readiness: Readiness,
     stop: CancellationToken,
     local: Arc<str>,
 }
@@ -103,11 +105,12 @@ impl App {
             feeds: Feeds::new(view.clone(), metrics.clone()),
             index: Index::new(view.clone()),
             rooms: Rooms::new(view, metrics.clone()),
-            sockets: Sockets::default(),
+            sockets: Sockets::new(options.connections.sockets_max),
             agents,
             resumer,
             metrics,
             audit: Audit::default(),
+            readiness: Readiness::default(),
             stop,
             local: LOCAL.into(),
             options,
@@ -168,6 +171,10 @@ impl App {
 
     pub(crate) fn audit(&self) -> &Audit {
         &self.0.audit
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
     }
 
     /// Notes what was done that no session's log tells of.

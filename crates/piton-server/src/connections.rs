@@ -26,11 +26,19 @@ pub struct ConnectionLimits {
     pub tokens_max: usize,
     /// Of the data folder's owner.
     pub owner_max: usize,
+    /// `WebSocket`s, of whomever.
+    pub sockets_max: usize,
 }
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        Self { unidentified_max: 512, per_token_max: 1_024, tokens_max: 4_096, owner_max: 1_024 }
+        Self {
+            unidentified_max: 512,
+            per_token_max: 1_024,
+            tokens_max: 4_096,
+            owner_max: 1_024,
+            sockets_max: 1_024,
+        }
     }
 }
 
@@ -222,7 +230,14 @@ mod tests {
     use super::*;
 
     fn limits(unidentified_max: usize) -> ConnectionLimits {
-        ConnectionLimits { unidentified_max, per_token_max: 2, tokens_max: 3, owner_max: 2 }
+        let limits = ConnectionLimits::default();
+        ConnectionLimits {
+            unidentified_max,
+            per_token_max: 2,
+            tokens_max: 3,
+            owner_max: 2,
+            ..limits
+        }
     }
 
     fn is_closing(connection: &Connection) -> bool {

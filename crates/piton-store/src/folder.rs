@@ -1,14 +1,18 @@
 //! The data folder: made private, on a local disk, and flushed when names in it change.
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::permissions::{Exposure, Permissions};
 
 use crate::error::{Cause, Error, Result};
+
+/// What [`check_writable`] writes.
+const CHECK_FILE: &str = "write-check";
+const CHECK_BYTES: usize = 64 * 1024;
 
 /// Makes the folder and those above it if they are not there, readable by their owner only. A
 /// folder that was made is there after a power cut, too.
@@ -36,6 +40,21 @@ pub(crate) fn create(path: &Path) -> Result<()> {
 pub(crate) fn sync(path: &Path) -> Result<()> {
     let flushed = File::open(path).and_then(|folder| folder.sync_all());
     flushed.map_err(|e| write_failed(path, e))
+}
+
+/// Writes and flushes as much as an append may need, and removes it again.
+pub(crate) fn check_writable(data: &Path) -> Result<()> {
+    let path = data.join(CHECK_FILE);
+    let write = || {
+        let mut options = File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        file.write_all(&[0; CHECK_BYTES])?;
+        file.sync_data()
+    };
+    let written = write();
+    // Left by a check that was killed, it is overwritten by the next one.
+    let _ = fs::remove_file(&path);
+    written.map_err(|e| write_failed(data, e))
 }
 
 /// What a failed write in the folder means for the store.

@@ -9,6 +9,8 @@ mod commands;
 mod cuts;
 mod fuzz;
 mod index;
+mod limited;
+mod limits;
 mod matrix;
 mod operations;
 mod permissions;

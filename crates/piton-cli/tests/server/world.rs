@@ -313,7 +313,7 @@ pub(crate) fn answer(mut stream: TcpStream, asked: &str) -> Answer {
     }
 }
 
-fn send(
+pub(crate) fn send(
     address: &str,
     method: &str,
     path: &str,
@@ -367,7 +367,7 @@ impl Drop for World {
 }
 
 /// Ends what still runs from a data folder's own copies of the program.
-fn end_leftovers(data: &Path) {
+pub(crate) fn end_leftovers(data: &Path) {
     let Ok(entries) = std::fs::read_dir("/proc") else { return };
     let bin = data.join("bin");
     for entry in entries.flatten() {

@@ -255,6 +255,13 @@ impl Store for FilesStore {
         self.ask_writer(|reply| Work::Append { batch: Box::new(batch), reply })
     }
 
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        self.readers.ask(|folder| {
+            folder.check_writable()?;
+            data_folder::check_writable(&folder.paths.data)
+        })
+    }
+
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
         let session = session.clone();
         self.know(move |folder| folder.head(&session))
