@@ -6,8 +6,8 @@ use piton_core::Code;
 use piton_core::decide::Refusal;
 use piton_exec::worktree;
 
-use crate::executions::Fault;
 use crate::resuming::Obstacle;
+use piton_exec::executor::Fault;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -27,7 +27,7 @@ mod worktrees;
 mod world;
 
 pub use error::{Error, Result};
-pub use executions::{Agentctl, At, Executions, Fault, Following, Found, Launching, OnExecutor};
+pub use executions::Executions;
 pub use guest::Guest;
 pub use recovery::{Outcome, Recovered};
 pub use redaction::{Pattern, PatternInvalid, Redacted};
@@ -41,4 +41,4 @@ pub use tally::{Counts, Doing};
 pub use tokens::Answered;
 pub use view::{Listed, View};
 pub use worktrees::{Cleaned, Left, Worktrees};
-pub use world::{Clock, Deed, Drained, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
+pub use world::{Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};

@@ -6,9 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::access::Bearer;
-use piton_runtime::{
-    Executions, Ids, OnExecutor, Options, Reserved, Service, SystemClock, Worktrees,
-};
+use piton_runtime::{Executions, Ids, Options, Reserved, Service, SystemClock, Worktrees};
 use piton_server::{ConnectionLimits, Rate, Server};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
 use serde_json::{Value, json};
@@ -108,8 +106,7 @@ async fn start(
     let program = env!("CARGO_BIN_EXE_piton").into();
     let standalone =
         piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
-    let agentctl = Arc::new(OnExecutor::new(Arc::new(standalone)));
-    let executions = Executions::new(agentctl, Arc::clone(&store));
+    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store));
     let options = Options {
         driver: Arc::new(executions.clone()),
         executors: Arc::new(executions.clone()),

@@ -7,17 +7,17 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http::HeaderValue};
+use piton_api::enums::ClosedList as _;
+use piton_api::problem::Problem as Document;
+use piton_api::server::Health;
 use piton_core::Code;
 use piton_store::{Query, Select, Store};
-use serde::Serialize;
 use tokio::sync::Mutex;
-use utoipa::ToSchema;
 
-use super::status::executor_status;
 use crate::app::App;
 use crate::extract::Reader;
 use crate::metrics::Open;
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 /// How old the last answer of the store may be.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -25,17 +25,11 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Sessions that are looked at at a time.
 const PAGE: usize = 256;
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Health {
-    /// Always `ok`: who cannot answer does not.
-    status: &'static str,
-}
-
 /// Whether the server is there. Needs no token and tells nothing else.
 #[utoipa::path(get, path = "/health", tag = "server", security(()),
     responses((status = 200, body = Health)))]
 pub(crate) async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
+    Json(Health::ok())
 }
 
 /// Whether the server takes work. Needs no token and tells nothing else.
@@ -50,7 +44,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
         app.readiness().check(app.handle().view().store()).await
     };
     match ready {
-        Ok(()) => Json(Health { status: "ok" }).into_response(),
+        Ok(()) => Json(Health::ok()).into_response(),
         Err(problem) => problem.with_status(StatusCode::SERVICE_UNAVAILABLE).into_response(),
     }
 }
@@ -103,7 +97,8 @@ async fn open(app: &App) -> Result<Open> {
                 open.waits += run.waits.len() as u64;
             }
             if let Some(executor) = facts.executor.as_ref().filter(|e| e.may_live()) {
-                *open.executions.entry(executor_status(executor)).or_default() += 1;
+                let status = executor.status.spelling();
+                *open.executions.entry(status).or_default() += 1;
             }
         }
         match page.next {
