@@ -106,7 +106,8 @@ async fn start(
     let program = env!("CARGO_BIN_EXE_piton").into();
     let standalone =
         piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
-    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store));
+    let launch = piton_exec::executor::LaunchOptions::default();
+    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch);
     let options = Options {
         driver: Arc::new(executions.clone()),
         executors: Arc::new(executions.clone()),
