@@ -4,13 +4,14 @@
 //! - [`spool`]: what agentctl leaves behind
 //! - [`executor`]: how an agentctl is launched, found and ended; [`standalone`] does it on this
 //!   machine, and `conformance` says what every executor must do
-//! - [`programs`]: where programs are
+//! - [`programs`]: where programs are; [`environment`]: what they do not inherit
 //! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
 //! - [`worktree`]: git worktrees to run in, made and removed
 
 pub mod client;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod environment;
 pub mod executor;
 pub mod leftovers;
 mod private;
