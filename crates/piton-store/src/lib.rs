@@ -20,16 +20,18 @@ mod keychain;
 mod keys;
 mod list;
 mod load;
+mod masking;
 pub mod memory;
 pub mod sqlite;
 mod tail;
+mod writer;
 
 pub use boots::{BootGuard, BootLocks, Holder};
 
 pub use contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,
-    Head, IndexEntry, Latency, Liveness, LogCopy, OsEntropy, Page, Problem, Query, Row, Select,
-    Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy,
+    Finding, Guard, Head, IndexEntry, Latency, Liveness, LogCopy, OsEntropy, Page, Problem, Query,
+    Row, Select, Snapshot, Stats, Store, Verification,
 };
 pub use error::{Cause, Error, Result};
 pub use files::FilesStore;
@@ -41,3 +43,4 @@ pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, 
 pub use load::{LoadedState, load};
 pub use sqlite::SqliteStore;
 pub use tail::{POLL, Tail};
+pub use writer::{Masked, Position, WritableRecords, Writer};

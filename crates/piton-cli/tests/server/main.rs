@@ -16,6 +16,7 @@ mod operations;
 mod permissions;
 mod pty;
 mod resuming;
+mod secrets;
 mod socket;
 mod sockets;
 mod streams;

@@ -4,21 +4,25 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use piton_core::Seq;
+use piton_core::event::SessionRegistered;
 use piton_core::id::SessionId;
+use piton_core::roster::Roster;
+use piton_core::{NewRecord, Seq};
 
 use super::{Error, PAGE_RECORDS};
-use crate::contract::{CopiedRecord, CopyHead, LogCopy, Query, Select, Store};
+use crate::contract::{CopiedRecord, CopyHead, Detail, LogCopy, Query, Select, Store};
 use crate::error::Result;
 
 /// A log that was copied, compared and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub session: SessionId,
-    pub records: Seq,
+    /// Copied verbatim: byte for byte, not masked again.
+    pub records: u64,
     /// How many logs are done, this one included.
     pub done: u64,
 }
@@ -37,35 +41,65 @@ pub async fn convert(
         return Err(Error::NotEmpty.into());
     }
     let mut done = 0;
+    // First: what it does not list is added to it.
+    if let Some(head) = from.copy_head(&reserved).await? {
+        copy(from, to, head, None, &mut done, &mut progress).await?;
+    }
+    let listed = roster(&**from).await?;
     let mut after = None;
     loop {
         let page = from.logs(after.as_ref(), PAGE_RECORDS).await?;
         let Some(last) = page.last() else { return Ok(done) };
         after = Some(last.clone());
-        for session in page {
+        for session in page.into_iter().filter(|session| !session.is_reserved()) {
             let unknown = || crate::Error::SessionNotFound { session: session.clone() };
             let head = from.copy_head(&session).await?.ok_or_else(unknown)?;
-            copy(from, to, head, &mut done, &mut progress).await?;
+            let is_listed = listed.contains(&session);
+            let note = if is_listed { None } else { registration(&**from, &session).await? };
+            copy(from, to, head, note, &mut done, &mut progress).await?;
         }
     }
+}
+
+/// What a store's metadata log lists.
+async fn roster(store: &dyn Store) -> Result<Roster> {
+    let (mut roster, mut last) = (Roster::default(), 0);
+    loop {
+        let page = store.read(&SessionId::reserved(), last, PAGE_RECORDS, Detail::Headers).await?;
+        let Some(end) = page.last() else { return Ok(roster) };
+        last = end.seq;
+        for event in page.iter().filter_map(|record| record.event().ok()) {
+            roster.apply(&event);
+        }
+    }
+}
+
+/// The record that lists a session, for one that began elsewhere.
+async fn registration(store: &dyn Store, session: &SessionId) -> Result<Option<NewRecord>> {
+    let first = store.read(session, 0, 1, Detail::Headers).await?;
+    let event = SessionRegistered { session_id: session.clone() };
+    Ok(first.first().map(|record| NewRecord::new(record.ts, event)))
 }
 
 async fn copy(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,
     head: CopyHead,
+    note: Option<NewRecord>,
     done: &mut u64,
     progress: &mut impl FnMut(Progress),
 ) -> Result<()> {
     let session = head.session.clone();
+    let copied = Arc::new(AtomicU64::new(0));
     let records = Pages {
+        copied: Arc::clone(&copied),
         store: Arc::clone(from),
         session: session.clone(),
         after: 0,
         last: head.last_seq,
         page: VecDeque::new(),
     };
-    to.copy_in(LogCopy { head: head.clone(), records: Box::new(records) }).await?;
+    to.copy_in(LogCopy { head: head.clone(), records: Box::new(records), note }).await?;
     let unknown = || crate::Error::SessionNotFound { session: session.clone() };
     let there = to.copy_head(&session).await?.ok_or_else(unknown)?;
     let now = from.copy_head(&session).await?.ok_or_else(unknown)?;
@@ -80,12 +114,15 @@ async fn copy(
         return Err(crate::Error::ChainBroken { session, seq: verified.good_to + 1 });
     }
     *done += 1;
-    progress(Progress { session, records: head.last_seq, done: *done });
+    let records = copied.load(Ordering::Relaxed);
+    progress(Progress { session, records, done: *done });
     Ok(())
 }
 
 /// A store's records as an iterator. The store that takes them in waits for them where it writes.
 struct Pages {
+    /// How many were given.
+    copied: Arc<AtomicU64>,
     store: Arc<dyn Store>,
     session: SessionId,
     after: Seq,
@@ -107,6 +144,7 @@ impl Iterator for Pages {
             }
         }
         let copied = self.page.pop_front()?;
+        self.copied.fetch_add(1, Ordering::Relaxed);
         self.after = copied.record.seq;
         (self.after <= self.last).then_some(Ok(copied))
     }

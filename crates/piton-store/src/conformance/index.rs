@@ -9,6 +9,7 @@ use piton_core::token;
 
 use super::{Driver, Harness, at, of, piece, said_at};
 use crate::contract::{Batch, Durability, Guard, Page, Query, Row, Select, Store};
+use crate::writer::WritableRecords;
 
 fn query(select: Select) -> Query {
     Query { task_id: None, select, after: None, limit: 1_000 }
@@ -220,12 +221,13 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
     }
     let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
     let reserved = SessionId::reserved();
+    let head = store.head(&reserved).await.unwrap();
     store
         .append(Batch {
             session: reserved.clone(),
-            expected: 0,
+            expected: head.map_or(0, |head| head.last_seq),
             guard: Guard::Shared,
-            records: vec![of(0, task)],
+            records: WritableRecords::verbatim(vec![of(0, task)]),
             durability: Durability::Synced,
             summary: None,
         })

@@ -13,20 +13,22 @@ use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::planted::{self, Bug};
-use piton_core::{Content, Event, NewRecord, Record, Seq, chain, token};
+use piton_core::{Content, Event, Record, Seq, chain, token};
 
 pub use disk::{Disk, Line, Log};
 
 use crate::admit::{self, Removal};
 use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Guard, Head,
-    Latency, Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Finding,
+    Guard, Head, Latency, Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store,
+    Verification,
 };
 use crate::error::{Error, Result};
 use crate::hub::{Changes, Hints, Hub};
 use crate::list;
 use crate::load::{Folding, LoadedState};
+use crate::writer::WritableRecords;
 
 /// How long a buffered batch may wait for company.
 const BUFFERED_WAIT: Duration = Duration::from_millis(50);
@@ -335,6 +337,14 @@ impl Store for MemoryStore {
         })
     }
 
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>> {
+        self.query(|disk| {
+            let missing = disk.missing().into_iter().map(Some);
+            let finding = |session| Finding { session, problem: Problem::SessionMissing };
+            Ok(missing.map(finding).collect())
+        })
+    }
+
     fn rebuild_caches(&self) -> BoxFuture<Result<()>> {
         self.query(|disk| {
             disk.logs.values_mut().for_each(Log::rebuild);
@@ -347,9 +357,9 @@ impl Store for MemoryStore {
         session: &SessionId,
         expected: Seq,
         guard: Guard,
-        note: NewRecord,
+        notes: WritableRecords,
     ) -> BoxFuture<Result<()>> {
-        let removal = Removal { session: session.clone(), expected, guard, note };
+        let removal = Removal { session: session.clone(), expected, guard, notes };
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             shared.hooks.step(Point::Written).await;

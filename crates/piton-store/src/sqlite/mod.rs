@@ -24,6 +24,7 @@ mod removal;
 mod rotate;
 mod schema;
 mod verify;
+mod verify_store;
 mod wal;
 mod watch;
 mod writer;
@@ -36,20 +37,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use piton_core::id::{SessionId, TokenId};
-use piton_core::{NewRecord, Record, Seq, chain, token};
+use piton_core::{Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
 use crate::admit::Removal;
 use crate::boots::BootLocks;
 use crate::contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
-    LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Finding, Guard, Head,
+    Liveness, LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
 use crate::folder;
 use crate::hub::{Changes, Hints, Hub};
 use crate::keys::{KeySettings, Keys};
 use crate::load::LoadedState;
+use crate::writer::WritableRecords;
 
 use self::anchor::Anchors;
 use self::append::Appender;
@@ -187,10 +189,11 @@ impl SqliteStore {
         };
         // If it cannot look now, the first transaction will say why.
         let _ = writer.look();
+        let anchors = self.anchors.clone();
+        // Before the writer begins: where there is a log, there are anchors.
+        let conn = writer.open_anchors();
         let mut threads = self.threads();
         threads.writer = Some(spawn("piton-write", move || writer.run())?);
-        let anchors = self.anchors.clone();
-        let conn = anchors.open();
         threads.anchors = Some(spawn("piton-anchor", move || anchors.run(conn))?);
         Ok(())
     }
@@ -337,6 +340,10 @@ impl Store for SqliteStore {
         self.readers.ask(move |reader| reader.verify(&session))
     }
 
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>> {
+        self.readers.ask(Reader::verify_store)
+    }
+
     fn rebuild_caches(&self) -> BoxFuture<Result<()>> {
         self.ask_writer(|reply| Work::Rebuild { reply })
     }
@@ -346,9 +353,9 @@ impl Store for SqliteStore {
         session: &SessionId,
         expected: Seq,
         guard: Guard,
-        note: NewRecord,
+        notes: WritableRecords,
     ) -> BoxFuture<Result<()>> {
-        let removal = Box::new(Removal { session: session.clone(), expected, guard, note });
+        let removal = Box::new(Removal { session: session.clone(), expected, guard, notes });
         self.ask_writer(|reply| Work::Delete { removal, reply })
     }
 

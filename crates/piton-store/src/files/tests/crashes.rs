@@ -129,7 +129,7 @@ fn dying_while_deleting() {
         session: session.clone(),
         expected: 5,
         guard: Guard::Lease { boot: one.boot.clone(), epoch: 1 },
-        note: of(9, note),
+        notes: crate::WritableRecords::verbatim(vec![of(9, note)]),
     };
     let before = all(&open(&disk.copied()), &session).unwrap();
     die_everywhere(&disk, &|folder| folder.delete(&removal), &|disk, folder| {
@@ -240,7 +240,7 @@ fn dying_while_appending() {
     let records = source.copy_records(&session, 0, 100).unwrap();
     let act = |folder: &Folder| {
         let records = Box::new(records.clone().into_iter().map(Ok));
-        folder.copy_in(LogCopy { head: head.clone(), records })
+        folder.copy_in(LogCopy { head: head.clone(), records, note: None })
     };
     die_everywhere(&disk, &act, &|_, folder| {
         let count = all(folder, &head.session).unwrap().len();
