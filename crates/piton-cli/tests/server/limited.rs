@@ -106,7 +106,7 @@ async fn start(
     let program = env!("CARGO_BIN_EXE_piton").into();
     let standalone =
         piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
-    let launch = piton_exec::executor::LaunchOptions::default();
+    let launch = piton_exec::executor::LaunchOptions::new(&piton_core::mask::Masker::default());
     let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch);
     let options = Options {
         driver: Arc::new(executions.clone()),
@@ -115,7 +115,7 @@ async fn start(
     };
     let service = Service::begin(options);
     executions.attach(service.handle()).await.unwrap();
-    let reserved = Reserved::open(store, Arc::new(SystemClock)).await.unwrap();
+    let reserved = Reserved::open(&service.handle()).await.unwrap();
     let options = piton_server::Options {
         handle: service.handle(),
         executions: executions.clone(),
