@@ -253,13 +253,13 @@ mod tests {
         let (go, gone) = tokio::sync::broadcast::channel::<()>(1);
         let mut under_way = Vec::new();
         for n in 0..3 {
-            let (commands, mut gone) = (Arc::clone(&commands), gone.resubscribe());
+            let (doing, mut gone) = (Arc::clone(&commands), gone.resubscribe());
             under_way.push(tokio::spawn(async move {
                 let act = |_| async move {
                     gone.recv().await.unwrap();
                     Ok(json!(n))
                 };
-                commands.run(stop(&format!("c{n}")), always, act).await
+                doing.run(stop(&format!("c{n}")), always, act).await
             }));
             while commands.count() <= n {
                 tokio::task::yield_now().await;
