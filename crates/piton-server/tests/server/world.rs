@@ -145,6 +145,7 @@ impl World {
             scratch: folder.path().join("workspaces"),
             policy: Policy::default(),
             rate: piton_server::Rate::default(),
+            connections: piton_server::ConnectionLimits::default(),
             version: "0.0.0".to_owned(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
