@@ -2,17 +2,17 @@
 //! durable and then acts, the recovery manager settles what dead boots left, the sweeper what
 //! deadlines left, the token service lets strangers answer. [`Handle`] is what callers hold.
 //!
-//! Who runs no sessions reads with a [`View`], and changes what nobody runs as a [`Guest`].
+//! Who runs no sessions reads with a [`View`], and changes what nobody runs as an [`OfflineWriter`].
 
 mod coordinator;
 mod env;
 mod error;
 mod executions;
-mod guest;
 mod messages;
+mod metadata;
+mod offline;
 mod recovery;
 mod redaction;
-mod registry;
 mod removal;
 mod resuming;
 mod retention;
@@ -27,10 +27,10 @@ mod world;
 
 pub use error::{Error, Result};
 pub use executions::Executions;
-pub use guest::Guest;
+pub use metadata::{MetadataLog, Noted};
+pub use offline::OfflineWriter;
 pub use recovery::{Outcome, Recovered};
 pub use redaction::{Pattern, PatternInvalid, Redacted};
-pub use registry::{Noted, Reserved};
 pub use removal::{Archived, Imported};
 pub use resuming::{Obstacle, Recipe, Recipes, Resumer};
 pub use retention::{Due, Retention, due};

@@ -34,7 +34,7 @@ pub struct Imported {
 }
 
 impl Handle {
-    /// Deletes a session's log; the reserved log keeps a note. Refused while a run is open or an
+    /// Deletes a session's log; the metadata log keeps a note. Refused while a run is open or an
     /// executor may live.
     pub async fn delete(&self, session: &SessionId, reason: Option<String>) -> Result<()> {
         let work = Work::Remove(Remove::Delete { how: Removal::Delete, reason });
@@ -64,7 +64,7 @@ impl Handle {
         Ok(Archived { session: session.clone(), last_seq: ack.last_seq, bundle })
     }
 
-    /// Makes a session from a bundle, with a note in the reserved log.
+    /// Makes a session from a bundle, with a note in the metadata log.
     pub async fn import(
         &self,
         from: impl Read + Send + 'static,
@@ -89,7 +89,7 @@ pub(crate) async fn import(
 
 /// Appends to the metadata log, which others write to as well.
 async fn note(env: &Env, note: NewRecord) -> Result<()> {
-    let metadata = SessionId::reserved();
+    let metadata = SessionId::metadata_log();
     let mut tries = 0;
     loop {
         tries += 1;

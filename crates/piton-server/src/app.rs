@@ -11,7 +11,7 @@ use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::resume::Policy;
 use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, Reserved, Resumer, Worktrees};
+use piton_runtime::{Executions, Handle, MetadataLog, Resumer, Worktrees};
 use piton_store::Detail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,7 +41,7 @@ pub struct Options {
     pub handle: Handle,
     pub executions: Executions,
     pub worktrees: Worktrees,
-    pub reserved: Reserved,
+    pub metadata: MetadataLog,
     /// What can be run as an agent. Of several with one id the last counts.
     pub agents: Vec<Profile>,
     /// Opens everything; made anew by every life of the server and never written to a log.
@@ -132,8 +132,8 @@ impl App {
         &self.0.options.worktrees
     }
 
-    pub(crate) fn reserved(&self) -> &Reserved {
-        &self.0.options.reserved
+    pub(crate) fn metadata(&self) -> &MetadataLog {
+        &self.0.options.metadata
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -172,7 +172,7 @@ impl App {
         target: impl Into<String>,
     ) -> Result<()> {
         let note = asker.noted(action, target);
-        self.reserved().execute(None, registry::Command::Note(note)).await?;
+        self.metadata().execute(None, registry::Command::Note(note)).await?;
         Ok(())
     }
 
@@ -207,7 +207,7 @@ impl App {
         {
             return Ok(Arc::clone(&self.0.local));
         }
-        match self.reserved().admit(bearer, needed) {
+        match self.metadata().admit(bearer, needed) {
             Ok(access) => Ok(access.access_token_id.as_str().into()),
             Err(denied) => {
                 match denied {
@@ -226,7 +226,7 @@ impl App {
     pub(crate) async fn lost(&self, bearer: Option<&Bearer>) {
         let local = self.0.options.local.as_ref().map(|local| &local.id);
         match bearer.filter(|bearer| Some(&bearer.id) != local) {
-            Some(bearer) => self.reserved().lost(&bearer.id).await,
+            Some(bearer) => self.metadata().lost(&bearer.id).await,
             None => std::future::pending().await,
         }
     }
@@ -285,9 +285,9 @@ impl App {
         command: registry::Command,
     ) -> Result<Fulfilled<T>> {
         let kept = if keep { Some(to_value(&response)?) } else { None };
-        let noted = self.reserved().execute(Some(asked.request(kept)), command).await?;
+        let noted = self.metadata().execute(Some(asked.request(kept)), command).await?;
         match noted.verdict {
-            Verdict::Repeated { seq } => self.repeated(&SessionId::reserved(), seq).await,
+            Verdict::Repeated { seq } => self.repeated(&SessionId::metadata_log(), seq).await,
             _ => Ok(Fulfilled { response, replayed: false }),
         }
     }

@@ -191,7 +191,7 @@ async fn gather(changes: &mut Changes) -> Option<BTreeSet<SessionId>> {
             Change::Look => return None,
         }
     }
-    dirty.retain(|session| !session.is_reserved());
+    dirty.retain(|session| !session.is_metadata_log());
     (dirty.len() <= SINGLY_MAX).then_some(dirty)
 }
 

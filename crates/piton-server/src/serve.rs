@@ -88,12 +88,12 @@ impl Server {
     pub fn start(listener: TcpListener, tls: Option<Tls>, options: Options) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let reserved = options.reserved.clone();
+        let metadata = options.metadata.clone();
         let app = App::new(options, stop.clone());
         let router = openapi::router(app.clone());
         let keeping_up = tokio::spawn(async move {
-            if let Err(error) = reserved.follow().await {
-                tracing::error!(code = %error.code(), "the reserved log is not followed");
+            if let Err(error) = metadata.follow().await {
+                tracing::error!(code = %error.code(), "the metadata log is not followed");
             }
         });
         let (resumer, ended) = (app.resumer().clone(), stop.clone());

@@ -25,17 +25,17 @@ pub struct Progress {
     pub done: u64,
 }
 
-/// Copies the reserved log and every session into an empty store, and verifies each there. Nobody
+/// Copies the metadata log and every session into an empty store, and verifies each there. Nobody
 /// may write to either meanwhile; a log that grew under the copy is reported (`SeqConflict`).
 pub async fn convert(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,
     mut progress: impl FnMut(Progress),
 ) -> Result<u64> {
-    let reserved = SessionId::reserved();
+    let metadata = SessionId::metadata_log();
     let first = Query { task_id: None, select: Select::All, after: None, limit: 1 };
     let has_sessions = !to.list(first).await?.rows.is_empty();
-    if has_sessions || to.head(&reserved).await?.is_some() {
+    if has_sessions || to.head(&metadata).await?.is_some() {
         return Err(Error::NotEmpty.into());
     }
     let mut done = 0;

@@ -220,10 +220,10 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
         names.push(driver.session.clone());
     }
     let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
-    let reserved = SessionId::reserved();
+    let metadata = SessionId::metadata_log();
     store
         .append(Batch {
-            session: reserved.clone(),
+            session: metadata.clone(),
             expected: 0,
             guard: Guard::Shared,
             records: WritableRecords::verbatim(vec![of(0, task)]),
@@ -232,7 +232,7 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
         })
         .await
         .unwrap();
-    names.push(reserved);
+    names.push(metadata);
     names.sort();
     let mut found: Vec<SessionId> = Vec::new();
     loop {

@@ -1,6 +1,6 @@
 //! Removing a log, and making one from a copy.
 //!
-//! A log is removed in three steps: an intent says which log, and which record of the reserved log
+//! A log is removed in three steps: an intent says which log, and which record of the metadata log
 //! will note it; the note is appended, and that decides; the files go. A crash before the note
 //! leaves the log, one after it is finished at the next opening.
 
@@ -54,11 +54,11 @@ impl Folder {
             admit::check_removal(removal, log.end.seq, log.lease(), &*self.liveness)?;
             (log.end.seq, log.end.chain)
         };
-        let reserved = SessionId::reserved();
-        let expected = self.head(&reserved)?.map_or(0, |head| head.last_seq);
+        let metadata = SessionId::metadata_log();
+        let expected = self.head(&metadata)?.map_or(0, |head| head.last_seq);
         let note_seq = self
             .stage(&Batch {
-                session: reserved.clone(),
+                session: metadata.clone(),
                 expected,
                 guard: Guard::Shared,
                 records: removal.notes.clone(),
@@ -69,7 +69,7 @@ impl Folder {
         let path = self.paths.deleting(session);
         let noted = {
             let mut writer = self.writer();
-            let note = writer.staged.get(&reserved).map_or(chain::GENESIS, |s| s.end.chain);
+            let note = writer.staged.get(&metadata).map_or(chain::GENESIS, |s| s.end.chain);
             let intent = Intent { last_seq, chain: Hex(chain), note_seq, note_chain: Hex(note) };
             let text = serde_json::to_string(&intent).unwrap_or_default();
             let written = self.write_flushed(&path, text.as_bytes());
@@ -78,7 +78,7 @@ impl Folder {
                 self.settle(flushed)
             });
             if noted.is_err() {
-                self.take_back(&mut writer, &reserved);
+                self.take_back(&mut writer, &metadata);
             }
             noted
         };
@@ -151,7 +151,7 @@ impl Folder {
         let decided = match &intent {
             None => false,
             Some(intent) => {
-                match self.chain_at(&SessionId::reserved(), intent.note_seq) {
+                match self.chain_at(&SessionId::metadata_log(), intent.note_seq) {
                     Ok(found) => found == Some(intent.note_chain.0),
                     // It is not known yet; the next opening asks again.
                     Err(error) => {

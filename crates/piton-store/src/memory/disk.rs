@@ -231,7 +231,7 @@ impl Disk {
         self.logs.values_mut().for_each(Log::flush);
     }
 
-    /// Removes a log and notes it in the reserved one, durably.
+    /// Removes a log and notes it in the metadata log, durably.
     pub(super) fn delete(
         &mut self,
         removal: &Removal,
@@ -241,13 +241,13 @@ impl Disk {
         let unknown = || Error::SessionNotFound { session: removal.session.clone() };
         let log = self.logs.get(&removal.session).ok_or_else(unknown)?;
         admit::check_removal(removal, log.last_seq(), &log.lease, liveness)?;
-        let reserved = SessionId::reserved();
-        if !self.logs.contains_key(&reserved) {
-            self.logs.insert(reserved.clone(), Log::new(fresh_key()?));
+        let metadata = SessionId::metadata_log();
+        if !self.logs.contains_key(&metadata) {
+            self.logs.insert(metadata.clone(), Log::new(fresh_key()?));
         }
         self.flush();
         self.logs.remove(&removal.session);
-        if let Some(log) = self.logs.get_mut(&reserved) {
+        if let Some(log) = self.logs.get_mut(&metadata) {
             log.write(&removal.notes, None);
             log.flush();
         }

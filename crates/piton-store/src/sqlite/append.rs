@@ -452,7 +452,7 @@ pub(crate) fn save_summary(
     session: &SessionId,
     summary: &Summary,
 ) -> rusqlite::Result<()> {
-    if session.is_reserved() {
+    if session.is_metadata_log() {
         return Ok(());
     }
     let mut save = conn.prepare_cached(

@@ -85,7 +85,7 @@ impl Reader {
             .and_then(|mut find| find.query_row([no], |row| row.get(0)).optional())
             .map_err(|e| self.failed(e))?;
         let saved = saved.map(|saved| serde_json::from_str::<Summary>(&saved).ok());
-        let listed = state.summary().filter(|_| !session.is_reserved());
+        let listed = state.summary().filter(|_| !session.is_metadata_log());
         if saved != listed.map(Some) {
             return disagrees(IndexEntry::Session);
         }

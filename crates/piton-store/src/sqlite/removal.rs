@@ -14,7 +14,7 @@ use crate::contract::{Batch, Durability, Guard};
 use crate::error::Error;
 
 impl Appender {
-    /// Removes a log and notes it in the reserved one; the caller commits, or rolls back.
+    /// Removes a log and notes it in the metadata log; the caller commits, or rolls back.
     pub(crate) fn delete(&mut self, conn: &Connection, removal: &Removal) -> Result<(), Trouble> {
         let session = &removal.session;
         let known = self.find_end(conn, session)?;
@@ -29,11 +29,11 @@ impl Appender {
         begin(conn).and_then(|()| log(conn, session, no, last_seq)).map_err(|e| self.failed(e))?;
         self.ends.remove(session);
         self.chain_keys.forget_one(session);
-        let reserved = SessionId::reserved();
-        let known = self.find_end(conn, &reserved)?;
-        let last_seq = self.ends.get(&reserved).filter(|_| known).map_or(0, |end| end.last_seq);
+        let metadata = SessionId::metadata_log();
+        let known = self.find_end(conn, &metadata)?;
+        let last_seq = self.ends.get(&metadata).filter(|_| known).map_or(0, |end| end.last_seq);
         let note = Batch {
-            session: reserved,
+            session: metadata,
             expected: last_seq,
             guard: Guard::Shared,
             records: removal.notes.clone(),

@@ -189,8 +189,8 @@ impl Writer {
             anchors.forget(&removal.session);
             Ok(())
         })?;
-        let reserved = SessionId::reserved();
-        self.anchors.note(self.anchor(&reserved));
+        let metadata = SessionId::metadata_log();
+        self.anchors.note(self.anchor(&metadata));
         self.hub.look();
         Ok(())
     }
