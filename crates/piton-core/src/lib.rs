@@ -30,6 +30,7 @@ pub mod status;
 pub mod task;
 pub mod time;
 pub mod token;
+pub mod trail;
 pub mod transcript;
 pub mod worktree;
 

@@ -4,6 +4,7 @@
 //!
 //! Who runs no sessions reads with a [`View`], and changes what nobody runs as an [`OfflineWriter`].
 
+pub mod broadcast;
 mod coordinator;
 mod env;
 mod error;

@@ -21,13 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
 use crate::extract::Asker;
-use crate::feed::Feeds;
-use crate::index::Index;
+use crate::frames::Broadcasts;
+use crate::index::{self, Index};
 use crate::limits::{Limits, Rate};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Result};
 use crate::sockets::Sockets;
-use crate::sockets::rooms::Rooms;
 
 /// The principal of whoever can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
@@ -67,9 +66,8 @@ struct Inner {
     agents: Arc<Agents>,
     resumer: Resumer,
     limits: Limits,
-    feeds: Feeds,
+    broadcasts: Broadcasts,
     index: Index,
-    rooms: Rooms,
     sockets: Sockets,
     metrics: Metrics,
     audit: Audit,
@@ -97,9 +95,8 @@ impl App {
         let metrics = Metrics::new(options.handle.clone());
         Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
-            feeds: Feeds::new(view.clone(), metrics.clone()),
-            index: Index::new(view.clone()),
-            rooms: Rooms::new(view, metrics.clone()),
+            broadcasts: Broadcasts::new(view.clone()),
+            index: Index::new(view, index::render),
             sockets: Sockets::default(),
             agents,
             resumer,
@@ -140,16 +137,12 @@ impl App {
         &self.0.limits
     }
 
-    pub(crate) fn feeds(&self) -> &Feeds {
-        &self.0.feeds
+    pub(crate) fn broadcasts(&self) -> &Broadcasts {
+        &self.0.broadcasts
     }
 
     pub(crate) fn index(&self) -> &Index {
         &self.0.index
-    }
-
-    pub(crate) fn rooms(&self) -> &Rooms {
-        &self.0.rooms
     }
 
     pub(crate) fn sockets(&self) -> &Sockets {

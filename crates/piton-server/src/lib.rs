@@ -6,7 +6,7 @@ mod app;
 mod audit;
 mod events;
 mod extract;
-mod feed;
+mod frames;
 mod guard;
 mod index;
 mod limits;
@@ -15,6 +15,7 @@ mod openapi;
 mod problem;
 mod serve;
 mod sockets;
+mod stall;
 
 pub use app::{Options, SESSION};
 pub use limits::Rate;

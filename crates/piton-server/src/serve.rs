@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Options};
 use crate::openapi;
+use crate::stall::{STALL_TIMEOUT, StallGuard};
 
 /// Connections at the same time; others wait to be taken.
 const CONNECTIONS_MAX: usize = 4_096;
@@ -168,6 +169,7 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, router: Router, stop: &
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection may be slow");
         }
+        let stream = StallGuard::new(stream, STALL_TIMEOUT);
         let (router, stop, acceptor) = (router.clone(), stop.clone(), acceptor.clone());
         conversations.spawn(async move {
             let _place = place;
