@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use piton_core::Code;
 use piton_core::decide::Refusal;
-use piton_exec::worktree;
+use piton_workspace::worktree;
 
 use crate::resuming::Obstacle;
 use piton_exec::executor::Fault;

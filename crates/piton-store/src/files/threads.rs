@@ -105,11 +105,17 @@ impl Writer {
                 answer(reply, deleted);
             }
             Work::CopyIn { copy, reply } => {
-                let copied = self.folder.copy_in(copy);
+                let copied = self.folder.copy_in(*copy);
                 self.hub.look();
                 answer(reply, copied);
             }
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
+            Work::Register => {
+                if let Err(error) = self.folder.register() {
+                    // Tried again with the next change, or by the next life.
+                    tracing::warn!(%error, "New sessions are not registered yet");
+                }
+            }
             Work::CopyHead { session, reply } => answer(reply, self.folder.copy_head(&session)),
         }
     }
@@ -186,8 +192,9 @@ impl Behind {
         self.changed.notify_all();
     }
 
-    /// Until closed; then once more, so that the next life finds everything.
-    pub(super) fn run(&self, folder: &Folder) {
+    /// Until closed; then once more, so that the next life finds everything. The writer has ended
+    /// by then.
+    pub(super) fn run(&self, folder: &Folder, queue: &Queue) {
         loop {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             while !state.woken && !state.closed {
@@ -205,7 +212,16 @@ impl Behind {
             drop(state);
             folder.write_behind();
             if closed {
+                if folder.has_unregistered() {
+                    if let Err(error) = folder.register() {
+                        tracing::warn!(%error, "New sessions are not registered yet");
+                    }
+                    folder.write_behind();
+                }
                 return;
+            }
+            if folder.has_unregistered() {
+                queue.push(Work::Register);
             }
         }
     }
