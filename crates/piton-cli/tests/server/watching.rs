@@ -21,7 +21,7 @@ fn metadata(world: &World) -> Vec<Value> {
 }
 
 #[test]
-fn who_was_refused_and_what_was_done_is_in_the_reserved_log() {
+fn who_was_refused_and_what_was_done_is_in_the_metadata_log() {
     let mut world = World::new();
     let session = world.session();
     let grant = json!({"name": "x", "scopes": ["read"]});

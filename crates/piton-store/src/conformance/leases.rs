@@ -137,7 +137,7 @@ pub async fn a_lease_must_be_ones_own_and_the_next(harness: &dyn Harness) {
     take(&mut rival.clone(), 2).await.unwrap();
 }
 
-pub async fn the_reserved_log_has_no_lease(harness: &dyn Harness) {
+pub async fn the_metadata_log_has_no_lease(harness: &dyn Harness) {
     let store = harness.open().await;
     let task = |i: u64| {
         let task_id = format!("task_{i}").parse().unwrap();
