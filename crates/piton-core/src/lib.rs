@@ -17,6 +17,7 @@ pub mod limits;
 pub mod mask;
 pub mod note;
 pub mod overview;
+pub mod permissions;
 pub mod planted;
 pub mod reason;
 pub mod record;

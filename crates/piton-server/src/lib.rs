@@ -4,6 +4,7 @@
 mod api;
 mod app;
 mod audit;
+mod connections;
 mod events;
 mod extract;
 mod frames;
@@ -18,6 +19,7 @@ mod sockets;
 mod stall;
 
 pub use app::{Options, SESSION};
+pub use connections::ConnectionLimits;
 pub use limits::Rate;
 pub use openapi::description;
 pub use serve::{Server, Tls, TlsError};

@@ -75,6 +75,12 @@ pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>>;
 
+    /// Whether an append would be taken now: refused as an append would be after a failed flush, on a
+    /// full disk, or where nothing can be written. Costs a small write and its flush.
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Where a session's log stands; `None` if there is no such session.
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>>;
 

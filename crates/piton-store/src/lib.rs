@@ -35,7 +35,7 @@ pub use contract::{
 };
 pub use error::{Cause, Error, Result};
 pub use files::FilesStore;
-pub use folder::refuse_network;
+pub use folder::{refuse_exposed, refuse_network};
 pub use hub::{Change, Changes, Commit, Hint, Hints, Hub};
 #[cfg(feature = "keychain")]
 pub use keychain::OsKeychain;

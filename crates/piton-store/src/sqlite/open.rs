@@ -39,11 +39,15 @@ pub(crate) fn open(options: &Options) -> Result<Opened> {
     match options.access {
         Access::ReadWrite => {
             folder::create(&options.data)?;
+            folder::refuse_exposed(&options.data)?;
             folder::refuse_network(&options.data)?;
             writable(&options.data)?;
             create_if_missing(options, &path)?;
         }
-        Access::ReadOnly => folder::refuse_network(&options.data)?,
+        Access::ReadOnly => {
+            folder::refuse_exposed(&options.data)?;
+            folder::refuse_network(&options.data)?;
+        }
     }
     refuse_foreign(&path)?;
     let conn = match options.access {
