@@ -7,7 +7,7 @@ mod audit;
 mod connections;
 mod events;
 mod extract;
-mod feed;
+mod frames;
 mod guard;
 mod index;
 mod limits;
@@ -16,6 +16,7 @@ mod openapi;
 mod problem;
 mod serve;
 mod sockets;
+mod stall;
 
 pub use app::{Options, SESSION};
 pub use connections::ConnectionLimits;

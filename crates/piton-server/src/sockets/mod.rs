@@ -2,10 +2,9 @@
 
 pub(crate) mod conversation;
 mod methods;
-pub(crate) mod rooms;
 pub(crate) mod shell;
 mod subscriptions;
-mod translate;
+pub(crate) mod translate;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
