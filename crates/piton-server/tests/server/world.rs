@@ -15,7 +15,7 @@ use piton_core::mask::Masker;
 use piton_core::resume::Policy;
 use piton_exec::executor::{Error, Executor, Fault, Found, LaunchOptions, LaunchSpec, Located};
 use piton_runtime::{
-    Clock, Executions, Handle, Ids, Options, Reserved, Service, SystemClock, Worktrees,
+    Clock, Executions, Handle, Ids, MetadataLog, Options, Service, SystemClock, Worktrees,
 };
 use piton_server::Server;
 use piton_store::memory::{Disk, MemoryStore, Reliable};
@@ -128,7 +128,7 @@ impl World {
         };
         let service = Service::begin(options);
         executions.attach(service.handle()).await.unwrap();
-        let reserved = Reserved::open(&service.handle()).await.unwrap();
+        let metadata = MetadataLog::open(&service.handle()).await.unwrap();
         let local = Bearer { id: ids.access().unwrap(), secret: ids.token().unwrap().secret };
         let handle = service.handle();
         let options = piton_server::Options {
@@ -137,7 +137,7 @@ impl World {
             worktrees: Worktrees::open(handle.clone(), &folder.path().join("worktrees"))
                 .unwrap()
                 .with_executions(executions),
-            reserved,
+            metadata,
             agents: vec![profile()],
             local: Some(local.clone()),
             hosts: Vec::new(),
