@@ -13,6 +13,7 @@ mod messages;
 mod recovery;
 mod redaction;
 mod registry;
+mod registry_snapshot;
 mod removal;
 mod resuming;
 mod retention;
