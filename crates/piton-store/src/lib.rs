@@ -22,6 +22,7 @@ mod keys;
 mod list;
 mod load;
 mod masking;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod queue;
 pub mod sqlite;

@@ -21,6 +21,7 @@ mod disk;
 mod folder;
 mod line;
 mod log;
+#[cfg(any(test, feature = "testing"))]
 mod model;
 mod open;
 mod paths;
@@ -66,6 +67,7 @@ use crate::writer::WritableRecords;
 
 pub use self::disk::{Disk, DiskFile, Entry, Guarded, RealDisk};
 pub use self::folder::Folder;
+#[cfg(any(test, feature = "testing"))]
 pub use self::model::{Crash, ModelDisk};
 pub use crate::sqlite::Access;
 
