@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use piton_core::id::SessionId;
 use super::folder::Folder;
 use super::work::Work;
 use crate::contract::{Appended, Batch};
 use crate::error::Result;
 use crate::hub::Hub;
 use crate::queue::{Ending, Next, Queue, Reply};
+use piton_core::id::SessionId;
 
 /// How long a change of a log may wait until its caches are written.
 const BEHIND_WAIT: Duration = Duration::from_secs(2);
@@ -83,8 +83,16 @@ impl Writer {
                 Ok(appended) => self.committed(Waiting { batch, reply, appended }),
                 Err(e) => answer(reply, Err(e)),
             },
-            Work::Delete { removal, reply } => answer(reply, self.folder.delete(&removal)),
-            Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(*copy)),
+            Work::Delete { removal, reply } => {
+                let deleted = self.folder.delete(&removal);
+                self.hub.look();
+                answer(reply, deleted);
+            }
+            Work::CopyIn { copy, reply } => {
+                let copied = self.folder.copy_in(*copy);
+                self.hub.look();
+                answer(reply, copied);
+            }
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
             Work::Register => {
                 if let Err(error) = self.folder.register() {

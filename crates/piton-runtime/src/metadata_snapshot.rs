@@ -28,7 +28,7 @@ fn seal(key: &chain::Key, at: &chain::Hash, registry: &str) -> String {
 
 /// The last saved registry, if it is what the log says.
 pub(crate) async fn load(store: &Arc<dyn Store>) -> Result<Option<Registry>> {
-    let log = SessionId::reserved();
+    let log = SessionId::metadata_log();
     let Some(saved) = store.snapshot(&log).await? else { return Ok(None) };
     if saved.projector != PROJECTOR || store.chain_at(&log, saved.seq).await? != Some(saved.chain) {
         return Ok(None);
@@ -45,7 +45,7 @@ pub(crate) async fn load(store: &Arc<dyn Store>) -> Result<Option<Registry>> {
 
 /// Saves a registry; without a flush of its own.
 pub(crate) async fn save(store: &Arc<dyn Store>, registry: &Registry) -> Result<()> {
-    let log = SessionId::reserved();
+    let log = SessionId::metadata_log();
     let seq = registry.last_seq;
     let (Some(chain), Some(head)) =
         (store.chain_at(&log, seq).await?, store.copy_head(&log).await?)
