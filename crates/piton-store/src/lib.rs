@@ -40,7 +40,7 @@ pub use hub::{Change, Changes, Commit, Hint, Hints, Hub};
 #[cfg(feature = "keychain")]
 pub use keychain::OsKeychain;
 pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, SecretText};
-pub use load::{LoadedState, load};
+pub use load::{LoadedState, load, load_at};
 pub use sqlite::SqliteStore;
 pub use tail::{POLL, Tail};
 pub use writer::{Masked, Position, WritableRecords, Writer};

@@ -4,6 +4,7 @@
 
 mod agents;
 mod attacks;
+mod broadcast;
 mod care;
 mod commands;
 mod cuts;

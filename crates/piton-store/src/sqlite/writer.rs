@@ -200,7 +200,7 @@ impl Writer {
             Ok(())
         })?;
         self.appender.noted.clear();
-        self.anchors.note(self.anchor(&SessionId::reserved()));
+        self.anchors.note(self.anchor(&SessionId::metadata_log()));
         self.hub.look();
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Writer {
         self.alone(|conn, appender| appender.copy_in(conn, copy).map_err(Trouble::into_error))?;
         self.state.wal.much_was_written();
         self.appender.noted.clear();
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         self.anchors.note([&session, &metadata].into_iter().filter_map(|id| self.anchor(id)));
         self.hub.look();
         Ok(())
@@ -475,7 +475,7 @@ impl Writer {
             }
         }
         let noted = std::mem::take(&mut self.appender.noted);
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let sessions = committed.iter().map(|(_, batch)| &batch.session);
         let moved = sessions.chain((!noted.is_empty()).then_some(&metadata));
         self.anchors.note(moved.filter_map(|session| self.anchor(session)));
