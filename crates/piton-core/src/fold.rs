@@ -101,6 +101,11 @@ impl State {
                 }
                 self.adopt(seq, ts, e);
             }
+            Event::SessionRenamed(e) => {
+                if let Some(info) = &mut self.info {
+                    info.title.clone_from(&e.title);
+                }
+            }
             Event::SessionClosed(e) => self.facts.closed = Some(e.outcome),
             Event::MessageUser(e) => {
                 self.last_said = Some(Said { message_id: e.message_id.clone(), seq });

@@ -428,7 +428,7 @@ fn free_fields(event: &Event) -> Free {
         Event::RunFailed(_) => Free::Fields(&["code"]),
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
         Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
-        Event::TaskCreated(_) => Free::Fields(&["title"]),
+        Event::TaskCreated(_) | Event::SessionRenamed(_) => Free::Fields(&["title"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
             Free::Fields(&["path", "repository", "base"])
         }
