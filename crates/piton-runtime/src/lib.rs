@@ -5,6 +5,7 @@
 //! Who runs no sessions reads with a [`View`], and changes what nobody runs as a [`Guest`].
 
 mod coordinator;
+mod engine;
 mod env;
 mod error;
 mod executions;
@@ -26,6 +27,12 @@ mod view;
 mod worktrees;
 mod world;
 
+pub use engine::{
+    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, CreatedSession, CreatedTask,
+    DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled, IssuedResumeToken, IssuedToken,
+    NewAccessToken, OpenWait, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
+    SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
+};
 pub use error::{Error, Result};
 pub use executions::{Agentctl, At, Executions, Fault, Following, Found, Launching, OnExecutor};
 pub use guest::Guest;
