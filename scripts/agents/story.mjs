@@ -63,7 +63,7 @@ export class Story {
       if (status.status === "error") throw new Error(`${status.reason}: ${status.sentence}`);
       return status.is_agent_running && status.status === "idle";
     });
-    const [described] = await this.session.recordsOf("agent.described");
+    const [described] = await this.session.recordsOf("agent.initialized");
     assert.equal(described.begun, "new");
     return `${described.agent?.name} ${described.agent?.version}`;
   }
@@ -104,7 +104,7 @@ export class Story {
     const run = await this.session.prompt(`Please go on. ${say(this.names.back)}`);
     await this.completed(run, START_MS);
     assert.equal((await this.session.said(run)).trim(), answerTo(this.names.back));
-    const described = (await this.session.recordsOf("agent.described")).at(-1);
+    const described = (await this.session.recordsOf("agent.initialized")).at(-1);
     assert.equal(described.context_restored, true, `It went on: ${JSON.stringify(described)}`);
     assert.deepEqual(await this.session.recordsOf("agent.session_cleared"), []);
     return `begun: ${described.begun}`;

@@ -6,7 +6,7 @@ mod common;
 use common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Opened, Wording};
 use piton_agent::echo;
-use piton_core::spool::{Begun, Fact};
+use piton_core::spool::{OpenedAs, Fact};
 use serde_json::{Value, json};
 
 fn options(memory: &std::path::Path, args: &str) -> echo::Options {
@@ -48,30 +48,30 @@ async fn an_agent_still_knows_what_it_was_told() {
     let folder = tempfile::tempdir().unwrap();
     let memory = folder.path().join("memory.json");
     let (world, first) = start(&memory, "", None, &[]).await;
-    assert_eq!(first.begun, Begun::New);
+    assert_eq!(first.opened_as, OpenedAs::New);
     world.turn("remember colour blue").await.unwrap();
     // The turn in which it is killed is lost, like with real agents.
     world.turn("remember colour red\ncrash").await.unwrap_err();
     world.over().await.unwrap();
 
     let id = first.agent_session_id.as_str();
-    for (args, begun) in [
-        ("", Begun::Resumed),
-        ("--no-resume", Begun::Loaded),
-        ("--no-resume --no-load", Begun::New),
+    for (args, opened_as) in [
+        ("", OpenedAs::Resumed),
+        ("--no-resume", OpenedAs::Loaded),
+        ("--no-resume --no-load", OpenedAs::New),
     ] {
         let (world, opened) = start(&memory, args, Some(id), &[]).await;
-        assert_eq!(opened.begun, begun, "{args}");
-        assert_eq!(opened.agent_session_id == id, begun != Begun::New, "{args}");
+        assert_eq!(opened.opened_as, opened_as, "{args}");
+        assert_eq!(opened.agent_session_id == id, opened_as != OpenedAs::New, "{args}");
         let ready = world.notes.facts().into_iter().find_map(|fact| match fact {
-            Fact::AgentReady { begun, agent_session_id, .. } => Some((begun, agent_session_id)),
+            Fact::AgentReady { opened_as, agent_session_id, .. } => Some((opened_as, agent_session_id)),
             _ => None,
         });
-        assert_eq!(ready, Some((begun, Some(opened.agent_session_id))), "kept when it returned");
+        assert_eq!(ready, Some((opened_as, Some(opened.agent_session_id))), "kept when it returned");
         assert_eq!(world.notes.answers(), [""; 0], "what is told again is no news");
         world.turn("recall colour\nrecall").await.unwrap();
         let answers = world.notes.answers();
-        let known = if begun == Begun::New { "nothing about colour" } else { "blue" };
+        let known = if opened_as == OpenedAs::New { "nothing about colour" } else { "blue" };
         assert_eq!(answers[0], known, "{args}");
     }
 }
@@ -82,13 +82,13 @@ async fn an_unknown_conversation_is_refused_and_another_begins() {
     let memory = folder.path().join("memory.json");
     for (args, id) in [("", "nobody-knows"), ("--refuse-session --no-resume", "x")] {
         let (world, opened) = start(&memory, args, Some(id), &[]).await;
-        assert_eq!(opened.begun, Begun::New);
+        assert_eq!(opened.opened_as, OpenedAs::New);
         let facts = world.notes.facts();
         let Fact::AgentSessionRefused { code, message, .. } = &facts[0] else {
             panic!("{facts:?}")
         };
         assert_eq!((*code, message), (-32002, &format!("Session not found: {id}")));
-        assert!(matches!(facts[1], Fact::AgentReady { begun: Begun::New, .. }));
+        assert!(matches!(facts[1], Fact::AgentReady { opened_as: OpenedAs::New, .. }));
         world.turn("say live").await.unwrap();
         assert_eq!(world.notes.answers(), ["live"]);
     }
@@ -202,7 +202,7 @@ async fn what_is_offered_and_missing_gives_way_to_the_next() {
     let answers = vec![("session/resume", missing), ("session/load", Value::Null)];
     let (world, opened, heard) = with_answers(capabilities, answers).await;
     let opened = opened.unwrap();
-    assert_eq!(opened, Opened { begun: Begun::Loaded, agent_session_id: "s1".to_owned() });
+    assert_eq!(opened, Opened { opened_as: OpenedAs::Loaded, agent_session_id: "s1".to_owned() });
     assert!(heard[1].contains("\"mcpServers\":[]"), "{heard:?}");
     assert_eq!(world.notes.facts().len(), 1);
 }
@@ -216,14 +216,14 @@ async fn what_is_offered_and_missing_altogether_is_begun_anew() {
     let answers = vec![("session/load", missing), ("session/new", new)];
     let (world, opened, _) = with_answers(capabilities, answers).await;
     let opened = opened.unwrap();
-    assert_eq!(opened, Opened { begun: Begun::New, agent_session_id: "s2".to_owned() });
+    assert_eq!(opened, Opened { opened_as: OpenedAs::New, agent_session_id: "s2".to_owned() });
     let facts = world.notes.facts();
     assert!(
         !facts.iter().any(|fact| matches!(fact, Fact::AgentSessionRefused { .. })),
         "the conversation itself is not disowned: {facts:?}"
     );
-    let [Fact::AgentReady { offers, .. }] = &facts[..] else { panic!("{facts:?}") };
-    assert!(!offers.load, "it need not be asked for it again");
+    let [Fact::AgentReady { capabilities, .. }] = &facts[..] else { panic!("{facts:?}") };
+    assert!(!capabilities.load, "it need not be asked for it again");
 }
 
 /// Each agent says in its own words that it does not know a conversation.

@@ -13,7 +13,7 @@ use piton_agent::printed::{
 };
 use piton_core::event::ToolStatus;
 use piton_core::mask::{KeyPatterns, Masker};
-use piton_core::spool::{Begun, Channel, Fact};
+use piton_core::spool::{OpenedAs, Channel, Fact};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
@@ -66,7 +66,7 @@ fn message(n: u8) -> String {
 }
 
 fn named(id: &str) -> Fact {
-    Fact::AgentSession { agent_session_id: id.to_owned() }
+    Fact::AgentSessionAssigned { agent_session_id: id.to_owned() }
 }
 
 fn assistant(uuid: &str, block: &Value) -> Value {
@@ -91,7 +91,7 @@ async fn a_turn_is_kept_in_order_wherever_it_is_cut() {
             fact => format!("{fact:?}").split([' ', '{']).next().unwrap().to_owned(),
         })
         .collect();
-    let expected = "TurnStarted AgentSession session_info message_id Text TextEnd message_id Text \
+    let expected = "TurnStarted AgentSessionAssigned session_info message_id Text TextEnd message_id Text \
         TextEnd ToolCall Succeeded ToolCall Failed unknown:rate_limit_event message_id Text usage \
         TextEnd TurnEnded";
     assert_eq!(kinds.join(" "), expected);
@@ -241,13 +241,13 @@ async fn the_result_is_said_if_nothing_else_was() {
 #[tokio::test]
 async fn another_name_counts_when_its_turn_has_ended_well() {
     let world = with(Handle::to_resume("old".to_owned(), None), Limits::default());
-    world.conversation.begin(Begun::Resumed, Some("old".to_owned())).await.unwrap();
+    world.conversation.begin(OpenedAs::Resumed, Some("old".to_owned())).await.unwrap();
     let ready = &world.notes.facts()[0];
-    let Fact::AgentReady { begun, agent_session_id, asked_session_id, .. } = ready else {
+    let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } = ready else {
         panic!()
     };
     let old = Some("old".to_owned());
-    assert_eq!((*begun, agent_session_id, asked_session_id), (Begun::Resumed, &old, &old));
+    assert_eq!((*opened_as, agent_session_id, requested_session_id), (OpenedAs::Resumed, &old, &old));
     let init = json!({ "type": "system", "subtype": "init", "session_id": "other" });
     let result =
         |is_error: bool| json!({ "type": "result", "is_error": is_error, "session_id": "other" });

@@ -11,7 +11,7 @@ use common::{Puppet, Setup, World, soon, world};
 use piton_agent::acp::{Error, Hello, Opened, Refusal};
 use piton_agent::profiles::{self, Loads, Origin, Profile};
 use piton_core::resume::{Abilities, Strategy};
-use piton_core::spool::{Begun, Fact, Offers};
+use piton_core::spool::{OpenedAs, Fact, SessionCapabilities};
 use serde_json::{Value, json};
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -166,17 +166,17 @@ async fn taken_up(id: &str, name: &str) -> (World, Result<Opened, Error>, Option
     let (world, mut puppet, _) = met(id).await;
     let said = fixture(id, name).unwrap_or_else(|| panic!("{id} has no {name}"));
     let messages = said.as_array().cloned().unwrap_or_else(|| vec![said]);
-    let (mut heard, mut begun) = (false, None);
+    let (mut heard, mut opened_as) = (false, None);
     {
         let mut beginning = Box::pin(world.begin(Some(session_of(&messages)), &[]));
-        while !heard || begun.is_none() {
+        while !heard || opened_as.is_none() {
             tokio::select! {
-                opened = &mut beginning, if begun.is_none() => begun = Some(opened),
+                opened = &mut beginning, if opened_as.is_none() => opened_as = Some(opened),
                 asked = puppet.hear() => heard |= act(&mut puppet, &asked, &messages).await,
             }
         }
     }
-    let begun = begun.unwrap();
+    let opened_as = opened_as.unwrap();
     let noted = world.notes.facts().into_iter().find_map(|fact| match fact {
         Fact::AgentSessionRefused { code, message, .. } => Some((code, message)),
         _ => None,
@@ -185,7 +185,7 @@ async fn taken_up(id: &str, name: &str) -> (World, Result<Opened, Error>, Option
         Err(Error::Agent { code, message, .. }) => Some((*code, message.clone())),
         _ => noted,
     };
-    (world, begun, told)
+    (world, opened_as, told)
 }
 
 /// The id that a replay is for; any other is as good.
@@ -196,30 +196,30 @@ fn session_of(messages: &[Value]) -> &str {
 /// What agents advertise, beside what the table says of them.
 #[tokio::test]
 async fn what_is_advertised_beats_what_is_tabled() {
-    const ALL: Offers =
-        Offers { load: true, resume: true, list: true, close: true, delete: true, fork: true };
-    const LOAD: Offers =
-        Offers { load: true, resume: false, list: false, close: false, delete: false, fork: false };
-    for (id, offers, tabled, advertised) in [
+    const ALL: SessionCapabilities =
+        SessionCapabilities { load: true, resume: true, list: true, close: true, delete: true, fork: true };
+    const LOAD: SessionCapabilities =
+        SessionCapabilities { load: true, resume: false, list: false, close: false, delete: false, fork: false };
+    for (id, capabilities, tabled, advertised) in [
         ("claude-code", ALL, Strategy::Native, Strategy::Native),
         ("codex", ALL, Strategy::Native, Strategy::Native),
-        ("copilot", Offers { list: true, close: true, ..LOAD }, Strategy::Native, Strategy::Native),
-        ("auggie", Offers { load: false, ..LOAD }, Strategy::History, Strategy::History),
+        ("copilot", SessionCapabilities { list: true, close: true, ..LOAD }, Strategy::Native, Strategy::Native),
+        ("auggie", SessionCapabilities { load: false, ..LOAD }, Strategy::History, Strategy::History),
         ("gemini", LOAD, Strategy::None, Strategy::Native),
-        ("opencode", Offers { delete: false, ..ALL }, Strategy::Native, Strategy::Native),
-        ("goose", Offers { resume: false, ..ALL }, Strategy::Native, Strategy::Native),
-        ("qwen", Offers { list: true, resume: true, ..LOAD }, Strategy::Native, Strategy::Native),
+        ("opencode", SessionCapabilities { delete: false, ..ALL }, Strategy::Native, Strategy::Native),
+        ("goose", SessionCapabilities { resume: false, ..ALL }, Strategy::Native, Strategy::Native),
+        ("qwen", SessionCapabilities { list: true, resume: true, ..LOAD }, Strategy::Native, Strategy::Native),
         ("cline", LOAD, Strategy::Native, Strategy::Native),
-        ("pi", Offers { list: true, delete: true, ..LOAD }, Strategy::Native, Strategy::Native),
+        ("pi", SessionCapabilities { list: true, delete: true, ..LOAD }, Strategy::Native, Strategy::Native),
     ] {
         let profile = known(id);
         let (_, _, hello) = met(id).await;
-        assert_eq!(hello.offers, offers, "{id}");
+        assert_eq!(hello.capabilities, capabilities, "{id}");
         assert_eq!(profiles::strategy(profile.abilities), tabled, "{id}");
-        assert_eq!(profiles::strategy(profile.advertised(hello.offers)), advertised, "{id}");
+        assert_eq!(profiles::strategy(profile.advertised(hello.capabilities)), advertised, "{id}");
     }
     // And it counts if an agent has lost what the table gives it.
-    let nothing = Offers { load: false, ..LOAD };
+    let nothing = SessionCapabilities { load: false, ..LOAD };
     assert_eq!(known("codex").advertised(nothing), NONE);
     assert_eq!(known("cline").advertised(nothing), Abilities { history: true, ..NONE });
     assert_eq!(known("auggie").advertised(LOAD), Abilities { native: true, history: true, ..NONE });
@@ -233,12 +233,12 @@ async fn loading_restores_and_repeats_nothing() {
     for profile in profiles::built_in() {
         let id = profile.id.as_str();
         let Some(said) = fixture(id, "load") else { continue };
-        let (world, begun, told) = Box::pin(taken_up(id, "load")).await;
-        let opened = begun.unwrap_or_else(|error| panic!("{id}: {error}"));
+        let (world, opened_as, told) = Box::pin(taken_up(id, "load")).await;
+        let opened = opened_as.unwrap_or_else(|error| panic!("{id}: {error}"));
         assert_eq!(opened.agent_session_id, session_of(said.as_array().unwrap()), "{id}");
         let (_, _, hello) = met(id).await;
-        let way = if hello.offers.resume { Begun::Resumed } else { Begun::Loaded };
-        assert_eq!((opened.begun, told), (way, None), "{id}");
+        let way = if hello.capabilities.resume { OpenedAs::Resumed } else { OpenedAs::Loaded };
+        assert_eq!((opened.opened_as, told), (way, None), "{id}");
         assert_eq!(world.notes.answers(), Vec::<String>::new(), "{id}");
         if said[0].get("id").is_some() {
             late.push(profile.id.clone());
@@ -258,8 +258,8 @@ async fn an_unknown_id_is_refused() {
         if fixture(id, "refusal").is_none() {
             continue;
         }
-        let (_, begun, told) = Box::pin(taken_up(id, "refusal")).await;
-        let (code, message) = told.unwrap_or_else(|| panic!("{id} refused nothing: {begun:?}"));
+        let (_, opened_as, told) = Box::pin(taken_up(id, "refusal")).await;
+        let (code, message) = told.unwrap_or_else(|| panic!("{id} refused nothing: {opened_as:?}"));
         assert_eq!(profile.refusal(code, &message), Refusal::Refused, "{id}: {code} {message}");
         seen.push((profile.id.clone(), code));
     }
@@ -286,10 +286,10 @@ async fn an_ambiguous_error_keeps_the_id() {
         if id == "auggie" {
             continue;
         }
-        let (world, begun, _) = Box::pin(taken_up(id, "unsure")).await;
+        let (world, opened_as, _) = Box::pin(taken_up(id, "unsure")).await;
         // One that does not have the method may be given a new conversation instead.
         if code != METHOD_NOT_FOUND {
-            let failed = begun.expect_err(id);
+            let failed = opened_as.expect_err(id);
             let is_told = matches!(failed, Error::Agent { code: told, .. } if told == code);
             assert!(is_told, "{id}: {failed}");
         }

@@ -233,7 +233,7 @@ async fn questions_end_with_the_turn_the_request_or_the_agent() {
         .facts()
         .iter()
         .filter_map(|fact| match fact {
-            Fact::AskEnded { why, .. } => Some(*why),
+            Fact::WaitEnded { why, .. } => Some(*why),
             _ => None,
         })
         .collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Error, Limits, Opened};
 use piton_agent::echo;
-use piton_core::spool::{AuthMethod, Begun, Fact};
+use piton_core::spool::{AuthMethod, OpenedAs, Fact};
 use serde_json::{Value, json};
 
 fn echo_options(args: &str) -> echo::Options {
@@ -38,7 +38,7 @@ async fn an_agent_that_wants_a_login_says_how_and_is_logged_in() {
     let known = Error::AuthUnknown { id: "other".to_owned(), known: "\"key\"".to_owned() };
     assert_eq!((unknown.code(), &unknown), ("agent_auth_unknown", &known));
     soon(world.connection.log_in("key")).await.unwrap();
-    assert_eq!(world.begin(None, &[]).await.unwrap().begun, Begun::New);
+    assert_eq!(world.begin(None, &[]).await.unwrap().opened_as, OpenedAs::New);
     world.turn("say hello").await.unwrap();
     assert_eq!(world.notes.answers(), ["hello"]);
 }
@@ -86,15 +86,15 @@ async fn a_fork_knows_what_was_said_and_leaves_the_original_alone() {
 
     let second = greeted(Setup::default(), &memory).await;
     let opened = soon(second.connection.begin(fork(Some(&original)))).await.unwrap();
-    assert_eq!(opened.begun, Begun::Forked);
+    assert_eq!(opened.opened_as, OpenedAs::Forked);
     assert_ne!(opened.agent_session_id, original);
     let facts = second.notes.facts();
-    let Fact::AgentReady { begun, agent_session_id, asked_session_id, .. } = &facts[0] else {
+    let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } = &facts[0] else {
         panic!("{facts:?}")
     };
-    assert_eq!(*begun, Begun::Forked);
+    assert_eq!(*opened_as, OpenedAs::Forked);
     assert_eq!(agent_session_id.as_ref(), Some(&opened.agent_session_id));
-    assert_eq!(asked_session_id.as_ref(), Some(&original));
+    assert_eq!(requested_session_id.as_ref(), Some(&original));
     second.turn("recall colour\nremember colour red").await.unwrap();
     assert_eq!(second.notes.answers(), ["blue", "remembered colour"]);
     first.turn("recall colour").await.unwrap();
@@ -113,7 +113,7 @@ async fn a_fork_that_is_not_possible_is_refused() {
     // One that the agent does not know is like any other that it does not know.
     let world = greeted(Setup::default(), "").await;
     let opened = soon(world.connection.begin(fork(Some("nobody-knows")))).await.unwrap();
-    assert_eq!(opened.begun, Begun::New);
+    assert_eq!(opened.opened_as, OpenedAs::New);
     let refused = Fact::AgentSessionRefused {
         code: -32002,
         message: "Session not found: nobody-knows".to_owned(),
@@ -128,10 +128,10 @@ async fn a_conversation_that_cannot_be_gone_on_with_is_named() {
     let world = greeted(Setup::default(), "--no-resume --no-load").await;
     let opened = world.begin(Some("before"), &[]).await.unwrap();
     let facts = world.notes.facts();
-    let Fact::AgentReady { begun, agent_session_id, asked_session_id, .. } = &facts[0] else {
+    let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } = &facts[0] else {
         panic!("{facts:?}")
     };
-    assert_eq!((*begun, asked_session_id.as_deref()), (Begun::New, Some("before")));
+    assert_eq!((*opened_as, requested_session_id.as_deref()), (OpenedAs::New, Some("before")));
     assert_eq!(agent_session_id.as_ref(), Some(&opened.agent_session_id));
 }
 
@@ -151,14 +151,14 @@ async fn an_agent_that_calls_a_conversation_otherwise_is_heard() {
         puppet.answer(&asked, json!({ "sessionId": "s2" })).await;
     };
     let (opened, ()) = Box::pin(soon(async { tokio::join!(opening, answering) })).await;
-    let expected = Opened { begun: Begun::Loaded, agent_session_id: "s2".to_owned() };
+    let expected = Opened { opened_as: OpenedAs::Loaded, agent_session_id: "s2".to_owned() };
     assert_eq!(opened.unwrap(), expected);
     let facts = world.notes.facts();
     let Fact::AgentReady { agent_session_id: Some(id), .. } = &facts[0] else {
         panic!("{facts:?}")
     };
     assert_eq!(id, "s1");
-    assert_eq!(facts[1], Fact::AgentSession { agent_session_id: "s2".to_owned() });
+    assert_eq!(facts[1], Fact::AgentSessionAssigned { agent_session_id: "s2".to_owned() });
 }
 
 #[tokio::test]

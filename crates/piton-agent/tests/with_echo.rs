@@ -11,7 +11,7 @@ use common::{Host, Setup, ready, ready_with, run, soon, with_echo};
 use piton_agent::acp::{Error, Limits};
 use piton_agent::echo;
 use piton_core::event::ToolStatus;
-use piton_core::spool::{Begun, Channel, Ended, Fact};
+use piton_core::spool::{OpenedAs, Channel, Ended, Fact};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -32,14 +32,14 @@ async fn a_conversation_begins_and_words_come_back() {
     let world = with_echo(Setup::default(), options(""));
     let hello = soon(world.connection.initialize()).await.unwrap();
     assert_eq!(hello.agent.unwrap().name, "echo");
-    assert!(hello.offers.load && hello.offers.resume && hello.offers.fork);
+    assert!(hello.capabilities.load && hello.capabilities.resume && hello.capabilities.fork);
     let opened = world.begin(None, &[]).await.unwrap();
-    let Some(Fact::AgentReady { begun, agent_session_id, .. }) =
+    let Some(Fact::AgentReady { opened_as, agent_session_id, .. }) =
         world.notes.facts().first().cloned()
     else {
         panic!("{:?}", world.notes.facts())
     };
-    assert_eq!((begun, agent_session_id), (Begun::New, Some(opened.agent_session_id)));
+    assert_eq!((opened_as, agent_session_id), (OpenedAs::New, Some(opened.agent_session_id)));
 
     assert_eq!(world.turn("hello there you").await.unwrap(), "end_turn");
     assert_eq!(world.notes.answers(), ["hello there you"]);
@@ -64,8 +64,8 @@ fn kind(fact: &Fact) -> &'static str {
         Fact::ToolUpdate { .. } => "tool_update",
         Fact::ToolResult { .. } => "tool_result",
         Fact::Update { .. } => "update",
-        Fact::Asked { .. } => "asked",
-        Fact::AskEnded { .. } => "ask_ended",
+        Fact::WaitOpened { .. } => "asked",
+        Fact::WaitEnded { .. } => "ask_ended",
         _ => "other",
     }
 }
@@ -154,10 +154,10 @@ async fn a_permission_waits_for_an_answer_that_was_offered() {
     world.connection.answer(&wait_id, Some(answer.clone())).await.unwrap();
     assert_eq!(soon(turn.ended()).await.unwrap(), "end_turn");
     assert_eq!(world.notes.answers(), ["chosen: reject_once"]);
-    let ended = Fact::AskEnded { wait_id: wait_id.clone(), why: Ended::Answered };
+    let ended = Fact::WaitEnded { wait_id: wait_id.clone(), why: Ended::Answered };
     assert!(world.notes.facts().contains(&ended));
     let again = world.connection.answer(&wait_id, Some(answer)).await;
-    assert_eq!(again.unwrap_err().code(), "wait_unknown");
+    assert_eq!(again.unwrap_err().code(), "wait_not_found");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn nobody_answers_a_permission() {
     world.connection.answer(&wait_id, None).await.unwrap();
     soon(turn.ended()).await.unwrap();
     assert_eq!(world.notes.answers(), ["chosen: nothing"]);
-    let ended = Fact::AskEnded { wait_id, why: Ended::Cancelled };
+    let ended = Fact::WaitEnded { wait_id, why: Ended::Cancelled };
     assert!(world.notes.facts().contains(&ended));
 }
 
@@ -178,11 +178,11 @@ async fn cancelling_a_turn_ends_its_questions() {
     let turn = world.connection.prompt(run(1), "ask\nsay never").await.unwrap();
     let (wait_id, _) = world.notes.asked().await;
     let other = world.connection.cancel(&run(2)).await;
-    assert_eq!(other.unwrap_err().code(), "turn_unknown");
+    assert_eq!(other.unwrap_err().code(), "turn_not_found");
     world.connection.cancel(&run(1)).await.unwrap();
     assert_eq!(soon(turn.ended()).await.unwrap(), "cancelled");
     let facts = world.notes.facts();
-    assert!(facts.contains(&Fact::AskEnded { wait_id, why: Ended::Cancelled }));
+    assert!(facts.contains(&Fact::WaitEnded { wait_id, why: Ended::Cancelled }));
     assert_eq!(facts.last(), Some(&Fact::TurnEnded { stop_reason: "cancelled".to_owned() }));
     assert!(!world.notes.answers().contains(&"never".to_owned()));
     assert_eq!(world.turn("say on").await.unwrap(), "end_turn", "it goes on afterwards");
@@ -308,7 +308,7 @@ async fn other_things_can_be_asked() {
         .unwrap();
     soon(connection.ask("close_session", Value::Null)).await.unwrap();
     let unknown = soon(connection.ask("reboot", Value::Null)).await.unwrap_err();
-    assert_eq!(unknown.code(), "ask_unknown");
+    assert_eq!(unknown.code(), "wait_not_found");
     let refused = soon(connection.ask("set_config_option", Value::Null)).await.unwrap_err();
     assert_eq!(refused.code(), "agent_error");
     soon(connection.authenticate("any")).await.unwrap();

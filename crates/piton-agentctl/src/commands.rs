@@ -64,17 +64,17 @@ impl Commands {
         let Command { id, act: what } = command;
         if id.is_empty() || id.len() > ID_BYTES_MAX {
             let message = format!("A command's id has 1 to {ID_BYTES_MAX} bytes");
-            return Err(problem("request_malformed", message));
+            return Err(problem("request_invalid", message));
         }
         let said = serde_json::to_vec(&what);
-        let said = said.map_err(|e| problem("request_malformed", e.to_string()))?;
+        let said = said.map_err(|e| problem("request_invalid", e.to_string()))?;
         let digest = blake3::hash(&said);
         let (mut outcome, replayed) = match self.known(&id, digest)? {
             Seen::Before(outcome) => (outcome, true),
             Seen::Never(settle, outcome) => {
                 let spool = self.spool.clone();
                 let fact =
-                    Fact::Commanded { command_id: id.clone(), command: what.name().to_owned() };
+                    Fact::CommandAccepted { command_id: id.clone(), command: what.name().to_owned() };
                 let run_id = match &what {
                     Act::Prompt { run_id, .. } | Act::Cancel { run_id } => Some(run_id.clone()),
                     _ => None,
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(done.load(Ordering::SeqCst), 1);
         let reader = SpoolReader::open(temp.path(), &[1; 32]).unwrap();
         let kept: Vec<_> = reader.after(0).map(|entry| entry.unwrap().fact).collect();
-        let fact = Fact::Commanded { command_id: "c1".into(), command: "stop".into() };
+        let fact = Fact::CommandAccepted { command_id: "c1".into(), command: "stop".into() };
         assert_eq!(kept, [fact]);
     }
 

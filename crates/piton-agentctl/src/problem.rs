@@ -29,9 +29,9 @@ impl IntoResponse for Refused {
 fn status(code: &str) -> StatusCode {
     match code {
         "unauthorized" => StatusCode::UNAUTHORIZED,
-        "request_malformed" | "protocol_unsupported" | "epoch_missing" => StatusCode::BAD_REQUEST,
+        "request_invalid" | "protocol_unsupported" | "epoch_required" => StatusCode::BAD_REQUEST,
         "path_outside" => StatusCode::FORBIDDEN,
-        "not_found" | "file_missing" | "shell_unknown" => StatusCode::NOT_FOUND,
+        "not_found" | "file_missing" | "shell_not_found" => StatusCode::NOT_FOUND,
         "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "closing" | "epoch_unkept" => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::CONFLICT,

@@ -47,7 +47,7 @@ pub enum Error {
 impl Error {
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "terminal_unknown",
+            Self::Unknown { .. } => "terminal_not_found",
             Self::TooMany => "too_many_terminals",
             Self::Folder { source } => source.code(),
             Self::Start { .. } => "terminal_start",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ctl::{Run, World, entries_until};
 use piton_core::id::{RunId, WaitId};
-use piton_core::spool::{AgentSessions, Begun, Ended, Entry, Fact};
+use piton_core::spool::{AgentSessions, OpenedAs, Ended, Entry, Fact};
 use piton_exec::client::ClientError;
 use piton_exec::executor::{Executor, Liveness};
 use piton_exec::protocol::{Act, AgentStatus, Command, Reply, Start};
@@ -80,7 +80,7 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     assert_eq!(said(&entries), "hello there");
     let started = entries.iter().position(|entry| entry.fact == Fact::TurnStarted {}).unwrap();
     let commanded = entries.iter().position(
-        |entry| matches!(&entry.fact, Fact::Commanded { command_id, .. } if command_id == "p1"),
+        |entry| matches!(&entry.fact, Fact::CommandAccepted { command_id, .. } if command_id == "p1"),
     );
     assert!(commanded.unwrap() < started, "{entries:#?}");
     assert!(entries[started..].iter().all(|entry| entry.run_id == Some(turn("run_p1"))));
@@ -100,9 +100,9 @@ async fn a_permission_is_answered_after_the_client_came_back() {
     let (run, mut stream) = ready(&world, &[]).await;
     let pid = run.client(1).health().await.unwrap().agent.pid;
     prompt(&run, "p1", "say before\nask May I?\nsay after").await.unwrap();
-    let asked = entries_until(&mut stream, |fact| matches!(fact, Fact::Asked { .. })).await;
+    let asked = entries_until(&mut stream, |fact| matches!(fact, Fact::WaitOpened { .. })).await;
     drop(stream);
-    let Fact::Asked { wait_id, question, .. } = &asked.last().unwrap().fact else { panic!() };
+    let Fact::WaitOpened { wait_id, question, .. } = &asked.last().unwrap().fact else { panic!() };
     let client = run.client(2);
     let health = client.health().await.unwrap();
     assert_eq!(health.asking.iter().collect::<Vec<_>>(), [wait_id]);
@@ -120,7 +120,7 @@ async fn a_permission_is_answered_after_the_client_came_back() {
     assert_eq!(wrong.code(), "answer_not_an_option");
     client.command(&give("a1", answer(wait_id, option))).await.unwrap();
     let entries = entries_until(&mut stream, turn_ended).await;
-    let ended = Fact::AskEnded { wait_id: wait_id.clone(), why: Ended::Answered };
+    let ended = Fact::WaitEnded { wait_id: wait_id.clone(), why: Ended::Answered };
     assert!(entries.iter().any(|entry| entry.fact == ended), "{entries:#?}");
     assert!(said(&entries).contains("after"));
 }
@@ -134,7 +134,7 @@ async fn a_turn_is_cancelled() {
     let busy = prompt(&run, "p2", "say x").await.unwrap_err();
     assert_eq!(busy.code(), "agent_busy");
     let other = act(&run, "c0", Act::Cancel { run_id: turn("run_other") }).await.unwrap_err();
-    assert_eq!(other.code(), "turn_unknown");
+    assert_eq!(other.code(), "turn_not_found");
     act(&run, "c1", Act::Cancel { run_id: turn("run_p1") }).await.unwrap();
     let entries = entries_until(&mut stream, turn_ended).await;
     let cancelled = Fact::TurnEnded { stop_reason: "cancelled".to_owned() };
@@ -166,7 +166,7 @@ async fn a_crash_is_told_with_its_last_words_and_the_next_one_starts() {
     let entries = entries_until(&mut stream, is_ready).await;
     let resumed = matches!(
         entries.last().unwrap().fact,
-        Fact::AgentReady { begun: Begun::Resumed | Begun::Loaded, .. }
+        Fact::AgentReady { opened_as: OpenedAs::Resumed | OpenedAs::Loaded, .. }
     );
     assert!(resumed, "{entries:#?}");
     prompt(&run, "p2", "recall colour").await.unwrap();
@@ -272,7 +272,7 @@ async fn a_turn_is_not_idleness() {
     act(&run, "start", Act::Start(echo(&[]))).await.unwrap();
     entries_until(&mut stream, is_ready).await;
     prompt(&run, "p1", "ask May I?").await.unwrap();
-    entries_until(&mut stream, |fact| matches!(fact, Fact::Asked { .. })).await;
+    entries_until(&mut stream, |fact| matches!(fact, Fact::WaitOpened { .. })).await;
     drop(stream);
     // There is no condition to wait for: nothing must happen.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
@@ -469,7 +469,7 @@ async fn an_agent_forks_lists_closes_and_deletes() {
 
     let nothing = Start { fork: true, ..echo(&[]) };
     let refused = act(&run, "nothing", Act::Start(nothing)).await.unwrap_err();
-    assert_eq!(refused.code(), "request_malformed");
+    assert_eq!(refused.code(), "request_invalid");
     let fork = |args: &[&str]| Start {
         agent_session_id: Some(original.clone()),
         fork: true,
@@ -482,7 +482,7 @@ async fn an_agent_forks_lists_closes_and_deletes() {
     act(&run, "fork", Act::Start(fork(&["--memory", &memory]))).await.unwrap();
     let entries = entries_until(&mut stream, is_ready).await;
     let forked =
-        matches!(entries.last().unwrap().fact, Fact::AgentReady { begun: Begun::Forked, .. });
+        matches!(entries.last().unwrap().fact, Fact::AgentReady { opened_as: OpenedAs::Forked, .. });
     assert!(forked, "{entries:#?}");
     prompt(&run, "p2", "recall colour").await.unwrap();
     assert_eq!(said(&entries_until(&mut stream, turn_ended).await), "green");

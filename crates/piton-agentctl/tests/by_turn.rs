@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ctl::{Run, World, entries_until};
 use piton_core::id::RunId;
-use piton_core::spool::{Begun, Entry, Fact};
+use piton_core::spool::{OpenedAs, Entry, Fact};
 use piton_exec::client::{ClientError, Stream};
 use piton_exec::executor::{Executor, Liveness};
 use piton_exec::protocol::{
@@ -86,7 +86,7 @@ fn said(entries: &[Entry]) -> String {
 
 fn names(entries: &[Entry]) -> Vec<String> {
     let named = entries.iter().filter_map(|entry| match &entry.fact {
-        Fact::AgentSession { agent_session_id } => Some(agent_session_id.clone()),
+        Fact::AgentSessionAssigned { agent_session_id } => Some(agent_session_id.clone()),
         _ => None,
     });
     named.collect()
@@ -125,19 +125,19 @@ async fn a_conversation_goes_on_from_process_to_process() {
         act(&run, "start", Act::Start(echo(&world, output))).await.unwrap();
         let ready = entries_until(&mut stream, is_ready).await;
         assert_eq!(ready[1].fact, Fact::AgentStarting {});
-        let Fact::AgentReady { begun, agent_session_id, asked_session_id, .. } =
+        let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } =
             &ready.last().unwrap().fact
         else {
             panic!()
         };
-        assert_eq!((*begun, agent_session_id, asked_session_id), (Begun::New, &None, &None));
+        assert_eq!((*opened_as, agent_session_id, requested_session_id), (OpenedAs::New, &None, &None));
         assert_eq!(run.processes().len(), 0, "it is ready without a process");
 
         let first = say(&run, &mut stream, "p1", "remember colour green").await;
         assert_eq!(end(&first).0, "end_turn", "{first:#?}");
         let id = names(&first).pop().unwrap();
         let started = first.iter().position(|entry| entry.fact == Fact::TurnStarted {}).unwrap();
-        assert!(matches!(first[started - 1].fact, Fact::Commanded { .. }));
+        assert!(matches!(first[started - 1].fact, Fact::CommandAccepted { .. }));
         assert!(first[started..].iter().all(|entry| entry.run_id == Some(turn("p1"))));
         assert!(prompt(&run, "p1", "remember colour green").await.unwrap().replayed);
 
@@ -154,10 +154,10 @@ async fn a_conversation_goes_on_from_process_to_process() {
         let mut stream = run.stream(1, 0).await;
         act(&run, "start", Act::Start(start)).await.unwrap();
         let ready = entries_until(&mut stream, is_ready).await;
-        let Fact::AgentReady { begun, agent_session_id, .. } = &ready.last().unwrap().fact else {
+        let Fact::AgentReady { opened_as, agent_session_id, .. } = &ready.last().unwrap().fact else {
             panic!()
         };
-        assert_eq!((*begun, agent_session_id), (Begun::Resumed, &Some(id)));
+        assert_eq!((*opened_as, agent_session_id), (OpenedAs::Resumed, &Some(id)));
         let third = say(&run, &mut stream, "p3", "recall colour").await;
         assert_eq!(said(&third), "green");
     }
@@ -212,7 +212,7 @@ async fn a_killed_turn_is_interrupted_and_the_next_goes_on() {
     let resumed = entries.iter().position(|entry| {
         matches!(
             &entry.fact,
-            Fact::AgentReady { begun: Begun::Resumed, agent_session_id: Some(_), .. }
+            Fact::AgentReady { opened_as: OpenedAs::Resumed, agent_session_id: Some(_), .. }
         )
     });
     assert!(resumed.is_some_and(|at| at < entries.len() - 1), "before its end is told");
@@ -231,7 +231,7 @@ async fn one_that_cannot_go_on_begins_anew_with_each_turn() {
     start.command_line.as_mut().unwrap().resume.clear();
     let mut stream = begin(&run, "start", start).await;
     let first = say(&run, &mut stream, "p1", "remember colour green").await;
-    let is_new = |entry: &&Entry| matches!(entry.fact, Fact::AgentReady { begun: Begun::New, .. });
+    let is_new = |entry: &&Entry| matches!(entry.fact, Fact::AgentReady { opened_as: OpenedAs::New, .. });
     assert_eq!(first.iter().filter(is_new).count(), 1, "{first:?}");
     let next = say(&run, &mut stream, "p2", "recall colour").await;
     assert_eq!(end(&next).0, "end_turn");
@@ -275,7 +275,7 @@ async fn a_turn_is_cancelled_with_everything_it_started() {
     prompt(&run, "p1", "ignore-term\nescape sleep 1000\nsay begun\nhang").await.unwrap();
     entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
     let other = act(&run, "c0", Act::Cancel { run_id: turn("other") }).await.unwrap_err();
-    assert_eq!(other.code(), "turn_unknown");
+    assert_eq!(other.code(), "turn_not_found");
     act(&run, "c1", Act::Cancel { run_id: turn("p1") }).await.unwrap();
     let entries = entries_until(&mut stream, is_over).await;
     assert_eq!(end(&entries).0, "cancelled");
@@ -397,10 +397,10 @@ async fn a_conversation_is_forked() {
     entries_until(&mut stream, failed).await;
     act(&run, "fork", Act::Start(fork(Output::StreamJson))).await.unwrap();
     let entries = entries_until(&mut stream, is_ready).await;
-    let Fact::AgentReady { begun, agent_session_id, .. } = &entries.last().unwrap().fact else {
+    let Fact::AgentReady { opened_as, agent_session_id, .. } = &entries.last().unwrap().fact else {
         panic!()
     };
-    assert_eq!((*begun, agent_session_id), (Begun::Forked, &None));
+    assert_eq!((*opened_as, agent_session_id), (OpenedAs::Forked, &None));
     let forked = say(&run, &mut stream, "p2", "recall colour\nremember colour red").await;
     assert_eq!(said(&forked), "greenremembered colour");
     let copy = names(&forked).pop().unwrap();
@@ -468,7 +468,7 @@ async fn what_is_no_agent_is_named() {
     }
     let odd = Start { agent_session_id: Some("--yes".to_owned()), ..script("") };
     let refused = act(&run, "odd", Act::Start(odd)).await.unwrap_err();
-    assert_eq!(refused.code(), "request_malformed");
+    assert_eq!(refused.code(), "request_invalid");
 
     let result = r#"{"type":"result","is_error":true,"subtype":"error_during_execution","errors":["out of money"]}"#;
     let long = "head -c 50000000 /dev/zero | tr '\\0' x; echo; printf '%s\\n' '{\"type\":\"assistant\",\"message\":{\"content\":\"behind it\"}}'";

@@ -95,9 +95,9 @@ async fn no_path_leads_outside() {
 async fn what_is_not_a_path_or_not_a_file_is_refused() {
     use std::os::unix::ffi::OsStrExt;
     let world = world();
-    assert_eq!(world.read("a\0b").await, Err("path_malformed"));
+    assert_eq!(world.read("a\0b").await, Err("path_invalid"));
     let bytes = std::ffi::OsStr::from_bytes(b"a\xFFb");
-    assert_eq!(world.read(bytes).await, Err("path_malformed"));
+    assert_eq!(world.read(bytes).await, Err("path_invalid"));
     assert_eq!(world.read("none").await, Err("not_found"));
     assert_eq!(world.read(".").await, Err("is_folder"));
     assert_eq!(world.write(".", "x").await, Err("is_folder"));

@@ -98,7 +98,7 @@ async fn a_terminal_has_output_exit_code_environment_and_folder() {
     let outside = TerminalSpec { cwd: Some("/".into()), ..spec };
     assert_eq!(world.host.create_terminal(outside).await.unwrap_err().code, "path_outside");
     let unknown = world.host.terminal_output("9".to_owned()).await;
-    assert_eq!(unknown.unwrap_err().code, "terminal_unknown");
+    assert_eq!(unknown.unwrap_err().code, "terminal_not_found");
     world.tidy().await;
 }
 
@@ -127,7 +127,7 @@ async fn killed_it_is_still_readable_released_it_is_gone() {
     assert_eq!(output.exit, Some(TerminalExit { exit_code: None, signal: Some(15) }));
     world.host.kill_terminal(id.clone()).await.unwrap();
     world.host.release_terminal(id.clone()).await.unwrap();
-    assert_eq!(world.host.terminal_output(id).await.unwrap_err().code, "terminal_unknown");
+    assert_eq!(world.host.terminal_output(id).await.unwrap_err().code, "terminal_not_found");
     let id = world.host.create_terminal(line("trap '' TERM; while :; do sleep 300; done")).await;
     let id = id.unwrap();
     until("it runs", || world.count(&id) == 2).await;

@@ -17,7 +17,7 @@ fn stop(id: &str) -> Command {
 }
 
 fn commanded(id: &str) -> impl Fn(&Fact) -> bool {
-    move |fact| matches!(fact, Fact::Commanded { command_id, .. } if command_id == id)
+    move |fact| matches!(fact, Fact::CommandAccepted { command_id, .. } if command_id == id)
 }
 
 fn code<T: std::fmt::Debug>(result: Result<T, ClientError>) -> String {
@@ -111,7 +111,7 @@ async fn a_stream_begins_anywhere_and_goes_on() {
     }
     let client = run.client(1);
     assert_eq!(code(client.stream(&run.spool_id, 100).await), "cursor_ahead");
-    assert_eq!(code(client.stream("spool_other", 0).await), "spool_unknown");
+    assert_eq!(code(client.stream("spool_other", 0).await), "spool_not_found");
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn acknowledgements_are_counted_and_nonsense_ends_the_stream() {
             }
         }
     });
-    assert_eq!(ended.await.unwrap().code(), "ack_malformed");
+    assert_eq!(ended.await.unwrap().code(), "ack_invalid");
     assert_eq!(client.health().await.unwrap().spool.acked, 2);
 }
 
@@ -246,7 +246,7 @@ async fn the_workspace_is_served_without_an_agent() {
     assert!(String::from_utf8_lossy(&shown).contains("30 100"), "{shown:?}");
     assert_eq!(socket.ended().unwrap().exit_code, Some(3));
     client.end_shell(&shell.shell_id).await.unwrap();
-    assert_eq!(code(client.end_shell(&shell.shell_id).await), "shell_unknown");
+    assert_eq!(code(client.end_shell(&shell.shell_id).await), "shell_not_found");
 }
 
 #[tokio::test]
@@ -255,13 +255,13 @@ async fn what_is_malformed_is_named() {
     let run = world.launch().await;
     let token = bearer(&run.secret);
     let answer = raw(&run, "GET /health", &token, "one", "1").await;
-    assert!(answer.contains("epoch_missing"), "{answer}");
+    assert!(answer.contains("epoch_required"), "{answer}");
     let answer = raw(&run, "GET /nothing", &token, "1", "2").await;
     assert!(answer.contains("not_found"), "{answer}");
     let answer = raw(&run, "POST /commands", &token, "1", "2").await;
-    assert!(answer.contains("request_malformed"), "{answer}");
+    assert!(answer.contains("request_invalid"), "{answer}");
     let empty = Command { id: String::new(), act: Act::Stop {} };
-    assert_eq!(code(run.client(1).command(&empty).await), "request_malformed");
+    assert_eq!(code(run.client(1).command(&empty).await), "request_invalid");
     let start = Command { id: "s".into(), act: Act::Start(Start::default()) };
-    assert_eq!(code(run.client(1).command(&start).await), "request_malformed");
+    assert_eq!(code(run.client(1).command(&start).await), "request_invalid");
 }

@@ -149,7 +149,7 @@ async fn a_closed_shell_leaves_no_process() {
         world.shells.close(&shell).await.unwrap();
         assert_eq!(world.count(&shell), 0);
         ended(&mut events).await;
-        assert_eq!(world.shells.close(&shell).await.unwrap_err().code(), "shell_unknown");
+        assert_eq!(world.shells.close(&shell).await.unwrap_err().code(), "shell_not_found");
     }
     world.tidy().await;
 }
@@ -179,7 +179,7 @@ async fn there_are_only_so_many() {
     ended(&mut events).await;
     // The one that has ended makes room.
     world.shells.open(more).await.unwrap();
-    assert_eq!(world.shells.attach(&opened[0]).unwrap_err().code(), "shell_unknown");
+    assert_eq!(world.shells.attach(&opened[0]).unwrap_err().code(), "shell_not_found");
     let absent = NewShell { command: vec!["no-such-program".to_owned()], ..NewShell::default() };
     world.shells.close(&opened[1]).await.unwrap();
     assert_eq!(world.shells.open(absent).await.unwrap_err().code(), "shell_start");

@@ -70,7 +70,7 @@ async fn the_data_folder_may_be_moved() {
     client.command(&Command { id: "end".into(), act: Act::Close {} }).await.unwrap();
     ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
     let kept = ctl::facts_on_disk(&executor.spool(&run.execution).await.unwrap(), &run.secret);
-    let commanded = |id: &str, command: &str| Fact::Commanded {
+    let commanded = |id: &str, command: &str| Fact::CommandAccepted {
         command_id: id.to_owned(),
         command: command.to_owned(),
     };
@@ -168,7 +168,7 @@ async fn a_killed_agentctl_is_gone_and_its_spool_is_read() {
         .await;
     let folder = world.executor().spool(&run.execution).await.unwrap();
     let kept = ctl::facts_on_disk(&folder, &run.secret);
-    let fact = Fact::Commanded { command_id: "before".into(), command: "stop".into() };
+    let fact = Fact::CommandAccepted { command_id: "before".into(), command: "stop".into() };
     assert_eq!(kept, [fact]);
 }
 

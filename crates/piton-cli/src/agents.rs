@@ -35,7 +35,7 @@ pub(crate) fn find(settings: &Settings, id: &str) -> Result<Profile> {
         Some(agent) => format!("Did you mean {}?", agent.id),
         None => "`piton agents list` shows which agents there are.".to_owned(),
     };
-    let unknown = Error::new(Code::AgentUnknown, format!("There is no agent {id:?}"));
+    let unknown = Error::new(Code::AgentNotFound, format!("There is no agent {id:?}"));
     all.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown.with_hint(hint))
 }
 

@@ -159,9 +159,9 @@ mod tests {
     #[test]
     fn a_problem_is_told_with_code_sentence_and_hint() {
         let known = refused(&json!({
-            "code": "wait_unknown", "title": "There is no wait w", "detail": "really",
+            "code": "wait_not_found", "title": "There is no wait w", "detail": "really",
         }));
-        assert_eq!(known.code(), Some(Code::WaitUnknown));
+        assert_eq!(known.code(), Some(Code::WaitNotFound));
         assert_eq!(known.message(), "There is no wait w: really");
         // A newer server's code is not known here; its hint is.
         let newer = refused(&json!({"code": "newer", "title": "No", "hint": "Do this."}));

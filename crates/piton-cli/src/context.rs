@@ -126,7 +126,7 @@ impl Context {
 
     pub(crate) fn no_store(&self, session: &SessionId) -> Error {
         let hint = format!("There is no store at {}.", self.settings.data.value.display());
-        Error::new(Code::SessionUnknown, format!("There is no session {session}")).with_hint(hint)
+        Error::new(Code::SessionNotFound, format!("There is no session {session}")).with_hint(hint)
     }
 
     /// The process that holds a boot's lock, if it is known.

@@ -142,10 +142,10 @@ fn page(code: Code) -> String {
 /// Some hints can name the very command.
 fn hint_for(code: Code) -> &'static str {
     match code {
-        Code::SessionUnknown => {
+        Code::SessionNotFound => {
             "Check the id; `piton sessions list` shows which sessions there are."
         }
-        Code::WaitUnknown => {
+        Code::WaitNotFound => {
             "`piton sessions waits SESSION` lists the open waits; this one was answered, cancelled, \
              or never asked."
         }

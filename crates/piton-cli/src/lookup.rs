@@ -44,7 +44,7 @@ pub(crate) async fn session(view: &View, id: SessionId) -> Result<SessionId> {
 pub(crate) async fn session_on(client: &Client, id: SessionId) -> Result<SessionId> {
     match client.get(&format!("/api/v1/sessions/{id}")).await {
         Ok(_) => return Ok(id),
-        Err(error) if error.code() == Some(Code::SessionUnknown) => {}
+        Err(error) if error.code() == Some(Code::SessionNotFound) => {}
         Err(error) => return Err(error),
     }
     let mut found = Vec::new();
@@ -75,7 +75,7 @@ fn too_many(id: &SessionId) -> Error {
 
 fn the_only_one(id: &SessionId, mut found: Vec<SessionId>) -> Result<SessionId> {
     match (found.pop(), found.as_slice()) {
-        (None, _) => Err(Error::new(Code::SessionUnknown, format!("There is no session {id}"))),
+        (None, _) => Err(Error::new(Code::SessionNotFound, format!("There is no session {id}"))),
         (Some(only), []) => Ok(only),
         (Some(last), _) => {
             found.push(last);

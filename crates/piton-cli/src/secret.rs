@@ -38,7 +38,7 @@ impl PassphraseArgs {
             (None, None) => return Ok(None),
         };
         if text.is_empty() {
-            return Err(Error::new(Code::PassphraseMissing, "The passphrase is empty"));
+            return Err(Error::new(Code::PassphraseRequired, "The passphrase is empty"));
         }
         Ok(Some(text.into()))
     }
@@ -71,13 +71,13 @@ impl NewPassphraseArgs {
         }
         let no_terminal = || {
             let message = "There is no terminal to type the passphrase at";
-            Error::new(Code::PassphraseMissing, message)
+            Error::new(Code::PassphraseRequired, message)
                 .with_hint("Use --passphrase-file or --passphrase-env.")
         };
         let first = asked("New passphrase: ")?.ok_or_else(no_terminal)?;
         let second = asked("The same again: ")?.ok_or_else(no_terminal)?;
         if first.reveal().is_empty() {
-            return Err(Error::new(Code::PassphraseMissing, "The passphrase is empty"));
+            return Err(Error::new(Code::PassphraseRequired, "The passphrase is empty"));
         }
         if first.reveal() != second.reveal() {
             return Err(Error::new(Code::PassphraseWrong, "The two passphrases are not the same")

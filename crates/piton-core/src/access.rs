@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::AccessId;
+use crate::id::AccessTokenId;
 use crate::time::Timestamp;
 use crate::token::Secret;
 
@@ -58,7 +58,7 @@ impl FromStr for Scope {
 /// What a holder presents: `key_….<64 hexadecimal digits>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bearer {
-    pub id: AccessId,
+    pub id: AccessTokenId,
     pub secret: Secret,
 }
 
@@ -85,11 +85,11 @@ impl FromStr for Bearer {
 /// What the reserved log says about one secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    pub access_id: AccessId,
+    pub access_token_id: AccessTokenId,
     pub name: String,
     pub scopes: BTreeSet<Scope>,
     pub hash: String,
-    pub granted_at: Timestamp,
+    pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub once: bool,
 }
@@ -131,11 +131,11 @@ mod tests {
         let bearer: Bearer = format!("key_1.{}", "ab".repeat(32)).parse().unwrap();
         assert_eq!(bearer.reveal().parse(), Ok(bearer.clone()));
         let access = Access {
-            access_id: bearer.id.clone(),
+            access_token_id: bearer.id.clone(),
             name: "phone".into(),
             scopes: [Scope::Read].into(),
             hash: bearer.secret.hash(),
-            granted_at: Timestamp::from_millis(0),
+            created_at: Timestamp::from_millis(0),
             expires_at: Some(Timestamp::from_millis(10)),
             once: false,
         };

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::access::Scope;
 use crate::id::{
-    AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
 use crate::reason::Reason;
-use crate::resume::{Occasion, Strategy};
-use crate::spool::{AgentInfo, AuthMethod, Begun, Channel, Offers, Pos};
+use crate::resume::{StartTrigger, Strategy};
+use crate::spool::{AgentInfo, AuthMethod, OpenedAs, Channel, SessionCapabilities, Pos};
 use crate::time::Timestamp;
 use crate::worktree::Plan;
 
@@ -345,7 +345,7 @@ events! {
     /// An agent is about to be started, and this is how it is to get its conversation back.
     AgentResuming = "agent.resuming" {
         execution_id: ExecutionId,
-        occasion: Occasion,
+        trigger: StartTrigger,
         strategy: Strategy,
         /// If it starts afresh, its first prompt is to carry the history.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] history: bool,
@@ -359,18 +359,18 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
     } content [];
     /// The agent calls its conversation by another id than before.
-    AgentSession = "agent.session" {
+    AgentSessionAssigned = "agent.session_assigned" {
         execution_id: ExecutionId,
         agent_session_id: String,
     } content [];
     /// Who the agent says it is, what it offers, and how it came to its conversation.
-    AgentDescribed = "agent.described" {
+    AgentInitialized = "agent.initialized" {
         execution_id: ExecutionId,
-        begun: Begun,
+        opened_as: OpenedAs,
         #[serde(default, skip_serializing_if = "Option::is_none")] agent: Option<AgentInfo>,
-        offers: Offers,
+        capabilities: SessionCapabilities,
         /// The conversation that it was to go on with, or to fork.
-        #[serde(default, skip_serializing_if = "Option::is_none")] asked_session_id: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] requested_session_id: Option<String>,
         /// Whether it has the conversation that it was to have; absent: it was to have none.
         #[serde(default, skip_serializing_if = "Option::is_none")] context_restored: Option<bool>,
     } content [];
@@ -438,7 +438,7 @@ events! {
 
     /// Somebody asked for what the records before it, in the same batch, say. In a session's log or
     /// the reserved one.
-    RequestTaken = "request.taken" {
+    RequestAccepted = "request.accepted" {
         /// Who asked.
         principal: String,
         /// What was asked, as the API names it.
@@ -452,8 +452,8 @@ events! {
     /// In the reserved log: somebody wants something done.
     TaskCreated = "task.created" { task_id: TaskId, title: String, } content [];
     /// In the reserved log: whoever knows the secret may use the API.
-    AccessGranted = "access.granted" {
-        access_id: AccessId,
+    AccessTokenCreated = "access_token.created" {
+        access_token_id: AccessTokenId,
         name: String,
         scopes: Vec<Scope>,
         /// BLAKE3 of the secret, in hex.
@@ -463,10 +463,10 @@ events! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] once: bool,
     } content [];
     /// In the reserved log: a secret that is good once was used.
-    AccessUsed = "access.used" { access_id: AccessId, } content [];
-    AccessRevoked = "access.revoked" { access_id: AccessId, } content [];
+    AccessTokenUsed = "access_token.used" { access_token_id: AccessTokenId, } content [];
+    AccessTokenRevoked = "access_token.revoked" { access_token_id: AccessTokenId, } content [];
     /// In the reserved log: something that an operator may want to know of.
-    AuditNoted = "audit.noted" {
+    AuditRecorded = "audit.recorded" {
         #[serde(default, skip_serializing_if = "Option::is_none")] principal: Option<String>,
         action: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] target: Option<String>,

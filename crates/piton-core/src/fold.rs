@@ -60,7 +60,7 @@ impl State {
                 self.imported(e);
                 return Change::Inner;
             }
-            Event::RequestTaken(e) => {
+            Event::RequestAccepted(e) => {
                 self.requests.taken(seq, ts, e);
                 return Change::Inner;
             }
@@ -71,10 +71,10 @@ impl State {
             | Event::StatusDerived(_)
             | Event::RecordRedacted(_)
             | Event::TaskCreated(_)
-            | Event::AccessGranted(_)
-            | Event::AccessUsed(_)
-            | Event::AccessRevoked(_)
-            | Event::AuditNoted(_)
+            | Event::AccessTokenCreated(_)
+            | Event::AccessTokenUsed(_)
+            | Event::AccessTokenRevoked(_)
+            | Event::AuditRecorded(_)
             | Event::SessionDeleted(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_) => return Change::Inner,
@@ -93,18 +93,13 @@ impl State {
                 }
                 self.facts.unknown_critical.get_or_insert_with(|| unknown.kind.clone());
             }
-            Event::SessionCreated(e) => self.info = Some(created(ts, e)),
+            Event::SessionCreated(_) | Event::SessionRenamed(_) => self.apply_info(ts, event),
             Event::SessionAdopted(e) => {
                 // Only the first record stands for what came before it.
                 if self.info.is_some() {
                     return Change::Inner;
                 }
                 self.adopt(seq, ts, e);
-            }
-            Event::SessionRenamed(e) => {
-                if let Some(info) = &mut self.info {
-                    info.title.clone_from(&e.title);
-                }
             }
             Event::SessionClosed(e) => self.facts.closed = Some(e.outcome),
             Event::MessageUser(e) => {
@@ -133,9 +128,9 @@ impl State {
             | Event::ExecutorAbandoned(_)
             | Event::AgentResuming(_)
             | Event::AgentStarting(_)
-            | Event::AgentDescribed(_)
+            | Event::AgentInitialized(_)
             | Event::AgentReady(_)
-            | Event::AgentSession(_)
+            | Event::AgentSessionAssigned(_)
             | Event::AgentError(_)
             | Event::AgentExited(_)
             | Event::AgentSessionCleared(_) => self.apply_execution(event),
@@ -173,6 +168,14 @@ impl State {
         if self.lease.owner.as_ref() != Some(boot) && !agent_lives {
             self.keep_unsaid();
             self.pending.clear();
+        }
+    }
+
+    fn apply_info(&mut self, ts: Timestamp, event: &Event) {
+        match (event, &mut self.info) {
+            (Event::SessionCreated(e), info) => *info = Some(created(ts, e)),
+            (Event::SessionRenamed(e), Some(info)) => info.title.clone_from(&e.title),
+            _ => {}
         }
     }
 

@@ -29,7 +29,7 @@ pub enum Error {
 
 impl Error {
     pub fn code(&self) -> Code {
-        Code::IdMalformed
+        Code::IdInvalid
     }
 }
 
@@ -145,7 +145,7 @@ ids! {
     /// One agentctl's life for one session.
     ExecutionId, "execution", "exec_";
     /// A secret with which the API may be used.
-    AccessId, "access", "key_";
+    AccessTokenId, "access", "key_";
 }
 
 impl SessionId {

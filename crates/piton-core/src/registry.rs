@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, Bearer, Denied, Scope};
 use crate::decide::{Decision, Refusal, Verdict};
-use crate::event::{self, AccessGranted, AccessRevoked, AccessUsed, Event, Seq, TaskCreated};
-use crate::id::{AccessId, TaskId};
+use crate::event::{self, AccessTokenCreated, AccessTokenRevoked, AccessTokenUsed, Event, Seq, TaskCreated};
+use crate::id::{AccessTokenId, TaskId};
 use crate::limits::ACCESS_MAX;
 use crate::record::{NewRecord, Record};
 use crate::request::{Request, Requests};
@@ -18,7 +18,7 @@ pub struct Registry {
     pub last_seq: Seq,
     pub tasks: BTreeMap<TaskId, Task>,
     /// Secrets that were not revoked, nor used up.
-    pub access: BTreeMap<AccessId, Access>,
+    pub access: BTreeMap<AccessTokenId, Access>,
     pub requests: Requests,
 }
 
@@ -36,16 +36,16 @@ pub enum Command {
         task_id: TaskId,
         title: String,
     },
-    Grant(AccessGranted),
+    Grant(AccessTokenCreated),
     Revoke {
-        access_id: AccessId,
+        access_token_id: AccessTokenId,
     },
     /// Exchanges a secret that is good once for a lasting one.
     Exchange {
-        used: AccessId,
-        granted: AccessGranted,
+        used: AccessTokenId,
+        granted: AccessTokenCreated,
     },
-    Note(event::AuditNoted),
+    Note(event::AuditRecorded),
 }
 
 impl Registry {
@@ -64,24 +64,24 @@ impl Registry {
                 let task = Task { task_id: task_id.clone(), title, created_at: ts };
                 self.tasks.entry(task_id).or_insert(task);
             }
-            Event::AccessGranted(e) => {
+            Event::AccessTokenCreated(e) => {
                 let e = e.clone();
                 let access = Access {
-                    access_id: e.access_id.clone(),
+                    access_token_id: e.access_token_id.clone(),
                     name: e.name,
                     scopes: e.scopes.into_iter().collect(),
                     hash: e.hash,
-                    granted_at: ts,
+                    created_at: ts,
                     expires_at: e.expires_at,
                     once: e.once,
                 };
-                self.access.entry(e.access_id).or_insert(access);
+                self.access.entry(e.access_token_id).or_insert(access);
             }
-            Event::AccessUsed(AccessUsed { access_id })
-            | Event::AccessRevoked(AccessRevoked { access_id }) => {
-                self.access.remove(access_id);
+            Event::AccessTokenUsed(AccessTokenUsed { access_token_id })
+            | Event::AccessTokenRevoked(AccessTokenRevoked { access_token_id }) => {
+                self.access.remove(access_token_id);
             }
-            Event::RequestTaken(e) => self.requests.taken(seq, ts, e),
+            Event::RequestAccepted(e) => self.requests.taken(seq, ts, e),
             _ => {}
         }
     }
@@ -128,17 +128,17 @@ impl Registry {
                 self.make_room(now, &mut records)?;
                 records.push(NewRecord::new(now, granted));
             }
-            Command::Revoke { access_id } => {
-                if !self.access.contains_key(&access_id) {
-                    return Err(Refusal::AccessUnknown { access: access_id });
+            Command::Revoke { access_token_id } => {
+                if !self.access.contains_key(&access_token_id) {
+                    return Err(Refusal::AccessTokenNotFound { access: access_token_id });
                 }
-                records.push(NewRecord::new(now, AccessRevoked { access_id }));
+                records.push(NewRecord::new(now, AccessTokenRevoked { access_token_id }));
             }
             Command::Exchange { used, granted } => {
                 if !self.access.get(&used).is_some_and(|access| access.once) {
-                    return Err(Refusal::AccessUnknown { access: used });
+                    return Err(Refusal::AccessTokenNotFound { access: used });
                 }
-                records.push(NewRecord::new(now, AccessUsed { access_id: used }));
+                records.push(NewRecord::new(now, AccessTokenUsed { access_token_id: used }));
                 records.push(NewRecord::new(now, granted));
             }
             Command::Note(note) => records.push(NewRecord::new(now, note)),
@@ -156,7 +156,7 @@ impl Registry {
         let Some(over) = self.access.values().find(over) else {
             return Err(Refusal::LimitReached { what: "API tokens", max: ACCESS_MAX });
         };
-        records.push(NewRecord::new(now, AccessRevoked { access_id: over.access_id.clone() }));
+        records.push(NewRecord::new(now, AccessTokenRevoked { access_token_id: over.access_token_id.clone() }));
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::canonical;
 use crate::decide::Refusal;
-use crate::event::{RequestTaken, Seq};
+use crate::event::{RequestAccepted, Seq};
 use crate::limits::{REQUEST_KEPT_FOR, REQUESTS_KEPT};
 use crate::record::NewRecord;
 use crate::time::Timestamp;
@@ -49,7 +49,7 @@ impl Request {
     pub(crate) fn record(self, now: Timestamp) -> NewRecord {
         let (key, digest) = self.key.map(|key| (key.key, key.digest)).unzip();
         let Self { principal, action, response, .. } = self;
-        let event = RequestTaken { principal, action, key, digest };
+        let event = RequestAccepted { principal, action, key, digest };
         match response {
             Some(response) => NewRecord::with_content(now, event, "response", response),
             None => NewRecord::new(now, event),
@@ -74,7 +74,7 @@ impl Requests {
         self.0.is_empty()
     }
 
-    pub(crate) fn taken(&mut self, seq: Seq, at: Timestamp, e: &RequestTaken) {
+    pub(crate) fn taken(&mut self, seq: Seq, at: Timestamp, e: &RequestAccepted) {
         let (Some(key), Some(digest)) = (&e.key, &e.digest) else { return };
         if self.0.len() >= REQUESTS_KEPT {
             self.0.retain(|_, taken| !is_over(taken, at));
@@ -93,7 +93,7 @@ impl Requests {
         let Some(Key { key, digest }) = &request.key else { return Ok(None) };
         match self.0.get(key).filter(|taken| !is_over(taken, now)) {
             Some(taken) if taken.digest == *digest => Ok(Some(taken.seq)),
-            Some(_) => Err(Refusal::RequestMismatch),
+            Some(_) => Err(Refusal::IdempotencyKeyReused),
             None => Ok(None),
         }
     }
@@ -116,7 +116,7 @@ mod tests {
 
     fn taken(requests: &mut Requests, seq: Seq, at: i64, request: Request) {
         let record = request.record(Timestamp::from_millis(at));
-        let crate::Event::RequestTaken(event) = &record.event else { unreachable!() };
+        let crate::Event::RequestAccepted(event) = &record.event else { unreachable!() };
         requests.taken(seq, record.ts, event);
     }
 
@@ -130,7 +130,7 @@ mod tests {
         let reordered = json!({"a": 2, "b": 1});
         assert_eq!(requests.find(&request("k", &reordered), at(999 + day)), Ok(Some(7)));
         let other = request("k", &json!({}));
-        assert_eq!(requests.find(&other, at(2_000)), Err(Refusal::RequestMismatch));
+        assert_eq!(requests.find(&other, at(2_000)), Err(Refusal::IdempotencyKeyReused));
         assert_eq!(requests.find(&request("l", &body), at(2_000)), Ok(None));
         assert_eq!(requests.find(&request("k", &body), at(1_000 + day)), Ok(None));
         assert_ne!(Key::new("a", "bc", "", &body), Key::new("ab", "c", "", &body));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::RunId;
 use crate::limits::VAIN_STARTS_MAX;
 use crate::reason::Reason;
-use crate::spool::Offers;
+use crate::spool::SessionCapabilities;
 use crate::state::{AgentStatus, Executor, ExecutorStatus, Facts, Phase, State};
 
 /// What an agent's profile says it can do with a conversation that it had. What the agent itself
@@ -55,7 +55,7 @@ pub enum AgentRestart {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum ContinueTurn {
+pub enum ContinueRun {
     #[default]
     Ask,
     Auto,
@@ -67,7 +67,7 @@ pub enum ContinueTurn {
 #[serde(default)]
 pub struct Policy {
     pub agent_restart: AgentRestart,
-    pub continue_turn: ContinueTurn,
+    pub continue_run: ContinueRun,
     /// Whether an agent is told what it lost.
     pub note: bool,
 }
@@ -76,7 +76,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             agent_restart: AgentRestart::default(),
-            continue_turn: ContinueTurn::default(),
+            continue_run: ContinueRun::default(),
             note: true,
         }
     }
@@ -85,7 +85,7 @@ impl Default for Policy {
 /// Why an agent is wanted now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Occasion {
+pub enum StartTrigger {
     /// The session was made.
     Created,
     /// The server has started.
@@ -122,7 +122,7 @@ pub fn is_running(facts: &Facts) -> bool {
 pub fn strategy(facts: &Facts, abilities: Abilities) -> Strategy {
     let agent = facts.agent.as_ref();
     let knows = agent.is_some_and(|agent| agent.session_id.is_some());
-    if knows && is_native(agent.and_then(|agent| agent.offers), abilities) {
+    if knows && is_native(agent.and_then(|agent| agent.capabilities), abilities) {
         Strategy::Native
     } else if knows && abilities.command_line {
         Strategy::CommandLine
@@ -134,10 +134,10 @@ pub fn strategy(facts: &Facts, abilities: Abilities) -> Strategy {
 }
 
 /// What the agent advertised, else what its profile says.
-fn is_native(offers: Option<Offers>, abilities: Abilities) -> bool {
+fn is_native(capabilities: Option<SessionCapabilities>, abilities: Abilities) -> bool {
     // One that is spoken to by its command line advertises nothing.
-    match offers.filter(|_| !abilities.command_line) {
-        Some(offers) => offers.resume || offers.load,
+    match capabilities.filter(|_| !abilities.command_line) {
+        Some(capabilities) => capabilities.resume || capabilities.load,
         None => abilities.native,
     }
 }
@@ -226,7 +226,7 @@ pub enum Leave {
     /// One may live that nobody can speak to: a second would lose it its turn.
     Unproven,
     Closed,
-    /// Somebody decided that this is no occasion for it.
+    /// Somebody decided that this is no trigger for it.
     NotNow,
     /// It was started again and again, and came to nothing.
     InVain,
@@ -256,12 +256,12 @@ impl Opening {
 }
 
 /// Decides whether and how an agent is started now.
-pub fn plan(state: &State, abilities: Abilities, policy: Policy, occasion: Occasion) -> Plan {
+pub fn plan(state: &State, abilities: Abilities, policy: Policy, trigger: StartTrigger) -> Plan {
     let facts = &state.facts;
     if facts.closed.is_some() {
         return Plan::Leave(Leave::Closed);
     }
-    if !is_occasion(policy.agent_restart, occasion) {
+    if !is_occasion(policy.agent_restart, trigger) {
         return Plan::Leave(Leave::NotNow);
     }
     if is_running(facts) {
@@ -271,8 +271,8 @@ pub fn plan(state: &State, abilities: Abilities, policy: Policy, occasion: Occas
     if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
         return Plan::Leave(Leave::Unproven);
     }
-    let vain = facts.agent.as_ref().map_or(0, |agent| agent.vain_starts);
-    if occasion == Occasion::Retry && vain >= VAIN_STARTS_MAX {
+    let vain = facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
+    if trigger == StartTrigger::Retry && vain >= VAIN_STARTS_MAX {
         return Plan::Leave(Leave::InVain);
     }
     let strategy = strategy(facts, abilities);
@@ -284,30 +284,30 @@ pub fn plan(state: &State, abilities: Abilities, policy: Policy, occasion: Occas
         agent_session_id: id.filter(|_| goes_on),
         history: abilities.history,
         note: policy.note,
-        go_on: goes_on_with(facts, policy.continue_turn, occasion),
+        go_on: goes_on_with(facts, policy.continue_run, trigger),
     })
 }
 
-fn is_occasion(restart: AgentRestart, occasion: Occasion) -> bool {
-    match occasion {
-        Occasion::Created | Occasion::Asked => true,
-        Occasion::Boot => restart == AgentRestart::OnBoot,
-        Occasion::Open => matches!(restart, AgentRestart::OnBoot | AgentRestart::OnOpen),
-        Occasion::Prompt | Occasion::Retry => restart != AgentRestart::Manual,
+fn is_occasion(restart: AgentRestart, trigger: StartTrigger) -> bool {
+    match trigger {
+        StartTrigger::Created | StartTrigger::Manual => true,
+        StartTrigger::Boot => restart == AgentRestart::OnBoot,
+        StartTrigger::Open => matches!(restart, AgentRestart::OnBoot | AgentRestart::OnOpen),
+        StartTrigger::Prompt | StartTrigger::Retry => restart != AgentRestart::Manual,
     }
 }
 
 /// The run that goes on with its agent. A paused one only when somebody asks for it: somebody
 /// stopped it.
-pub fn goes_on_with(facts: &Facts, turn: ContinueTurn, occasion: Occasion) -> Option<RunId> {
+pub fn goes_on_with(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> Option<RunId> {
     let run = facts.run.as_ref()?;
-    let asked = occasion == Occasion::Asked;
+    let asked = trigger == StartTrigger::Manual;
     let goes_on = match run.phase {
         Phase::Paused => asked,
         Phase::Interrupted { .. } => match turn {
-            ContinueTurn::Ask => asked,
-            ContinueTurn::Auto => asked || matches!(occasion, Occasion::Boot | Occasion::Open),
-            ContinueTurn::Never => false,
+            ContinueRun::Ask => asked,
+            ContinueRun::Auto => asked || matches!(trigger, StartTrigger::Boot | StartTrigger::Open),
+            ContinueRun::Never => false,
         },
         Phase::Open | Phase::Dismissed | Phase::Ended(_) => false,
     };
@@ -316,7 +316,7 @@ pub fn goes_on_with(facts: &Facts, turn: ContinueTurn, occasion: Occasion) -> Op
 
 /// Whether a prompt may be taken now: its agent runs, or is started because of the prompt.
 pub fn can_prompt(facts: &Facts, restart: AgentRestart) -> bool {
-    is_running(facts) || is_occasion(restart, Occasion::Prompt)
+    is_running(facts) || is_occasion(restart, StartTrigger::Prompt)
 }
 
 /// What an agent that has become ready is given.

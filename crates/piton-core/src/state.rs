@@ -14,7 +14,7 @@ use crate::limits::{HANDLES_KEPT, WAITS_SETTLED_KEPT};
 use crate::reason::Reason;
 use crate::request::Requests;
 use crate::resume::Strategy;
-use crate::spool::{Offers, Spool};
+use crate::spool::{SessionCapabilities, Spool};
 use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
@@ -265,13 +265,13 @@ pub struct Agent {
     pub earlier_session_ids: Vec<String>,
     /// What it said it can do with its sessions, when it was last heard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offers: Option<Offers>,
+    pub capabilities: Option<SessionCapabilities>,
     /// Why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Reason>,
     /// Starts since it was last given something, or asked for.
     #[serde(default)]
-    pub vain_starts: u32,
+    pub failed_starts: u32,
     /// Whether it knows what was said before it was started; `None`: there was nothing, or it is
     /// not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,9 +291,9 @@ impl Agent {
             status,
             session_id: None,
             earlier_session_ids: Vec::new(),
-            offers: None,
+            capabilities: None,
             error: None,
-            vain_starts: 0,
+            failed_starts: 0,
             restored: None,
             is_ignorant: false,
             is_told: false,

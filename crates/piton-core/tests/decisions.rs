@@ -122,85 +122,85 @@ fn every_refusal_is_reachable_and_has_its_code() {
     });
     let one_more = full.wait("wait_more", "rt_more");
     let cases = vec![
-        ((World::empty(), start("run_1")), Refusal::SessionUnknown),
+        ((World::empty(), start("run_1")), Refusal::SessionNotFound),
         ((World::new(), create("sess_1")), Refusal::SessionExists { session: id("sess_1") }),
         ((after(World::new(), close(Outcome::Failed)), start("run_1")), Refusal::SessionClosed),
         ((read_only(), start("run_1")), Refusal::SessionReadOnly { kind: "graph.node".into() }),
-        ((World::running(), complete("run_0")), Refusal::RunUnknown { run: id("run_0") }),
+        ((World::running(), complete("run_0")), Refusal::RunNotFound { run: id("run_0") }),
         ((World::running(), start("run_2")), Refusal::RunInProgress { run: run() }),
         ((World::interrupted(), intend("call_1")), Refusal::RunNotOpen { run: run() }),
         ((World::running(), dismiss("run_1")), Refusal::RunNotInterrupted { run: run() }),
         ((World::new(), mint()), Refusal::NeverRun),
-        ((World::running(), rotate("wait_1")), Refusal::WaitUnknown { wait: id("wait_1") }),
+        ((World::running(), rotate("wait_1")), Refusal::WaitNotFound { wait: id("wait_1") }),
         ((overdue(), answer_by_wait("wait_1")), Refusal::WaitExpired { wait: id("wait_1") }),
         (
             (World::running(), conclude("run_1", "call_1")),
-            Refusal::CallUnknown { call: id("call_1") },
+            Refusal::CallNotOpen { call: id("call_1") },
         ),
-        ((World::running(), said("msg_1")), Refusal::MessageUnknown { message: id("msg_1") }),
+        ((World::running(), said("msg_1")), Refusal::MessageNotOpen { message: id("msg_1") }),
         (
             (after(World::running(), say("msg_1", None, "ü")), say("msg_1", Some(1), "x")),
             Refusal::OffsetMismatch { message: id("msg_1"), expected: 2, offset: 1 },
         ),
         (
             (World::running(), Command::Abandon { execution_id: id("exec_1") }),
-            Refusal::ExecutorMissing,
+            Refusal::ExecutorNotFound,
         ),
         ((World::executed(), seen(starting())), Refusal::ExecutorAlive { execution: id("exec_1") }),
         ((full, one_more), Refusal::LimitReached { what: "waits", max: WAITS_OPEN_MAX }),
         ((World::executed(), from_entry(2)), Refusal::SpoolGap { last: 0, pos: 2 }),
-        ((World::new(), redact(9, Content::Omitted)), Refusal::RecordUnknown { seq: 9 }),
+        ((World::new(), redact(9, Content::Omitted)), Refusal::RecordNotFound { seq: 9 }),
         ((World::new(), redact(1, Content::None)), Refusal::RecordEmpty { seq: 1 }),
-        ((World::new(), Command::WorkspaceRemoved { kept_branch: true }), Refusal::WorktreeUnknown),
+        ((World::new(), Command::WorkspaceRemoved { kept_branch: true }), Refusal::WorktreeNotFound),
         (
             (after(World::new(), plan("piton/1")), plan("piton/2")),
             Refusal::WorktreeExists { path: "/data/worktrees/sess_1".into() },
         ),
-        ((asked, asking(&json!(2))), Refusal::RequestMismatch),
-        (by_token(World::waiting(), "rt_0"), Refusal::TokenUnknown),
-        ((World::waiting(), forged), Refusal::TokenMismatch),
-        (by_token(used, "rt_1"), Refusal::TokenConsumed),
-        (by_token(rotated, "rt_1"), Refusal::TokenRevoked { reason: Reason::Rotated }),
-        (by_token(overdue(), "rt_1"), Refusal::TokenExpired),
+        ((asked, asking(&json!(2))), Refusal::IdempotencyKeyReused),
+        (by_token(World::waiting(), "rt_0"), Refusal::ResumeTokenNotFound),
+        ((World::waiting(), forged), Refusal::ResumeTokenMismatch),
+        (by_token(used, "rt_1"), Refusal::ResumeTokenConsumed),
+        (by_token(rotated, "rt_1"), Refusal::ResumeTokenRevoked { reason: Reason::Rotated }),
+        (by_token(overdue(), "rt_1"), Refusal::ResumeTokenExpired),
     ];
     for ((mut world, command), expected) in cases {
         let code = match &expected {
-            Refusal::SessionUnknown => Code::SessionUnknown,
+            Refusal::SessionNotFound => Code::SessionNotFound,
             Refusal::SessionExists { .. } => Code::SessionExists,
             Refusal::SessionClosed => Code::SessionClosed,
             Refusal::SessionReadOnly { .. } => Code::SessionReadOnly,
-            Refusal::RunUnknown { .. } => Code::RunUnknown,
+            Refusal::RunNotFound { .. } => Code::RunNotFound,
             Refusal::RunInProgress { .. } => Code::RunInProgress,
             Refusal::RunNotOpen { .. } => Code::RunNotOpen,
             Refusal::RunNotInterrupted { .. }
             | Refusal::NoInterruption { .. }
             | Refusal::NeverRun => Code::RunNotInterrupted,
-            Refusal::WaitUnknown { .. } => Code::WaitUnknown,
+            Refusal::WaitNotFound { .. } => Code::WaitNotFound,
             Refusal::WaitExpired { .. } => Code::WaitExpired,
-            Refusal::CallUnknown { .. } => Code::CallUnknown,
-            Refusal::MessageUnknown { .. } => Code::MessageUnknown,
+            Refusal::CallNotOpen { .. } => Code::CallNotOpen,
+            Refusal::MessageNotOpen { .. } => Code::MessageNotOpen,
             Refusal::OffsetMismatch { .. } => Code::OffsetMismatch,
-            Refusal::ExecutorMissing => Code::ExecutorMissing,
+            Refusal::ExecutorNotFound => Code::ExecutorNotFound,
             Refusal::ExecutorAlive { .. } => Code::ExecutorAlive,
             Refusal::LimitReached { .. } => Code::LimitReached,
             Refusal::SpoolGap { .. } => Code::SpoolGap,
-            Refusal::RequestMismatch => Code::RequestMismatch,
+            Refusal::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             // Asked of a question that is read from the log.
-            Refusal::AnswerUnfit { .. } => Code::AnswerUnfit,
-            Refusal::WorktreeUnknown => Code::WorktreeUnknown,
+            Refusal::AnswerInvalid { .. } => Code::AnswerInvalid,
+            Refusal::WorktreeNotFound => Code::WorktreeNotFound,
             Refusal::WorktreeExists { .. } => Code::WorktreeExists,
             // Asked of the registry.
-            Refusal::TaskUnknown { .. } => Code::TaskUnknown,
-            Refusal::AccessUnknown { .. } => Code::AccessUnknown,
-            Refusal::RecordUnknown { .. } => Code::RecordUnknown,
+            Refusal::TaskNotFound { .. } => Code::TaskNotFound,
+            Refusal::AccessTokenNotFound { .. } => Code::AccessTokenNotFound,
+            Refusal::RecordNotFound { .. } => Code::RecordNotFound,
             Refusal::RecordEmpty { .. } => Code::RecordEmpty,
             // Asked by who removes a session, not by a command.
-            Refusal::SessionOpen => Code::SessionOpen,
-            Refusal::TokenUnknown => Code::TokenUnknown,
-            Refusal::TokenMismatch => Code::TokenMismatch,
-            Refusal::TokenConsumed => Code::TokenConsumed,
-            Refusal::TokenRevoked { .. } => Code::TokenRevoked,
-            Refusal::TokenExpired => Code::TokenExpired,
+            Refusal::SessionNotClosed => Code::SessionNotClosed,
+            Refusal::ResumeTokenNotFound => Code::ResumeTokenNotFound,
+            Refusal::ResumeTokenMismatch => Code::ResumeTokenMismatch,
+            Refusal::ResumeTokenConsumed => Code::ResumeTokenConsumed,
+            Refusal::ResumeTokenRevoked { .. } => Code::ResumeTokenRevoked,
+            Refusal::ResumeTokenExpired => Code::ResumeTokenExpired,
         };
         assert_eq!(world.refused(command), expected);
         assert_eq!(expected.code(), code);
@@ -220,7 +220,7 @@ fn asking(body: &serde_json::Value) -> Command {
 fn a_request_that_is_repeated_is_fulfilled_once() {
     let mut world = World::running();
     let kinds = world.done(asking(&json!(1)));
-    assert_eq!(kinds, ["run.paused", "request.taken"]);
+    assert_eq!(kinds, ["run.paused", "request.accepted"]);
     let seq = world.state.last_seq;
     world.done(resume("run_1"));
     let again = world.decide(asking(&json!(1))).map(|decision| decision.outcome);
@@ -256,9 +256,9 @@ fn only_what_is_at_rest_is_removed_unless_forced() {
     let in_progress = Refusal::RunInProgress { run: id("run_1") };
     let alive = Refusal::ExecutorAlive { execution: id("exec_1") };
     for (world, removal, expected) in [
-        (World::empty(), Removal::DeleteForced, Err(Refusal::SessionUnknown)),
+        (World::empty(), Removal::DeleteForced, Err(Refusal::SessionNotFound)),
         (World::new(), Removal::Delete, Ok(())),
-        (World::new(), Removal::Archive, Err(Refusal::SessionOpen)),
+        (World::new(), Removal::Archive, Err(Refusal::SessionNotClosed)),
         (World::running(), Removal::Delete, Err(in_progress.clone())),
         (World::waiting(), Removal::Delete, Err(in_progress)),
         (World::running(), Removal::DeleteForced, Ok(())),
@@ -325,14 +325,14 @@ fn what_is_over_is_refused_the_second_time() {
     let calling = || after(World::running(), intend("call_1"));
     for (mut world, command, expected) in [
         (World::empty(), create("sess_1"), Refusal::SessionExists { session: id("sess_1") }),
-        (World::waiting(), answer_by_wait("wait_1"), Refusal::WaitUnknown { wait: id("wait_1") }),
-        (streaming(), said("msg_1"), Refusal::MessageUnknown { message: id("msg_1") }),
+        (World::waiting(), answer_by_wait("wait_1"), Refusal::WaitNotFound { wait: id("wait_1") }),
+        (streaming(), said("msg_1"), Refusal::MessageNotOpen { message: id("msg_1") }),
         (
             World::running(),
             say("msg_1", Some(0), "text"),
             Refusal::OffsetMismatch { message: id("msg_1"), expected: 4, offset: 0 },
         ),
-        (calling(), conclude("run_1", "call_1"), Refusal::CallUnknown { call: id("call_1") }),
+        (calling(), conclude("run_1", "call_1"), Refusal::CallNotOpen { call: id("call_1") }),
     ] {
         world.done(command.clone());
         assert_eq!(world.refused(command), expected);
@@ -390,7 +390,7 @@ fn observations_are_of_the_sessions_executor() {
         event::ExecutorAbandoned { execution_id: id("exec_1") }.into(),
         event::RunPaused { run_id: id("run_1") }.into(),
     ] {
-        assert_eq!(world.refused(seen(event)), Refusal::ExecutorMissing);
+        assert_eq!(world.refused(seen(event)), Refusal::ExecutorNotFound);
     }
     let message = Some("no such image".to_owned());
     let event =

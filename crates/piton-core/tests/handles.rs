@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use common::{World, id};
 use piton_core::decide::{Command, Import};
-use piton_core::event::{self, AgentDescribed, AgentError, AgentSessionCleared, Event};
+use piton_core::event::{self, AgentInitialized, AgentError, AgentSessionCleared, Event};
 use piton_core::limits::{AUTH_METHODS_MAX, HANDLES_KEPT};
 use piton_core::reason::Reason;
-use piton_core::spool::{AuthMethod, Begun, ENTRY_VERSION, Entry, Fact, Offers, Pos};
+use piton_core::spool::{AuthMethod, OpenedAs, ENTRY_VERSION, Entry, Fact, SessionCapabilities, Pos};
 use piton_core::state::{Agent, AgentStatus};
 
 /// What the agent of `exec_1` says, imported behind what it has said before.
@@ -51,21 +51,21 @@ impl Agents {
     }
 }
 
-fn ready(begun: Begun, asked: Option<&str>, named: &str) -> Fact {
+fn ready(opened_as: OpenedAs, asked: Option<&str>, named: &str) -> Fact {
     Fact::AgentReady {
-        begun,
+        opened_as,
         agent_session_id: Some(named.to_owned()),
-        asked_session_id: asked.map(ToOwned::to_owned),
+        requested_session_id: asked.map(ToOwned::to_owned),
         agent: None,
-        offers: Offers::default(),
+        capabilities: SessionCapabilities::default(),
     }
 }
 
-fn described(events: &[Event]) -> (Begun, Option<&str>, Option<bool>) {
+fn described(events: &[Event]) -> (OpenedAs, Option<&str>, Option<bool>) {
     let described = events.iter().find_map(|event| match event {
-        Event::AgentDescribed(AgentDescribed {
-            begun, asked_session_id, context_restored, ..
-        }) => Some((*begun, asked_session_id.as_deref(), *context_restored)),
+        Event::AgentInitialized(AgentInitialized {
+            opened_as, requested_session_id, context_restored, ..
+        }) => Some((*opened_as, requested_session_id.as_deref(), *context_restored)),
         _ => None,
     });
     described.expect("it was described")
@@ -75,7 +75,7 @@ fn handles(session_id: Option<&str>, earlier: &[&str]) -> Agent {
     Agent {
         session_id: session_id.map(ToOwned::to_owned),
         earlier_session_ids: earlier.iter().map(ToString::to_string).collect(),
-        offers: Some(Offers::default()),
+        capabilities: Some(SessionCapabilities::default()),
         ..Agent::new(AgentStatus::Ready)
     }
 }
@@ -83,11 +83,11 @@ fn handles(session_id: Option<&str>, earlier: &[&str]) -> Agent {
 #[test]
 fn a_conversation_that_is_gone_on_with_keeps_its_handle() {
     let mut agents = Agents::new();
-    let events = agents.says([ready(Begun::New, None, "one")]);
-    assert_eq!(described(&events), (Begun::New, None, None), "there was nothing to restore");
-    for begun in [Begun::Loaded, Begun::Resumed] {
-        let events = agents.says([ready(begun, Some("one"), "one")]);
-        assert_eq!(described(&events), (begun, Some("one"), Some(true)));
+    let events = agents.says([ready(OpenedAs::New, None, "one")]);
+    assert_eq!(described(&events), (OpenedAs::New, None, None), "there was nothing to restore");
+    for begun in [OpenedAs::Loaded, OpenedAs::Resumed] {
+        let events = agents.says([ready(opened_as, Some("one"), "one")]);
+        assert_eq!(described(&events), (opened_as, Some("one"), Some(true)));
         assert_eq!(*agents.agent(), handles(Some("one"), &[]));
     }
 }
@@ -97,16 +97,16 @@ fn a_conversation_that_is_gone_on_with_keeps_its_handle() {
 #[test]
 fn an_agent_that_cannot_go_on_does_not_overwrite_the_handle() {
     let mut agents = Agents::new();
-    agents.says([ready(Begun::New, None, "one")]);
-    let events = agents.says([ready(Begun::New, Some("one"), "two")]);
-    assert_eq!(described(&events), (Begun::New, Some("one"), Some(false)));
+    agents.says([ready(OpenedAs::New, None, "one")]);
+    let events = agents.says([ready(OpenedAs::New, Some("one"), "two")]);
+    assert_eq!(described(&events), (OpenedAs::New, Some("one"), Some(false)));
     assert_eq!(*agents.agent(), handles(Some("two"), &["one"]));
     // Nor does one that nobody asked to go on.
-    let events = agents.says([ready(Begun::New, None, "three")]);
-    assert_eq!(described(&events), (Begun::New, None, Some(false)));
+    let events = agents.says([ready(OpenedAs::New, None, "three")]);
+    assert_eq!(described(&events), (OpenedAs::New, None, Some(false)));
     assert_eq!(*agents.agent(), handles(Some("three"), &["one", "two"]));
     // One that can goes on with it.
-    agents.says([ready(Begun::Loaded, Some("one"), "one")]);
+    agents.says([ready(OpenedAs::Loaded, Some("one"), "one")]);
     assert_eq!(*agents.agent(), handles(Some("one"), &["two", "three"]));
 }
 
@@ -114,7 +114,7 @@ fn an_agent_that_cannot_go_on_does_not_overwrite_the_handle() {
 fn only_so_many_earlier_handles_are_held() {
     let mut agents = Agents::new();
     for n in 0..HANDLES_KEPT + 5 {
-        agents.says([ready(Begun::New, None, &format!("id {n}"))]);
+        agents.says([ready(OpenedAs::New, None, &format!("id {n}"))]);
     }
     let earlier = &agents.agent().earlier_session_ids;
     assert_eq!((earlier.len(), earlier[0].as_str()), (HANDLES_KEPT, "id 4"));
@@ -123,7 +123,7 @@ fn only_so_many_earlier_handles_are_held() {
 #[test]
 fn a_handle_that_the_agent_disowns_is_cleared_by_name() {
     let mut agents = Agents::new();
-    agents.says([ready(Begun::New, None, "one")]);
+    agents.says([ready(OpenedAs::New, None, "one")]);
     let refused = |id: Option<&str>| Fact::AgentSessionRefused {
         code: -32002,
         message: "Session not found".to_owned(),
@@ -145,9 +145,9 @@ fn a_handle_that_the_agent_disowns_is_cleared_by_name() {
     let events = agents.says([refused(Some("other"))]);
     assert_eq!(cleared(&events), of("other"));
     assert_eq!(*agents.agent(), handles(Some("one"), &[]));
-    let events = agents.says([refused(Some("one")), ready(Begun::New, Some("one"), "two")]);
+    let events = agents.says([refused(Some("one")), ready(OpenedAs::New, Some("one"), "two")]);
     assert_eq!(cleared(&events), of("one"));
-    assert_eq!(described(&events), (Begun::New, Some("one"), Some(false)));
+    assert_eq!(described(&events), (OpenedAs::New, Some("one"), Some(false)));
     assert_eq!(*agents.agent(), handles(Some("two"), &[]), "nothing is left to be kept");
     // An older agentctl does not say which.
     let events = agents.says([refused(None)]);
@@ -158,7 +158,7 @@ fn a_handle_that_the_agent_disowns_is_cleared_by_name() {
 #[test]
 fn an_earlier_handle_can_be_disowned_too() {
     let mut agents = Agents::new();
-    agents.says([ready(Begun::New, None, "one"), ready(Begun::New, Some("one"), "two")]);
+    agents.says([ready(OpenedAs::New, None, "one"), ready(OpenedAs::New, Some("one"), "two")]);
     let agent_session_id = Some("one".to_owned());
     let message = String::new();
     agents.says([Fact::AgentSessionRefused { code: -32002, message, agent_session_id }]);
@@ -168,18 +168,18 @@ fn an_earlier_handle_can_be_disowned_too() {
 #[test]
 fn a_fork_has_the_conversation_and_a_handle_of_its_own() {
     let mut agents = Agents::new();
-    let events = agents.says([ready(Begun::Forked, Some("of another"), "fork")]);
-    assert_eq!(described(&events), (Begun::Forked, Some("of another"), Some(true)));
+    let events = agents.says([ready(OpenedAs::Forked, Some("of another"), "fork")]);
+    assert_eq!(described(&events), (OpenedAs::Forked, Some("of another"), Some(true)));
     assert_eq!(*agents.agent(), handles(Some("fork"), &[]));
 }
 
 #[test]
 fn an_agent_that_calls_it_otherwise_is_believed() {
     let mut agents = Agents::new();
-    agents.says([ready(Begun::New, None, "one")]);
-    let other = Fact::AgentSession { agent_session_id: "other".to_owned() };
-    let events = agents.says([ready(Begun::Loaded, Some("one"), "one"), other]);
-    assert!(events.iter().any(|event| matches!(event, Event::AgentSession(_))), "{events:?}");
+    agents.says([ready(OpenedAs::New, None, "one")]);
+    let other = Fact::AgentSessionAssigned { agent_session_id: "other".to_owned() };
+    let events = agents.says([ready(OpenedAs::Loaded, Some("one"), "one"), other]);
+    assert!(events.iter().any(|event| matches!(event, Event::AgentSessionAssigned(_))), "{events:?}");
     assert_eq!(*agents.agent(), handles(Some("other"), &["one"]));
 }
 
@@ -187,10 +187,10 @@ fn an_agent_that_calls_it_otherwise_is_believed() {
 #[test]
 fn it_is_told_late_that_a_context_is_missing() {
     let mut agents = Agents::new();
-    agents.says([ready(Begun::New, None, "one")]);
+    agents.says([ready(OpenedAs::New, None, "one")]);
     agents.world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
-    let events = agents.says([ready(Begun::New, None, "two")]);
-    assert_eq!(described(&events), (Begun::New, None, Some(false)));
+    let events = agents.says([ready(OpenedAs::New, None, "two")]);
+    assert_eq!(described(&events), (OpenedAs::New, None, Some(false)));
     let expected = Agent { status: AgentStatus::Exited, ..handles(Some("two"), &["one"]) };
     assert_eq!(*agents.agent(), expected);
 }

@@ -33,7 +33,7 @@ fn an_agent_ends_with_its_executor() {
         world.recover(Some(Probe::Gone));
         assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessRestart), "{last}");
         let session_id = (last == "ready").then(|| "theirs".to_owned());
-        let agent = Agent { session_id, vain_starts: 1, ..Agent::new(AgentStatus::Exited) };
+        let agent = Agent { session_id, failed_starts: 1, ..Agent::new(AgentStatus::Exited) };
         assert_eq!(world.state.facts.agent, Some(agent), "the handle is kept");
     }
 }

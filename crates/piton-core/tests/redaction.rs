@@ -36,7 +36,7 @@ fn what_is_not_there_or_has_no_content_is_refused() {
     let last = world.state.last_seq;
     for seq in [0, last + 1] {
         let refused = world.decide(redact(&[(seq, Content::Omitted)])).unwrap_err();
-        assert_eq!(refused, Refusal::RecordUnknown { seq });
+        assert_eq!(refused, Refusal::RecordNotFound { seq });
     }
     let refused = world.decide(redact(&[(1, Content::None)])).unwrap_err();
     assert_eq!(refused, Refusal::RecordEmpty { seq: 1 });

@@ -2,7 +2,7 @@
 
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::decide::{Refusal, Verdict};
-use piton_core::event::AccessGranted;
+use piton_core::event::AccessTokenCreated;
 use piton_core::registry::{Command, Registry};
 use piton_core::request::{Key, Request};
 use piton_core::{Record, Timestamp};
@@ -45,10 +45,10 @@ fn bearer(name: &str) -> Bearer {
     format!("{name}.{digits}").parse().expect("a token")
 }
 
-fn granted(name: &str, scopes: &[Scope], expires_at: Option<i64>, once: bool) -> AccessGranted {
+fn granted(name: &str, scopes: &[Scope], expires_at: Option<i64>, once: bool) -> AccessTokenCreated {
     let Bearer { id, secret } = bearer(name);
-    AccessGranted {
-        access_id: id,
+    AccessTokenCreated {
+        access_token_id: id,
         name: name.into(),
         scopes: scopes.into(),
         hash: secret.hash(),
@@ -68,11 +68,11 @@ fn a_secret_is_good_until_it_is_revoked() {
     let needed = Scope::Admin;
     assert_eq!(admit(&log, "key_a", needed), Err(Denied::Scope { needed }));
     assert_eq!(admit(&log, "key_b", Scope::Read), Err(Denied::Unknown));
-    let access_id = bearer("key_a").id;
-    log.ask(None, Command::Revoke { access_id: access_id.clone() }).unwrap();
+    let access_token_id = bearer("key_a").id;
+    log.ask(None, Command::Revoke { access_token_id: access_token_id.clone() }).unwrap();
     assert_eq!(admit(&log, "key_a", Scope::Read), Err(Denied::Unknown));
-    let again = log.ask(None, Command::Revoke { access_id: access_id.clone() });
-    assert_eq!(again, Err(Refusal::AccessUnknown { access: access_id }));
+    let again = log.ask(None, Command::Revoke { access_token_id: access_token_id.clone() });
+    assert_eq!(again, Err(Refusal::AccessTokenNotFound { access: access_token_id }));
     log.check();
 }
 
@@ -91,7 +91,7 @@ fn a_link_is_exchanged_once_and_opens_nothing_itself() {
     log.ask(None, exchange("key_1")).unwrap();
     assert!(log.registry.admit(&bearer("key_1"), Scope::Read, log.at()).is_ok());
     let again = log.ask(None, exchange("key_2"));
-    assert_eq!(again, Err(Refusal::AccessUnknown { access: link.id.clone() }));
+    assert_eq!(again, Err(Refusal::AccessTokenNotFound { access: link.id.clone() }));
     assert_eq!(log.registry.once(&link, log.at()), Err(Denied::Unknown));
     log.check();
 }
@@ -113,7 +113,7 @@ fn a_task_is_made_once() {
     let repeated = log.ask(Some(asking(json!(1))), create("one"));
     assert_eq!(repeated, Ok(Verdict::Repeated { seq: 2 }));
     let other = log.ask(Some(asking(json!(2))), create("two"));
-    assert_eq!(other, Err(Refusal::RequestMismatch));
+    assert_eq!(other, Err(Refusal::IdempotencyKeyReused));
     assert_eq!(log.ask(None, create("two")), Ok(Verdict::Already));
     assert_eq!(log.registry.tasks.len(), 1);
     log.check();

@@ -10,10 +10,10 @@ use piton_core::event::{
 };
 use piton_core::reason::Reason;
 use piton_core::resume::{
-    self, Abilities, AgentRestart, ContinueTurn, First, Leave, Occasion, Opening, Plan, Policy,
+    self, Abilities, AgentRestart, ContinueRun, First, Leave, StartTrigger, Opening, Plan, Policy,
     Strategy,
 };
-use piton_core::spool::{Begun, Entry, Fact, Offers};
+use piton_core::spool::{OpenedAs, Entry, Fact, SessionCapabilities};
 use piton_core::state::Effect;
 use piton_core::status::{Name, WireState};
 
@@ -22,8 +22,8 @@ const COMMAND_LINE: Abilities = Abilities { native: false, command_line: true, h
 const HISTORY: Abilities = Abilities { native: false, command_line: false, history: true };
 const NEITHER: Abilities = Abilities { native: false, command_line: false, history: false };
 
-const LOADS: Offers =
-    Offers { load: true, resume: false, list: false, close: false, delete: false, fork: false };
+const LOADS: SessionCapabilities =
+    SessionCapabilities { load: true, resume: false, list: false, close: false, delete: false, fork: false };
 
 fn launch(world: &mut World, execution: &str) {
     let (execution_id, runtime) = (id(execution), "standalone".to_owned());
@@ -32,8 +32,8 @@ fn launch(world: &mut World, execution: &str) {
 }
 
 fn resuming(world: &mut World, execution: &str, strategy: Strategy, history: bool) {
-    let (execution_id, occasion) = (id(execution), Occasion::Asked);
-    world.observe(AgentResuming { execution_id, occasion, strategy, history, note: true });
+    let (execution_id, trigger) = (id(execution), StartTrigger::Manual);
+    world.observe(AgentResuming { execution_id, trigger, strategy, history, note: true });
 }
 
 /// Facts of an execution's spool, from a position on.
@@ -41,7 +41,7 @@ fn says(world: &mut World, execution: &str, from: u64, facts: Vec<Fact>) -> Vec<
     let now = world.now;
     let entries = facts.into_iter().zip(from..).map(|(fact, pos)| {
         let run_id = match fact {
-            Fact::AgentStarting {} | Fact::AgentReady { .. } | Fact::Commanded { .. } => None,
+            Fact::AgentStarting {} | Fact::AgentReady { .. } | Fact::CommandAccepted { .. } => None,
             _ => world.state.facts.run.as_ref().map(|run| run.run_id.clone()),
         };
         Entry { v: 1, pos, at: now, run_id, fact, raw: None }
@@ -58,19 +58,19 @@ fn says(world: &mut World, execution: &str, from: u64, facts: Vec<Fact>) -> Vec<
     world.done(Command::Import(import))
 }
 
-fn ready(begun: Begun, session: Option<&str>, offers: Offers) -> Vec<Fact> {
+fn ready(opened_as: OpenedAs, session: Option<&str>, capabilities: SessionCapabilities) -> Vec<Fact> {
     let ready = Fact::AgentReady {
-        begun,
+        opened_as,
         agent_session_id: session.map(str::to_owned),
-        asked_session_id: None,
+        requested_session_id: None,
         agent: None,
-        offers,
+        capabilities,
     };
     vec![Fact::AgentStarting {}, ready]
 }
 
 fn given(seq: u64) -> Fact {
-    Fact::Commanded { command_id: format!("sess_1/{seq}"), command: "prompt".into() }
+    Fact::CommandAccepted { command_id: format!("sess_1/{seq}"), command: "prompt".into() }
 }
 
 fn turn(seq: u64, answer: &str) -> Vec<Fact> {
@@ -84,10 +84,10 @@ fn turn(seq: u64, answer: &str) -> Vec<Fact> {
 }
 
 /// A session whose agent was given `run_1` and finished it, and runs no more.
-fn stopped(session: Option<&str>, offers: Offers) -> World {
+fn stopped(session: Option<&str>, capabilities: SessionCapabilities) -> World {
     let mut world = World::new();
     launch(&mut world, "exec_1");
-    says(&mut world, "exec_1", 1, ready(Begun::New, session, offers));
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, session, capabilities));
     world.done(start("run_1"));
     let seq = world.state.last_seq;
     says(&mut world, "exec_1", 3, turn(seq, "done"));
@@ -97,10 +97,10 @@ fn stopped(session: Option<&str>, offers: Offers) -> World {
 }
 
 /// The same, killed in the middle of the turn.
-fn killed(session: Option<&str>, offers: Offers) -> World {
+fn killed(session: Option<&str>, capabilities: SessionCapabilities) -> World {
     let mut world = World::new();
     launch(&mut world, "exec_1");
-    says(&mut world, "exec_1", 1, ready(Begun::New, session, offers));
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, session, capabilities));
     world.done(start("run_1"));
     let seq = world.state.last_seq;
     says(&mut world, "exec_1", 3, turn(seq, "half an ans"));
@@ -113,7 +113,7 @@ fn being_told() -> World {
     let mut world = stopped(Some("theirs"), LOADS);
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
-    says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, Some("new"), LOADS));
     world.done(start("run_2"));
     let of_seq = world.state.last_seq;
     let (execution_id, prompt) = (id("exec_2"), "All of it".to_owned());
@@ -123,16 +123,16 @@ fn being_told() -> World {
     world
 }
 
-fn policy(agent_restart: AgentRestart, continue_turn: ContinueTurn) -> Policy {
-    Policy { agent_restart, continue_turn, note: true }
+fn policy(agent_restart: AgentRestart, continue_run: ContinueRun) -> Policy {
+    Policy { agent_restart, continue_run, note: true }
 }
 
-fn plan(world: &World, abilities: Abilities, occasion: Occasion) -> Plan {
-    resume::plan(&world.state, abilities, Policy::default(), occasion)
+fn plan(world: &World, abilities: Abilities, trigger: StartTrigger) -> Plan {
+    resume::plan(&world.state, abilities, Policy::default(), trigger)
 }
 
-fn opening(world: &World, abilities: Abilities, occasion: Occasion) -> Opening {
-    match plan(world, abilities, occasion) {
+fn opening(world: &World, abilities: Abilities, trigger: StartTrigger) -> Opening {
+    match plan(world, abilities, trigger) {
         Plan::Start(opening) => opening,
         Plan::Leave(leave) => panic!("{leave:?}"),
     }
@@ -142,7 +142,7 @@ fn opening(world: &World, abilities: Abilities, occasion: Occasion) -> Opening {
 fn s3_status_case_1_an_agent_that_runs_needs_no_resume() {
     let mut world = World::new();
     launch(&mut world, "exec_1");
-    says(&mut world, "exec_1", 1, ready(Begun::New, Some("theirs"), LOADS));
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, Some("theirs"), LOADS));
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert!(found.is_agent_running && !found.needs_resume && found.is_resumable);
     assert_eq!(found.reason, None);
@@ -159,8 +159,8 @@ fn s3_status_case_2_one_that_may_still_be_there_is_not_resumed() {
     world.observe(ExecutorUnreachable { execution_id: id("exec_2"), code: None });
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert!(!found.needs_resume, "nobody has proven it dead");
-    for occasion in [Occasion::Open, Occasion::Prompt, Occasion::Retry, Occasion::Asked] {
-        assert_eq!(plan(&world, NATIVE, occasion), Plan::Leave(Leave::Unproven));
+    for trigger in [StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Retry, StartTrigger::Manual] {
+        assert_eq!(plan(&world, NATIVE, trigger), Plan::Leave(Leave::Unproven));
     }
 }
 
@@ -175,12 +175,12 @@ fn s3_status_case_3_with_a_session_id_it_is_resumed() {
 
 #[test]
 fn s3_status_case_4_without_one_it_starts_afresh() {
-    let world = stopped(None, Offers::default());
+    let world = stopped(None, SessionCapabilities::default());
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert!(found.needs_resume && found.is_resumable);
     assert_eq!(found.reason, Some(Reason::AgentNotRunningFreshStart));
     assert_eq!(found.context_reason, Some(Reason::MissingResumeToken));
-    let world = stopped(Some("theirs"), Offers::default());
+    let world = stopped(Some("theirs"), SessionCapabilities::default());
     let found = resume::evaluate(&world.state, NEITHER, false);
     assert_eq!(found.reason, Some(Reason::AgentNotRunningFreshStart));
     assert_eq!(found.context_reason, Some(Reason::NotResumable), "it cannot use its id");
@@ -194,8 +194,8 @@ fn terminal_states_block_every_resume() {
         let found = resume::evaluate(&world.state, NATIVE, false);
         assert!(!found.needs_resume && !found.is_resumable);
         assert_eq!(found.reason, Some(Reason::NotResumable));
-        for occasion in [Occasion::Boot, Occasion::Open, Occasion::Prompt, Occasion::Asked] {
-            assert_eq!(plan(&world, NATIVE, occasion), Plan::Leave(Leave::Closed));
+        for trigger in [StartTrigger::Boot, StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Manual] {
+            assert_eq!(plan(&world, NATIVE, trigger), Plan::Leave(Leave::Closed));
         }
     }
 }
@@ -210,18 +210,18 @@ fn an_error_is_not_terminal() {
     assert_eq!(world.named(), (Name::Error, Reason::WorkspaceMissing));
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert!(found.needs_resume && found.is_resumable);
-    assert!(opening(&world, NATIVE, Occasion::Asked).launch);
+    assert!(opening(&world, NATIVE, StartTrigger::Manual).launch);
 }
 
 #[test]
 fn strategies_follow_what_is_known_and_what_is_advertised() {
-    let known = |offers, abilities| {
-        resume::strategy(&stopped(Some("theirs"), offers).state.facts, abilities)
+    let known = |capabilities, abilities| {
+        resume::strategy(&stopped(Some("theirs"), capabilities).state.facts, abilities)
     };
-    let none = Offers::default();
+    let none = SessionCapabilities::default();
     assert_eq!(known(LOADS, NEITHER), Strategy::Native, "what it advertises beats the table");
     assert_eq!(known(none, NATIVE), Strategy::None, "also when it advertises less");
-    assert_eq!(known(Offers { resume: true, ..none }, NEITHER), Strategy::Native);
+    assert_eq!(known(SessionCapabilities { resume: true, ..none }, NEITHER), Strategy::Native);
     assert_eq!(known(none, COMMAND_LINE), Strategy::CommandLine);
     assert_eq!(known(none, HISTORY), Strategy::History);
     assert_eq!(known(none, NEITHER), Strategy::None);
@@ -234,11 +234,11 @@ fn strategies_follow_what_is_known_and_what_is_advertised() {
 #[test]
 fn s3_prompt_decision_a_native_resume_prompts_nothing() {
     let mut world = stopped(Some("theirs"), LOADS);
-    let opening = opening(&world, NATIVE, Occasion::Open);
+    let opening = opening(&world, NATIVE, StartTrigger::Open);
     assert_eq!(opening.agent_session_id.as_deref(), Some("theirs"));
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", opening.strategy, opening.history);
-    says(&mut world, "exec_2", 1, ready(Begun::Loaded, Some("theirs"), LOADS));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::Loaded, Some("theirs"), LOADS));
     assert_eq!(resume::first(&world.state), First::Idle);
     assert!(world.state.pending.is_empty());
     let found = resume::evaluate(&world.state, NATIVE, false);
@@ -247,12 +247,12 @@ fn s3_prompt_decision_a_native_resume_prompts_nothing() {
 
 #[test]
 fn s3_prompt_decision_b_a_fresh_start_of_a_waiting_session_boots_idle() {
-    let mut world = stopped(None, Offers::default());
-    let opening = opening(&world, NEITHER, Occasion::Open);
+    let mut world = stopped(None, SessionCapabilities::default());
+    let opening = opening(&world, NEITHER, StartTrigger::Open);
     assert_eq!(opening.agent_session_id, None);
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", opening.strategy, opening.history);
-    says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), Offers::default()));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, Some("new"), SessionCapabilities::default()));
     assert_eq!(resume::first(&world.state), First::Idle);
     let found = resume::evaluate(&world.state, NEITHER, false);
     assert_eq!(found.context_restored, Some(false), "and it is said");
@@ -262,10 +262,10 @@ fn s3_prompt_decision_b_a_fresh_start_of_a_waiting_session_boots_idle() {
 fn s3_prompt_decision_c_what_was_said_first_is_sent() {
     let mut world = World::new();
     world.done(start("run_1"));
-    let opening = opening(&world, NATIVE, Occasion::Created);
+    let opening = opening(&world, NATIVE, StartTrigger::Created);
     assert_eq!((opening.agent_session_id, opening.launch), (None, true));
     launch(&mut world, "exec_1");
-    says(&mut world, "exec_1", 1, ready(Begun::New, Some("theirs"), LOADS));
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, Some("theirs"), LOADS));
     let first = resume::first(&world.state);
     assert_eq!(first, First::Send { history: false, note: false });
 }
@@ -273,23 +273,23 @@ fn s3_prompt_decision_c_what_was_said_first_is_sent() {
 #[test]
 fn s3_initial_prompt_switch() {
     // A prompt waits: it is sent, with the history.
-    let mut world = stopped(None, Offers::default());
+    let mut world = stopped(None, SessionCapabilities::default());
     world.done(start("run_2"));
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
-    says(&mut world, "exec_2", 1, ready(Begun::New, None, Offers::default()));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
     assert_eq!(resume::first(&world.state), First::Send { history: true, note: false });
     // None waits: the next one tells it.
-    let mut world = stopped(None, Offers::default());
+    let mut world = stopped(None, SessionCapabilities::default());
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
-    says(&mut world, "exec_2", 1, ready(Begun::New, None, Offers::default()));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
     assert_eq!(resume::first(&world.state), First::TellLater);
     // Neither.
-    let mut world = stopped(None, Offers::default());
+    let mut world = stopped(None, SessionCapabilities::default());
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::None, false);
-    says(&mut world, "exec_2", 1, ready(Begun::New, None, Offers::default()));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
     assert_eq!(resume::first(&world.state), First::Idle);
 }
 
@@ -304,7 +304,7 @@ fn the_previous_state_is_restored_after_a_resume() {
     world.observe(ExecutorReady { execution_id: id("exec_2") });
     says(&mut world, "exec_2", 1, vec![Fact::AgentStarting {}]);
     assert_eq!(world.named().0.wire(), WireState::Starting);
-    let facts = ready(Begun::Loaded, Some("theirs"), LOADS).split_off(1);
+    let facts = ready(OpenedAs::Loaded, Some("theirs"), LOADS).split_off(1);
     says(&mut world, "exec_2", 2, facts);
     assert_eq!(world.named(), before);
 }
@@ -320,7 +320,7 @@ fn a_refused_id_is_cleared_and_fails_nothing() {
         message: "Resource not found".into(),
         agent_session_id: Some("theirs".into()),
     };
-    let mut facts = ready(Begun::New, Some("new"), LOADS);
+    let mut facts = ready(OpenedAs::New, Some("new"), LOADS);
     facts.insert(1, refused);
     says(&mut world, "exec_2", 1, facts);
     assert_eq!(world.named(), before, "not failed");
@@ -333,11 +333,11 @@ fn a_refused_id_is_cleared_and_fails_nothing() {
 #[test]
 fn agent_restart_says_which_occasions_count() {
     use AgentRestart::{Manual, OnBoot, OnOpen, OnPrompt};
-    use Occasion::{Asked, Boot, Created, Open, Prompt, Retry};
+    use StartTrigger::{Asked, Boot, Created, Open, Prompt, Retry};
     let world = stopped(Some("theirs"), LOADS);
-    let starts = |restart, occasion| {
-        let policy = policy(restart, ContinueTurn::Ask);
-        match resume::plan(&world.state, NATIVE, policy, occasion) {
+    let starts = |restart, trigger| {
+        let policy = policy(restart, ContinueRun::Ask);
+        match resume::plan(&world.state, NATIVE, policy, trigger) {
             Plan::Start(_) => true,
             Plan::Leave(leave) => {
                 assert_eq!(leave, Leave::NotNow);
@@ -355,17 +355,17 @@ fn agent_restart_says_which_occasions_count() {
         let found = [Created, Boot, Open, Prompt, Retry, Asked].map(|o| starts(restart, o));
         assert_eq!(found, expected, "{restart:?}");
     }
-    assert_eq!(Policy::default(), policy(OnOpen, ContinueTurn::Ask));
+    assert_eq!(Policy::default(), policy(OnOpen, ContinueRun::Ask));
 }
 
 #[test]
 fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
-    use ContinueTurn::{Ask, Auto, Never};
-    use Occasion::{Asked, Boot, Open, Prompt};
+    use ContinueRun::{Ask, Auto, Never};
+    use StartTrigger::{Asked, Boot, Open, Prompt};
     let world = killed(Some("theirs"), LOADS);
     assert!(world.named().0.is_interrupted());
-    let goes_on = |turn, occasion| {
-        resume::goes_on_with(&world.state.facts, turn, occasion) == Some(id("run_1"))
+    let goes_on = |turn, trigger| {
+        resume::goes_on_with(&world.state.facts, turn, trigger) == Some(id("run_1"))
     };
     let table = [
         (Ask, [false, false, false, true]),
@@ -373,7 +373,7 @@ fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
         (Never, [false, false, false, false]),
     ];
     for (turn, expected) in table {
-        let found = [Boot, Open, Prompt, Asked].map(|occasion| goes_on(turn, occasion));
+        let found = [Boot, Open, Prompt, Asked].map(|trigger| goes_on(turn, trigger));
         assert_eq!(found, expected, "{turn:?}");
     }
     let mut paused = World::executed();
@@ -390,7 +390,7 @@ fn an_interruption_is_owed_a_note_until_the_agent_was_given_one() {
     assert_eq!((lost.run_id, lost.reason), (id("run_1"), Reason::ProcessExit));
     assert!(lost.message.is_some(), "half an answer");
     launch(&mut world, "exec_2");
-    says(&mut world, "exec_2", 1, ready(Begun::Loaded, Some("theirs"), LOADS));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::Loaded, Some("theirs"), LOADS));
     world.done(resume("run_1"));
     let of_seq = world.state.last_seq;
     assert_eq!(resume::first(&world.state), First::Send { history: false, note: true });
@@ -413,11 +413,11 @@ fn an_interruption_is_owed_a_note_until_the_agent_was_given_one() {
 
 #[test]
 fn a_history_is_told_once_to_each_fresh_agent() {
-    let mut world = stopped(None, Offers::default());
+    let mut world = stopped(None, SessionCapabilities::default());
     for (execution, run) in [("exec_2", "run_2"), ("exec_3", "run_3")] {
         launch(&mut world, execution);
         resuming(&mut world, execution, Strategy::History, true);
-        says(&mut world, execution, 1, ready(Begun::New, None, Offers::default()));
+        says(&mut world, execution, 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
         assert!(world.state.owed.history, "{execution}");
         world.done(start(run));
         let of_seq = world.state.last_seq;
@@ -440,11 +440,11 @@ fn what_a_conversation_never_knew_it_does_not_know_when_it_goes_on() {
         let mut world = stopped(Some("theirs"), LOADS);
         launch(&mut world, "exec_2");
         resuming(&mut world, "exec_2", Strategy::Native, may_tell);
-        says(&mut world, "exec_2", 1, ready(Begun::New, Some("new"), LOADS));
+        says(&mut world, "exec_2", 1, ready(OpenedAs::New, Some("new"), LOADS));
         world.recover(Some(Probe::Gone));
         launch(&mut world, "exec_3");
         resuming(&mut world, "exec_3", Strategy::Native, may_tell);
-        says(&mut world, "exec_3", 1, ready(Begun::Loaded, Some("new"), LOADS));
+        says(&mut world, "exec_3", 1, ready(OpenedAs::Loaded, Some("new"), LOADS));
         assert_eq!(world.state.facts.agent.as_ref().unwrap().restored, Some(false));
         assert_eq!(world.state.owed.history, history, "it is still to be told");
     }
@@ -466,7 +466,7 @@ fn a_history_counts_as_told_when_a_turn_has_ended_well() {
         world.recover(Some(Probe::Gone));
         launch(&mut world, "exec_3");
         resuming(&mut world, "exec_3", Strategy::Native, true);
-        says(&mut world, "exec_3", 1, ready(Begun::Loaded, Some("new"), LOADS));
+        says(&mut world, "exec_3", 1, ready(OpenedAs::Loaded, Some("new"), LOADS));
         let restored = resume::evaluate(&world.state, NATIVE, false).context_restored;
         (restored, world.state.owed.history)
     };
@@ -496,14 +496,14 @@ fn one_that_forgets_between_its_turns_is_told_each_time() {
     let mut world = World::new();
     launch(&mut world, "exec_1");
     resuming(&mut world, "exec_1", Strategy::History, true);
-    says(&mut world, "exec_1", 1, ready(Begun::New, None, Offers::default()));
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
     assert!(!world.state.owed.history, "there is nothing to tell");
     let mut pos = 3;
     for run in ["run_1", "run_2"] {
         world.done(start(run));
         let of_seq = world.state.last_seq;
         says(&mut world, "exec_1", pos, turn(of_seq, "done"));
-        let mut ends = ready(Begun::New, None, Offers::default()).split_off(1);
+        let mut ends = ready(OpenedAs::New, None, SessionCapabilities::default()).split_off(1);
         ends.push(Fact::TurnEnded { stop_reason: "end_turn".into() });
         says(&mut world, "exec_1", pos + 3, ends);
         assert!(world.state.owed.history, "{run}");
@@ -517,14 +517,14 @@ fn a_prompt_that_told_nothing_does_not_pay_what_is_owed() {
     let mut world = World::new();
     launch(&mut world, "exec_1");
     resuming(&mut world, "exec_1", Strategy::History, true);
-    says(&mut world, "exec_1", 1, ready(Begun::New, None, Offers::default()));
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
     world.done(start("run_1"));
     let of_seq = world.state.last_seq;
     says(&mut world, "exec_1", 3, turn(of_seq, "half an ans"));
     world.done(cancel("run_1"));
     world.done(start("run_2"));
     let of_seq = world.state.last_seq;
-    let mut ends = ready(Begun::New, None, Offers::default()).split_off(1);
+    let mut ends = ready(OpenedAs::New, None, SessionCapabilities::default()).split_off(1);
     ends.push(Fact::TurnEnded { stop_reason: "cancelled".into() });
     ends.push(given(of_seq));
     says(&mut world, "exec_1", 6, ends);
@@ -534,15 +534,15 @@ fn a_prompt_that_told_nothing_does_not_pay_what_is_owed() {
 
 #[test]
 fn a_name_of_another_conversation_is_not_gone_on_with() {
-    let mut world = stopped(Some("theirs"), Offers::default());
+    let mut world = stopped(Some("theirs"), SessionCapabilities::default());
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::None, false);
     // By its command line; it names itself when it has spoken, and ends before that.
-    says(&mut world, "exec_2", 1, ready(Begun::New, None, Offers::default()));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
     world.recover(Some(Probe::Gone));
     let agent = world.state.facts.agent.clone().unwrap();
     assert_eq!((agent.session_id, agent.earlier_session_ids), (None, vec!["theirs".to_owned()]));
-    assert_eq!(opening(&world, COMMAND_LINE, Occasion::Open).agent_session_id, None);
+    assert_eq!(opening(&world, COMMAND_LINE, StartTrigger::Open).agent_session_id, None);
 }
 
 #[test]
@@ -551,12 +551,12 @@ fn what_is_to_go_on_was_said_and_what_is_to_begin_was_not() {
     assert!(!world.state.has_history());
     world.done(start("run_1"));
     assert!(!world.state.has_history(), "nobody was given it");
-    let mut world = killed(None, Offers::default());
+    let mut world = killed(None, SessionCapabilities::default());
     world.done(resume("run_1"));
     assert!(world.state.has_history(), "an agent was given how it begins");
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
-    says(&mut world, "exec_2", 1, ready(Begun::New, None, Offers::default()));
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
     assert_eq!(resume::first(&world.state), First::Send { history: true, note: true });
 }
 
@@ -564,7 +564,7 @@ fn what_is_to_go_on_was_said_and_what_is_to_begin_was_not() {
 fn an_agent_can_be_started_without_the_conversation_that_it_had() {
     let world = stopped(Some("theirs"), LOADS);
     for (abilities, strategy) in [(HISTORY, Strategy::History), (NATIVE, Strategy::None)] {
-        let opening = opening(&world, abilities, Occasion::Asked).afresh();
+        let opening = opening(&world, abilities, StartTrigger::Manual).afresh();
         assert_eq!((opening.strategy, opening.agent_session_id), (strategy, None));
     }
 }
@@ -628,7 +628,7 @@ fn an_agent_that_ends_again_and_again_is_given_up() {
     let mut world = stopped(Some("theirs"), LOADS);
     world.done(start("run_2"));
     for n in 2..5 {
-        assert!(matches!(plan(&world, NATIVE, Occasion::Retry), Plan::Start(_)), "{n}");
+        assert!(matches!(plan(&world, NATIVE, StartTrigger::Retry), Plan::Start(_)), "{n}");
         let execution = format!("exec_{n}");
         launch(&mut world, &execution);
         says(&mut world, &execution, 1, vec![Fact::AgentStarting {}]);
@@ -636,11 +636,11 @@ fn an_agent_that_ends_again_and_again_is_given_up() {
         world.observe(AgentExited { execution_id, exit_code: Some(1), signal: None });
         world.recover(Some(Probe::Gone));
     }
-    assert_eq!(plan(&world, NATIVE, Occasion::Retry), Plan::Leave(Leave::InVain));
-    assert!(matches!(plan(&world, NATIVE, Occasion::Asked), Plan::Start(_)), "who asks may");
+    assert_eq!(plan(&world, NATIVE, StartTrigger::Retry), Plan::Leave(Leave::InVain));
+    assert!(matches!(plan(&world, NATIVE, StartTrigger::Manual), Plan::Start(_)), "who asks may");
     world.done(complete("run_2"));
     world.done(start("run_3"));
-    assert!(matches!(plan(&world, NATIVE, Occasion::Retry), Plan::Start(_)), "counted anew");
+    assert!(matches!(plan(&world, NATIVE, StartTrigger::Retry), Plan::Start(_)), "counted anew");
 }
 
 #[test]
@@ -650,5 +650,5 @@ fn ten_resumes_are_one() {
     assert_eq!(resumed.iter().filter(|records| **records > 0).count(), 1);
     launch(&mut world, "exec_2");
     says(&mut world, "exec_2", 1, vec![Fact::AgentStarting {}]);
-    assert_eq!(plan(&world, NATIVE, Occasion::Asked), Plan::Leave(Leave::Running));
+    assert_eq!(plan(&world, NATIVE, StartTrigger::Manual), Plan::Leave(Leave::Running));
 }

@@ -86,7 +86,7 @@ fn expired_token_is_interrupted_waiting_and_cannot_be_resumed() {
     world.pass(WAIT);
     assert_eq!(world.named(), (Name::InterruptedWaiting, Reason::WaitTimeout));
     let answer = world.answer("rt_1", true);
-    assert_eq!(world.refused(answer.clone()), Refusal::TokenExpired);
+    assert_eq!(world.refused(answer.clone()), Refusal::ResumeTokenExpired);
     assert_eq!(
         world.done(Command::Sweep { live: false }),
         ["token.revoked", "run.interrupted", "status.derived"]
@@ -95,7 +95,7 @@ fn expired_token_is_interrupted_waiting_and_cannot_be_resumed() {
     let reason = Reason::WaitTimeout;
     assert_eq!(world.token_state("rt_1"), Some(token::State::Revoked { reason }));
     let answer = world.answer("rt_1", true);
-    assert_eq!(world.refused(answer), Refusal::TokenRevoked { reason });
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenRevoked { reason });
     assert_eq!(world.done(Command::Sweep { live: false }), [""; 0]);
 }
 
@@ -130,7 +130,7 @@ fn missing_token_is_interrupted_waiting_and_s4s_example_stays_so() {
     world.state = fold::replay(&log[..3]).expect("readable");
     assert_eq!(world.named(), (Name::InterruptedWaiting, Reason::TokenMissing));
     let answer = world.answer("rt_5f0", true);
-    assert_eq!(world.refused(answer), Refusal::TokenUnknown);
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenNotFound);
     world.state = fold::replay(&log).expect("readable");
     assert_eq!(world.named(), (Name::InterruptedWaiting, Reason::ProcessExit));
 }
@@ -208,7 +208,7 @@ fn reattach_keeps_tokens_and_extends_deadlines() {
     assert_eq!(world.done(answer), ["token.consumed", "run.resumed"]);
     world.pass(Duration::from_millis(1));
     let answer = world.answer("rt_2", "yes");
-    assert_eq!(world.refused(answer), Refusal::TokenExpired);
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenExpired);
     assert_eq!(world.count("run.interrupted"), 0);
 }
 
@@ -336,7 +336,7 @@ fn a_live_sweep_cancels_the_wait_and_the_run_goes_on() {
     assert_eq!(world.token_state("rt_1"), Some(token::State::Expired));
     assert_eq!(world.token_state("rt_2"), Some(token::State::Active), "the other goes on");
     let answer = world.answer("rt_1", true);
-    assert_eq!(world.refused(answer), Refusal::TokenExpired);
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenExpired);
     assert_eq!(world.count("run.interrupted"), 0);
 }
 
@@ -350,7 +350,7 @@ fn a_fresh_message_while_waiting_supersedes_the_run_and_revokes_its_tokens() {
     assert_eq!(world.named(), (Name::Running, Reason::RunOpen));
     let reason = Reason::Superseded;
     let answer = world.answer("rt_1", true);
-    assert_eq!(world.refused(answer), Refusal::TokenRevoked { reason });
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenRevoked { reason });
     let stop = Effect::Stop { run_id: id("run_1") };
     let message_seq = world.state.last_said.as_ref().map(|said| said.seq);
     let message_id = Some(id("msg_run_2"));

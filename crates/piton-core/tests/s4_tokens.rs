@@ -77,7 +77,7 @@ fn double_consume_with_another_answer_is_refused() {
     world.done(answer);
     for other in [json!("no"), json!(null), json!(["yes"])] {
         let answer = world.answer("rt_1", other);
-        assert_eq!(world.refused(answer), Refusal::TokenConsumed);
+        assert_eq!(world.refused(answer), Refusal::ResumeTokenConsumed);
     }
 }
 
@@ -88,28 +88,28 @@ fn mismatches_are_refused_each_by_its_own_name() {
     let presenting =
         |token, entry| Command::AnswerByToken(AnswerByToken { token, entry, answer: json!(true) });
     // A token of another session is not in this session's index.
-    assert_eq!(world.refused(presenting(presented("rt_1"), None)), Refusal::TokenUnknown);
+    assert_eq!(world.refused(presenting(presented("rt_1"), None)), Refusal::ResumeTokenNotFound);
     // The right id with a wrong secret, and an entry of another token.
     let mut forged = presented("rt_1");
     forged.secret = Secret::new([0; 32]);
-    assert_eq!(world.refused(presenting(forged, entry.clone())), Refusal::TokenMismatch);
-    assert_eq!(world.refused(presenting(presented("rt_2"), entry.clone())), Refusal::TokenMismatch);
+    assert_eq!(world.refused(presenting(forged, entry.clone())), Refusal::ResumeTokenMismatch);
+    assert_eq!(world.refused(presenting(presented("rt_2"), entry.clone())), Refusal::ResumeTokenMismatch);
     // Made for a run or a wait that is not the one that waits.
     let other_run = entry.clone().map(|entry| Entry { run_id: id("run_0"), ..entry });
     let reason = Reason::RunEnded;
     assert_eq!(
         world.refused(presenting(presented("rt_1"), other_run)),
-        Refusal::TokenRevoked { reason }
+        Refusal::ResumeTokenRevoked { reason }
     );
     let other_wait = entry.map(|entry| Entry { wait_id: Some(id("wait_0")), ..entry });
-    assert_eq!(world.refused(presenting(presented("rt_1"), other_wait)), Refusal::TokenMismatch);
+    assert_eq!(world.refused(presenting(presented("rt_1"), other_wait)), Refusal::ResumeTokenMismatch);
     // A guess does not learn whether a used token was used.
     let answer = world.answer("rt_1", true);
     world.done(answer);
     let mut forged = presented("rt_1");
     forged.secret = Secret::new([0; 32]);
     let entry = world.entry(&id("rt_1"));
-    assert_eq!(world.refused(presenting(forged, entry)), Refusal::TokenMismatch);
+    assert_eq!(world.refused(presenting(forged, entry)), Refusal::ResumeTokenMismatch);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn rotation_revokes_the_old_token_and_the_new_one_answers() {
     assert_eq!(world.done(rotate()), ["token.minted", "token.revoked"]);
     assert_eq!(world.named(), (Name::Waiting, Reason::Permission));
     let answer = world.answer("rt_1", true);
-    assert_eq!(world.refused(answer), Refusal::TokenRevoked { reason: Reason::Rotated });
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenRevoked { reason: Reason::Rotated });
     let answer = world.answer("rt_2", true);
     assert_eq!(world.done(answer), ["token.consumed", "run.resumed"]);
 }
@@ -171,7 +171,7 @@ fn an_answer_by_wait_rotates_and_consumes_in_one_batch() {
     // Whoever has the token of the record is told the first result too.
     let again = world.answer("rt_2", "yes");
     assert_eq!(world.decide(again), Ok(replayed(result_seq)));
-    assert_eq!(world.refused(answer()), Refusal::WaitUnknown { wait: id("wait_1") });
+    assert_eq!(world.refused(answer()), Refusal::WaitNotFound { wait: id("wait_1") });
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn an_interruption_token_is_minted_on_request_and_resumes_the_run_once() {
     assert_eq!(world.done(mint("rt_1")), [""; 0], "asked again, it stays good");
     assert_eq!(world.done(mint("rt_2")), ["token.revoked", "token.minted"]);
     let answer = world.answer("rt_1", json!(null));
-    assert_eq!(world.refused(answer), Refusal::TokenRevoked { reason: Reason::Rotated });
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenRevoked { reason: Reason::Rotated });
     let answer = world.answer("rt_2", json!(null));
     let first = world.decide(answer.clone()).map(|decision| decision.outcome);
     let result_seq = world.state.last_seq;
@@ -230,7 +230,7 @@ fn an_interruption_token_expires_and_dies_with_the_interruption() {
     let mut expired = minted();
     expired.pass(WAIT);
     let answer = expired.answer("rt_1", true);
-    assert_eq!(expired.refused(answer), Refusal::TokenExpired);
+    assert_eq!(expired.refused(answer), Refusal::ResumeTokenExpired);
     assert_eq!(expired.done(Command::Sweep { live: false }), ["token.expired", "status.derived"]);
     assert_eq!(expired.done(Command::Sweep { live: false }), [""; 0]);
     assert_eq!(expired.token_state("rt_1"), Some(token::State::Expired));
@@ -255,7 +255,7 @@ fn a_token_lives_as_long_as_its_wait() {
     world.done(Command::RotateToken { wait_id: id("wait_1"), fresh: fresh("rt_2") });
     world.pass(Duration::from_mins(1));
     let answer = world.answer("rt_2", true);
-    assert_eq!(world.refused(answer), Refusal::TokenExpired);
+    assert_eq!(world.refused(answer), Refusal::ResumeTokenExpired);
     let rotate = Command::RotateToken { wait_id: id("wait_1"), fresh: fresh("rt_3") };
     assert_eq!(world.refused(rotate), Refusal::WaitExpired { wait: id("wait_1") });
 }

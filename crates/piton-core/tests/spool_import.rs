@@ -11,7 +11,7 @@ use piton_core::event::{AgentReady, ExecutorStopped, ToolStatus, WaitKind};
 use piton_core::id::CallId;
 use piton_core::limits::SPOOLS_KEPT;
 use piton_core::reason::Reason;
-use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers, Pos, Spool};
+use piton_core::spool::{OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, SessionCapabilities, Pos, Spool};
 use piton_core::state::Effect;
 use piton_core::status::Name;
 use piton_core::transcript::{self, Item, Outcome, Text};
@@ -58,7 +58,7 @@ fn result(name: &str) -> Fact {
 }
 
 fn asked(wait: &str) -> Fact {
-    Fact::Asked { wait_id: id(wait), wait_kind: WaitKind::Permission, question: json!("May I?") }
+    Fact::WaitOpened { wait_id: id(wait), wait_kind: WaitKind::Permission, question: json!("May I?") }
 }
 
 fn end() -> Fact {
@@ -78,7 +78,7 @@ fn begun() -> World {
 }
 
 fn commanded(of_seq: u64, command: &str) -> Fact {
-    Fact::Commanded { command_id: format!("sess_1/{of_seq}"), command: command.to_owned() }
+    Fact::CommandAccepted { command_id: format!("sess_1/{of_seq}"), command: command.to_owned() }
 }
 
 fn prompts(world: &World) -> Vec<&Effect> {
@@ -169,11 +169,11 @@ fn a_turn_becomes_records() {
     let mut world = begun();
     let hash = blake3::hash(b"Hello, world").to_hex().to_string();
     let ready = Fact::AgentReady {
-        begun: Begun::New,
+        opened_as: OpenedAs::New,
         agent_session_id: Some("theirs".into()),
-        asked_session_id: None,
+        requested_session_id: None,
         agent: None,
-        offers: Offers { load: true, ..Offers::default() },
+        capabilities: SessionCapabilities { load: true, ..SessionCapabilities::default() },
     };
     let facts = vec![
         ready,
@@ -188,7 +188,7 @@ fn a_turn_becomes_records() {
     ];
     let kinds = world.done(import(entries("run_1", facts)));
     let expected = [
-        "agent.described",
+        "agent.initialized",
         "agent.ready",
         "message.delta",
         "message.completed",
@@ -245,7 +245,7 @@ fn a_question_becomes_a_wait_that_can_be_answered_and_taken_back() {
     let facts = vec![
         asked("wait_1"),
         asked("wait_2"),
-        Fact::AskEnded { wait_id: id("wait_2"), why: Ended::Withdrawn },
+        Fact::WaitEnded { wait_id: id("wait_2"), why: Ended::Withdrawn },
     ];
     world.done(import(entries("run_1", facts)));
     assert_eq!(world.count("run.waiting"), 2);
@@ -285,7 +285,7 @@ fn an_agent_that_exits_before_its_prompt_leaves_the_run_to_be_begun() {
     let mut world = World::executed();
     let seq = *world.state.pending.keys().next().expect("to be begun");
     let commanded =
-        Fact::Commanded { command_id: format!("sess_1/{seq}"), command: "prompt".into() };
+        Fact::CommandAccepted { command_id: format!("sess_1/{seq}"), command: "prompt".into() };
     world.done(import(entries("run_1", vec![commanded, exited()])));
     assert_eq!(world.state.pending.len(), 0);
     assert_eq!(world.count("run.interrupted"), 1);
@@ -421,7 +421,7 @@ fn the_end_of_a_stopped_turn_does_not_end_a_run_that_goes_on() {
     world.done(Command::Resume { run_id: id("run_1") });
     let goes_on = *world.state.pending.keys().last().expect("it is to be continued");
     let cancelled = Fact::TurnEnded { stop_reason: "cancelled".into() };
-    let commanded = Fact::Commanded {
+    let commanded = Fact::CommandAccepted {
         command_id: format!("{}/{goes_on}", world.state.info.as_ref().expect("made").session_id),
         command: "prompt".into(),
     };
@@ -437,11 +437,11 @@ fn the_end_of_a_stopped_turn_does_not_end_a_run_that_goes_on() {
 fn an_agent_at_an_interrupted_run_is_told_to_stop() {
     let mut world = begun();
     let ready = Fact::AgentReady {
-        begun: Begun::New,
+        opened_as: OpenedAs::New,
         agent_session_id: None,
-        asked_session_id: None,
+        requested_session_id: None,
         agent: None,
-        offers: Offers::default(),
+        capabilities: SessionCapabilities::default(),
     };
     world.done(import(entries("run_1", vec![ready])));
     world.done(Command::Interrupt { run_id: id("run_1"), reason: Reason::WaitTimeout });

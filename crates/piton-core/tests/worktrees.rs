@@ -71,14 +71,14 @@ fn steps_in_and_out_of_order() {
     let kept = Some(Stage::Removed { kept_branch: true });
     let gone = Some(Stage::Removed { kept_branch: false });
     let rows: Vec<Row> = vec![
-        (prepared(), Err(Code::WorktreeUnknown), None),
-        (removed(true), Err(Code::WorktreeUnknown), None),
+        (prepared(), Err(Code::WorktreeNotFound), None),
+        (removed(true), Err(Code::WorktreeNotFound), None),
         (planned(), none(&["workspace.planned"]), Some(Stage::Planned)),
         (planned(), none(&[]), Some(Stage::Planned)),
         (other(), Err(Code::WorktreeExists), Some(Stage::Planned)),
         (
             Command::WorkspacePrepared(plan("piton/2")),
-            Err(Code::WorktreeUnknown),
+            Err(Code::WorktreeNotFound),
             Some(Stage::Planned),
         ),
         (prepared(), none(&["workspace.prepared"]), Some(Stage::Prepared)),
@@ -87,7 +87,7 @@ fn steps_in_and_out_of_order() {
         (other(), Err(Code::WorktreeExists), Some(Stage::Prepared)),
         (removed(true), none(&["workspace.removed"]), kept),
         (removed(true), none(&[]), kept),
-        (prepared(), Err(Code::WorktreeUnknown), kept),
+        (prepared(), Err(Code::WorktreeNotFound), kept),
         (removed(false), none(&["workspace.removed"]), gone),
         (planned(), none(&["workspace.planned"]), Some(Stage::Planned)),
         (removed(true), none(&["workspace.removed"]), kept),

@@ -125,7 +125,7 @@ async fn what_was_kept_is_there_after_the_end(executor: &dyn Executor, workspace
     let reader = SpoolReader::open(&folder, &spool_key(&SECRET)).expect("the spool");
     assert_eq!(reader.spool_id(), Some(spool_id.as_str()));
     let first = reader.after(0).next().expect("an entry").expect("a readable entry");
-    let fact = Fact::Commanded { command_id: "kept".to_owned(), command: "stop".to_owned() };
+    let fact = Fact::CommandAccepted { command_id: "kept".to_owned(), command: "stop".to_owned() };
     assert_eq!(first.fact, fact);
     end(executor, &located.execution).await;
 }

@@ -132,6 +132,6 @@ pub(crate) async fn fresh(
 async fn redact_target(store: &dyn Store, session: &SessionId, seq: Seq) -> Result<RedactTarget> {
     let read = store.read(session, seq.saturating_sub(1), 1, Detail::Headers).await?;
     let found = read.into_iter().next().filter(|record| record.seq == seq);
-    let content = found.ok_or(Refusal::RecordUnknown { seq })?.content;
+    let content = found.ok_or(Refusal::RecordNotFound { seq })?.content;
     Ok(RedactTarget { seq, content })
 }

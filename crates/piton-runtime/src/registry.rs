@@ -7,7 +7,7 @@ use std::time::Duration;
 use piton_core::access::{Access, Bearer, Denied, Scope};
 use piton_core::decide::Verdict;
 use piton_core::event::Event;
-use piton_core::id::{AccessId, SessionId};
+use piton_core::id::{AccessTokenId, SessionId};
 use piton_core::registry::{Command, Registry};
 use piton_core::request::Request;
 use piton_core::{Code, NewRecord, Seq};
@@ -20,7 +20,7 @@ use crate::world::Clock;
 /// How often something is decided anew after somebody else wrote to the reserved log.
 const TRIES_MAX: usize = 32;
 const READ_MAX: usize = 1_000;
-const REVOKED: &str = "access.revoked";
+const REVOKED: &str = "access_token.revoked";
 /// How long somebody is believed to have time left without a look at the clock.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 
@@ -69,7 +69,7 @@ impl Reserved {
     }
 
     /// Resolves when a secret opens nothing any more: it was taken back, or its time is over.
-    pub async fn lost(&self, access: &AccessId) {
+    pub async fn lost(&self, access: &AccessTokenId) {
         let mut revoked = self.revoked.subscribe();
         loop {
             let found = self.read(|registry| registry.access.get(access).map(|a| a.expires_at));
@@ -125,7 +125,7 @@ impl Reserved {
         for (seq, record) in (expected + 1..).zip(written) {
             if seq == registry.last_seq + 1 {
                 registry.apply(seq, record.ts, &record.event);
-                if matches!(record.event, Event::AccessRevoked(_)) {
+                if matches!(record.event, Event::AccessTokenRevoked(_)) {
                     self.revoked.send_replace(());
                 }
             }

@@ -11,8 +11,8 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::event::{AgentResuming, Event};
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
-use piton_core::resume::{self, Abilities, Leave, Occasion, Opening, Plan, Policy};
-use piton_core::spool::Begun;
+use piton_core::resume::{self, Abilities, Leave, StartTrigger, Opening, Plan, Policy};
+use piton_core::spool::OpenedAs;
 use piton_core::state::{AgentStatus, Run};
 use piton_core::{Code, Record, State, Timestamp};
 use piton_exec::protocol::Start;
@@ -90,7 +90,7 @@ impl Past {
             Ok(Event::RunStarted(_) | Event::RunInterrupted(_)) => self.in_turn = None,
             Ok(Event::RunCompleted(_)) => self.finished_with = self.in_turn.take(),
             // What was said in another conversation is no place in this one.
-            Ok(Event::AgentDescribed(e)) if e.begun == Begun::New => self.begins(),
+            Ok(Event::AgentInitialized(e)) if e.opened_as == OpenedAs::New => self.begins(),
             Ok(Event::AgentSessionCleared(_)) => self.begins(),
             Ok(Event::AgentReady(_)) => self.opened_at = Some(record.ts),
             _ => {}
@@ -146,12 +146,12 @@ impl Resumer {
         turn
     }
 
-    /// Sees to it that the session's agent runs, if this is an occasion for it; says what was decided.
+    /// Sees to it that the session's agent runs, if this is an trigger for it; says what was decided.
     /// Returns when it was heard of.
-    pub async fn ensure(&self, session: &SessionId, occasion: Occasion) -> Result<Plan> {
+    pub async fn ensure(&self, session: &SessionId, trigger: StartTrigger) -> Result<Plan> {
         let turn = self.turn(session);
         let _turn = turn.lock().await;
-        self.carry_out(session, occasion, |opening| opening).await
+        self.carry_out(session, trigger, |opening| opening).await
     }
 
     /// The same by somebody's wish, and without the conversation that the agent had. One that runs
@@ -167,13 +167,13 @@ impl Resumer {
             self.0.executions.stop_agent(session).await?;
             self.until(session, |state| !resume::is_running(&state.facts)).await?;
         }
-        self.carry_out(session, Occasion::Asked, Opening::afresh).await
+        self.carry_out(session, StartTrigger::Manual, Opening::afresh).await
     }
 
     async fn carry_out(
         &self,
         session: &SessionId,
-        occasion: Occasion,
+        trigger: StartTrigger,
         change: impl Fn(Opening) -> Opening,
     ) -> Result<Plan> {
         let Inner { handle, recipes, policy, .. } = &*self.0;
@@ -182,7 +182,7 @@ impl Resumer {
             state,
             recipes.abilities(state),
             *policy,
-            occasion,
+            trigger,
         ) {
             Plan::Start(opening) => Plan::Start(change(opening)),
             leave @ Plan::Leave(_) => leave,
@@ -203,7 +203,7 @@ impl Resumer {
             Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
             Plan::Leave(Leave::InVain) => self.give_up(session, &state).await?,
             Plan::Leave(Leave::Unproven | Leave::NotNow) => {}
-            Plan::Start(opening) => self.start(session, &state, opening, past, occasion).await?,
+            Plan::Start(opening) => self.start(session, &state, opening, past, trigger).await?,
         }
         Ok(plan)
     }
@@ -214,7 +214,7 @@ impl Resumer {
         state: &State,
         opening: &Opening,
         past: Past,
-        occasion: Occasion,
+        trigger: StartTrigger,
     ) -> Result<()> {
         let Inner { handle, executions, .. } = &*self.0;
         let recipe = match self.0.recipes.recipe(session, state).await {
@@ -235,10 +235,10 @@ impl Resumer {
         }
         let current = handle.state(session).await?;
         let executor = current.facts.executor.as_ref().filter(|executor| executor.may_live());
-        let executor = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
+        let executor = executor.ok_or(Error::Refused(Refusal::ExecutorNotFound))?;
         let event = AgentResuming {
             execution_id: executor.execution_id.clone(),
-            occasion,
+            trigger,
             strategy: opening.strategy,
             history: opening.history,
             note: opening.note,
@@ -257,7 +257,7 @@ impl Resumer {
             started => started?,
         }
         self.heard_of(session).await?;
-        if let (Some(run_id), true) = (&opening.go_on, occasion != Occasion::Asked) {
+        if let (Some(run_id), true) = (&opening.go_on, trigger != StartTrigger::Manual) {
             // Nobody is there to ask for it; who asks does so under their own name.
             let command = Command::Resume { run_id: run_id.clone() };
             match handle.execute(session, command).await {
@@ -337,10 +337,10 @@ impl Resumer {
     }
 
     /// The same as [`Self::ensure`], without waiting for it.
-    pub fn ensure_later(&self, session: &SessionId, occasion: Occasion) {
+    pub fn ensure_later(&self, session: &SessionId, trigger: StartTrigger) {
         let (resumer, session) = (self.clone(), session.clone());
         tokio::spawn(async move {
-            if let Err(error) = resumer.ensure(&session, occasion).await {
+            if let Err(error) = resumer.ensure(&session, trigger).await {
                 tracing::warn!(%session, code = %error.code(), %error, "no agent");
             }
         });
@@ -360,9 +360,9 @@ impl Resumer {
             if !resume::is_stranded(&state) {
                 return Ok(());
             }
-            let vain = state.facts.agent.as_ref().map_or(0, |agent| agent.vain_starts);
-            let occasion = if vain == 0 { Occasion::Prompt } else { Occasion::Retry };
-            self.ensure(session, occasion).await.map(drop)
+            let vain = state.facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
+            let trigger = if vain == 0 { StartTrigger::Prompt } else { StartTrigger::Retry };
+            self.ensure(session, trigger).await.map(drop)
         };
         if let Err(error) = rescued.await {
             tracing::warn!(%session, code = %error.code(), %error, "nobody works on its run");
@@ -391,7 +391,7 @@ impl Resumer {
                     let settled = resumer.0.handle.execute(&session, crate::executions::recover());
                     let ensured = async {
                         settled.await?;
-                        resumer.ensure(&session, Occasion::Boot).await
+                        resumer.ensure(&session, StartTrigger::Boot).await
                     };
                     if let Err(error) = ensured.await {
                         tracing::warn!(%session, code = %error.code(), %error, "no agent");
@@ -412,7 +412,7 @@ impl Resumer {
 mod tests {
     use piton_core::NewRecord;
     use piton_core::event::{
-        AgentDescribed, AgentReady, AgentUpdated, RunCompleted, RunInterrupted, RunStarted,
+        AgentInitialized, AgentReady, AgentUpdated, RunCompleted, RunInterrupted, RunStarted,
     };
     use serde_json::json;
 
@@ -481,12 +481,12 @@ mod tests {
 
     #[test]
     fn what_another_conversation_ended_with_is_no_place_in_this_one() {
-        let described = AgentDescribed {
+        let described = AgentInitialized {
             execution_id: "exec_2".parse().unwrap(),
-            begun: Begun::New,
+            opened_as: OpenedAs::New,
             agent: None,
-            offers: piton_core::spool::Offers::default(),
-            asked_session_id: None,
+            capabilities: piton_core::spool::SessionCapabilities::default(),
+            requested_session_id: None,
             context_restored: None,
         };
         let past = taken(vec![started(), said("m1"), completed(), described.into()]);

@@ -337,7 +337,7 @@ impl Handle {
         let asked = self.records(session, wait.since_seq - 1, 1).await?;
         let question = asked.first().and_then(|record| record.content_field("question"));
         if question.is_some_and(|question| !decide::fits(&question, answer)) {
-            return Err(Refusal::AnswerUnfit { wait: wait_id.clone() }.into());
+            return Err(Refusal::AnswerInvalid { wait: wait_id.clone() }.into());
         }
         Ok(())
     }

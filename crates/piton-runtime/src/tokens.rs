@@ -39,7 +39,7 @@ impl TokenService {
     }
 
     async fn lookup(&self, token: &ResumeToken) -> Result<(SessionId, Entry)> {
-        Ok(self.env.store.token(&token.id).await?.ok_or(Refusal::TokenUnknown)?)
+        Ok(self.env.store.token(&token.id).await?.ok_or(Refusal::ResumeTokenNotFound)?)
     }
 
     /// Answers a wait, or resumes an interruption. `within`: the session the holder names, if any.
@@ -51,7 +51,7 @@ impl TokenService {
     ) -> Result<Answered> {
         let (session, entry) = self.lookup(&token).await?;
         if within.is_some_and(|within| *within != session) {
-            return Err(Refusal::TokenMismatch.into());
+            return Err(Refusal::ResumeTokenMismatch.into());
         }
         let id = token.id.clone();
         let answer = AnswerByToken { token, entry: Some(entry), answer };
@@ -66,7 +66,7 @@ impl TokenService {
             Verdict::Replayed { result_seq } => (result_seq, true),
             Verdict::Resumed { result_seq } => (result_seq, false),
             Verdict::Done | Verdict::Asked | Verdict::Already | Verdict::Repeated { .. } => {
-                return Err(Refusal::TokenMismatch.into());
+                return Err(Refusal::ResumeTokenMismatch.into());
             }
         };
         Ok(Answered { session, token: id, result_seq, replayed })

@@ -199,7 +199,7 @@ impl Worktrees {
     /// What the log says now.
     async fn known(&self, session: &SessionId) -> Result<Worktree> {
         let worktree = self.state(session).await?.facts.worktree;
-        Ok(worktree.ok_or(Refusal::WorktreeUnknown)?)
+        Ok(worktree.ok_or(Refusal::WorktreeNotFound)?)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_core::decide::{Import, Probe};
 use piton_core::id::{
-    AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
 use piton_core::spool::{Entry, Pos, Spool};
 use piton_core::state::Effect;
@@ -166,7 +166,7 @@ impl Ids {
         call -> CallId;
         execution -> ExecutionId;
         token_id -> TokenId;
-        access -> AccessId;
+        access -> AccessTokenId;
     }
 
     /// A new token with its secret.

@@ -117,7 +117,7 @@ fn patterns_and_seqs_select_too() {
         let everywhere = Selector::Matching(Box::new(Pattern::new("x*").unwrap()));
         assert!(handle.plan_redaction(&id, everywhere).await.unwrap().targets.is_empty());
         let nobody = handle.plan_redaction(&"nobody".parse().unwrap(), by_value()).await;
-        assert_eq!(nobody.unwrap_err().code(), Code::SessionUnknown);
+        assert_eq!(nobody.unwrap_err().code(), Code::SessionNotFound);
     });
 }
 
@@ -135,8 +135,8 @@ fn a_deleted_session_is_gone_and_noted() {
         assert_eq!(process.store.head(&id).await.unwrap(), None);
         assert_eq!(reserved_kinds(&*process.store).await, ["session.deleted"]);
         let gone = handle.execute(&id, Command::Close { outcome: Outcome::Completed }).await;
-        assert_eq!(gone.unwrap_err().code(), Code::SessionUnknown, "it is not in memory, either");
-        assert_eq!(handle.delete(&id, None).await.unwrap_err().code(), Code::SessionUnknown);
+        assert_eq!(gone.unwrap_err().code(), Code::SessionNotFound, "it is not in memory, either");
+        assert_eq!(handle.delete(&id, None).await.unwrap_err().code(), Code::SessionNotFound);
         // The name is free again, and nothing of the old one is left under it.
         handle.create(NewSession { id: Some(id.clone()), ..NewSession::default() }).await.unwrap();
         assert_eq!(records(&*process.store, &id).await.len(), 2);
@@ -169,7 +169,7 @@ fn an_archived_session_comes_back_as_it_was() {
         let folder = place.folder().join("archive");
         let passphrase = Some(SecretText::from("p".to_owned()));
         let refused = handle.archive(&id, &folder, None).await.unwrap_err();
-        assert_eq!(refused.code(), Code::SessionOpen);
+        assert_eq!(refused.code(), Code::SessionNotClosed);
         close(handle, &id).await;
         let before = records(&*process.store, &id).await;
         let archived = handle.archive(&id, &folder, passphrase.clone()).await.unwrap();

@@ -106,10 +106,10 @@ fn a_wait_times_out_and_its_token_is_refused() {
         let status = process.handle.status(&id).await.unwrap();
         assert_eq!((status.name, status.reason), (Name::InterruptedWaiting, Reason::WaitTimeout));
         let answer = |token| process.handle.answer_with_token(None, token, json!("yes"));
-        assert_eq!(answer(token.clone()).await.unwrap_err().code(), Code::TokenExpired);
+        assert_eq!(answer(token.clone()).await.unwrap_err().code(), Code::ResumeTokenExpired);
         assert_eq!(process.handle.sweep().await.unwrap(), 1);
         assert_eq!(process.handle.sweep().await.unwrap(), 0);
-        assert_eq!(answer(token).await.unwrap_err().code(), Code::TokenRevoked);
+        assert_eq!(answer(token).await.unwrap_err().code(), Code::ResumeTokenRevoked);
         let kinds = kinds(&*process.store, &id).await;
         assert_eq!(count(&kinds, "run.interrupted"), 1);
         assert_eq!(count(&kinds, "token.revoked"), 1);

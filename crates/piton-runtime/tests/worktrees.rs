@@ -307,7 +307,7 @@ async fn what_cannot_be_planned_is_refused_and_nothing_is_made() {
     let tree = git(&rig.repo, &["rev-parse", "HEAD^{tree}"]);
     for base in ["nowhere", "", "-D", "--all", "main..HEAD", "a\nb", "a\0b", &tree] {
         let refused = rig.worktrees.plan(&session, &rig.repo, Some(base)).await.unwrap_err();
-        assert_eq!(refused.code(), Code::BaseUnknown, "{base:?}");
+        assert_eq!(refused.code(), Code::BaseNotFound, "{base:?}");
     }
     assert_eq!(git(&rig.repo, &["worktree", "list"]).lines().count(), 1);
     assert_eq!(git(&rig.repo, &["branch", "--format=%(refname:short)"]), "main");
@@ -337,9 +337,9 @@ async fn what_a_log_from_elsewhere_names_is_not_touched() {
     let plan = rig.worktrees.plan(&session, &rig.repo, None).await.unwrap();
     let path = precious.to_str().unwrap().to_owned();
     rig.create(&session, Plan { path, ..plan }).await;
-    assert_eq!(rig.refused(&session).await, (Code::WorktreeUnknown, None));
+    assert_eq!(rig.refused(&session).await, (Code::WorktreeNotFound, None));
     let force = piton_exec::worktree::Force::Yes;
     let refused = rig.worktrees.clean_up(&session, force).await.unwrap_err();
-    assert_eq!(refusal(&refused), (Code::WorktreeUnknown, None));
+    assert_eq!(refusal(&refused), (Code::WorktreeNotFound, None));
     assert_eq!(fs::read_to_string(precious.join("a")).unwrap(), "one\n");
 }

@@ -280,7 +280,7 @@ async fn deletion_leaves_what_is_not_clean() {
     let plain = handle.create(piton_runtime::NewSession::default()).await.unwrap();
     assert!(rig.worktrees.leave(&plain).await.unwrap().is_none());
     let refused = rig.worktrees.clean_up(&plain, Force::No).await.unwrap_err();
-    assert_eq!(refused.code(), Code::WorktreeUnknown);
+    assert_eq!(refused.code(), Code::WorktreeNotFound);
     assert_eq!(rig.worktrees.ready(&plain).await.unwrap(), None);
 
     // A closed session's worktree is cleaned up, too.

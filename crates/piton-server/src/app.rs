@@ -190,7 +190,7 @@ impl App {
     }
 
     pub(crate) fn agent(&self, id: &str) -> Result<&Profile> {
-        let unknown = || Problem::new(Code::AgentUnknown, format!("There is no agent {id:?}"));
+        let unknown = || Problem::new(Code::AgentNotFound, format!("There is no agent {id:?}"));
         self.0.agents.by_id.get(id).ok_or_else(unknown)
     }
 
@@ -208,7 +208,7 @@ impl App {
             return Ok(Arc::clone(&self.0.local));
         }
         match self.reserved().admit(bearer, needed) {
-            Ok(access) => Ok(access.access_id.as_str().into()),
+            Ok(access) => Ok(access.access_token_id.as_str().into()),
             Err(denied) => {
                 match denied {
                     Denied::Unknown => self.0.limits.take(&self.0.nobody)?,

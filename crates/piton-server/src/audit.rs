@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use piton_core::Code;
-use piton_core::event::AuditNoted;
+use piton_core::event::AuditRecorded;
 use piton_core::registry::Command;
 
 use crate::app::App;
@@ -64,12 +64,12 @@ pub(crate) async fn note(State(app): State<App>, request: Request, next: Next) -
     let Some(code) = response.extensions().get::<Code>().copied() else { return response };
     let principal = match code {
         // Whoever it says it is.
-        Code::ScopeMissing | Code::AccessExpired => asker,
+        Code::InsufficientScope | Code::AccessTokenExpired => asker,
         Code::Unauthenticated | Code::HostRefused | Code::OriginRefused => None,
         _ => return response,
     };
     if let Some(times) = app.audit().count(&(principal.clone(), code), Instant::now()) {
-        let note = AuditNoted {
+        let note = AuditRecorded {
             principal,
             action: format!("{method} refused"),
             target: Some(target),
@@ -91,7 +91,7 @@ mod tests {
     fn refusals_that_are_alike_are_written_once_in_a_while() {
         let audit = Audit::default();
         let begin = Instant::now();
-        let one = (Some("key_1".to_owned()), Code::ScopeMissing);
+        let one = (Some("key_1".to_owned()), Code::InsufficientScope);
         assert_eq!(audit.count(&one, begin), Some(1));
         for _ in 0..5 {
             assert_eq!(audit.count(&one, begin + EVERY / 2), None);
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(audit.count(&one, begin + EVERY), Some(6));
         assert_eq!(audit.count(&one, begin + EVERY), None);
         for n in 0..2 * KINDS_MAX {
-            audit.count(&(Some(n.to_string()), Code::ScopeMissing), begin + EVERY);
+            audit.count(&(Some(n.to_string()), Code::InsufficientScope), begin + EVERY);
         }
         assert!(audit.0.lock().unwrap().len() <= KINDS_MAX);
     }

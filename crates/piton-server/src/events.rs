@@ -59,7 +59,7 @@ pub(crate) async fn session_events(
 ) -> Result<Response> {
     let session = SessionId::from_user(&session)?;
     let head = app.handle().view().store().head(&session).await?;
-    let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+    let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
     let last = head.ok_or_else(unknown)?.last_seq;
     // What the client's own reconnection says is newer than the address it was first given.
     let after = match headers.get(LAST_EVENT_ID) {

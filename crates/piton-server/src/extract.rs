@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use percent_encoding::percent_decode_str;
 use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
-use piton_core::event::AuditNoted;
+use piton_core::event::AuditRecorded;
 use piton_core::request::{self, Key};
 use piton_exec::protocol::workspace::FILE_BYTES_MAX;
 use serde::de::DeserializeOwned;
@@ -99,7 +99,7 @@ async fn read(request: Request, bytes_max: u64) -> Result<Bytes> {
         }
         Ok::<_, Elapsed>(Ok(whole.freeze()))
     };
-    let late = |_| Problem::new(Code::RequestLate, "The request's body did not come in time");
+    let late = |_| Problem::new(Code::RequestTimeout, "The request's body did not come in time");
     timeout(BODY_WAIT, reading).await.and_then(|read| read).map_err(late)?
 }
 
@@ -179,8 +179,8 @@ impl Asker {
     }
 
     /// That they did something.
-    pub(crate) fn noted(&self, action: &str, target: impl Into<String>) -> AuditNoted {
-        AuditNoted {
+    pub(crate) fn noted(&self, action: &str, target: impl Into<String>) -> AuditRecorded {
+        AuditRecorded {
             principal: Some(self.principal.to_string()),
             action: action.to_owned(),
             target: Some(target.into()),

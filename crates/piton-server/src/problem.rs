@@ -36,7 +36,7 @@ pub(crate) struct Document {
     title: String,
     status: u16,
     /// Which of Piton's errors it is; each has a page in the documentation.
-    #[schema(example = "session_unknown")]
+    #[schema(example = "session_not_found")]
     code: &'static str,
     /// What to do about it.
     hint: &'static str,
@@ -65,46 +65,46 @@ impl Problem {
     }
 
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
-        Self::new(Code::RequestMalformed, "The request cannot be understood").with_detail(detail)
+        Self::new(Code::RequestInvalid, "The request cannot be understood").with_detail(detail)
     }
 }
 
 /// What a code is in HTTP.
 fn status_of(code: Code) -> StatusCode {
     match code {
-        Code::IdMalformed
-        | Code::AnswerUnfit
-        | Code::RequestMalformed
+        Code::IdInvalid
+        | Code::AnswerInvalid
+        | Code::RequestInvalid
         | Code::CursorInvalid
         | Code::Utf8Invalid
         | Code::PathOutside
         | Code::RepositoryInvalid
-        | Code::BaseUnknown
+        | Code::BaseNotFound
         | Code::OffsetMismatch => StatusCode::BAD_REQUEST,
-        Code::Unauthenticated | Code::AccessExpired => StatusCode::UNAUTHORIZED,
-        Code::ScopeMissing | Code::HostRefused | Code::OriginRefused | Code::TokenMismatch => {
+        Code::Unauthenticated | Code::AccessTokenExpired => StatusCode::UNAUTHORIZED,
+        Code::InsufficientScope | Code::HostRefused | Code::OriginRefused | Code::ResumeTokenMismatch => {
             StatusCode::FORBIDDEN
         }
-        Code::SessionUnknown
-        | Code::TaskUnknown
-        | Code::AgentUnknown
-        | Code::AccessUnknown
-        | Code::WaitUnknown
-        | Code::RecordUnknown
-        | Code::WorktreeUnknown
-        | Code::TokenUnknown
+        Code::SessionNotFound
+        | Code::TaskNotFound
+        | Code::AgentNotFound
+        | Code::AccessTokenNotFound
+        | Code::WaitNotFound
+        | Code::RecordNotFound
+        | Code::WorktreeNotFound
+        | Code::ResumeTokenNotFound
         | Code::NotFound => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         Code::SessionExists
         | Code::SessionClosed
-        | Code::SessionOpen
+        | Code::SessionNotClosed
         | Code::SessionReadOnly
         | Code::SessionOwned
-        | Code::RunUnknown
+        | Code::RunNotFound
         | Code::RunInProgress
         | Code::RunNotOpen
         | Code::RunNotInterrupted
-        | Code::ExecutorMissing
+        | Code::ExecutorNotFound
         | Code::ExecutorAlive
         | Code::AgentctlRefused
         | Code::AgentNotRunning
@@ -112,15 +112,15 @@ fn status_of(code: Code) -> StatusCode {
         | Code::WorktreeDirty
         | Code::WorkspaceUnusable
         | Code::GitFailed
-        | Code::TokenConsumed
+        | Code::ResumeTokenConsumed
         | Code::LimitReached
         | Code::SeqConflict
         | Code::EpochStale
         | Code::ResponseNotKept => StatusCode::CONFLICT,
-        Code::TokenExpired | Code::TokenRevoked | Code::WaitExpired => StatusCode::GONE,
-        Code::RequestLate => StatusCode::REQUEST_TIMEOUT,
+        Code::ResumeTokenExpired | Code::ResumeTokenRevoked | Code::WaitExpired => StatusCode::GONE,
+        Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         Code::PayloadTooLarge | Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::RequestMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::StorePoisoned
         | Code::StoreClosed
@@ -153,8 +153,8 @@ impl From<ClientError> for Problem {
         let code = match (&error, error.code()) {
             (ClientError::Unreachable(_), _) => Code::AgentctlUnreachable,
             (_, "path_outside") => Code::PathOutside,
-            (_, "path_malformed" | "request_malformed") => Code::RequestMalformed,
-            (_, "not_found" | "shell_unknown") => Code::NotFound,
+            (_, "path_invalid" | "request_invalid") => Code::RequestInvalid,
+            (_, "not_found" | "shell_not_found") => Code::NotFound,
             (_, "too_many_shells") => Code::LimitReached,
             _ => Code::AgentctlRefused,
         };
@@ -176,7 +176,7 @@ impl From<Refusal> for Problem {
 
 impl From<piton_core::id::Error> for Problem {
     fn from(error: piton_core::id::Error) -> Self {
-        Self::new(Code::IdMalformed, error.to_string())
+        Self::new(Code::IdInvalid, error.to_string())
     }
 }
 
@@ -184,8 +184,8 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         let code = match denied {
             Denied::Unknown => Code::Unauthenticated,
-            Denied::Expired => Code::AccessExpired,
-            Denied::Scope { .. } => Code::ScopeMissing,
+            Denied::Expired => Code::AccessTokenExpired,
+            Denied::Scope { .. } => Code::InsufficientScope,
         };
         Self::new(code, denied.to_string())
     }

@@ -15,7 +15,7 @@ pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error("There is no session {session}")]
-    SessionUnknown { session: SessionId },
+    SessionNotFound { session: SessionId },
     #[error("There is a session {session} already")]
     SessionExists { session: SessionId },
     #[error("Session {session} is at record {actual}, not {expected}")]
@@ -73,9 +73,9 @@ pub enum Error {
     #[error("What {place} holds is not a key")]
     KeyInvalid { place: String },
     #[error("The key file {} can be read by others", path.display())]
-    KeyExposed { path: PathBuf },
+    KeyPermissions { path: PathBuf },
     #[error("Others than its owner can write to {}", path.display())]
-    FileExposed { path: PathBuf },
+    FilePermissions { path: PathBuf },
     #[error("Line {line} of {} is damaged: {why}", path.display())]
     LineDamaged { path: PathBuf, line: u64, why: &'static str },
     #[error("Record {seq} of session {session} is damaged")]
@@ -98,7 +98,7 @@ pub enum Error {
 impl Error {
     pub fn code(&self) -> Code {
         match self {
-            Self::SessionUnknown { .. } => Code::SessionUnknown,
+            Self::SessionNotFound { .. } => Code::SessionNotFound,
             Self::SessionExists { .. } => Code::SessionExists,
             Self::SeqConflict { .. } => Code::SeqConflict,
             Self::EpochStale { .. } => Code::EpochStale,
@@ -111,7 +111,7 @@ impl Error {
             Self::DiskFull(_) => Code::DiskFull,
             Self::ReadOnly { .. } => Code::StoreReadOnly,
             Self::Unreadable { .. } => Code::StoreUnreadable,
-            Self::Foreign { .. } => Code::StoreForeign,
+            Self::Foreign { .. } => Code::StoreNotPiton,
             Self::Damaged { .. } => Code::StoreDamaged,
             Self::Newer { .. } => Code::StoreNewer,
             Self::Busy(_) => Code::StoreBusy,
@@ -120,8 +120,8 @@ impl Error {
             Self::KeyMissing { .. } => Code::KeyMissing,
             Self::KeyWrong { .. } => Code::KeyWrong,
             Self::KeyInvalid { .. } => Code::KeyInvalid,
-            Self::KeyExposed { .. } => Code::KeyExposed,
-            Self::FileExposed { .. } => Code::FileExposed,
+            Self::KeyPermissions { .. } => Code::KeyPermissions,
+            Self::FilePermissions { .. } => Code::FilePermissions,
             Self::LineDamaged { .. } => Code::LineDamaged,
             Self::RecordDamaged { .. } => Code::RecordDamaged,
             Self::ChainBroken { .. } => Code::ChainBroken,

@@ -339,7 +339,7 @@ fn read_file(folder: &Path) -> Result<Option<SecretText>> {
     }
     // Checked on the open file, so that it cannot be swapped in between.
     if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(Error::KeyExposed { path });
+        return Err(Error::KeyPermissions { path });
     }
     let mut bytes = Zeroizing::new(Vec::new());
     file.take(KEY_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable)?;

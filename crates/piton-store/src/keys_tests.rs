@@ -71,7 +71,7 @@ fn the_key_file_is_private_and_kept() {
     assert_eq!(again.current().id(), keys.current().id());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let exposed = reopen(temp.path(), KeySettings::default(), &keys).unwrap_err();
-    assert!(matches!(exposed, Error::KeyExposed { .. }));
+    assert!(matches!(exposed, Error::KeyPermissions { .. }));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct LoadedState {
 
 /// Loads a session that must be there.
 pub async fn load(store: &dyn Store, session: &SessionId) -> Result<LoadedState> {
-    let unknown = || Error::SessionUnknown { session: session.clone() };
+    let unknown = || Error::SessionNotFound { session: session.clone() };
     store.load(session).await?.ok_or_else(unknown)
 }
 

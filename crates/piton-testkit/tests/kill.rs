@@ -346,23 +346,23 @@ fn a_token_is_replayed_across_processes() {
     };
     let again = Line::Answered { session, result_seq, replayed: true };
     assert_eq!(a.ask(&yes), again);
-    assert_eq!(code(&a.ask(&no)), "token_consumed");
+    assert_eq!(code(&a.ask(&no)), "resume_token_consumed");
 
     // The owner lives: a replay needs no lease, and takes none.
     let mut b = serving(world.data());
     assert_eq!(b.ask(&yes), again);
-    assert_eq!(code(&b.ask(&no)), "token_consumed");
+    assert_eq!(code(&b.ask(&no)), "resume_token_consumed");
     assert!(matches!(a.ask("say s"), Line::Ack(_)), "the replay took the lease");
 
     let a = a.kill();
     world.buried(&a);
     assert_eq!(b.ask(&yes), again);
-    assert_eq!(code(&b.ask(&no)), "token_consumed");
+    assert_eq!(code(&b.ask(&no)), "resume_token_consumed");
     let mut c = serving(world.data());
     assert_eq!(c.ask(&yes), again);
-    assert_eq!(code(&c.ask(&no)), "token_consumed");
+    assert_eq!(code(&c.ask(&no)), "resume_token_consumed");
     let wrong = format!("answer {} yes", token.replace(|c: char| c.is_ascii_digit(), "0"));
-    assert!(["token_unknown", "token_mismatch"].contains(&code(&c.ask(&wrong))));
+    assert!(["resume_token_not_found", "resume_token_mismatch"].contains(&code(&c.ask(&wrong))));
     drop((b, c));
     assert_eq!(world.close().found.interruptions, 1);
 }

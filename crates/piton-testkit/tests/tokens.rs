@@ -139,7 +139,7 @@ async fn a_thousand_answers_resume_once() {
         let told = answer_all(&life.service.handle(), &token, vec![same.clone(); 50]).await;
         assert_eq!(told, vec![Ok(again.clone()); 50]);
         let told = answer_all(&life.service.handle(), &token, vec![json!("no"); 50]).await;
-        assert_eq!(told, vec![Err(Code::TokenConsumed); 50]);
+        assert_eq!(told, vec![Err(Code::ResumeTokenConsumed); 50]);
         life.service.handle().sweep().await.unwrap();
         assert_eq!(life.resumed(&session).await, before, "a replay wrote something");
         life.end().await;
@@ -166,7 +166,7 @@ async fn a_thousand_different_answers_resume_once() {
             }
             Err(code) => {
                 assert_ne!(n % 10, winner % 10, "the answer that was taken is refused");
-                assert_eq!(code, Code::TokenConsumed);
+                assert_eq!(code, Code::ResumeTokenConsumed);
             }
         }
     }
@@ -183,10 +183,10 @@ async fn an_expired_token_resumes_nothing() {
     let (session, token) = life.ask().await;
     clock.pass(TIMEOUT + Duration::from_millis(1));
     let told = answer_all(&life.service.handle(), &token, vec![json!("yes"); 100]).await;
-    assert_eq!(told, vec![Err(Code::TokenExpired); 100]);
+    assert_eq!(told, vec![Err(Code::ResumeTokenExpired); 100]);
     assert_eq!(life.service.handle().sweep().await.unwrap(), 1);
     let told = answer_all(&life.service.handle(), &token, vec![json!("yes"); 100]).await;
-    let refused = |told: &Told| matches!(told, Err(Code::TokenExpired | Code::TokenRevoked));
+    let refused = |told: &Told| matches!(told, Err(Code::ResumeTokenExpired | Code::ResumeTokenRevoked));
     assert!(told.iter().all(refused), "{told:?}");
     assert_eq!(life.resumed(&session).await.0, 0);
     life.end().await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use piton_core::event::WaitKind;
 use piton_core::id::{RunId, WaitId};
 use piton_core::mask::Masker;
-use piton_core::spool::{AgentInfo, Begun, Channel, Ended, Fact, Note};
+use piton_core::spool::{AgentInfo, OpenedAs, Channel, Ended, Fact, Note};
 use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
@@ -258,7 +258,7 @@ impl Book {
             question.insert("call_id".to_owned(), call_id.as_str().into());
         }
         let wait_kind = WaitKind::Permission;
-        self.note(Fact::Asked { wait_id: wait_id.clone(), wait_kind, question });
+        self.note(Fact::WaitOpened { wait_id: wait_id.clone(), wait_kind, question });
         self.asks.insert(wait_id.clone(), Ask { rpc_id, options });
         wait_id
     }
@@ -266,7 +266,7 @@ impl Book {
     /// Whoever answers the agent does so after this was kept.
     pub(super) fn ask_ended(&mut self, wait_id: &WaitId, why: Ended) -> Option<Ask> {
         let ask = self.asks.remove(wait_id)?;
-        self.note(Fact::AskEnded { wait_id: wait_id.clone(), why });
+        self.note(Fact::WaitEnded { wait_id: wait_id.clone(), why });
         Some(ask)
     }
 
@@ -276,41 +276,41 @@ impl Book {
     }
 
     /// It offers this way to go on, and does not have it.
-    pub(super) fn has_not(&mut self, way: Begun) {
+    pub(super) fn has_not(&mut self, way: OpenedAs) {
         let Some(hello) = &mut self.hello else { return };
         match way {
-            Begun::Resumed => hello.offers.resume = false,
-            Begun::Loaded => hello.offers.load = false,
-            Begun::New | Begun::Forked => {}
+            OpenedAs::Resumed => hello.capabilities.resume = false,
+            OpenedAs::Loaded => hello.capabilities.load = false,
+            OpenedAs::New | OpenedAs::Forked => {}
         }
     }
 
     /// The session is open. What the agent told of its history is settled.
-    pub(crate) fn begun(&mut self, begun: Begun, asked_id: Option<String>, answer: &Value) {
+    pub(crate) fn begun(&mut self, opened_as: OpenedAs, asked_id: Option<String>, answer: &Value) {
         let named = wire::text_at(answer, "sessionId");
         let (session, other) = match begun {
-            Begun::New | Begun::Forked => (named, None),
+            OpenedAs::New | OpenedAs::Forked => (named, None),
             // The protocol gives it no place to call it otherwise; some do.
-            Begun::Loaded | Begun::Resumed => {
+            OpenedAs::Loaded | OpenedAs::Resumed => {
                 (asked_id.clone(), named.filter(|named| Some(named) != asked_id.as_ref()))
             }
         };
         self.session = other.clone().or_else(|| session.clone());
-        self.is_unproven = matches!(begun, Begun::Loaded | Begun::Resumed);
+        self.is_unproven = matches!(opened_as, OpenedAs::Loaded | OpenedAs::Resumed);
         let hello = self.hello.clone().unwrap_or_default();
         let agent = hello.agent.map(|agent| AgentInfo {
             name: self.mask_text(&agent.name),
             version: agent.version.map(|version| self.mask_text(&version)),
         });
         self.note(Fact::AgentReady {
-            begun,
+            opened_as,
             agent_session_id: session,
-            asked_session_id: asked_id,
+            requested_session_id: asked_id,
             agent,
-            offers: hello.offers,
+            capabilities: hello.capabilities,
         });
         if let Some(agent_session_id) = other {
-            self.note(Fact::AgentSession { agent_session_id });
+            self.note(Fact::AgentSessionAssigned { agent_session_id });
         }
         for (key, what) in [("modes", "modes"), ("configOptions", "config")] {
             if let Some(part) = answer.get(key).filter(|part| !part.is_null()) {
@@ -331,7 +331,7 @@ impl Book {
             }
             Verdict::Diverged(fact) => self.note(fact),
         }
-        if begun == Begun::New {
+        if opened_as == OpenedAs::New {
             self.replay.live();
         }
     }

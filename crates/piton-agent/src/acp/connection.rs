@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::id::{RunId, WaitId};
-use piton_core::spool::{Begun, Ended, Fact};
+use piton_core::spool::{OpenedAs, Ended, Fact};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -40,7 +40,7 @@ pub struct Begin {
 /// How the agent came to its conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    pub begun: Begun,
+    pub opened_as: OpenedAs,
     pub agent_session_id: String,
 }
 
@@ -93,7 +93,7 @@ impl Connection {
         (connection, driver.run())
     }
 
-    /// Offers version 1 of the protocol, files and terminals.
+    /// SessionCapabilities version 1 of the protocol, files and terminals.
     pub async fn initialize(&self) -> Result<Hello, Error> {
         let after = self.limits.start_wait;
         let answer = self.request(method::INITIALIZE, wire::initialize(), after).await?;
@@ -113,34 +113,34 @@ impl Connection {
     /// with the conversation itself is something else. What was noted of it is kept when this
     /// returns.
     pub async fn begin(&self, begin: Begin) -> Result<Opened, Error> {
-        let offers = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.offers;
+        let capabilities = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
         *self.started.lock().await = begin.clone();
         let Begin { cwd, mcp_servers, agent_session_id, fork, seen_message_ids, wording } = begin;
         self.book.lock().await.wording = wording;
         if fork && agent_session_id.is_none() {
             return Err(Error::NothingToFork);
         }
-        if fork && !offers.fork {
+        if fork && !capabilities.fork {
             return Err(Error::NotOffered { method: method::FORK.to_owned() });
         }
         if let Some(id) = &agent_session_id {
             let mut ways = Vec::new();
             if fork {
                 let params = wire::fork_session(id, &cwd, &mcp_servers);
-                ways.push((method::FORK, Begun::Forked, params));
+                ways.push((method::FORK, OpenedAs::Forked, params));
             }
-            if offers.resume && !fork {
+            if capabilities.resume && !fork {
                 let params = wire::resume_session(id, &cwd, &mcp_servers);
-                ways.push((method::RESUME, Begun::Resumed, params));
+                ways.push((method::RESUME, OpenedAs::Resumed, params));
             }
-            if offers.load && !fork {
+            if capabilities.load && !fork {
                 let params = wire::load_session(id, &cwd, &mcp_servers);
-                ways.push((method::LOAD, Begun::Loaded, params));
+                ways.push((method::LOAD, OpenedAs::Loaded, params));
             }
-            for (name, begun, params) in ways {
+            for (name, opened_as, params) in ways {
                 self.book.lock().await.replay.begin(seen_message_ids.clone());
                 // Boxed: the future is large, and those who wait for it hold copies.
-                match Box::pin(self.open_session(name, begun, Some(id.clone()), params)).await {
+                match Box::pin(self.open_session(name, opened_as, Some(id.clone()), params)).await {
                     Err(Error::Agent { code, message, .. })
                         if wording.refusal(code, &message) == Refusal::Refused =>
                     {
@@ -152,7 +152,7 @@ impl Connection {
                     }
                     // It offers what it does not have; a copy is nothing else's.
                     Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if !fork => {
-                        self.book.lock().await.has_not(begun);
+                        self.book.lock().await.has_not(opened_as);
                     }
                     other => return other,
                 }
@@ -160,25 +160,25 @@ impl Connection {
         }
         self.book.lock().await.replay.live();
         let params = wire::new_session(&cwd, &mcp_servers);
-        Box::pin(self.open_session(method::NEW, Begun::New, agent_session_id, params)).await
+        Box::pin(self.open_session(method::NEW, OpenedAs::New, agent_session_id, params)).await
     }
 
     async fn open_session(
         &self,
         name: &'static str,
-        begun: Begun,
+        opened_as: OpenedAs,
         asked_id: Option<String>,
         params: Value,
     ) -> Result<Opened, Error> {
         let (done, opened) = oneshot::channel();
-        let waiting = self.link.register(name, Waiter::Begin { begun, asked_id, done })?;
+        let waiting = self.link.register(name, Waiter::Begin { opened_as, asked_id, done })?;
         let answered = async {
             self.link.send_request(&waiting, name, &params).await?;
             opened.await.unwrap_or(Err(Error::Closed))
         };
         within(self.limits.start_wait, name, answered).await?;
         let session = self.book.lock().await.session.clone();
-        Ok(Opened { begun, agent_session_id: session.ok_or(Error::NoSession)? })
+        Ok(Opened { opened_as, agent_session_id: session.ok_or(Error::NoSession)? })
     }
 
     /// Gives the agent a prompt. Returns when the turn's beginning is kept and the prompt is on its
@@ -280,17 +280,17 @@ impl Connection {
     /// answer, masked.
     pub async fn ask(&self, name: &str, params: Value) -> Result<Value, Error> {
         let book = self.book.lock().await;
-        let offers = book.hello.as_ref().ok_or(Error::NoSession)?.offers;
+        let capabilities = book.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
         let session = book.session.clone();
         drop(book);
         let (method, is_offered) = match name {
             "authenticate" => (method::AUTHENTICATE, true),
             "set_mode" => (method::SET_MODE, true),
             "set_config_option" => (method::SET_CONFIG_OPTION, true),
-            "list_sessions" => (method::LIST, offers.list),
-            "fork_session" => (method::FORK, offers.fork),
-            "close_session" => (method::CLOSE, offers.close),
-            "delete_session" => (method::DELETE, offers.delete),
+            "list_sessions" => (method::LIST, capabilities.list),
+            "fork_session" => (method::FORK, capabilities.fork),
+            "close_session" => (method::CLOSE, capabilities.close),
+            "delete_session" => (method::DELETE, capabilities.delete),
             _ => return Err(Error::UnknownAsk { name: name.to_owned() }),
         };
         if !is_offered {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use piton_core::spool::Begun;
+use piton_core::spool::OpenedAs;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -41,7 +41,7 @@ pub(super) enum Waiter {
     Plain(oneshot::Sender<Answer>),
     /// The session is opened by whoever reads the answer, before anything behind it is read.
     Begin {
-        begun: Begun,
+        opened_as: OpenedAs,
         asked_id: Option<String>,
         done: oneshot::Sender<Result<(), Error>>,
     },

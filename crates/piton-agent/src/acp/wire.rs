@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1;
-use piton_core::spool::{AgentInfo, AgentSessionInfo, AgentSessions, AuthMethod, Offers};
+use piton_core::spool::{AgentInfo, AgentSessionInfo, AgentSessions, AuthMethod, SessionCapabilities};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ pub(super) fn initialize() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     pub agent: Option<AgentInfo>,
-    pub offers: Offers,
+    pub capabilities: SessionCapabilities,
     pub auth_methods: Vec<AuthMethod>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn spoken_version(answer: &Value) -> Option<u64> {
 pub(super) fn hello(answer: Value) -> Result<Hello, String> {
     let answer: v1::InitializeResponse = parse(answer)?;
     let sessions = &answer.agent_capabilities.session_capabilities;
-    let offers = Offers {
+    let capabilities = SessionCapabilities {
         load: answer.agent_capabilities.load_session,
         resume: sessions.resume.is_some(),
         list: sessions.list.is_some(),
@@ -111,7 +111,7 @@ pub(super) fn hello(answer: Value) -> Result<Hello, String> {
             description: method.description().map(str::to_owned),
         })
         .collect();
-    Ok(Hello { agent, offers, auth_methods })
+    Ok(Hello { agent, capabilities, auth_methods })
 }
 
 pub(super) fn authenticate(method_id: &str) -> Value {

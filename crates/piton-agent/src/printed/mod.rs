@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use piton_core::id::RunId;
 use piton_core::mask::Masker;
-use piton_core::spool::{Begun, Fact};
+use piton_core::spool::{OpenedAs, Fact};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Mutex;
@@ -98,9 +98,9 @@ impl Conversation {
     }
 
     /// Notes that it can be given a turn.
-    pub async fn begin(&self, begun: Begun, asked_id: Option<String>) -> Result<(), Error> {
+    pub async fn begin(&self, opened_as: OpenedAs, asked_id: Option<String>) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        inner.book.begun(begun, asked_id, &Value::Null);
+        inner.book.opened_as(opened_as, asked_id, &Value::Null);
         inner.book.keep().await
     }
 
@@ -232,7 +232,7 @@ impl Conversation {
         let (code, message) = (i64::from(exit_code), words.clone());
         inner.book.note(Fact::AgentSessionRefused { code, message, agent_session_id });
         if let Some(agent_session_id) = inner.handle.id().map(str::to_owned) {
-            inner.book.note(Fact::AgentSession { agent_session_id });
+            inner.book.note(Fact::AgentSessionAssigned { agent_session_id });
         }
         let message = format!("The agent does not know the conversation: {words}");
         inner.book.turn_over(Fact::TurnFailed { code: "session_refused".to_owned(), message });
@@ -260,7 +260,7 @@ impl Inner {
             }
             Word::Named { id, when } => {
                 if self.handle.named(&id, when) {
-                    self.book.note(Fact::AgentSession { agent_session_id: id });
+                    self.book.note(Fact::AgentSessionAssigned { agent_session_id: id });
                 }
             }
             Word::Message { id } => said.message_id = Some(id),
@@ -284,18 +284,18 @@ impl Inner {
     /// be all that this one knew; `is_kept` if it ended well. Before the end of the turn is told:
     /// who hears of that may say the next thing at once.
     fn foretell(&mut self, is_kept: bool) {
-        let (begun, id) = match self.handle.target(self.resumes) {
-            Target::New => (Begun::New, None),
-            Target::Resume { id, .. } if !is_kept => (Begun::Resumed, id.map(str::to_owned)),
+        let (opened_as, id) = match self.handle.target(self.resumes) {
+            Target::New => (OpenedAs::New, None),
+            Target::Resume { id, .. } if !is_kept => (OpenedAs::Resumed, id.map(str::to_owned)),
             // A copy is still to be made.
             Target::Resume { .. } | Target::Fork { .. } => return,
         };
-        self.book.begun(begun, id, &Value::Null);
+        self.book.opened_as(opened_as, id, &Value::Null);
     }
 
     fn note_chosen(&mut self) {
         if let Some(agent_session_id) = self.handle.take_chosen() {
-            self.book.note(Fact::AgentSession { agent_session_id });
+            self.book.note(Fact::AgentSessionAssigned { agent_session_id });
         }
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use piton_core::Timestamp;
 use piton_core::resume::{Abilities, Strategy};
-use piton_core::spool::Offers;
+use piton_core::spool::SessionCapabilities;
 
 use crate::acp::Refusal;
 
@@ -132,8 +132,8 @@ impl Profile {
 
     /// What it can do now that it was asked. The protocol's part is as the agent says, whatever the
     /// table has; about the rest it says nothing.
-    pub fn advertised(&self, offers: Offers) -> Abilities {
-        Abilities { native: offers.resume || offers.load, ..self.abilities }
+    pub fn advertised(&self, capabilities: SessionCapabilities) -> Abilities {
+        Abilities { native: capabilities.resume || capabilities.load, ..self.abilities }
     }
 
     /// What an error of `session/load` or `session/resume` means for the id. Where neither the

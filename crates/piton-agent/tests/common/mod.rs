@@ -100,7 +100,7 @@ impl Notes {
 
     pub async fn asked(&self) -> (WaitId, Value) {
         self.until(|fact| match fact {
-            Fact::Asked { wait_id, question, .. } => Some((wait_id.clone(), question.clone())),
+            Fact::WaitOpened { wait_id, question, .. } => Some((wait_id.clone(), question.clone())),
             _ => None,
         })
         .await
@@ -189,7 +189,7 @@ pub struct Host {
     pub finish: Option<Arc<Notify>>,
 }
 
-const NO_TERMINAL: HostError = HostError { code: "terminal_unknown", message: String::new() };
+const NO_TERMINAL: HostError = HostError { code: "terminal_not_found", message: String::new() };
 
 impl ToolHost for Host {
     fn read_text_file(

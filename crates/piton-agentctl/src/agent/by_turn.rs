@@ -17,7 +17,7 @@ use std::sync::Arc;
 use piton_agent::acp;
 use piton_agent::printed::{self, Conversation, Format, Handle, Resumes, Said, Target};
 use piton_core::id::RunId;
-use piton_core::spool::{Begun, Fact};
+use piton_core::spool::{OpenedAs, Fact};
 use piton_exec::protocol::{AgentStatus, CommandLine, Output, PromptBy, Start, Way};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};
@@ -100,16 +100,16 @@ pub(super) async fn run(
     if let Err(failure) = check(&start, &line, &cwd) {
         return failed(owner, failure, None).await;
     }
-    let (begun, handle) = match start.agent_session_id.clone() {
-        Some(id) if start.fork => (Begun::Forked, Handle::to_fork(id)),
+    let (opened_as, handle) = match start.agent_session_id.clone() {
+        Some(id) if start.fork => (OpenedAs::Forked, Handle::to_fork(id)),
         Some(id) if !line.resume.is_empty() => {
-            (Begun::Resumed, Handle::to_resume(id, line.agent_message_id.clone()))
+            (OpenedAs::Resumed, Handle::to_resume(id, line.agent_message_id.clone()))
         }
-        _ => (Begun::New, Handle::none()),
+        _ => (OpenedAs::New, Handle::none()),
     };
     let id = handle.id().map(str::to_owned);
     let conversation = Conversation::new(options(owner, &line), handle);
-    if conversation.begin(begun, start.agent_session_id.clone()).await.is_err() {
+    if conversation.begin(opened_as, start.agent_session_id.clone()).await.is_err() {
         return std::future::pending().await;
     }
     let (jobs, mut incoming) = mpsc::channel(1);

@@ -15,7 +15,7 @@ use piton_agent::acp::{self, Connection, MakeIds};
 use piton_agent::printed;
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
 use piton_core::mask::{KeyPatterns, Masker, environment_values};
-use piton_core::spool::{Fact, Note, Offers};
+use piton_core::spool::{Fact, Note, SessionCapabilities};
 use piton_exec::protocol::{Act, AgentHealth, AgentStatus, Limits, Problem, Start};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -52,7 +52,7 @@ pub(crate) struct Owner {
 #[derive(Debug, Default)]
 struct State {
     status: AgentStatus,
-    offers: Offers,
+    capabilities: SessionCapabilities,
     agent_session_id: Option<String>,
     /// What was last heard of it.
     turn: Option<RunId>,
@@ -88,21 +88,21 @@ impl Owner {
     /// Accepts it; what becomes of it is noted.
     pub(crate) async fn start(&self, start: Start) -> Result<Value, Problem> {
         if start.command.is_empty() {
-            return Err(problem("request_malformed", "The agent's command is empty"));
+            return Err(problem("request_invalid", "The agent's command is empty"));
         }
         if start.fork && start.agent_session_id.is_none() {
             let message = "There is no conversation to fork: agent_session_id is missing";
-            return Err(problem("request_malformed", message));
+            return Err(problem("request_invalid", message));
         }
         if let Some(line) = &start.command_line {
             let is_bad = |id: &&String| !printed::is_good(id);
             let ids = [&start.agent_session_id, &line.agent_message_id];
             if let Some(id) = ids.into_iter().flatten().find(is_bad) {
                 let message = format!("{id:?} cannot be an argument of the agent's");
-                return Err(problem("request_malformed", message));
+                return Err(problem("request_invalid", message));
             }
             if let Some(fault) = line.fault() {
-                return Err(problem("request_malformed", fault));
+                return Err(problem("request_invalid", fault));
             }
         }
         let (end, done) = watch::channel(false);
@@ -323,8 +323,8 @@ impl Owner {
         (health, state.turn.clone(), state.asking.clone())
     }
 
-    pub(crate) fn offers(&self) -> Offers {
-        self.state().offers
+    pub(crate) fn offers(&self) -> SessionCapabilities {
+        self.state().capabilities
     }
 
     pub(crate) async fn is_working(&self) -> bool {

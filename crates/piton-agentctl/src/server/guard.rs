@@ -53,12 +53,12 @@ async fn check(ctl: &Ctl, headers: &HeaderMap, path: &str) -> Result<Asker, Prob
         }
         _ => {
             let message = format!("The header {PROTOCOL_HEADER} is missing or not a number");
-            return Err(problem("request_malformed", message));
+            return Err(problem("request_invalid", message));
         }
     };
     let Some(Ok(epoch)) = text(EPOCH).map(str::parse::<u64>) else {
         let message = format!("The header {EPOCH} is missing or not a number");
-        return Err(problem("epoch_missing", message));
+        return Err(problem("epoch_required", message));
     };
     ctl.epochs.admit(epoch).await?;
     Ok(Asker { epoch, protocol })

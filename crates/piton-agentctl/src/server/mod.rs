@@ -55,7 +55,7 @@ async fn capabilities(State(ctl): State<Arc<Ctl>>) -> Json<Capabilities> {
 
 async fn command(State(ctl): State<Arc<Ctl>>, body: Bytes) -> Result<Json<Reply>, Refused> {
     let command: Command =
-        serde_json::from_slice(&body).map_err(|e| problem("request_malformed", e.to_string()))?;
+        serde_json::from_slice(&body).map_err(|e| problem("request_invalid", e.to_string()))?;
     let doing = ctl.clone();
     let admitting = doing.clone();
     let admit = move |act| async move { admitting.agent.admit(&act).await };

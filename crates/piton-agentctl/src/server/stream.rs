@@ -44,7 +44,7 @@ pub(crate) async fn stream(
     if from.spool_id != health.spool_id {
         let message =
             format!("This agentctl's spool is {}, not {}", health.spool_id, from.spool_id);
-        return Err(problem("spool_unknown", message).into());
+        return Err(problem("spool_not_found", message).into());
     }
     if from.after > health.last {
         let message = format!("The spool ends with {}, before {}", health.last, from.after);
@@ -154,10 +154,10 @@ async fn receive(ctl: &Ctl, source: &mut SplitStream<WebSocket>) -> Option<End> 
         match source.next().await?.ok()? {
             Message::Text(text) => match serde_json::from_str::<Ack>(&text) {
                 Ok(Ack { ack }) if ack <= ctl.spool.health().last => ctl.spool.ack(ack),
-                _ => return Some((closing::MALFORMED, "ack_malformed".to_owned())),
+                _ => return Some((closing::MALFORMED, "ack_invalid".to_owned())),
             },
             Message::Close(_) => return None,
-            Message::Binary(_) => return Some((closing::MALFORMED, "ack_malformed".to_owned())),
+            Message::Binary(_) => return Some((closing::MALFORMED, "ack_invalid".to_owned())),
             Message::Ping(_) | Message::Pong(_) => {}
         }
     }

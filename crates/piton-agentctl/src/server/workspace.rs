@@ -98,7 +98,7 @@ pub(super) async fn git_log(
 
 pub(super) async fn new_shell(ctl: Shared, body: Bytes) -> Result<Json<Shell>, Refused> {
     let new: NewShell =
-        serde_json::from_slice(&body).map_err(|e| problem("request_malformed", e.to_string()))?;
+        serde_json::from_slice(&body).map_err(|e| problem("request_invalid", e.to_string()))?;
     ctl.agent.admit_start()?;
     Ok(Json(ctl.shells.open(new).await?))
 }

@@ -67,7 +67,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::PathOutside { .. } => "path_outside",
-            Self::PathMalformed { .. } => "path_malformed",
+            Self::PathMalformed { .. } => "path_invalid",
             Self::NotFound { .. } => "not_found",
             Self::IsFolder { .. } => "is_folder",
             Self::NotFolder { .. } => "not_folder",
@@ -81,7 +81,7 @@ impl Error {
             Self::GitTimeout { .. } => "git_timeout",
             Self::GitFailed { .. } => "git_failed",
             Self::TooManyShells { .. } => "too_many_shells",
-            Self::NoShell { .. } => "shell_unknown",
+            Self::NoShell { .. } => "shell_not_found",
             Self::ShellStart { .. } => "shell_start",
             Self::ShellWrite { .. } => "shell_write",
             Self::ShellRemains { .. } => "shell_remains",

@@ -53,7 +53,7 @@ A config file with everything that can be set:
   command = [\"/opt/gemini\", \"--acp\"]
   [resume]
   agent_restart = \"on_open\" # or \"on_boot\", \"on_prompt\", \"manual\"
-  continue_turn = \"ask\"     # an interrupted turn; or \"auto\", \"never\"
+  continue_run = \"ask\"     # an interrupted turn; or \"auto\", \"never\"
   note = \"on\"               # whether an agent is told what it lost
   [retention]
   archive_after = \"30d\"      # closed sessions; or \"never\"
@@ -172,11 +172,11 @@ fn shown(settings: &Settings) -> Vec<Shown> {
             name_of(config::AGENT_RESTARTS, resume.agent_restart.value),
         ),
         text(
-            "resume.continue_turn",
-            &resume.continue_turn,
-            name_of(config::CONTINUE_TURNS, resume.continue_turn.value),
+            "resume.continue_run",
+            &resume.continue_run,
+            name_of(config::CONTINUE_TURNS, resume.continue_run.value),
         ),
-        text("resume.note", &resume.note, name_of(config::ON_OFF, resume.note.value)),
+        text("resume.interruption_summary", &resume.note, name_of(config::ON_OFF, resume.note.value)),
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
     ];

@@ -97,7 +97,7 @@ impl Plan {
         let tls = tls(certificate, key)?;
         if tls.is_none() && !listen.ip().is_loopback() && !args.insecure {
             let message = format!("{listen} is reachable from other machines");
-            return Err(Error::new(Code::TlsNeeded, message));
+            return Err(Error::new(Code::TlsRequired, message));
         }
         let (mut hosts, origins) =
             (or(&args.hosts, &set.hosts.value), or(&args.origins, &set.origins.value));

@@ -1,4 +1,4 @@
-//! `piton token …`: who may use the API.
+//! `piton tokens …`: who may use the API.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ pub(crate) enum Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  piton token new phone --scope read --scope control --expires-in 30d
-  piton token new backup --scope admin
+  piton tokens new phone --scope read --scope control --expires-in 30d
+  piton tokens new backup --scope admin
 
-JSON: one object: access_id, token (the secret), expires_at.";
+JSON: one object: access_token_id, token (the secret), expires_at.";
 
 /// Make a token for the API; it is shown once and kept nowhere
 #[derive(Debug, clap::Args)]
@@ -44,15 +44,15 @@ pub(crate) struct New {
 /// List the tokens that are good
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "JSON: an object per line: access_id, name, scopes, granted_at, expires_at."
+    after_help = "JSON: an object per line: access_token_id, name, scopes, created_at, expires_at."
 )]
 pub(crate) struct List {}
 
 /// Take a token back
 #[derive(Debug, clap::Args)]
-#[command(after_help = "JSON: one object: access_id, revoked.")]
+#[command(after_help = "JSON: one object: access_token_id, revoked.")]
 pub(crate) struct Revoke {
-    /// Its id, as `piton token list` shows it
+    /// Its id, as `piton tokens list` shows it
     id: String,
 }
 
@@ -62,10 +62,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::New(new) => make(ui, &client, new).await,
         Command::List(_) => list(ui, &client).await,
         Command::Revoke(revoke) => {
-            let id: piton_core::id::AccessId = revoke.id.parse()?;
-            client.delete(&format!("/api/v1/access/{id}")).await?;
+            let id: piton_core::id::AccessTokenId = revoke.id.parse()?;
+            client.delete(&format!("/api/v1/access-tokens/{id}")).await?;
             if ui.json {
-                ui.json_line(&json!({"access_id": id, "revoked": true}))?;
+                ui.json_line(&json!({"access_token_id": id, "revoked": true}))?;
             } else {
                 ui.line(format_args!("{id} opens nothing any more."))?;
             }
@@ -81,7 +81,7 @@ async fn make(ui: &mut Ui, client: &Client, new: New) -> Result<Exit> {
         "scopes": scopes,
         "expires_in_s": new.expires_in.map(|span| span.as_secs()),
     });
-    let made = client.post("/api/v1/access", &body).await?;
+    let made = client.post("/api/v1/access-tokens", &body).await?;
     if ui.json {
         ui.json_line(&made)?;
     } else {
@@ -93,7 +93,7 @@ async fn make(ui: &mut Ui, client: &Client, new: New) -> Result<Exit> {
 }
 
 async fn list(ui: &mut Ui, client: &Client) -> Result<Exit> {
-    let found = client.get("/api/v1/access").await?;
+    let found = client.get("/api/v1/access-tokens").await?;
     let found = found["access"].as_array().cloned().unwrap_or_default();
     if ui.json {
         for access in &found {
@@ -113,7 +113,7 @@ async fn list(ui: &mut Ui, client: &Client) -> Result<Exit> {
         let scopes = access["scopes"].as_array().into_iter().flatten();
         let scopes: Vec<&str> = scopes.filter_map(Value::as_str).collect();
         table.row([
-            (Tone::Title, text("access_id")),
+            (Tone::Title, text("access_token_id")),
             (Tone::Plain, text("name")),
             (Tone::Plain, scopes.join(", ")),
             (Tone::Quiet, text("expires_at")),

@@ -42,8 +42,8 @@ pub(crate) const KEYS: &[Key] = &[
     text("server.tls_cert", "PITON_SERVER_TLS_CERT"),
     text("server.tls_key", "PITON_SERVER_TLS_KEY"),
     text("resume.agent_restart", "PITON_RESUME_AGENT_RESTART"),
-    text("resume.continue_turn", "PITON_RESUME_CONTINUE_TURN"),
-    text("resume.note", "PITON_RESUME_NOTE"),
+    text("resume.continue_run", "PITON_RESUME_CONTINUE_RUN"),
+    text("resume.interruption_summary", "PITON_RESUME_INTERRUPTION_SUMMARY"),
     text("retention.archive_after", "PITON_RETENTION_ARCHIVE_AFTER"),
     text("retention.delete_after", "PITON_RETENTION_DELETE_AFTER"),
 ];

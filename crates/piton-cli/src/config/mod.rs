@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use piton_core::Code;
-use piton_core::resume::{AgentRestart, ContinueTurn, Policy};
+use piton_core::resume::{AgentRestart, ContinueRun, Policy};
 use piton_store::{KeySource, SecretText};
 
 use crate::cli::Global;
@@ -92,7 +92,7 @@ pub(crate) struct ServerSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct ResumeSettings {
     pub(crate) agent_restart: Sourced<AgentRestart>,
-    pub(crate) continue_turn: Sourced<ContinueTurn>,
+    pub(crate) continue_run: Sourced<ContinueRun>,
     pub(crate) note: Sourced<bool>,
 }
 
@@ -100,7 +100,7 @@ impl ResumeSettings {
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             agent_restart: self.agent_restart.value,
-            continue_turn: self.continue_turn.value,
+            continue_run: self.continue_run.value,
             note: self.note.value,
         }
     }
@@ -112,8 +112,8 @@ pub(crate) const AGENT_RESTARTS: &[(&str, AgentRestart)] = &[
     ("on_prompt", AgentRestart::OnPrompt),
     ("manual", AgentRestart::Manual),
 ];
-pub(crate) const CONTINUE_TURNS: &[(&str, ContinueTurn)] =
-    &[("ask", ContinueTurn::Ask), ("auto", ContinueTurn::Auto), ("never", ContinueTurn::Never)];
+pub(crate) const CONTINUE_TURNS: &[(&str, ContinueRun)] =
+    &[("ask", ContinueRun::Ask), ("auto", ContinueRun::Auto), ("never", ContinueRun::Never)];
 pub(crate) const ON_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// The values of these keys are masked wherever they appear.
@@ -174,12 +174,12 @@ impl Settings {
                     AGENT_RESTARTS,
                     AgentRestart::default(),
                 )?,
-                continue_turn: pick.one_of(
-                    "resume.continue_turn",
+                continue_run: pick.one_of(
+                    "resume.continue_run",
                     CONTINUE_TURNS,
-                    ContinueTurn::default(),
+                    ContinueRun::default(),
                 )?,
-                note: pick.one_of("resume.note", ON_OFF, true)?,
+                note: pick.one_of("resume.interruption_summary", ON_OFF, true)?,
             },
             archive_after: pick.span("retention.archive_after")?,
             delete_after: pick.span("retention.delete_after")?,

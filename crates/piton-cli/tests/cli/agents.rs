@@ -73,7 +73,7 @@ fn an_agent_says_who_it_is() {
             "agent_profile_id": "echo",
             "program": PITON,
             "agent": {"name": "echo", "version": env!("CARGO_PKG_VERSION")},
-            "offers": {"load": true, "resume": true, "list": true, "close": true, "delete": true,
+            "capabilities": {"load": true, "resume": true, "list": true, "close": true, "delete": true,
                        "fork": true},
             "auth_methods": [],
             "resume_strategy": "native",

@@ -37,15 +37,15 @@ fn a_run_is_dismissed() {
 #[test]
 fn a_token_is_made() {
     let fixture = Fixture::new();
-    let line = "sessions token sess_cut_asking --valid-for 1h";
+    let line = "sessions resume-token sess_cut_asking --valid-for 1h";
     assert_snapshot!("token_interruption", written(&fixture, line, "sess_cut_asking"));
-    let line = "sessions token sess_detached --wait wait_3";
+    let line = "sessions resume-token sess_detached --wait wait_3";
     assert_snapshot!("token_wait", written(&fixture, line, "sess_detached"));
-    assert_snapshot!("token_json", fixture.run("sessions token sess_cut_working --json"));
-    assert_snapshot!("token_which_wait", fixture.run("sessions token sess_detached"));
-    assert_snapshot!("token_no_wait", fixture.run("sessions token sess_detached --wait wait_9"));
-    assert_snapshot!("token_nothing", fixture.run("sessions token sess_new"));
-    assert_snapshot!("token_span", fixture.run("sessions token sess_detached --valid-for 1y"));
+    assert_snapshot!("token_json", fixture.run("sessions resume-token sess_cut_working --json"));
+    assert_snapshot!("token_which_wait", fixture.run("sessions resume-token sess_detached"));
+    assert_snapshot!("token_no_wait", fixture.run("sessions resume-token sess_detached --wait wait_9"));
+    assert_snapshot!("token_nothing", fixture.run("sessions resume-token sess_new"));
+    assert_snapshot!("token_span", fixture.run("sessions resume-token sess_detached --valid-for 1y"));
 }
 
 /// A session of a living process is left alone, and the process is named.
@@ -55,7 +55,7 @@ fn a_session_that_somebody_runs_is_left_alone() {
     let log = fixture.run("sessions log sess_live --json");
     assert_snapshot!("owned_cancel", fixture.run("sessions cancel sess_live"));
     assert_snapshot!("owned_dismiss", fixture.run("sessions dismiss sess_live --json"));
-    assert_snapshot!("owned_token", fixture.run("sessions token sess_live"));
+    assert_snapshot!("owned_token", fixture.run("sessions resume-token sess_live"));
     assert_eq!(fixture.run("sessions log sess_live --json"), log);
 }
 
@@ -64,7 +64,7 @@ fn a_session_that_somebody_runs_is_left_alone() {
 fn a_guest_leaves_nothing_behind() {
     let fixture = Fixture::new();
     fixture.run("sessions cancel sess_cut_working");
-    fixture.run("sessions token sess_live");
+    fixture.run("sessions resume-token sess_live");
     assert!(fixture.run("verify").ends_with("all good.\n--- exit 0\n"));
     let locks = std::fs::read_dir(fixture.home.data().join("boots")).unwrap();
     let mut names: Vec<_> = locks.map(|lock| lock.unwrap().file_name()).collect();

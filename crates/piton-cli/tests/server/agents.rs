@@ -27,7 +27,7 @@ fn an_agent_of_the_settings_can_be_talked_to() {
     let output = piton(&["chat", "--agent", "mine", "--print", "say hello"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "hello\n");
     let output = piton(&["--json", "chat", "--agent", "none", "--print", "say hello"]);
-    assert!(String::from_utf8(output.stderr).unwrap().contains("agent_unknown"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("agent_not_found"));
 
     // The server in the background was started with the same settings.
     let place = std::fs::read(home.folder.path().join("data/run/server.json")).unwrap();
@@ -80,7 +80,7 @@ fn the_server_listens_where_the_settings_say() {
     assert_eq!(health("other.test").code(), "host_refused");
 
     for (text, named) in [
-        ("[server]\nlisten = '0.0.0.0:0'\n", "tls_needed"),
+        ("[server]\nlisten = '0.0.0.0:0'\n", "tls_required"),
         ("[server]\ntls_key = 'x'\n", "server.tls_cert"),
         ("[server]\nlisten = 'here'\n", "config.toml:2"),
         ("[server]\nlisten = 'piton.test:0'\n", "config.toml:2"),

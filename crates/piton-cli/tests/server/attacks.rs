@@ -39,7 +39,7 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
     let world = World::new();
     let grant = |scopes: &[&str], expires_in_s: Option<u64>| {
         let body = json!({"name": "x", "scopes": scopes, "expires_in_s": expires_in_s});
-        let granted = world.post("/api/v1/access", &body).good();
+        let granted = world.post("/api/v1/access-tokens", &body).good();
         format!("Bearer {}", granted["token"].as_str().unwrap())
     };
     let (read, control, admin) =
@@ -52,7 +52,7 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
         ("GET", "/api/v1/sessions", &read),
         ("GET", "/api/v1/waits", &read),
         ("POST", "/api/v1/tasks", &control),
-        ("GET", "/api/v1/access", &admin),
+        ("GET", "/api/v1/access-tokens", &admin),
     ] {
         for bearer in [&read, &control, &admin] {
             let answer = ask(method, path, bearer);
@@ -61,7 +61,7 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
             } else {
                 assert_eq!(
                     (answer.status, answer.code()),
-                    (403, "scope_missing"),
+                    (403, "insufficient_scope"),
                     "{method} {path}"
                 );
             }
@@ -76,10 +76,10 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
         }
         assert!(std::time::Instant::now() < until, "it does not run out");
     };
-    assert_eq!((answer.status, answer.code()), (401, "access_expired"));
+    assert_eq!((answer.status, answer.code()), (401, "access_token_expired"));
     // One that may only read cannot make itself more.
-    let more = world.raw("POST", "/api/v1/access", Some(b"{}"), &[("authorization", &read)]);
-    assert_eq!(more.code(), "scope_missing");
+    let more = world.raw("POST", "/api/v1/access-tokens", Some(b"{}"), &[("authorization", &read)]);
+    assert_eq!(more.code(), "insufficient_scope");
     // A link opens nothing itself, and signs in once.
     let link = world.post("/api/v1/links", &json!({"name": "b", "scopes": ["read"]})).good();
     let link = link["token"].as_str().unwrap();
@@ -131,7 +131,7 @@ fn what_makes_no_sense_is_named_and_changes_nothing() {
         b"{\"content\":\"\xff\"}",
     ] {
         let answer = raw("POST", &messages, body);
-        assert_eq!((answer.status, answer.code()), (400, "request_malformed"), "{body:?}");
+        assert_eq!((answer.status, answer.code()), (400, "request_invalid"), "{body:?}");
     }
     let large = format!("{{\"content\":\"{}\"}}", "x".repeat(5 * 1024 * 1024));
     let mut stream = world.send(
@@ -152,21 +152,21 @@ fn what_makes_no_sense_is_named_and_changes_nothing() {
 
     for (path, code) in [
         ("/api/v1/nothing", "not_found"),
-        ("/api/v1/sessions/%00", "id_malformed"),
-        ("/api/v1/sessions/..%2f..%2fetc", "id_malformed"),
-        ("/api/v1/sessions/%ff", "request_malformed"),
-        ("/api/v1/sessions/%ff/files", "request_malformed"),
-        ("/api/v1/sessions/%ff/shells/%ff/socket", "request_malformed"),
-        ("/api/v1/sessions/_piton", "id_malformed"),
-        ("/api/v1/sessions/_piton/events", "id_malformed"),
-        ("/api/v1/sessions/sess_none", "session_unknown"),
-        ("/api/v1/sessions?limit=0", "request_malformed"),
-        ("/api/v1/sessions?limit=x", "request_malformed"),
-        ("/api/v1/sessions?nothing=1", "request_malformed"),
-        ("/api/v1/sessions?status=tired", "request_malformed"),
+        ("/api/v1/sessions/%00", "id_invalid"),
+        ("/api/v1/sessions/..%2f..%2fetc", "id_invalid"),
+        ("/api/v1/sessions/%ff", "request_invalid"),
+        ("/api/v1/sessions/%ff/files", "request_invalid"),
+        ("/api/v1/sessions/%ff/shells/%ff/socket", "request_invalid"),
+        ("/api/v1/sessions/_piton", "id_invalid"),
+        ("/api/v1/sessions/_piton/events", "id_invalid"),
+        ("/api/v1/sessions/sess_none", "session_not_found"),
+        ("/api/v1/sessions?limit=0", "request_invalid"),
+        ("/api/v1/sessions?limit=x", "request_invalid"),
+        ("/api/v1/sessions?nothing=1", "request_invalid"),
+        ("/api/v1/sessions?status=tired", "request_invalid"),
         ("/api/v1/sessions?after=zzz", "cursor_invalid"),
         ("/api/v1/tasks?after=task_none", "cursor_invalid"),
-        ("/api/v1/tasks/task_none", "task_unknown"),
+        ("/api/v1/tasks/task_none", "task_not_found"),
     ] {
         assert_eq!(world.get(path).code(), code, "{path}");
     }
@@ -175,16 +175,16 @@ fn what_makes_no_sense_is_named_and_changes_nothing() {
         assert_eq!(world.get(&path).code(), "cursor_invalid", "{what}");
     }
     let not_text = format!("/api/v1/sessions/{session}/files/content?path=%ff%fe");
-    assert_eq!(raw("PUT", &not_text, b"x").code(), "request_malformed");
+    assert_eq!(raw("PUT", &not_text, b"x").code(), "request_invalid");
     let zero = json!({"name": "x", "scopes": ["read"], "expires_in_s": 0});
-    assert_eq!(world.post("/api/v1/access", &zero).code(), "request_malformed");
+    assert_eq!(world.post("/api/v1/access-tokens", &zero).code(), "request_invalid");
     assert_eq!(world.ask("PUT", "/api/v1/tasks", None, &[]).code(), "method_not_allowed");
     for (body, code) in [
-        (json!({"working_dir": "relative"}), "request_malformed"),
-        (json!({"working_dir": "/does/not/exist"}), "request_malformed"),
-        (json!({"agent_profile_id": "nobody"}), "agent_unknown"),
-        (json!({"task_id": "task_none"}), "task_unknown"),
-        (json!({"task_id": "../x"}), "id_malformed"),
+        (json!({"working_dir": "relative"}), "request_invalid"),
+        (json!({"working_dir": "/does/not/exist"}), "request_invalid"),
+        (json!({"agent_profile_id": "nobody"}), "agent_not_found"),
+        (json!({"task_id": "task_none"}), "task_not_found"),
+        (json!({"task_id": "../x"}), "id_invalid"),
     ] {
         assert_eq!(world.post("/api/v1/sessions", &body).code(), code, "{body}");
     }
@@ -195,7 +195,7 @@ fn what_makes_no_sense_is_named_and_changes_nothing() {
         Some(&json!({"title": "t"})),
         &[("idempotency-key", &long)],
     );
-    assert_eq!(answer.code(), "request_malformed");
+    assert_eq!(answer.code(), "request_invalid");
     assert_eq!(world.records(&session).len(), before);
     // A connection that says nothing to the point is closed; the server goes on.
     let mut stream = world.send("GET", "/health", None, &[]);
@@ -218,7 +218,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     let too_large = answer("99999999999");
     assert!(too_large.contains("request_too_large"), "{too_large}");
     let late = answer("1000");
-    assert!(late.contains("408") && late.contains("request_late"), "{late}");
+    assert!(late.contains("408") && late.contains("request_timeout"), "{late}");
 }
 
 /// Pages of an origin that was named may ask, and their browsers let them have the answers.
@@ -263,5 +263,5 @@ fn a_data_folder_has_one_server_and_an_address_one_listener() {
     let said = second(&world.folder.path().join("other"), taken);
     assert!(said.contains("address_in_use"), "{said}");
     let said = second(&world.folder.path().join("third"), "0.0.0.0:0");
-    assert!(said.contains("tls_needed"), "{said}");
+    assert!(said.contains("tls_required"), "{said}");
 }

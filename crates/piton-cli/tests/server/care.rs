@@ -107,7 +107,7 @@ fn a_link_signs_one_browser_in_once() {
     let bearer = format!("Bearer {token}");
     let ask = |path: &str| world.raw("GET", path, None, &[("authorization", &bearer)]);
     assert_eq!(ask("/api/v1/sessions").status, 200);
-    assert_eq!(ask("/api/v1/access").code(), "scope_missing");
+    assert_eq!(ask("/api/v1/access-tokens").code(), "insufficient_scope");
 
     let output = without_display(&world, &["open", "--print"]).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();

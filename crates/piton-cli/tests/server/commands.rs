@@ -29,10 +29,10 @@ fn a_question_is_answered_from_the_command_line() {
     let command = format!("piton --data {} sessions answer {session}", data.display());
     assert!(advice.contains(&command), "it can be pasted: {advice}");
 
-    assert_eq!(world.refused(&["sessions", "answer", wait, "perhaps"]), "answer_unfit");
-    assert_eq!(world.refused(&["sessions", "answer", wait, "--option", "none"]), "answer_unfit");
-    assert_eq!(world.refused(&["sessions", "answer", "wait_none", "1"]), "wait_unknown");
-    assert_eq!(world.refused(&["sessions", "answer", "sess_none", "1"]), "session_unknown");
+    assert_eq!(world.refused(&["sessions", "answer", wait, "perhaps"]), "answer_invalid");
+    assert_eq!(world.refused(&["sessions", "answer", wait, "--option", "none"]), "answer_invalid");
+    assert_eq!(world.refused(&["sessions", "answer", "wait_none", "1"]), "wait_not_found");
+    assert_eq!(world.refused(&["sessions", "answer", "sess_none", "1"]), "session_not_found");
     assert_eq!(world.status(session)["status"], "waiting");
 
     let token = world.told(&["sessions", "token", session]);
@@ -45,7 +45,7 @@ fn a_question_is_answered_from_the_command_line() {
     assert_eq!(done["last_outcome"], "completed");
     let answer = world.said(session, said["run_id"].as_str().unwrap());
     assert_eq!(answer, format!("chosen: {option}thanks"));
-    assert_eq!(world.refused(&["sessions", "answer", session, "1"]), "wait_unknown");
+    assert_eq!(world.refused(&["sessions", "answer", session, "1"]), "wait_not_found");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_run_is_steered_from_the_command_line() {
     let running = world.when(session, |status| status["status"] == "running");
     assert_eq!(
         world.refused(&["sessions", "cancel", session, "--run", "run_other"]),
-        "run_unknown"
+        "run_not_found"
     );
     let run = running["run_id"].as_str().unwrap();
     for changed in [true, false] {
@@ -101,7 +101,7 @@ fn a_run_is_steered_from_the_command_line() {
     assert_eq!(world.refused(&["sessions", "prompt", session, "more"]), "session_closed");
     let arguments = ["sessions", "delete", session, "--force", "--reason", "a & b?", "--yes"];
     assert_eq!(world.told(&arguments)["deleted"], true);
-    assert_eq!(world.refused(&["sessions", "cancel", session]), "session_unknown");
+    assert_eq!(world.refused(&["sessions", "cancel", session]), "session_not_found");
     let log = world.command(&["sessions", "log", "_piton", "--json"]).output().unwrap();
     let log = String::from_utf8(log.stdout).unwrap();
     assert!(log.contains("a & b? (by local)"), "{log}");
@@ -119,7 +119,7 @@ fn a_server_is_started_for_what_needs_one() {
     };
     for command in ["resume", "pause", "close", "cancel"] {
         let output = home.piton(&["--json", "sessions", command, "sess_none"]).output().unwrap();
-        assert!(String::from_utf8(output.stderr).unwrap().contains("session_unknown"), "{command}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("session_not_found"), "{command}");
     }
     assert!(!home.folder.path().join("data").exists());
 

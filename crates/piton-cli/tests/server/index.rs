@@ -109,6 +109,6 @@ fn the_index_is_for_those_who_may_read() {
     let world = World::new();
     let control = world.bearer(&["control"]);
     let answer = world.raw("GET", "/api/v1/events", None, &[("authorization", &control)]);
-    assert_eq!((answer.status, answer.code()), (403, "scope_missing"));
+    assert_eq!((answer.status, answer.code()), (403, "insufficient_scope"));
     assert_eq!(world.raw("GET", "/api/v1/events", None, &[]).status, 401);
 }

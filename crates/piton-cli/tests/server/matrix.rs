@@ -161,11 +161,11 @@ pub(crate) fn world() -> World {
     world
 }
 
-/// The next server of such a world, which starts agents by themselves on these occasions.
-pub(crate) fn restart(world: &mut World, occasions: &str) {
+/// The next server of such a world, which starts agents by themselves on these triggers.
+pub(crate) fn restart(world: &mut World, triggers: &str) {
     let config = world.folder.path().canonicalize().unwrap().join("piton.toml");
     world.start_with(|server| {
-        server.env("PITON_CONFIG", config).env("PITON_RESUME_AGENT_RESTART", occasions);
+        server.env("PITON_CONFIG", config).env("PITON_RESUME_AGENT_RESTART", triggers);
     });
 }
 

@@ -76,7 +76,7 @@ fn every_operation_does_what_it_says() {
     assert!(text(&minted, "token").starts_with("rt_"));
     let unfit = json!({"answer": {"option_id": "perhaps"}});
     let refused = walk.ask("POST", "/api/v1/waits/{wait_id}/answer", &[wait], Some(&unfit));
-    assert_eq!((refused.status, refused.code()), (400, "answer_unfit"));
+    assert_eq!((refused.status, refused.code()), (400, "answer_invalid"));
     let answer = json!({"answer": {"option_id": option}});
     walk.good("POST", "/api/v1/waits/{wait_id}/answer", &[wait], Some(&answer));
     let done = walk.world.when(session, |status| status["status"] == "idle");
@@ -122,17 +122,17 @@ fn every_operation_does_what_it_says() {
 
     // Who may do all this.
     let body = json!({"name": "phone", "scopes": ["read"], "expires_in_s": 60});
-    let granted = walk.good("POST", "/api/v1/access", &[], Some(&body));
+    let granted = walk.good("POST", "/api/v1/access-tokens", &[], Some(&body));
     assert!(text(&granted, "token").starts_with("key_"));
-    assert_eq!(walk.good("GET", "/api/v1/access", &[], None)["access"][0]["name"], "phone");
+    assert_eq!(walk.good("GET", "/api/v1/access-tokens", &[], None)["access"][0]["name"], "phone");
     let audit = walk.good("GET", "/api/v1/audit", &[], None);
     let audit = audit["records"].as_array().unwrap();
-    let granted_to = audit.iter().find(|record| record["kind"] == "access.granted").unwrap();
+    let granted_to = audit.iter().find(|record| record["kind"] == "access_token.created").unwrap();
     assert_eq!((&granted_to["name"], &granted_to["hash"]), (&json!("phone"), &Value::Null));
     let by = audit.iter().find(|record| record["action"] == "access.create").unwrap();
     assert_eq!((&by["principal"], &by["key"]), (&json!("local"), &Value::Null));
-    let id = &text(&granted, "access_id");
-    assert_eq!(walk.ask("DELETE", "/api/v1/access/{access_id}", &[id], None).status, 204);
+    let id = &text(&granted, "access_token_id");
+    assert_eq!(walk.ask("DELETE", "/api/v1/access-tokens/{access_token_id}", &[id], None).status, 204);
     let body = json!({"name": "browser", "scopes": ["read", "control"]});
     let link = text(&walk.good("POST", "/api/v1/links", &[], Some(&body)), "token");
     let signed = walk.good("POST", "/api/v1/sign-in", &[], Some(&json!({"link": link})));
@@ -150,7 +150,7 @@ fn every_operation_does_what_it_says() {
     let path = "/api/v1/sessions/{session_id}";
     walk.world.when(session, |status| status["executor_status"] == "stopped");
     assert_eq!(walk.ask("DELETE", path, &[session], None).status, 204);
-    assert_eq!(walk.world.get(&format!("/api/v1/sessions/{session}")).code(), "session_unknown");
+    assert_eq!(walk.world.get(&format!("/api/v1/sessions/{session}")).code(), "session_not_found");
 
     // The workspace, which workspace.rs is about.
     let of = "/api/v1/sessions/{session_id}";
@@ -158,20 +158,20 @@ fn every_operation_does_what_it_says() {
         walk.good("GET", &format!("{of}/{path}"), &[&other], None);
     }
     let content = format!("{of}/files/content");
-    assert_eq!(walk.ask("PUT", &content, &[&other], None).code(), "request_malformed");
-    assert_eq!(walk.ask("GET", &content, &[&other], None).code(), "request_malformed");
+    assert_eq!(walk.ask("PUT", &content, &[&other], None).code(), "request_invalid");
+    assert_eq!(walk.ask("GET", &content, &[&other], None).code(), "request_invalid");
     let shell = walk.good("POST", &format!("{of}/shells"), &[&other], Some(&empty));
     let shell = &text(&shell, "shell_id");
     let one = format!("{of}/shells/{{shell_id}}");
     let socket = walk.ask("GET", &format!("{one}/socket"), &[&other, shell], None);
-    assert_eq!(socket.code(), "request_malformed");
+    assert_eq!(socket.code(), "request_invalid");
     assert_eq!(walk.ask("DELETE", &one, &[&other, shell], None).status, 204);
-    assert_eq!(walk.ask("GET", "/api/v1/ws", &[], None).code(), "request_malformed");
+    assert_eq!(walk.ask("GET", "/api/v1/ws", &[], None).code(), "request_invalid");
 
     // A worktree, which worktrees.rs is about: this one has none.
     for method in ["POST", "DELETE"] {
         let none = walk.ask(method, &format!("{of}/worktree"), &[&other], None);
-        assert_eq!((none.status, none.code()), (404, "worktree_unknown"));
+        assert_eq!((none.status, none.code()), (404, "worktree_not_found"));
     }
 
     // Those that streams.rs and index.rs are about.
@@ -235,13 +235,13 @@ fn requests_are_fulfilled_once() {
     world.start();
     // The local token is another one in another life; a lasting one is the same principal.
     let access = json!({"name": "script", "scopes": ["read", "control"]});
-    let token = world.post("/api/v1/access", &access).good();
+    let token = world.post("/api/v1/access-tokens", &access).good();
     let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
     let again = world.ask("POST", &path, Some(&body), &key);
     assert!(again.headers.contains("idempotency-replayed: true"), "{}", again.headers);
     assert_eq!(again.good(), first);
     let other = world.ask("POST", &path, Some(&json!({"content": "else"})), &key);
-    assert_eq!((other.status, other.code()), (422, "request_mismatch"));
+    assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
     // Somebody else's key is another key.
     let headers = [("authorization", bearer.as_str()), key[0]];
     let body = body.to_string();
@@ -263,10 +263,10 @@ fn requests_are_fulfilled_once() {
     assert_eq!(again.good()["session_id"], first["session_id"]);
     let no = json!({"answer": {"option_id": "reject_once"}});
     let other = world.ask("POST", &path, Some(&no), &key);
-    assert_eq!((other.status, other.code()), (422, "request_mismatch"));
-    assert_eq!(world.post(&path, &yes).code(), "wait_unknown");
+    assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
+    assert_eq!(world.post(&path, &yes).code(), "wait_not_found");
     let rotate = path.replace("/answer", "/token");
-    assert_eq!(world.ask("POST", &rotate, None, &key).code(), "wait_unknown");
+    assert_eq!(world.ask("POST", &rotate, None, &key).code(), "wait_not_found");
     world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
 
     // Also when other runs came after it, and another server.

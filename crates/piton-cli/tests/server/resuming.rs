@@ -42,7 +42,7 @@ fn a_prompt_brings_the_agent_back_and_it_still_knows() {
     assert_eq!(kinds(&records, "run.interrupted").len(), 1);
     assert_eq!(kinds(&records, "prompt.prepared").len(), 1);
     let resuming = kinds(&records, "agent.resuming");
-    assert_eq!(resuming.last().unwrap()["occasion"], "prompt");
+    assert_eq!(resuming.last().unwrap()["trigger"], "prompt");
     assert_eq!(world.status(&session)["context_restored"], true);
 }
 
@@ -110,7 +110,7 @@ fn a_server_that_starts_brings_its_agents_back() {
     world.kill();
     world.start_with(|server| {
         server.env("PITON_RESUME_AGENT_RESTART", "on_boot");
-        server.env("PITON_RESUME_CONTINUE_TURN", "auto");
+        server.env("PITON_RESUME_CONTINUE_RUN", "auto");
     });
     let status = world.when(&session, |status| status["status"] == "idle");
     assert_eq!(status["is_agent_running"], true, "{status:#}");
@@ -119,7 +119,7 @@ fn a_server_that_starts_brings_its_agents_back() {
     assert_eq!(kinds(&records, "run.resumed").len(), 1);
     assert_eq!(kinds(&records, "run.interrupted").len(), 1);
     let resuming = kinds(&records, "agent.resuming");
-    assert_eq!(resuming.last().unwrap()["occasion"], "boot");
+    assert_eq!(resuming.last().unwrap()["trigger"], "boot");
     let run = world.prompt(&session, "recall colour");
     world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
     assert!(world.said(&session, &run).contains("blue"));
@@ -263,7 +263,7 @@ fn s2_standalone_after_a_restart_executor_then_agent_come_back() {
         "executor.ready",
         "agent.resuming",
         "agent.starting",
-        "agent.described",
+        "agent.initialized",
         "agent.ready",
     ];
     assert_eq!(seen, expected, "{seen:?}");

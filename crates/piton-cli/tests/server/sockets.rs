@@ -58,7 +58,7 @@ fn every_method_does_what_its_operation_does() {
     let waiting = status(socket, &session, |status| status["status"] == "waiting");
     let wait = &waiting["waits"][0]["wait_id"];
     let unfit = json!({"wait_id": wait, "answer": {"option_id": "perhaps"}});
-    assert_eq!(socket.refused("task.session.answer", &unfit), "answer_unfit");
+    assert_eq!(socket.refused("task.session.answer", &unfit), "answer_invalid");
     let records = world.records(&session);
     let asked = records.iter().find(|record| record["kind"] == "run.waiting").unwrap();
     let option = &asked["question"]["options"][0]["optionId"];
@@ -66,7 +66,7 @@ fn every_method_does_what_its_operation_does() {
     status(socket, &session, |status| status["last_outcome"] == "completed");
     // It is in the log who asked, as it is for HTTP.
     let records = world.records(&session);
-    let taken = records.iter().filter(|record| record["kind"] == "request.taken");
+    let taken = records.iter().filter(|record| record["kind"] == "request.accepted");
     let taken: Vec<&str> = taken.map(|record| record["action"].as_str().unwrap()).collect();
     assert_eq!(taken, ["sessions.create", "sessions.prompt", "waits.answer"]);
 
@@ -184,7 +184,7 @@ fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_told() {
     let mut socket = Socket::connect(&world);
     let of = json!({"session_id": session});
     socket.good("session.subscribe", &of);
-    assert_eq!(socket.refused("session.subscribe", &of), "request_malformed");
+    assert_eq!(socket.refused("session.subscribe", &of), "request_invalid");
     world.prompt(&session, "stream 2000 5");
     socket.until(|event| event["event"] == "session.message.added");
     assert_eq!(socket.good("session.unsubscribe", &of)["was_subscribed"], true);
@@ -198,9 +198,9 @@ fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_told() {
     let future = json!({"session_id": session, "after": 1_000_000});
     assert_eq!(socket.refused("session.subscribe", &future), "cursor_invalid");
     let unknown = json!({"session_id": "sess_none"});
-    assert_eq!(socket.refused("session.subscribe", &unknown), "session_unknown");
+    assert_eq!(socket.refused("session.subscribe", &unknown), "session_not_found");
     let reserved = json!({"session_id": "_piton"});
-    assert_eq!(socket.refused("session.subscribe", &reserved), "id_malformed");
+    assert_eq!(socket.refused("session.subscribe", &reserved), "id_invalid");
     let other = world.quiet_session(None);
     socket.good("session.subscribe", &json!({"session_id": other}));
     let path = format!("/api/v1/sessions/{other}?force=true");
@@ -208,7 +208,7 @@ fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_told() {
     let seen = socket.until(|event| event["event"] == "session.unsubscribed");
     let ended = &seen[seen.len() - 1]["payload"];
     assert_eq!(ended["session_id"], other.as_str());
-    assert_eq!(ended["error"]["code"], "session_unknown");
+    assert_eq!(ended["error"]["code"], "session_not_found");
 }
 
 /// Far more than is kept for everybody, while a subscriber does not look: it is all there.
@@ -283,14 +283,14 @@ fn what_makes_no_sense_is_answered_or_ends_the_socket() {
         socket.say(text);
         let answer = socket.answer();
         assert_eq!(answer["id"], id, "{text}: {answer}");
-        assert_eq!(answer["error"]["code"], "request_malformed", "{text}: {answer}");
+        assert_eq!(answer["error"]["code"], "request_invalid", "{text}: {answer}");
         assert_eq!(answer["error"]["status"], 400);
     }
     for method in ["", "task.session.", "task.session.explode", "session.created", "tasks.list"] {
         assert_eq!(socket.refused(method, &json!({})), "not_found", "{method}");
     }
     let unknown = json!({"session_id": "sess_none", "content": "x"});
-    assert_eq!(socket.refused("task.session.prompt", &unknown), "session_unknown");
+    assert_eq!(socket.refused("task.session.prompt", &unknown), "session_not_found");
     // It goes on after all of these.
     socket.good("task.session.list", &json!({}));
     socket.inner.send(Message::binary(vec![1, 2, 3])).unwrap();
@@ -320,8 +320,8 @@ fn a_socket_is_for_whoever_has_a_good_token() {
     for (text, code) in [
         ("piton.v1".to_owned(), "unauthenticated"),
         ("piton.v1, bearer.key_1.00".to_owned(), "unauthenticated"),
-        ("piton.v2".to_owned(), "request_malformed"),
-        (format!("bearer.{token}"), "request_malformed"),
+        ("piton.v2".to_owned(), "request_invalid"),
+        (format!("bearer.{token}"), "request_invalid"),
     ] {
         let [(name, value)] = offer(&text);
         assert_eq!(refused(&[(&name, &value)]), code, "{text}");
@@ -335,9 +335,9 @@ fn a_socket_is_for_whoever_has_a_good_token() {
     let answer = Socket::open(&world, &in_address, &[]).err().unwrap();
     assert_eq!(answer["code"], "unauthenticated");
     let version = [("authorization", good.as_str()), ("sec-websocket-version", "12")];
-    assert_eq!(refused(&version), "request_malformed");
+    assert_eq!(refused(&version), "request_invalid");
     let plain = world.get(path);
-    assert_eq!((plain.status, plain.code()), (400, "request_malformed"));
+    assert_eq!((plain.status, plain.code()), (400, "request_invalid"));
     // A browser's way in.
     let offered = format!("piton.v1, bearer.{token}");
     let own = world.address.clone();
@@ -354,20 +354,20 @@ fn a_socket_is_for_whoever_has_a_good_token() {
     for method in ["task.session.list", "task.session.status", "session.subscribe"] {
         let params = if method == "task.session.list" { json!({}) } else { of.clone() };
         reader.good(method, &params);
-        assert_eq!(controller.refused(method, &params), "scope_missing", "{method}");
+        assert_eq!(controller.refused(method, &params), "insufficient_scope", "{method}");
     }
     for name in ["start", "resume", "prompt", "cancel", "pause", "dismiss", "close"] {
         let method = format!("task.session.{name}");
-        assert_eq!(reader.refused(&method, &of), "scope_missing", "{method}");
+        assert_eq!(reader.refused(&method, &of), "insufficient_scope", "{method}");
     }
-    assert_eq!(reader.refused("task.session.create", &json!({})), "scope_missing");
+    assert_eq!(reader.refused("task.session.create", &json!({})), "insufficient_scope");
     let answer = json!({"wait_id": "wait_1", "answer": {}});
-    assert_eq!(reader.refused("task.session.answer", &answer), "scope_missing");
-    assert_eq!(controller.refused("task.session.answer", &answer), "wait_unknown");
+    assert_eq!(reader.refused("task.session.answer", &answer), "insufficient_scope");
+    assert_eq!(controller.refused("task.session.answer", &answer), "wait_not_found");
     // A token that is taken back opens nothing, on sockets that it opened either.
-    let listed = world.get("/api/v1/access").good();
+    let listed = world.get("/api/v1/access-tokens").good();
     for access in listed["access"].as_array().unwrap() {
-        let path = format!("/api/v1/access/{}", access["access_id"].as_str().unwrap());
+        let path = format!("/api/v1/access-tokens/{}", access["access_token_id"].as_str().unwrap());
         assert_eq!(world.ask("DELETE", &path, None, &[]).status, 204);
     }
     assert_eq!((reader.closed(), controller.closed()), (Some(1008), Some(1008)));

@@ -169,7 +169,7 @@ fn a_script_is_told_who_stopped_it() {
         let mut child = command.spawn().unwrap();
         let mut begun = [0; 5];
         child.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
-        assert_eq!(&begun, b"begun");
+        assert_eq!(&begun, b"opened_as");
         child
     };
     let stopped = begin();

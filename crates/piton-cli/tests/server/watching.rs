@@ -25,12 +25,12 @@ fn who_was_refused_and_what_was_done_is_in_the_reserved_log() {
     let mut world = World::new();
     let session = world.session();
     let grant = json!({"name": "x", "scopes": ["read"]});
-    let granted = world.post("/api/v1/access", &grant).good();
-    let (id, token) = (granted["access_id"].clone(), granted["token"].as_str().unwrap());
+    let granted = world.post("/api/v1/access-tokens", &grant).good();
+    let (id, token) = (granted["access_token_id"].clone(), granted["token"].as_str().unwrap());
     let bearer = format!("Bearer {token}");
     for _ in 0..3 {
-        let answer = world.raw("GET", "/api/v1/access", None, &[("authorization", &bearer)]);
-        assert_eq!(answer.code(), "scope_missing");
+        let answer = world.raw("GET", "/api/v1/access-tokens", None, &[("authorization", &bearer)]);
+        assert_eq!(answer.code(), "insufficient_scope");
         assert_eq!(world.raw("GET", "/api/v1/waits", None, &[]).code(), "unauthenticated");
         let evil = [("host", "evil.example"), ("authorization", bearer.as_str())];
         assert_eq!(world.raw("GET", "/api/v1/waits", None, &evil).code(), "host_refused");
@@ -42,14 +42,14 @@ fn who_was_refused_and_what_was_done_is_in_the_reserved_log() {
     assert_eq!(written.status, 204, "{written:?}");
     world.end();
     let records = reserved(&world);
-    let noted: Vec<&Value> = records.iter().filter(|r| r["kind"] == "audit.noted").collect();
+    let noted: Vec<&Value> = records.iter().filter(|r| r["kind"] == "audit.recorded").collect();
     // Alike ones are written once in a while.
     let of = |outcome: &str| noted.iter().filter(|note| note["outcome"] == outcome).count();
-    for outcome in ["scope_missing", "unauthenticated", "host_refused", "done"] {
+    for outcome in ["insufficient_scope", "unauthenticated", "host_refused", "done"] {
         assert_eq!(of(outcome), 1, "{outcome}: {noted:#?}");
     }
-    let refused = noted.iter().find(|note| note["outcome"] == "scope_missing").unwrap();
-    assert_eq!((&refused["principal"], &refused["target"]), (&id, &json!("/api/v1/access")));
+    let refused = noted.iter().find(|note| note["outcome"] == "insufficient_scope").unwrap();
+    assert_eq!((&refused["principal"], &refused["target"]), (&id, &json!("/api/v1/access-tokens")));
     assert!(noted.iter().all(|note| !note.to_string().contains(token)));
     let done = noted.iter().find(|note| note["outcome"] == "done").unwrap();
     let expected = (&json!("files.write"), &json!(format!("{session}/a.txt")));
@@ -61,7 +61,7 @@ fn who_was_refused_and_what_was_done_is_in_the_reserved_log() {
 fn a_token_that_is_taken_back_ends_its_streams() {
     let mut world = World::new();
     let session = world.session();
-    let granted = world.post("/api/v1/access", &json!({"name": "x", "scopes": ["read"]})).good();
+    let granted = world.post("/api/v1/access-tokens", &json!({"name": "x", "scopes": ["read"]})).good();
     let bearer = format!("Bearer {}", granted["token"].as_str().unwrap());
     let streams: Vec<_> = [format!("/api/v1/sessions/{session}/events"), "/api/v1/events".into()]
         .iter()
@@ -73,8 +73,8 @@ fn a_token_that_is_taken_back_ends_its_streams() {
             stream
         })
         .collect();
-    let access = granted["access_id"].as_str().unwrap();
-    let taken_back = world.ask("DELETE", &format!("/api/v1/access/{access}"), None, &[]);
+    let access = granted["access_token_id"].as_str().unwrap();
+    let taken_back = world.ask("DELETE", &format!("/api/v1/access-tokens/{access}"), None, &[]);
     assert_eq!(taken_back.status, 204);
     let (tell, ended) = std::sync::mpsc::channel();
     let count = streams.len();

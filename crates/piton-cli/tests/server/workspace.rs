@@ -114,7 +114,7 @@ fn git_is_asked_about_the_workspace() {
     assert_eq!(diff("?path=b.txt"), "");
     let log = world.get(&format!("{base}/log?limit=1")).good();
     assert_eq!(log["commits"][0]["subject"], "first");
-    for (query, code) in [("log?limit=0", "request_malformed"), ("diff?path=../x", "path_outside")]
+    for (query, code) in [("log?limit=0", "request_invalid"), ("diff?path=../x", "path_outside")]
     {
         assert_eq!(world.get(&format!("{base}/{query}")).code(), code, "{query}");
     }
@@ -166,16 +166,16 @@ fn nothing_outside_the_workspace_is_reached() {
     assert!(in_folder.iter().all(|entry| entry.file_name() != "evil"), "{in_folder:?}");
     for (path, status, code) in [
         ("none.txt", 404, "not_found"),
-        ("a%00b", 400, "request_malformed"),
+        ("a%00b", 400, "request_invalid"),
         ("in", 409, "agentctl_refused"),
     ] {
         let read = world.get(&format!("{base}/content?path={path}"));
         assert_eq!((read.status, read.code()), (status, code), "{path}: {read:?}");
     }
-    assert_eq!(world.get(&format!("{base}/content")).code(), "request_malformed");
-    assert_eq!(world.get(&format!("{base}?more=1")).code(), "request_malformed");
+    assert_eq!(world.get(&format!("{base}/content")).code(), "request_invalid");
+    assert_eq!(world.get(&format!("{base}?more=1")).code(), "request_invalid");
     let unknown = "/api/v1/sessions/sess_none/files";
-    assert_eq!(world.get(unknown).code(), "session_unknown");
+    assert_eq!(world.get(unknown).code(), "session_not_found");
     // As large as it may be, and a byte more.
     let large = vec![b'x'; 8 * 1024 * 1024];
     assert_eq!(put(&world, &session, "large", &large).status, 204);
@@ -213,12 +213,12 @@ fn a_workspace_needs_its_scopes() {
     ] {
         let body = ["PUT", "POST"].contains(&method).then_some(&b"{}"[..]);
         let answer = world.raw(method, &path, body, &[("authorization", refused)]);
-        assert_eq!((answer.status, answer.code()), (403, "scope_missing"), "{method} {path}");
+        assert_eq!((answer.status, answer.code()), (403, "insufficient_scope"), "{method} {path}");
         assert_eq!(world.raw(method, &path, body, &[]).status, 401, "{method} {path}");
     }
     let socket = format!("{base}/shells/{shell}/socket");
     let refused = Socket::open(&world, &socket, &[("authorization", &read)]).err().unwrap();
-    assert_eq!(refused["code"], "scope_missing");
+    assert_eq!(refused["code"], "insufficient_scope");
     let refused = Socket::open(&world, &socket, &[]).err().unwrap();
     assert_eq!(refused["code"], "unauthenticated");
     let origin = [("authorization", control.as_str()), ("origin", "http://evil.example")];
@@ -276,14 +276,14 @@ fn a_shell_is_closed_to_whoever_lost_their_token() {
     let shells = format!("/api/v1/sessions/{session}/shells");
     let shell = world.post(&shells, &json!({})).good()["shell_id"].as_str().unwrap().to_owned();
     let granted = json!({"name": "x", "scopes": ["control"]});
-    let granted = world.post("/api/v1/access", &granted).good();
+    let granted = world.post("/api/v1/access-tokens", &granted).good();
     let bearer = format!("Bearer {}", granted["token"].as_str().unwrap());
     let path = format!("{shells}/{shell}/socket");
     let socket = Socket::open(&world, &path, &[("authorization", &bearer)]).unwrap();
     let mut screen = Screen { socket, shown: String::new() };
     screen.type_in("echo so $((40 + 1)) far\n");
     screen.shows("so 41 far");
-    let access = format!("/api/v1/access/{}", granted["access_id"].as_str().unwrap());
+    let access = format!("/api/v1/access-tokens/{}", granted["access_token_id"].as_str().unwrap());
     assert_eq!(world.ask("DELETE", &access, None, &[]).status, 204);
     let sent = screen.socket.inner.send(Message::binary(b"echo and $((40 + 2)) more\n".to_vec()));
     let (_, code) = screen.ends();
@@ -365,14 +365,14 @@ fn shells_are_bounded_and_known() {
     for body in
         [json!({"cols": 0}), json!({"rows": 5000}), json!({"cols": "x"}), json!({"more": 1})]
     {
-        assert_eq!(world.post(&shells, &body).code(), "request_malformed", "{body}");
+        assert_eq!(world.post(&shells, &body).code(), "request_invalid", "{body}");
     }
     // Nothing is launched to find out that there is no shell.
     let bearer = format!("Bearer {}", world.token);
     let attach = |path: &str| {
         Socket::open(&world, path, &[("authorization", &bearer)]).err().unwrap()["code"].clone()
     };
-    assert_eq!(attach(&format!("{shells}/1/socket")), "executor_missing");
+    assert_eq!(attach(&format!("{shells}/1/socket")), "executor_not_found");
     let opened: Vec<Answer> = (0..17).map(|_| world.post(&shells, &json!({}))).collect();
     let codes: Vec<u16> = opened.iter().map(|answer| answer.status).collect();
     assert_eq!(codes, [[201; 16].as_slice(), &[409]].concat());
@@ -381,7 +381,7 @@ fn shells_are_bounded_and_known() {
         assert_eq!(attach(&format!("{shells}/{shell}/socket")), "not_found", "{shell}");
     }
     let plain = world.get(&format!("{shells}/1/socket"));
-    assert_eq!((plain.status, plain.code()), (400, "request_malformed"));
+    assert_eq!((plain.status, plain.code()), (400, "request_invalid"));
 }
 
 /// One that reads nothing is cut off by whoever feeds it, and holds nobody up.

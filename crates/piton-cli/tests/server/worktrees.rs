@@ -137,7 +137,7 @@ fn a_session_whose_worktree_is_not_as_it_was_says_why() {
     fs::remove_dir(&workspace).unwrap();
     assert_eq!(refused(&world, &in_place), "workspace_missing");
     let none = world.ask("DELETE", &format!("/api/v1/sessions/{in_place}/worktree"), None, &[]);
-    assert_eq!((none.status, none.code()), (404, "worktree_unknown"));
+    assert_eq!((none.status, none.code()), (404, "worktree_not_found"));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_clean_up_loses_nothing_unless_it_is_told_to() {
     // Who may only look may not.
     let reader = world.bearer(&["read"]);
     let refused = world.raw("DELETE", &asked, None, &[("authorization", &reader)]);
-    assert_eq!(refused.code(), "scope_missing");
+    assert_eq!(refused.code(), "insufficient_scope");
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn what_is_no_repository_is_refused_before_anything_is_made() {
         (json!({"repo": folder.join("missing")}), "repository_invalid"),
         (json!({"repo": folder}), "repository_invalid"),
         (json!({"repo": folder.join("bare.git")}), "repository_invalid"),
-        (json!({"repo": repo, "base": "nowhere"}), "base_unknown"),
-        (json!({"repo": repo, "base": "--all"}), "base_unknown"),
-        (json!({"repo": repo, "working_dir": folder}), "request_malformed"),
-        (json!({"working_dir": folder, "base": "main"}), "request_malformed"),
+        (json!({"repo": repo, "base": "nowhere"}), "base_not_found"),
+        (json!({"repo": repo, "base": "--all"}), "base_not_found"),
+        (json!({"repo": repo, "working_dir": folder}), "request_invalid"),
+        (json!({"working_dir": folder, "base": "main"}), "request_invalid"),
     ];
     for (body, code) in rows {
         let refused = world.post("/api/v1/sessions", &body);
@@ -263,7 +263,7 @@ fn a_server_killed_while_it_prepares_leaves_a_plan_that_the_next_one_carries_out
     let repo = repository(&world);
     let bin = world.folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
-    let (begun, go) = (bin.join("begun"), bin.join("go"));
+    let (begun, go) = (bin.join("opened_as"), bin.join("go"));
     let path = std::env::var("PATH").unwrap();
     let script = format!(
         "#!/bin/sh\nfor word; do if [ \"$word\" = add ]; then touch '{}'\n\

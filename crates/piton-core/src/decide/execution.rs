@@ -27,7 +27,7 @@ pub(super) fn observe(
         Event::AgentError(e) => Some(&e.execution_id),
         Event::AgentExited(e) => Some(&e.execution_id),
         Event::AgentSessionCleared(e) => Some(&e.execution_id),
-        _ => return Err(Refusal::ExecutorMissing),
+        _ => return Err(Refusal::ExecutorNotFound),
     };
     let executor = state.facts.executor.as_ref();
     if let (Event::ExecutorStarting(e), Some(old)) = (&event, executor)
@@ -39,7 +39,7 @@ pub(super) fn observe(
         return Err(Refusal::ExecutorAlive { execution: old.execution_id.clone() });
     }
     if about.is_some() && about != executor.map(|executor| &executor.execution_id) {
-        return Err(Refusal::ExecutorMissing);
+        return Err(Refusal::ExecutorNotFound);
     }
     let mut after = facts_only(state);
     after.apply(state.last_seq + 1, cx.now, &event);
@@ -63,7 +63,7 @@ pub(super) fn prepare(state: &State, cx: &Context, prepare: Prepare) -> Result<D
     let Prepare { of_seq, execution_id, history, note, prompt } = prepare;
     let executor = state.facts.executor.as_ref();
     if !executor.is_some_and(|e| e.execution_id == execution_id && e.may_live()) {
-        return Err(Refusal::ExecutorMissing);
+        return Err(Refusal::ExecutorNotFound);
     }
     let is_prepared = state
         .prepared
@@ -84,7 +84,7 @@ pub(super) fn abandon(
     execution_id: &ExecutionId,
 ) -> Result<Decision, Refusal> {
     let executor = state.facts.executor.as_ref().filter(|e| e.execution_id == *execution_id);
-    let executor = executor.ok_or(Refusal::ExecutorMissing)?;
+    let executor = executor.ok_or(Refusal::ExecutorNotFound)?;
     if !executor.may_live() {
         return Ok(Decision::already());
     }

@@ -53,7 +53,7 @@ pub struct Import {
 
 /// How many tokens an import needs.
 pub fn asks(entries: &[Entry]) -> usize {
-    entries.iter().filter(|entry| matches!(entry.fact, Fact::Asked { .. })).count()
+    entries.iter().filter(|entry| matches!(entry.fact, Fact::WaitOpened { .. })).count()
 }
 
 /// What is at or below the cursor was imported: the log wins. The rest must follow without a gap.
@@ -213,10 +213,10 @@ impl Importing<'_> {
         match fact {
             // What was begun is told by its command, what streams by `text`.
             Fact::TurnStarted {} | Fact::Text { .. } => {}
-            Fact::Commanded { command_id, .. } => self.commanded(cx, &command_id),
+            Fact::CommandAccepted { command_id, .. } => self.commanded(cx, &command_id),
             Fact::AgentStarting {}
             | Fact::AgentReady { .. }
-            | Fact::AgentSession { .. }
+            | Fact::AgentSessionAssigned { .. }
             | Fact::AgentSessionRefused { .. }
             | Fact::AgentError { .. }
             | Fact::AgentExited { .. } => self.agent(cx, fact),
@@ -258,7 +258,7 @@ impl Importing<'_> {
                     json!({"call_id": call_id, "status": status, "result": result}),
                 ),
             },
-            Fact::Asked { wait_id, wait_kind, question } => {
+            Fact::WaitOpened { wait_id, wait_kind, question } => {
                 let fresh = self.fresh.next();
                 let open = self.open_run(run_id.as_ref()).is_some_and(Run::is_open);
                 if let (true, Some(run_id), Some(fresh)) = (open, run_id.clone(), fresh) {
@@ -286,7 +286,7 @@ impl Importing<'_> {
                     json!({"wait_id": wait_id, "question": question}),
                 );
             }
-            Fact::AskEnded { wait_id, why } => self.ask_ended(cx, run_id, wait_id, why),
+            Fact::WaitEnded { wait_id, why } => self.ask_ended(cx, run_id, wait_id, why),
             Fact::Update { what, update } => self.updated(cx, run_id, &what, update),
             Fact::HistoryDiverged { unseen, rest } => {
                 let event =

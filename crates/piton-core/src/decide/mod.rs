@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{
-    AccessId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
+    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
 };
 use crate::limits::EFFECTS_PENDING_MAX;
 use crate::reason::Reason;
@@ -277,17 +277,17 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("The session does not exist")]
-    SessionUnknown,
+    SessionNotFound,
     #[error("Session {session} exists already")]
     SessionExists { session: SessionId },
     #[error("The session is closed")]
     SessionClosed,
     #[error("The session is not closed")]
-    SessionOpen,
+    SessionNotClosed,
     #[error("A newer version of Piton wrote a {kind} record to the session")]
     SessionReadOnly { kind: String },
     #[error("Run {run} is not the session's current run")]
-    RunUnknown { run: RunId },
+    RunNotFound { run: RunId },
     #[error("Run {run} is still at work")]
     RunInProgress { run: RunId },
     #[error("Run {run} is not open")]
@@ -299,37 +299,37 @@ pub enum Refusal {
     #[error("The session has no run that could be interrupted")]
     NeverRun,
     #[error("There is no open wait {wait}")]
-    WaitUnknown { wait: WaitId },
+    WaitNotFound { wait: WaitId },
     #[error("The deadline of wait {wait} has passed")]
     WaitExpired { wait: WaitId },
     #[error("The answer to wait {wait} is none of those that were offered")]
-    AnswerUnfit { wait: WaitId },
+    AnswerInvalid { wait: WaitId },
     #[error("There is no open call {call}")]
-    CallUnknown { call: CallId },
+    CallNotOpen { call: CallId },
     #[error("There is no streaming message {message}")]
-    MessageUnknown { message: MessageId },
+    MessageNotOpen { message: MessageId },
     #[error("Message {message} goes on at {expected}, not at {offset}")]
     OffsetMismatch { message: MessageId, expected: u64, offset: u64 },
     #[error("The session has no such executor")]
-    ExecutorMissing,
+    ExecutorNotFound,
     #[error("Execution {execution} may still be alive")]
     ExecutorAlive { execution: ExecutionId },
     #[error("No more than {max} {what} can be open")]
     LimitReached { what: &'static str, max: usize },
     #[error("The idempotency key was used for something else")]
-    RequestMismatch,
+    IdempotencyKeyReused,
     #[error("The session has no such worktree")]
-    WorktreeUnknown,
+    WorktreeNotFound,
     #[error("The session has a worktree already: {path}")]
     WorktreeExists { path: String },
     #[error("There is no task {task}")]
-    TaskUnknown { task: TaskId },
+    TaskNotFound { task: TaskId },
     #[error("There is no access {access}")]
-    AccessUnknown { access: AccessId },
+    AccessTokenNotFound { access: AccessTokenId },
     #[error("Entry {pos} does not follow entry {last} of the spool")]
     SpoolGap { last: Pos, pos: Pos },
     #[error("The session has no record {seq}")]
-    RecordUnknown { seq: Seq },
+    RecordNotFound { seq: Seq },
     #[error("Record {seq} has no content that could be taken out")]
     RecordEmpty { seq: Seq },
     #[error("There is no such token")]
@@ -347,39 +347,39 @@ pub enum Refusal {
 impl Refusal {
     pub fn code(&self) -> Code {
         match self {
-            Self::SessionUnknown => Code::SessionUnknown,
+            Self::SessionNotFound => Code::SessionNotFound,
             Self::SessionExists { .. } => Code::SessionExists,
             Self::SessionClosed => Code::SessionClosed,
-            Self::SessionOpen => Code::SessionOpen,
+            Self::SessionNotClosed => Code::SessionNotClosed,
             Self::SessionReadOnly { .. } => Code::SessionReadOnly,
-            Self::RunUnknown { .. } => Code::RunUnknown,
+            Self::RunNotFound { .. } => Code::RunNotFound,
             Self::RunInProgress { .. } => Code::RunInProgress,
             Self::RunNotOpen { .. } => Code::RunNotOpen,
             Self::RunNotInterrupted { .. } | Self::NoInterruption { .. } | Self::NeverRun => {
                 Code::RunNotInterrupted
             }
-            Self::WaitUnknown { .. } => Code::WaitUnknown,
+            Self::WaitNotFound { .. } => Code::WaitNotFound,
             Self::WaitExpired { .. } => Code::WaitExpired,
-            Self::AnswerUnfit { .. } => Code::AnswerUnfit,
-            Self::CallUnknown { .. } => Code::CallUnknown,
-            Self::MessageUnknown { .. } => Code::MessageUnknown,
+            Self::AnswerInvalid { .. } => Code::AnswerInvalid,
+            Self::CallNotOpen { .. } => Code::CallNotOpen,
+            Self::MessageNotOpen { .. } => Code::MessageNotOpen,
             Self::OffsetMismatch { .. } => Code::OffsetMismatch,
-            Self::ExecutorMissing => Code::ExecutorMissing,
+            Self::ExecutorNotFound => Code::ExecutorNotFound,
             Self::ExecutorAlive { .. } => Code::ExecutorAlive,
             Self::LimitReached { .. } => Code::LimitReached,
-            Self::RequestMismatch => Code::RequestMismatch,
-            Self::WorktreeUnknown => Code::WorktreeUnknown,
+            Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
+            Self::WorktreeNotFound => Code::WorktreeNotFound,
             Self::WorktreeExists { .. } => Code::WorktreeExists,
-            Self::TaskUnknown { .. } => Code::TaskUnknown,
-            Self::AccessUnknown { .. } => Code::AccessUnknown,
+            Self::TaskNotFound { .. } => Code::TaskNotFound,
+            Self::AccessTokenNotFound { .. } => Code::AccessTokenNotFound,
             Self::SpoolGap { .. } => Code::SpoolGap,
-            Self::RecordUnknown { .. } => Code::RecordUnknown,
+            Self::RecordNotFound { .. } => Code::RecordNotFound,
             Self::RecordEmpty { .. } => Code::RecordEmpty,
-            Self::TokenUnknown => Code::TokenUnknown,
-            Self::TokenMismatch => Code::TokenMismatch,
-            Self::TokenConsumed => Code::TokenConsumed,
-            Self::TokenRevoked { .. } => Code::TokenRevoked,
-            Self::TokenExpired => Code::TokenExpired,
+            Self::TokenUnknown => Code::ResumeTokenNotFound,
+            Self::TokenMismatch => Code::ResumeTokenMismatch,
+            Self::TokenConsumed => Code::ResumeTokenConsumed,
+            Self::TokenRevoked { .. } => Code::ResumeTokenRevoked,
+            Self::TokenExpired => Code::ResumeTokenExpired,
         }
     }
 }
@@ -398,7 +398,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         return Ok(decision);
     }
     if state.info.is_none() {
-        return Err(Refusal::SessionUnknown);
+        return Err(Refusal::SessionNotFound);
     }
     // A replay is a read: it is answered whatever became of the session.
     if let Command::AnswerByToken(answer) = &command
@@ -537,7 +537,7 @@ impl Decision {
 
 /// The session's current run, which must be the one that is meant.
 fn run_named<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
-    let unknown = || Refusal::RunUnknown { run: run_id.clone() };
+    let unknown = || Refusal::RunNotFound { run: run_id.clone() };
     state.facts.run.as_ref().filter(|run| run.run_id == *run_id).ok_or_else(unknown)
 }
 

@@ -17,7 +17,7 @@ pub(super) fn redact(state: &State, cx: &Context, redact: Redact) -> Result<Deci
     for target in redact.targets {
         let seq = target.seq;
         if seq == 0 || seq > state.last_seq {
-            return Err(Refusal::RecordUnknown { seq });
+            return Err(Refusal::RecordNotFound { seq });
         }
         match target.content {
             Content::None => return Err(Refusal::RecordEmpty { seq }),

@@ -50,14 +50,14 @@ pub(super) fn close(state: &State, cx: &Context, outcome: Outcome) -> Result<Dec
 /// An agent that lives would go on in a workspace that no session knows of.
 pub(super) fn may_remove(state: &State, removal: Removal) -> Result<(), Refusal> {
     if state.info.is_none() {
-        return Err(Refusal::SessionUnknown);
+        return Err(Refusal::SessionNotFound);
     }
     if removal == Removal::DeleteForced {
         return Ok(());
     }
     let facts = &state.facts;
     if removal == Removal::Archive && facts.closed.is_none() {
-        return Err(Refusal::SessionOpen);
+        return Err(Refusal::SessionNotClosed);
     }
     if let Some(run) = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none()) {
         return Err(Refusal::RunInProgress { run: run.run_id.clone() });

@@ -47,7 +47,7 @@ pub(super) fn said(
     hash: String,
 ) -> Result<Decision, Refusal> {
     let Some(length) = state.messages.get(&message_id).copied() else {
-        return Err(Refusal::MessageUnknown { message: message_id });
+        return Err(Refusal::MessageNotOpen { message: message_id });
     };
     let event = MessageCompleted { message_id, length, hash };
     Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))
@@ -83,7 +83,7 @@ pub(super) fn conclude(
 ) -> Result<Decision, Refusal> {
     run_named(state, &run_id)?;
     if state.calls.get(&call_id).is_none_or(|call| call.run_id != run_id) {
-        return Err(Refusal::CallUnknown { call: call_id });
+        return Err(Refusal::CallNotOpen { call: call_id });
     }
     let event = ToolOutcome { call_id, run_id, status };
     Ok(Decision::done(vec![NewRecord::with_content(cx.now, event, "result", result)]))

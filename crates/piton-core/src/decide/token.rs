@@ -12,9 +12,9 @@ use crate::token::{Entry, NewToken, State as TokenState};
 
 /// The token's entry, if the secret is the right one.
 fn entry(answer: &AnswerByToken) -> Result<&Entry, Refusal> {
-    let entry = answer.entry.as_ref().ok_or(Refusal::TokenUnknown)?;
+    let entry = answer.entry.as_ref().ok_or(Refusal::ResumeTokenNotFound)?;
     if entry.token_id != answer.token.id || !answer.token.secret.matches(&entry.hash) {
-        return Err(Refusal::TokenMismatch);
+        return Err(Refusal::ResumeTokenMismatch);
     }
     Ok(entry)
 }
@@ -29,7 +29,7 @@ pub(super) fn replay(answer: &AnswerByToken) -> Result<Option<Decision>, Refusal
                 let outcome = Verdict::Replayed { result_seq: *result_seq };
                 Ok(Some(Decision { records: Vec::new(), outcome }))
             } else {
-                Err(Refusal::TokenConsumed)
+                Err(Refusal::ResumeTokenConsumed)
             }
         }
         TokenState::Active | TokenState::Revoked { .. } | TokenState::Expired => Ok(None),
@@ -43,15 +43,15 @@ pub(super) fn answer(
 ) -> Result<Decision, Refusal> {
     let entry = entry(&answer)?;
     match entry.state {
-        TokenState::Revoked { reason } => return Err(Refusal::TokenRevoked { reason }),
-        TokenState::Expired => return Err(Refusal::TokenExpired),
+        TokenState::Revoked { reason } => return Err(Refusal::ResumeTokenRevoked { reason }),
+        TokenState::Expired => return Err(Refusal::ResumeTokenExpired),
         TokenState::Active | TokenState::Consumed { .. } => {}
     }
     let run = state.facts.run.as_ref().filter(|run| run.run_id == entry.run_id);
-    let run = run.ok_or(Refusal::TokenRevoked { reason: Reason::RunEnded })?;
+    let run = run.ok_or(Refusal::ResumeTokenRevoked { reason: Reason::RunEnded })?;
     let reusable = planted::is(Bug::TokenCheckSkipped);
     if !state.tokens.contains_key(&entry.token_id) && !reusable {
-        return Err(Refusal::TokenRevoked { reason: Reason::RunEnded });
+        return Err(Refusal::ResumeTokenRevoked { reason: Reason::RunEnded });
     }
     // A wait's deadline may have been extended since its token was minted; the wait decides.
     let deadline = match &entry.wait_id {
@@ -59,14 +59,14 @@ pub(super) fn answer(
         None => entry.expires_at,
     };
     if is_past(deadline, cx.now) {
-        return Err(Refusal::TokenExpired);
+        return Err(Refusal::ResumeTokenExpired);
     }
     match (entry.purpose, run.phase) {
         (TokenPurpose::Wait, Phase::Open)
             if reusable || entry.wait_id.as_ref().is_some_and(|id| run.waits.contains_key(id)) => {}
         (TokenPurpose::Interruption, Phase::Interrupted { .. }) => {}
         (TokenPurpose::Wait | TokenPurpose::Interruption, _) => {
-            return Err(Refusal::TokenMismatch);
+            return Err(Refusal::ResumeTokenMismatch);
         }
     }
     let (run_id, wait_id) = (entry.run_id.clone(), entry.wait_id.clone());

@@ -58,7 +58,7 @@ pub(super) fn block(
 ) -> Result<Decision, Refusal> {
     let run = open_run(state, &run_id)?;
     let Some(wait) = run.waits.get(&wait_id) else {
-        return Err(Refusal::WaitUnknown { wait: wait_id });
+        return Err(Refusal::WaitNotFound { wait: wait_id });
     };
     if run.blocked {
         return Ok(Decision::already());
@@ -79,7 +79,7 @@ fn answerable<'a>(
     cx: &Context,
     wait_id: &WaitId,
 ) -> Result<(&'a Run, &'a state::Wait), Refusal> {
-    let unknown = || Refusal::WaitUnknown { wait: wait_id.clone() };
+    let unknown = || Refusal::WaitNotFound { wait: wait_id.clone() };
     let run = state.facts.run.as_ref().filter(|run| run.is_open()).ok_or_else(unknown)?;
     let wait = run.waits.get(wait_id).ok_or_else(unknown)?;
     if is_past(wait.deadline_at, cx.now) {

@@ -29,12 +29,12 @@ pub(super) fn prepared(state: &State, cx: &Context, plan: Plan) -> Result<Decisi
             Ok(Decision::done(vec![NewRecord::new(cx.now, WorkspacePrepared { plan })]))
         }
         Some(Stage::Prepared) => Ok(Decision::already()),
-        Some(Stage::Removed { .. }) | None => Err(Refusal::WorktreeUnknown),
+        Some(Stage::Removed { .. }) | None => Err(Refusal::WorktreeNotFound),
     }
 }
 
 pub(super) fn removed(state: &State, cx: &Context, kept_branch: bool) -> Result<Decision, Refusal> {
-    let known = state.facts.worktree.as_ref().ok_or(Refusal::WorktreeUnknown)?;
+    let known = state.facts.worktree.as_ref().ok_or(Refusal::WorktreeNotFound)?;
     if known.stage == (Stage::Removed { kept_branch }) {
         return Ok(Decision::already());
     }

@@ -67,17 +67,17 @@ impl State {
                 // Told twice, it has started once.
                 if let Some(agent) = agent.filter(|_| before != Some(AgentStatus::Starting)) {
                     agent.restored = None;
-                    agent.vain_starts = agent.vain_starts.saturating_add(1);
+                    agent.failed_starts = agent.failed_starts.saturating_add(1);
                 }
             }
-            Event::AgentDescribed(e) => self.described(e),
+            Event::AgentInitialized(e) => self.described(e),
             Event::AgentReady(e) => {
                 let agent = self.agent_is(&e.execution_id, AgentStatus::Ready);
                 if let (Some(agent), Some(id)) = (agent, &e.agent_session_id) {
                     agent.is_called(id);
                 }
             }
-            Event::AgentSession(e) => {
+            Event::AgentSessionAssigned(e) => {
                 if self.is_current(&e.execution_id)
                     && let Some(agent) = &mut self.facts.agent
                 {

@@ -1,17 +1,17 @@
 //! What an agent does not know: because it began afresh, or because it was interrupted.
 
 use super::Change;
-use crate::event::{AgentDescribed, AgentUpdated, PromptPrepared, Seq};
+use crate::event::{AgentInitialized, AgentUpdated, PromptPrepared, Seq};
 use crate::limits::{LOST_CALLS_MAX, LOST_QUESTIONS_MAX};
 use crate::reason::Reason;
-use crate::spool::{Begun, REFUSAL};
+use crate::spool::{OpenedAs, REFUSAL};
 use crate::state::{AgentStatus, Effect, Lost, Owed, Prepared, Run, Said, State, Unsaid};
 
 impl State {
     /// Somebody wants something of the agent: starts that came to nothing count anew.
     pub(super) fn is_wanted(&mut self) {
         if let Some(agent) = &mut self.facts.agent {
-            agent.vain_starts = 0;
+            agent.failed_starts = 0;
         }
     }
 
@@ -65,7 +65,7 @@ impl State {
         Change::Summary
     }
 
-    pub(super) fn described(&mut self, e: &AgentDescribed) {
+    pub(super) fn described(&mut self, e: &AgentInitialized) {
         if !self.is_current(&e.execution_id) {
             return;
         }
@@ -73,9 +73,9 @@ impl State {
             self.agent_is(&e.execution_id, AgentStatus::Starting);
         }
         if let Some(agent) = &mut self.facts.agent {
-            agent.offers = Some(e.offers);
+            agent.capabilities = Some(e.capabilities);
         }
-        if e.begun == Begun::New {
+        if e.opened_as == OpenedAs::New {
             if let Some(agent) = &mut self.facts.agent {
                 agent.is_unnamed();
             }

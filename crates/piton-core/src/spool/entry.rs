@@ -67,7 +67,7 @@ impl Channel {
 /// How the agent came to its conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Begun {
+pub enum OpenedAs {
     New,
     Loaded,
     Resumed,
@@ -107,7 +107,7 @@ pub struct AuthMethod {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "a list of capabilities is a list of yes and no")]
-pub struct Offers {
+pub struct SessionCapabilities {
     pub load: bool,
     pub resume: bool,
     pub list: bool,
@@ -128,19 +128,19 @@ pub enum Fact {
 
     AgentStarting {},
     AgentReady {
-        begun: Begun,
+        opened_as: OpenedAs,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent_session_id: Option<String>,
         /// The conversation that it was to go on with, or to fork, whatever came of that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked_session_id: Option<String>,
+        requested_session_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentInfo>,
         #[serde(default)]
-        offers: Offers,
+        capabilities: SessionCapabilities,
     },
     /// The agent calls its conversation by another id than it was asked for.
-    AgentSession {
+    AgentSessionAssigned {
         agent_session_id: String,
     },
     /// The agent said itself that it does not know the session id it was given.
@@ -257,7 +257,7 @@ impl Entry {
                 Fact::ToolCall { arguments: value, .. }
                 | Fact::ToolUpdate { update: value, .. }
                 | Fact::ToolResult { result: value, .. }
-                | Fact::Asked { question: value, .. }
+                | Fact::WaitOpened { question: value, .. }
                 | Fact::Update { update: value, .. }
                 | Fact::HistoryDiverged { rest: value, .. }
                 | Fact::Unknown { fields: value, .. } => value.to_string().len(),
@@ -295,7 +295,7 @@ const KINDS: &[&str] = &[
     "commanded",
     "agent_starting",
     "agent_ready",
-    "agent_session",
+    "agent_session_assigned",
     "agent_session_refused",
     "agent_error",
     "agent_exited",

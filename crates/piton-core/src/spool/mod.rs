@@ -8,7 +8,7 @@ mod entry;
 mod sessions;
 
 pub use entry::{
-    AgentInfo, AuthMethod, Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Note, Offers, Pos,
+    AgentInfo, AuthMethod, OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, Note, SessionCapabilities, Pos,
     REFUSAL, Spool,
 };
 pub use sessions::{AgentSessionInfo, AgentSessions};

@@ -7,8 +7,8 @@ use piton_core::decide::{Command, Create, Decision, Import, Prepare, Probe, Refu
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::reason::Reason;
 use piton_core::request::Request;
-use piton_core::resume::{self, Occasion};
-use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers};
+use piton_core::resume::{self, StartTrigger};
+use piton_core::spool::{OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, SessionCapabilities};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -172,7 +172,7 @@ fn observed(event: u8, execution: u8) -> Event {
         8 => event::AgentReady { execution_id, agent_session_id: Some("theirs".into()) }.into(),
         9 => event::AgentResuming {
             execution_id,
-            occasion: Occasion::Open,
+            trigger: StartTrigger::Open,
             strategy: resume::Strategy::History,
             history: true,
             note: true,
@@ -191,17 +191,17 @@ fn spoken(fact: u8) -> Fact {
         3 => Fact::ToolCall { call_id, name: "shell".into(), arguments: value },
         4 | 17 => Fact::ToolResult { call_id, status: ToolStatus::Failed, result: value },
         5 => Fact::ToolUpdate { call_id, update: value },
-        6 => Fact::Asked { wait_id, wait_kind: WaitKind::Permission, question: value },
-        7 => Fact::AskEnded { wait_id, why: Ended::Withdrawn },
+        6 => Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question: value },
+        7 => Fact::WaitEnded { wait_id, why: Ended::Withdrawn },
         8 => Fact::AgentStarting {},
         9 => Fact::AgentReady {
-            begun: Begun::New,
+            opened_as: OpenedAs::New,
             agent_session_id: Some("another".into()),
-            asked_session_id: None,
+            requested_session_id: None,
             agent: None,
-            offers: Offers::default(),
+            capabilities: SessionCapabilities::default(),
         },
-        10 => Fact::AgentSession { agent_session_id: "theirs".into() },
+        10 => Fact::AgentSessionAssigned { agent_session_id: "theirs".into() },
         11 => {
             let agent_session_id = Some("theirs".into());
             Fact::AgentSessionRefused { code: -32002, message: "no".into(), agent_session_id }

@@ -23,7 +23,7 @@ pub mod workspace;
 use std::path::PathBuf;
 
 use piton_core::id::{ExecutionId, RunId, SessionId, WaitId};
-use piton_core::spool::{Entry, Offers, Pos};
+use piton_core::spool::{Entry, SessionCapabilities, Pos};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -192,7 +192,7 @@ pub enum AgentStatus {
 pub struct Capabilities {
     pub supports_session_resume: bool,
     pub supports_workspace_only: bool,
-    pub offers: Offers,
+    pub capabilities: SessionCapabilities,
 }
 
 /// Something to be done. A repeat under the same id is answered as the first was.

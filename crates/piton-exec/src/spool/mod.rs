@@ -47,7 +47,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Io { .. } => "spool_unreadable",
-            Self::Foreign { .. } | Self::Mixed { .. } => "spool_foreign",
+            Self::Foreign { .. } | Self::Mixed { .. } => "spool_not_piton",
             Self::Newer { .. } => "spool_newer",
             Self::Damaged { .. } | Self::Missing { .. } | Self::Entry { .. } => "spool_damaged",
             Self::Key { .. } => "spool_key_wrong",

@@ -34,7 +34,7 @@ pub enum Error {
     #[error("{path} {fault}")]
     Repository { path: String, fault: String },
     #[error("{repository} has no commit {base:?}")]
-    BaseUnknown { repository: String, base: String },
+    BaseNotFound { repository: String, base: String },
     /// It is not as the log says.
     #[error("{}", .reason.sentence())]
     Unusable { reason: Reason, path: String },
@@ -62,9 +62,9 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::Repository { .. } => Code::RepositoryInvalid,
-            Self::BaseUnknown { .. } => Code::BaseUnknown,
+            Self::BaseNotFound { .. } => Code::BaseNotFound,
             Self::Unusable { .. } | Self::Occupied { .. } => Code::WorkspaceUnusable,
-            Self::NotOurs { .. } => Code::WorktreeUnknown,
+            Self::NotOurs { .. } => Code::WorktreeNotFound,
             Self::Dirty(_) => Code::WorktreeDirty,
             Self::Busy { .. } | Self::Git(_) | Self::Io { .. } => Code::GitFailed,
         }
@@ -384,7 +384,7 @@ async fn base_of(
         return Ok((name, head));
     };
     let unknown =
-        || Error::BaseUnknown { repository: repository.to_owned(), base: named.to_owned() };
+        || Error::BaseNotFound { repository: repository.to_owned(), base: named.to_owned() };
     // What begins like an option would be one.
     let is_name = !named.is_empty()
         && named.len() <= BASE_BYTES_MAX

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use piton_core::Timestamp;
 use piton_core::access::{Access, Bearer, Scope};
-use piton_core::event::AccessGranted;
-use piton_core::id::AccessId;
+use piton_core::event::AccessTokenCreated;
+use piton_core::id::AccessTokenId;
 use piton_core::registry::Command;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,14 +34,14 @@ pub struct NewAccessToken {
 /// An access token, with the secret that is shown once.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct IssuedToken {
-    pub access_id: AccessId,
+    pub access_token_id: AccessTokenId,
     pub token: String,
     pub expires_at: Option<Timestamp>,
 }
 
 impl std::fmt::Debug for IssuedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "IssuedToken({})", self.access_id)
+        write!(f, "IssuedToken({})", self.access_token_id)
     }
 }
 
@@ -108,9 +108,9 @@ impl Engine {
         Ok(self.metadata().await?.read(|known| known.access.values().cloned().collect()))
     }
 
-    pub async fn revoke_access_token(&self, caller: &Caller, access_id: AccessId) -> Result<()> {
-        let request = Request::new(caller, "access.revoke", &access_id, &Value::Null)?;
-        let command = Command::Revoke { access_id };
+    pub async fn revoke_access_token(&self, caller: &Caller, access_token_id: AccessTokenId) -> Result<()> {
+        let request = Request::new(caller, "access.revoke", &access_token_id, &Value::Null)?;
+        let command = Command::Revoke { access_token_id };
         self.metadata().await?.execute(Some(request.logged(None)), command).await.map(drop)
     }
 
@@ -120,12 +120,12 @@ impl Engine {
         scopes: &BTreeSet<Scope>,
         valid_for: Option<Duration>,
         once: bool,
-    ) -> Result<(IssuedToken, AccessGranted)> {
+    ) -> Result<(IssuedToken, AccessTokenCreated)> {
         let secret = self.ids().token()?.secret;
         let bearer = Bearer { id: self.ids().access()?, secret };
         let expires_at = valid_for.map(|span| self.view().now().after(span));
-        let granted = AccessGranted {
-            access_id: bearer.id.clone(),
+        let granted = AccessTokenCreated {
+            access_token_id: bearer.id.clone(),
             name,
             scopes: scopes.iter().copied().collect(),
             hash: bearer.secret.hash(),
@@ -133,6 +133,6 @@ impl Engine {
             once,
         };
         let token = bearer.reveal();
-        Ok((IssuedToken { access_id: bearer.id, token, expires_at }, granted))
+        Ok((IssuedToken { access_token_id: bearer.id, token, expires_at }, granted))
     }
 }

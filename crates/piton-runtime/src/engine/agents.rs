@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use piton_core::State;
 use piton_core::id::SessionId;
-use piton_core::resume::{Abilities, Occasion, Plan, Policy};
+use piton_core::resume::{Abilities, StartTrigger, Plan, Policy};
 
 use super::start_plan::StartPlans;
 use crate::error::Result;
@@ -43,7 +43,7 @@ impl Agents {
 
     /// Starts the session's agent if it does not run and this is a trigger for it. Returns when the
     /// log says what became of it.
-    pub(super) async fn ensure(&self, session: &SessionId, trigger: Occasion) -> Result<Plan> {
+    pub(super) async fn ensure(&self, session: &SessionId, trigger: StartTrigger) -> Result<Plan> {
         self.resumer.ensure(session, trigger).await
     }
 
@@ -53,7 +53,7 @@ impl Agents {
     }
 
     /// The same as [`Self::ensure`], in the background.
-    pub(super) fn ensure_later(&self, session: &SessionId, trigger: Occasion) {
+    pub(super) fn ensure_later(&self, session: &SessionId, trigger: StartTrigger) {
         self.resumer.ensure_later(session, trigger);
     }
 

@@ -37,8 +37,8 @@ use crate::registry::Reserved;
 use crate::service::{Handle, Options, Service};
 use crate::session::Ack;
 use crate::view::View;
-use crate::world::{Clock, Ids};
 use crate::worktrees::Worktrees;
+use crate::world::{Clock, Ids};
 
 pub use access_tokens::{IssuedToken, NewAccessToken};
 pub use caller::Caller;
@@ -192,8 +192,7 @@ impl Engine {
             }
         });
         tasks.spawn(async move { started.run().await });
-        let running =
-            Running { handle, executions: executions.clone(), agents, plans, worktrees };
+        let running = Running { handle, executions: executions.clone(), agents, plans, worktrees };
         let engine = Self(Arc::new(Inner {
             writer: Writer::Running(Box::new(running)),
             catalog,
@@ -243,9 +242,7 @@ impl Engine {
     /// The log of what belongs to no session: tasks, access tokens, audit, deletions.
     pub async fn metadata(&self) -> Result<&Reserved> {
         let Inner { metadata, store, clock, .. } = &*self.0;
-        metadata
-            .get_or_try_init(|| Reserved::open(Arc::clone(store), Arc::clone(clock)))
-            .await
+        metadata.get_or_try_init(|| Reserved::open(Arc::clone(store), Arc::clone(clock))).await
     }
 
     /// Commands below the engine, for whoever drives sessions that have no agent.

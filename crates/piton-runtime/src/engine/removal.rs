@@ -145,7 +145,8 @@ impl Engine {
         if let (Selector::Matching(matcher), Some(reason)) = (&what, reason)
             && !matcher.find(reason).is_empty()
         {
-            let detail = "The reason holds what is to be taken out, and would be written to the log";
+            let detail =
+                "The reason holds what is to be taken out, and would be written to the log";
             return Err(Error::Invalid(detail.to_owned()));
         }
         let plan = self.plan_redaction(session, what).await?;

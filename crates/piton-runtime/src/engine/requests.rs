@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use piton_core::Seq;
 use piton_core::decide::{Command, Verdict};
-use piton_core::event::AuditNoted;
+use piton_core::event::AuditRecorded;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::request::{self, Key, Requests};
@@ -88,8 +88,8 @@ impl<'a> Request<'a> {
 }
 
 /// That a caller did something which no session's log tells of.
-pub(super) fn audited(caller: &Caller, action: &str, target: impl Into<String>) -> AuditNoted {
-    AuditNoted {
+pub(super) fn audited(caller: &Caller, action: &str, target: impl Into<String>) -> AuditRecorded {
+    AuditRecorded {
         principal: Some(caller.principal().to_owned()),
         action: action.to_owned(),
         target: Some(target.into()),

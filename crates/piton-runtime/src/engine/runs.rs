@@ -3,7 +3,7 @@
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{RunId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::resume::{Occasion, goes_on_with};
+use piton_core::resume::{StartTrigger, goes_on_with};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -31,10 +31,10 @@ impl Engine {
             return Ok(replayed);
         }
         running.agents.settle(session).await?;
-        running.agents.ensure(session, Occasion::Asked).await?;
+        running.agents.ensure(session, StartTrigger::Manual).await?;
         // As it is now, and not as it was before the agent was started.
         let facts = self.view().state(session).await?.facts;
-        let run_id = goes_on_with(&facts, self.policy().continue_turn, Occasion::Asked);
+        let run_id = goes_on_with(&facts, self.policy().continue_run, StartTrigger::Manual);
         let resumed = AffectedRun { session_id: session.clone(), run_id: run_id.clone() };
         let command = match run_id {
             Some(run_id) => Command::Resume { run_id },
@@ -59,7 +59,7 @@ impl Engine {
         if fresh {
             running.agents.ensure_fresh(session).await?;
         } else {
-            running.agents.ensure(session, Occasion::Asked).await?;
+            running.agents.ensure(session, StartTrigger::Manual).await?;
         }
         let started = AffectedRun { session_id: session.clone(), run_id: None };
         self.execute(session, &request, started, Command::Nothing).await
@@ -72,7 +72,7 @@ impl Engine {
         let state = self.view().state(session).await?;
         // A closed session can be looked at, too.
         if state.facts.closed.is_none() {
-            match running.agents.ensure(session, Occasion::Open).await {
+            match running.agents.ensure(session, StartTrigger::Open).await {
                 // The log says why there is no agent, and so does the status.
                 Err(Error::Obstacle(_)) => {}
                 ensured => {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use piton_core::decide::{Command, Create, Message};
 use piton_core::event::Outcome;
 use piton_core::id::{MessageId, RunId, SessionId, TaskId};
-use piton_core::resume::{Occasion, can_prompt};
+use piton_core::resume::{StartTrigger, can_prompt};
 use piton_core::status::Name;
 use piton_core::worktree::{Plan, Stage};
 use piton_store::Cursor;
@@ -108,17 +108,13 @@ impl Engine {
             self.prepare_worktree(&session_id).await?;
         }
         if start && !created.replayed {
-            running.agents.ensure_later(&session_id, Occasion::Created);
+            running.agents.ensure_later(&session_id, StartTrigger::Created);
         }
         Ok(created)
     }
 
     /// The worktree of a new session that names a repository.
-    async fn plan_worktree(
-        &self,
-        session: &SessionId,
-        spec: &SessionSpec,
-    ) -> Result<Option<Plan>> {
+    async fn plan_worktree(&self, session: &SessionId, spec: &SessionSpec) -> Result<Option<Plan>> {
         let Some(repo) = &spec.repo else {
             return match spec.base {
                 Some(_) => Err(Error::Invalid("base needs repo beside it".to_owned())),
@@ -208,7 +204,8 @@ impl Engine {
         outcome: Outcome,
     ) -> Result<Fulfilled<AffectedRun>> {
         self.running()?;
-        let request = Request::new(caller, "sessions.close", session, &json!({"outcome": outcome}))?;
+        let request =
+            Request::new(caller, "sessions.close", session, &json!({"outcome": outcome}))?;
         let closed = AffectedRun { session_id: session.clone(), run_id: None };
         self.execute(session, &request, closed, Command::Close { outcome }).await
     }

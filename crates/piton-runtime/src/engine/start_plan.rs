@@ -26,11 +26,7 @@ pub(super) struct StartPlans {
 }
 
 impl StartPlans {
-    pub(super) fn new(
-        catalog: Arc<AgentCatalog>,
-        worktrees: Worktrees,
-        scratch: PathBuf,
-    ) -> Self {
+    pub(super) fn new(catalog: Arc<AgentCatalog>, worktrees: Worktrees, scratch: PathBuf) -> Self {
         Self { catalog, worktrees, scratch: scratch.into() }
     }
 

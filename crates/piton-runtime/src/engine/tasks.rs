@@ -84,7 +84,7 @@ impl Engine {
 
     pub(super) async fn find_task(&self, task: &TaskId) -> Result<Task> {
         let found = self.metadata().await?.read(|known| known.tasks.get(task).cloned());
-        Ok(found.ok_or_else(|| Refusal::TaskUnknown { task: task.clone() })?)
+        Ok(found.ok_or_else(|| Refusal::TaskNotFound { task: task.clone() })?)
     }
 
     async fn report_task(&self, task: Task) -> Result<TaskReport> {

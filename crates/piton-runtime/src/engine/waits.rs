@@ -155,7 +155,7 @@ impl Engine {
             }
             match page.next {
                 Some(next) => after = Some(next),
-                None => return Err(Refusal::WaitUnknown { wait: wait.clone() }.into()),
+                None => return Err(Refusal::WaitNotFound { wait: wait.clone() }.into()),
             }
         }
     }

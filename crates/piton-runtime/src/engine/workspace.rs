@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use piton_core::Code;
 use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::state::Executor;
 use piton_core::worktree::Plan;
-use piton_core::Code;
 use piton_exec::client::{Client, ClientError};
 use piton_exec::protocol::workspace::NewShell;
 use piton_exec::worktree::Force;

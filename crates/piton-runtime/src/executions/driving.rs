@@ -28,7 +28,7 @@ const AT_ONCE_PAUSE: Duration = Duration::from_millis(20);
 /// agentctl has done it (what it was told may have been masked since), had nothing to do, or the agent
 /// was gone when it was told; it is in the spool.
 const JOURNALED: &[&str] =
-    &["command_mismatch", "command_interrupted", "turn_unknown", "agent_closed"];
+    &["command_mismatch", "command_interrupted", "turn_not_found", "agent_closed"];
 /// How long an agentctl that does not answer is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 

@@ -196,7 +196,7 @@ impl Executions {
     /// Whom to speak to about an execution. Its secret is derived, not kept.
     async fn at(&self, session: &SessionId, execution: &ExecutionId, epoch: u64) -> Result<At> {
         let head = self.0.store.copy_head(session).await?;
-        let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+        let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
         let secret = head.ok_or_else(unknown)?.chain_key.derive(&format!("execution {execution}"));
         Ok(At { session: session.clone(), execution: execution.clone(), secret, epoch })
     }
@@ -374,7 +374,7 @@ impl Executions {
             }
         }
         let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
-        let execution = executor.ok_or(Error::Refused(Refusal::ExecutorMissing))?;
+        let execution = executor.ok_or(Error::Refused(Refusal::ExecutorNotFound))?;
         let at = self.at(session, &execution.execution_id, state.lease.epoch).await?;
         Ok((at, state))
     }
@@ -393,7 +393,7 @@ impl Executions {
                     // It may have been given up meanwhile, and another be the session's.
                     let handle = self.handle().await?;
                     if self.current(&handle, &at.session).await?.0.execution != at.execution {
-                        return Err(Error::Refused(Refusal::ExecutorMissing));
+                        return Err(Error::Refused(Refusal::ExecutorNotFound));
                     }
                 }
                 answered => return answered.map_err(Into::into),
@@ -419,5 +419,5 @@ async fn observe(
 
 /// Another process owns the session now: what it does is not ours.
 fn not_ours(error: &Error) -> bool {
-    matches!(error.code(), Code::SessionOwned | Code::EpochStale | Code::SessionUnknown)
+    matches!(error.code(), Code::SessionOwned | Code::EpochStale | Code::SessionNotFound)
 }

@@ -115,7 +115,7 @@ impl Session {
     pub(crate) async fn run(env: Arc<Env>, id: SessionId, mut inbox: mpsc::Receiver<Request>) {
         let state = match piton_store::load(&*env.store, &id).await {
             Ok(loaded) => loaded.state,
-            Err(piton_store::Error::SessionUnknown { .. }) => State::default(),
+            Err(piton_store::Error::SessionNotFound { .. }) => State::default(),
             Err(error) => {
                 inbox.close();
                 while let Some(request) = inbox.recv().await {

@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use piton_core::decide::Probe;
 use piton_core::event::WaitKind;
 use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
-use piton_core::spool::{Begun, Channel, ENTRY_VERSION, Ended, Entry, Fact, Offers, Pos, Spool};
+use piton_core::spool::{OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, SessionCapabilities, Pos, Spool};
 use piton_exec::client::Client;
 use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start};
-use piton_runtime::{Agentctl, At, Clock as _, Drained, Fault, Following, Found, Launching, SystemClock};
+use piton_runtime::{
+    Agentctl, At, Clock as _, Drained, Fault, Following, Found, Launching, SystemClock,
+};
 use piton_store::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -73,9 +75,11 @@ impl Machine {
     fn say(&mut self, run_id: &RunId, text: &str) {
         let message_id: MessageId = format!("msg_{run_id}_{}", self.entries.len()).parse().unwrap();
         let (channel, offset) = (Channel::Answer, 0);
-        let said = Fact::Text { message_id: message_id.clone(), channel, offset, text: text.into() };
+        let said =
+            Fact::Text { message_id: message_id.clone(), channel, offset, text: text.into() };
         self.write(Some(run_id), said);
-        let (length, hash) = (text.len() as u64, blake3::hash(text.as_bytes()).to_hex().to_string());
+        let (length, hash) =
+            (text.len() as u64, blake3::hash(text.as_bytes()).to_hex().to_string());
         self.write(Some(run_id), Fact::TextEnd { message_id, length, hash });
     }
 
@@ -96,17 +100,17 @@ impl Machine {
             Act::Start(start) => {
                 self.agent = Some(None);
                 self.write(None, Fact::AgentStarting {});
-                let begun = match start.agent_session_id {
-                    Some(_) => Begun::Loaded,
-                    None => Begun::New,
+                let opened_as = match start.agent_session_id {
+                    Some(_) => OpenedAs::Loaded,
+                    None => OpenedAs::New,
                 };
-                let asked_session_id = start.agent_session_id.clone();
+                let requested_session_id = start.agent_session_id.clone();
                 let agent_session_id = Some(format!("theirs_{}", self.session));
-                let offers = Offers { load: true, ..Offers::default() };
+                let capabilities = SessionCapabilities { load: true, ..SessionCapabilities::default() };
                 let agent = None;
                 self.write(
                     None,
-                    Fact::AgentReady { begun, agent_session_id, asked_session_id, agent, offers },
+                    Fact::AgentReady { opened_as, agent_session_id, requested_session_id, agent, capabilities },
                 );
             }
             Act::Prompt { run_id, text } => {
@@ -117,7 +121,7 @@ impl Machine {
                     let question = json!({"title": "May I?", "options": [
                         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
                     ]});
-                    self.write(Some(run_id), Fact::Asked { wait_id, wait_kind, question });
+                    self.write(Some(run_id), Fact::WaitOpened { wait_id, wait_kind, question });
                 } else if !text.ends_with(HANG) {
                     self.say(run_id, text);
                     self.end_turn("end_turn");
@@ -130,7 +134,7 @@ impl Machine {
                 self.end_agent(true);
                 self.is_up = false;
             }
-            _ => return Err(problem("request_malformed")),
+            _ => return Err(problem("request_invalid")),
         }
         Ok(Value::Null)
     }
@@ -138,7 +142,7 @@ impl Machine {
     fn answered(&mut self, wait_id: &WaitId) {
         let run_id = self.agent.clone().flatten();
         let (wait_id, why) = (wait_id.clone(), Ended::Answered);
-        self.write(run_id.as_ref(), Fact::AskEnded { wait_id, why });
+        self.write(run_id.as_ref(), Fact::WaitEnded { wait_id, why });
         self.end_turn("end_turn");
     }
 }
@@ -212,7 +216,7 @@ impl Fleet {
                 _ => None,
             };
             let (command_id, name) = (command.id.clone(), command.act.name().to_owned());
-            machine.write(run_id, Fact::Commanded { command_id, command: name });
+            machine.write(run_id, Fact::CommandAccepted { command_id, command: name });
             let result = machine.act(&command.act);
             machine.journal.insert(command.id.clone(), result.clone());
             Ok(Reply { id: command.id.clone(), replayed: false, result: result? })

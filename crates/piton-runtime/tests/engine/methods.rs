@@ -33,7 +33,7 @@ async fn a_repetition_under_a_key_is_answered_as_the_first_time_also_after_a_res
     let again = engine.prompt(&keyed("k1"), &session, "one".to_owned()).await.unwrap();
     assert_eq!((again.replayed, again.response), (true, said.response));
     let other = engine.prompt(&keyed("k1"), &session, "two".to_owned()).await.unwrap_err();
-    assert_eq!(other.code(), Code::RequestMismatch);
+    assert_eq!(other.code(), Code::IdempotencyKeyReused);
     // Another caller's key is another key.
     let theirs = piton_runtime::Caller::new("bob").with_key(Some("k1")).unwrap();
     let created = engine.create(&theirs, spec).await.unwrap();
@@ -74,7 +74,7 @@ async fn every_change_of_a_run_is_made_once_for_a_key() {
     }
     assert_eq!(of_requests(kinds(engine, &session).await), before);
     let unknown = engine.cancel(&caller(), &session, Some("run_other".parse().unwrap())).await;
-    assert_eq!(unknown.unwrap_err().code(), Code::RunUnknown);
+    assert_eq!(unknown.unwrap_err().code(), Code::RunNotFound);
     world.end(boot).await;
 }
 
@@ -85,7 +85,9 @@ async fn a_session_is_renamed_by_a_record() {
     let engine = &boot.engine;
     let session = created(engine).await;
     engine.rename(&keyed("n"), &session, Some("Better".to_owned())).await.unwrap();
-    assert!(engine.rename(&keyed("n"), &session, Some("Better".to_owned())).await.unwrap().replayed);
+    assert!(
+        engine.rename(&keyed("n"), &session, Some("Better".to_owned())).await.unwrap().replayed
+    );
     // The same title again writes nothing.
     engine.rename(&caller(), &session, Some("Better".to_owned())).await.unwrap();
     assert_eq!(count(engine, &session, "session.renamed").await, 1);
@@ -96,7 +98,7 @@ async fn a_session_is_renamed_by_a_record() {
     let report = engine.session(&session).await.unwrap();
     assert_eq!(report.state.info.unwrap().title, None);
     let long = engine.rename(&caller(), &session, Some("x".repeat(2_000))).await.unwrap_err();
-    assert_eq!(long.code(), Code::RequestMalformed);
+    assert_eq!(long.code(), Code::RequestInvalid);
     world.end(boot).await;
 }
 
@@ -113,7 +115,7 @@ async fn waits_are_answered_once_by_id_and_by_token() {
     assert_eq!(waits.waits[0].question.as_ref().unwrap()["title"], "May I?");
     let wait = WAIT.parse().unwrap();
     let unfit = engine.answer(&caller(), &wait, json!({"option_id": "no"})).await.unwrap_err();
-    assert_eq!(unfit.code(), Code::AnswerUnfit);
+    assert_eq!(unfit.code(), Code::AnswerInvalid);
     let token = engine.rotate_resume_token(&keyed("t"), &wait).await.unwrap().response;
     assert_eq!(
         engine.rotate_resume_token(&keyed("t"), &wait).await.unwrap_err().code(),
@@ -128,7 +130,7 @@ async fn waits_are_answered_once_by_id_and_by_token() {
     assert!(again.replayed, "found by its key though the wait is over");
     let token = token.token.parse().unwrap();
     let late = engine.answer_with_token(Some(&session), token, yes).await.unwrap_err();
-    assert_eq!(late.code(), Code::TokenRevoked);
+    assert_eq!(late.code(), Code::ResumeTokenRevoked);
     world.end(boot).await;
 }
 
@@ -152,11 +154,12 @@ async fn tasks_have_sessions_and_a_state() {
     let report = engine.task(&task).await.unwrap();
     assert_eq!(report.sessions.len(), 1);
     assert_eq!(world.fleet.starts()[0].command, ["other-agent", session.as_str()]);
-    let unknown = SessionSpec { task_id: Some("task_x".parse().unwrap()), ..SessionSpec::default() };
+    let unknown =
+        SessionSpec { task_id: Some("task_x".parse().unwrap()), ..SessionSpec::default() };
     let unknown = engine.create(&caller(), unknown).await.unwrap_err();
-    assert_eq!(unknown.code(), Code::TaskUnknown);
+    assert_eq!(unknown.code(), Code::TaskNotFound);
     let unknown = SessionSpec { agent_profile_id: Some("x".to_owned()), ..SessionSpec::default() };
-    assert_eq!(engine.create(&caller(), unknown).await.unwrap_err().code(), Code::AgentUnknown);
+    assert_eq!(engine.create(&caller(), unknown).await.unwrap_err().code(), Code::AgentNotFound);
     let page = engine.tasks(None, Some(1)).await.unwrap();
     assert_eq!((page.tasks.len(), page.next), (1, None));
     world.end(boot).await;
@@ -180,9 +183,9 @@ async fn access_tokens_are_shown_once_and_links_work_once() {
     engine.sign_in(&link).await.unwrap();
     assert_eq!(engine.sign_in(&link).await.unwrap_err().code(), Code::Unauthenticated);
     assert_eq!(engine.access_tokens().await.unwrap().len(), 2);
-    engine.revoke_access_token(&caller(), issued.access_id.clone()).await.unwrap();
-    let gone = engine.revoke_access_token(&caller(), issued.access_id).await.unwrap_err();
-    assert_eq!(gone.code(), Code::AccessUnknown);
+    engine.revoke_access_token(&caller(), issued.access_token_id.clone()).await.unwrap();
+    let gone = engine.revoke_access_token(&caller(), issued.access_token_id).await.unwrap_err();
+    assert_eq!(gone.code(), Code::AccessTokenNotFound);
     world.end(boot).await;
 }
 
@@ -196,7 +199,7 @@ async fn a_running_engine_redacts_and_archives_a_closed_session() {
     engine.prompt(&caller(), &session, "the word is hunter22".to_owned()).await.unwrap();
     until_named(engine, &session, "idle").await;
     let open = engine.archive(&caller(), &session, ArchiveTarget::default()).await.unwrap_err();
-    assert_eq!(open.code(), Code::SessionOpen);
+    assert_eq!(open.code(), Code::SessionNotClosed);
     engine.close(&caller(), &session, Outcome::Completed).await.unwrap();
     until(engine, &session, |report| {
         let executor = report.state.facts.executor.as_ref();
@@ -206,7 +209,7 @@ async fn a_running_engine_redacts_and_archives_a_closed_session() {
 
     let secret = || Selector::Matching(Box::new(Literal::new("hunter22").unwrap()));
     let leaky = engine.redact(&caller(), &session, secret(), Some("was hunter22")).await;
-    assert_eq!(leaky.unwrap_err().code(), Code::RequestMalformed);
+    assert_eq!(leaky.unwrap_err().code(), Code::RequestInvalid);
     let redacted = engine.redact(&caller(), &session, secret(), Some("leaked")).await.unwrap();
     assert_eq!(redacted.done.unwrap().taken_out, redacted.plan.targets.len());
     assert!(redacted.plan.targets.len() >= 2, "the prompt and what the agent said");
@@ -215,7 +218,7 @@ async fn a_running_engine_redacts_and_archives_a_closed_session() {
 
     let archived = engine.archive(&caller(), &session, ArchiveTarget::default()).await.unwrap();
     assert!(archived.bundle.starts_with(world.data().join("archive")));
-    assert_eq!(engine.session(&session).await.unwrap_err().code(), Code::SessionUnknown);
+    assert_eq!(engine.session(&session).await.unwrap_err().code(), Code::SessionNotFound);
     let bundle = std::fs::File::open(&archived.bundle).unwrap();
     assert_eq!(engine.import(bundle, None).await.unwrap().session, session);
     let again = engine.archive(&caller(), &session, ArchiveTarget::default()).await.unwrap_err();
@@ -247,6 +250,6 @@ async fn a_deleted_session_is_gone_and_its_agent_with_it_if_that_is_forced() {
     assert_eq!(refused.code(), Code::RunInProgress);
     let deleted = engine.delete(&caller(), &session, true, None).await.unwrap();
     assert!(deleted.worktree.is_none());
-    assert_eq!(engine.session(&session).await.unwrap_err().code(), Code::SessionUnknown);
+    assert_eq!(engine.session(&session).await.unwrap_err().code(), Code::SessionNotFound);
     world.end(boot).await;
 }

@@ -41,9 +41,9 @@ async fn a_session_that_no_process_owns_is_changed_offline() {
     assert_eq!(report.state.info.unwrap().title.as_deref(), Some("Offline"));
     assert_eq!(report.state.lease.owner, None, "the lease is given back");
     let open = offline.archive(&caller(), &session, ArchiveTarget::default()).await.unwrap_err();
-    assert_eq!(open.code(), Code::SessionOpen);
+    assert_eq!(open.code(), Code::SessionNotClosed);
     offline.delete(&caller(), &session, false, None).await.unwrap();
-    assert_eq!(offline.session(&session).await.unwrap_err().code(), Code::SessionUnknown);
+    assert_eq!(offline.session(&session).await.unwrap_err().code(), Code::SessionNotFound);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! An engine without a server recovers and resumes as one with a server does.
 
-use piton_core::resume::{AgentRestart, ContinueTurn};
 use piton_core::Code;
+use piton_core::resume::{AgentRestart, ContinueRun};
 
 use crate::agentctl::HANG;
 use crate::world::{World, caller, count, created, kinds, until, until_named};
@@ -73,7 +73,7 @@ async fn agents_are_started_at_boot_if_the_policy_says_so() {
     world.fleet.kill();
 
     world.policy.agent_restart = AgentRestart::OnBoot;
-    world.policy.continue_turn = ContinueTurn::Auto;
+    world.policy.continue_run = ContinueRun::Auto;
     let boot = world.start("boot_2").await;
     until(&boot.engine, &session, |_| world.fleet.prompts().len() == 2).await;
     world.fleet.finish();

@@ -152,12 +152,12 @@ fn what_is_refused_leaves_no_trace() {
         let before = last_seq(&guest, &id).await;
         // The wait died with its run.
         let refused = guest.rotate_token(&id, &asked.wait_id).await.unwrap_err();
-        assert_eq!(refused.code(), Code::WaitUnknown);
+        assert_eq!(refused.code(), Code::WaitNotFound);
         let other = "run_other".parse().unwrap();
-        assert_eq!(guest.cancel(&id, Some(other)).await.unwrap_err().code(), Code::RunUnknown);
+        assert_eq!(guest.cancel(&id, Some(other)).await.unwrap_err().code(), Code::RunNotFound);
         assert_eq!(guest.cancel(&empty, None).await.unwrap_err().code(), Code::RunNotInterrupted);
         let nobody = "sess_nobody".parse().unwrap();
-        assert_eq!(guest.cancel(&nobody, None).await.unwrap_err().code(), Code::SessionUnknown);
+        assert_eq!(guest.cancel(&nobody, None).await.unwrap_err().code(), Code::SessionNotFound);
         assert_eq!(last_seq(&guest, &id).await, before);
     });
 }
@@ -174,7 +174,7 @@ fn a_guests_token_resumes_at_a_service() {
         let service = place.start("boot_2").await;
         assert_eq!(service.recovered, []);
         let answer = |token| service.handle.answer_with_token(Some(&id), token, json!("go"));
-        assert_eq!(answer(first).await.unwrap_err().code(), Code::TokenRevoked);
+        assert_eq!(answer(first).await.unwrap_err().code(), Code::ResumeTokenRevoked);
         answer(second).await.unwrap();
         let run = service.handle.state(&id).await.unwrap().facts.run.unwrap();
         assert_eq!(run.boot_id, service.boot);
@@ -207,7 +207,7 @@ fn a_run_whose_agent_may_live_is_not_interrupted() {
 
         let service = place.start("boot_2").await;
         let answer = |token| service.handle.answer_with_token(None, token, json!("yes"));
-        assert_eq!(answer(asked.token.unwrap()).await.unwrap_err().code(), Code::TokenRevoked);
+        assert_eq!(answer(asked.token.unwrap()).await.unwrap_err().code(), Code::ResumeTokenRevoked);
         answer(token).await.unwrap();
         place.kill(service);
 

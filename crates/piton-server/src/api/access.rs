@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use piton_core::Code;
 use piton_core::access::{Access, Bearer, Scope};
-use piton_core::event::AccessGranted;
-use piton_core::id::AccessId;
+use piton_core::event::AccessTokenCreated;
+use piton_core::id::AccessTokenId;
 use piton_core::registry::Command;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -38,7 +38,7 @@ pub(crate) struct NewAccess {
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Granted {
-    access_id: String,
+    access_token_id: String,
     /// Shown here and nowhere else.
     token: String,
     expires_at: Option<String>,
@@ -46,10 +46,10 @@ pub(crate) struct Granted {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AccessView {
-    access_id: String,
+    access_token_id: String,
     name: String,
     scopes: Vec<String>,
-    granted_at: String,
+    created_at: String,
     expires_at: Option<String>,
     /// A link that was not used yet.
     once: bool,
@@ -74,13 +74,13 @@ fn fresh(
     scopes: &BTreeSet<Scope>,
     valid_for: Option<Duration>,
     once: bool,
-) -> Result<(Bearer, AccessGranted)> {
+) -> Result<(Bearer, AccessTokenCreated)> {
     let ids = app.handle().ids();
     let secret = ids.token()?.secret;
     let bearer = Bearer { id: ids.access()?, secret };
     let expires_at = valid_for.map(|span| app.handle().view().now().after(span));
-    let granted = AccessGranted {
-        access_id: bearer.id.clone(),
+    let granted = AccessTokenCreated {
+        access_token_id: bearer.id.clone(),
         name,
         scopes: scopes.iter().copied().collect(),
         hash: bearer.secret.hash(),
@@ -90,9 +90,9 @@ fn fresh(
     Ok((bearer, granted))
 }
 
-fn shown(bearer: &Bearer, granted: &AccessGranted) -> Granted {
+fn shown(bearer: &Bearer, granted: &AccessTokenCreated) -> Granted {
     Granted {
-        access_id: bearer.id.to_string(),
+        access_token_id: bearer.id.to_string(),
         token: bearer.reveal(),
         expires_at: granted.expires_at.as_ref().map(ToString::to_string),
     }
@@ -136,7 +136,7 @@ async fn grant(
 }
 
 /// Makes a token for the API.
-#[utoipa::path(post, path = "/access", operation_id = "create_access", tag = "access", request_body = NewAccess,
+#[utoipa::path(post, path = "/access-tokens", operation_id = "create_access", tag = "access", request_body = NewAccess,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
     responses((status = 201, body = Granted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -188,7 +188,7 @@ pub(crate) async fn sign_in(
 }
 
 /// The tokens and links that are good.
-#[utoipa::path(get, path = "/access", operation_id = "list_access", tag = "access",
+#[utoipa::path(get, path = "/access-tokens", operation_id = "list_access", tag = "access",
     responses((status = 200, body = AccessList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -196,10 +196,10 @@ pub(crate) async fn list(
     _administrator: Administrator,
 ) -> Json<AccessList> {
     let view = |access: &Access| AccessView {
-        access_id: access.access_id.to_string(),
+        access_token_id: access.access_token_id.to_string(),
         name: access.name.clone(),
         scopes: access.scopes.iter().map(ToString::to_string).collect(),
-        granted_at: access.granted_at.to_string(),
+        created_at: access.created_at.to_string(),
         expires_at: access.expires_at.as_ref().map(ToString::to_string),
         once: access.once,
     };
@@ -208,8 +208,8 @@ pub(crate) async fn list(
 }
 
 /// Takes a token back.
-#[utoipa::path(delete, path = "/access/{access_id}", tag = "access",
-    params(("access_id" = String, Path, description = "The token's public id")),
+#[utoipa::path(delete, path = "/access-tokens/{access_token_id}", tag = "access",
+    params(("access_token_id" = String, Path, description = "The token's public id")),
     responses((status = 204),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn revoke(
@@ -217,8 +217,8 @@ pub(crate) async fn revoke(
     Administrator(asker): Administrator,
     Path(access): Path<String>,
 ) -> Result<StatusCode> {
-    let access_id: AccessId = access.parse()?;
+    let access_token_id: AccessTokenId = access.parse()?;
     let request = asker.request("access.revoke", &serde_json::Value::Null, None);
-    app.reserved().execute(Some(request), Command::Revoke { access_id }).await?;
+    app.reserved().execute(Some(request), Command::Revoke { access_token_id }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

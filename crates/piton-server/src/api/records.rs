@@ -96,7 +96,7 @@ async fn window(
     }
     let store = app.handle().view().store();
     let head = store.head(session).await?;
-    let unknown = || piton_store::Error::SessionUnknown { session: session.clone() };
+    let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
     let head = head.ok_or_else(unknown)?;
     let after = window.after.unwrap_or(0);
     if after > head.last_seq {

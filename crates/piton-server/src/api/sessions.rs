@@ -12,7 +12,7 @@ use piton_core::decide::{Command, Create, Message, Refusal};
 use piton_core::event::Outcome;
 use piton_core::id::{RunId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::resume::{AgentRestart, Occasion, goes_on_with, is_running};
+use piton_core::resume::{AgentRestart, StartTrigger, goes_on_with, is_running};
 use piton_core::status::Name;
 use piton_store::Cursor;
 use serde::{Deserialize, Serialize};
@@ -196,7 +196,7 @@ pub(crate) async fn create_now(
         worktrees::prepare(app, &session_id).await?;
     }
     if new.start.unwrap_or(true) && !made.replayed {
-        app.resumer().ensure_later(&session_id, Occasion::Created);
+        app.resumer().ensure_later(&session_id, StartTrigger::Created);
     }
     Ok(made)
 }
@@ -371,9 +371,9 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
         // Done before: what happened since is nobody's wish.
         return app.repeated(&id, seq).await;
     }
-    app.resumer().ensure(&id, Occasion::Asked).await?;
-    let turn = app.resumer().policy().continue_turn;
-    if goes_on_with(&state.facts, turn, Occasion::Asked).is_none() {
+    app.resumer().ensure(&id, StartTrigger::Manual).await?;
+    let turn = app.resumer().policy().continue_run;
+    if goes_on_with(&state.facts, turn, StartTrigger::Manual).is_none() {
         let response = Done { session_id: id.to_string(), run_id: None };
         let request = Asked { asker, action: "sessions.resume", body: json!(null) };
         return app.execute(&id, &request, response, Command::Nothing).await;
@@ -415,7 +415,7 @@ pub(crate) async fn start_now(
     if how.fresh {
         app.resumer().ensure_afresh(&session).await?;
     } else {
-        app.resumer().ensure(&session, Occasion::Asked).await?;
+        app.resumer().ensure(&session, StartTrigger::Manual).await?;
     }
     let response = Done { session_id: session.to_string(), run_id: None };
     app.execute(&session, &request, response, Command::Nothing).await
@@ -440,7 +440,7 @@ pub(crate) async fn open_now(app: &App, session: &str) -> Result<SessionStatus> 
     let state = app.handle().state(&session).await?;
     // Looking at what is over is no wrong.
     if state.facts.closed.is_none() {
-        match app.resumer().ensure(&session, Occasion::Open).await {
+        match app.resumer().ensure(&session, StartTrigger::Open).await {
             // The log says why there is no agent, and so does the status.
             Err(piton_runtime::Error::Obstacle(_)) => {}
             ensured => {

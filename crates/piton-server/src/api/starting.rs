@@ -38,7 +38,7 @@ impl Agents {
         let id = named.unwrap_or(AGENT_DEFAULT);
         self.by_id.get(id).ok_or_else(|| Obstacle {
             reason: Reason::AgentMissing,
-            code: Code::AgentUnknown,
+            code: Code::AgentNotFound,
             message: format!("There is no agent {id:?}"),
         })
     }

@@ -133,7 +133,7 @@ pub(crate) async fn show(
 
 pub(crate) fn find(app: &App, task: &TaskId) -> Result<registry::Task> {
     let found = app.reserved().read(|registry| registry.tasks.get(task).cloned());
-    Ok(found.ok_or_else(|| Refusal::TaskUnknown { task: task.clone() })?)
+    Ok(found.ok_or_else(|| Refusal::TaskNotFound { task: task.clone() })?)
 }
 
 async fn view(app: &App, task: registry::Task) -> Result<TaskView> {

@@ -116,7 +116,7 @@ async fn session_of(app: &App, wait: &WaitId) -> Result<SessionId> {
         }
         match page.next {
             Some(next) => after = Some(next),
-            None => return Err(Refusal::WaitUnknown { wait: wait.clone() }.into()),
+            None => return Err(Refusal::WaitNotFound { wait: wait.clone() }.into()),
         }
     }
 }
@@ -260,9 +260,9 @@ pub(crate) async fn answer_with_token(
     Body(presented): Body<TokenAnswer>,
 ) -> Result<Json<Answered>> {
     app.admit_nobody()?;
-    let token: ResumeToken = presented.token.parse().map_err(|_| Refusal::TokenUnknown)?;
+    let token: ResumeToken = presented.token.parse().map_err(|_| Refusal::ResumeTokenNotFound)?;
     if token.id.as_str() != token_id {
-        return Err(Refusal::TokenMismatch.into());
+        return Err(Refusal::ResumeTokenMismatch.into());
     }
     let within = presented.session_id.as_deref().map(str::parse).transpose()?;
     let answered = app.handle().answer_with_token(within.as_ref(), token, presented.answer).await?;

@@ -67,7 +67,7 @@ pub(crate) async fn connect(
     let nobody = || Problem::new(Code::Unauthenticated, "The request carries no token");
     match app.admit(bearer.as_ref(), Scope::Read) {
         // Good for something else: each method asks for what it needs.
-        Err(problem) if problem.code == Code::ScopeMissing => {}
+        Err(problem) if problem.code == Code::InsufficientScope => {}
         admitted => app.limits().take(&admitted?)?,
     }
     let bearer = bearer.ok_or_else(nobody)?;

@@ -220,8 +220,8 @@ mod tests {
         let headed = with(&[(header::AUTHORIZATION, format!("Bearer {token}"))]);
         assert_eq!(headed.unwrap(), Some(expected));
         for (offered, code) in [
-            (format!("bearer.{token}"), Code::RequestMalformed),
-            ("piton.v2".to_owned(), Code::RequestMalformed),
+            (format!("bearer.{token}"), Code::RequestInvalid),
+            ("piton.v2".to_owned(), Code::RequestInvalid),
             ("piton.v1, bearer.x".to_owned(), Code::Unauthenticated),
         ] {
             assert_eq!(offer(offered).unwrap_err().code, code);

@@ -164,7 +164,7 @@ async fn next(view: &View, session: &SessionId, tail: &mut Tail) -> Result<Vec<R
 }
 
 fn gone(session: &SessionId) -> Problem {
-    piton_store::Error::SessionUnknown { session: session.clone() }.into()
+    piton_store::Error::SessionNotFound { session: session.clone() }.into()
 }
 
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {

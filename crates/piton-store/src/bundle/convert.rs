@@ -43,7 +43,7 @@ pub async fn convert(
         let Some(last) = page.last() else { return Ok(done) };
         after = Some(last.clone());
         for session in page {
-            let unknown = || crate::Error::SessionUnknown { session: session.clone() };
+            let unknown = || crate::Error::SessionNotFound { session: session.clone() };
             let head = from.copy_head(&session).await?.ok_or_else(unknown)?;
             copy(from, to, head, &mut done, &mut progress).await?;
         }
@@ -66,7 +66,7 @@ async fn copy(
         page: VecDeque::new(),
     };
     to.copy_in(LogCopy { head: head.clone(), records: Box::new(records) }).await?;
-    let unknown = || crate::Error::SessionUnknown { session: session.clone() };
+    let unknown = || crate::Error::SessionNotFound { session: session.clone() };
     let there = to.copy_head(&session).await?.ok_or_else(unknown)?;
     let now = from.copy_head(&session).await?.ok_or_else(unknown)?;
     if now.last_seq != head.last_seq {

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("The bundle is damaged near byte {at}: {why}")]
     Damaged { at: u64, why: &'static str },
     #[error("The bundle is encrypted, and no passphrase was given")]
-    PassphraseMissing,
+    PassphraseRequired,
     #[error("The passphrase does not open the bundle")]
     PassphraseWrong,
     #[error("The bundle could not be {doing}")]
@@ -31,10 +31,10 @@ pub enum Error {
 impl Error {
     pub fn code(&self) -> Code {
         match self {
-            Self::Foreign => Code::BundleForeign,
+            Self::Foreign => Code::BundleNotPiton,
             Self::Newer { .. } => Code::BundleNewer,
             Self::Damaged { .. } => Code::BundleDamaged,
-            Self::PassphraseMissing => Code::PassphraseMissing,
+            Self::PassphraseRequired => Code::PassphraseRequired,
             Self::PassphraseWrong => Code::PassphraseWrong,
             Self::Io { .. } => Code::BundleIo,
             Self::NotEmpty => Code::StoreNotEmpty,

@@ -78,7 +78,7 @@ pub async fn export(
     to: impl Write + Send,
     settings: &Settings,
 ) -> Result<Contents> {
-    let unknown = || crate::Error::SessionUnknown { session: session.clone() };
+    let unknown = || crate::Error::SessionNotFound { session: session.clone() };
     let head = store.copy_head(session).await?.ok_or_else(unknown)?;
     let mut writer = Writer::begin(to, settings, &head)?;
     let mut tombstones = std::collections::BTreeSet::new();

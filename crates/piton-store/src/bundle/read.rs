@@ -106,7 +106,7 @@ impl<R: Read> Reader<R> {
                 hasher.update(&seal);
                 let why = "how it is encrypted cannot be";
                 let head = SealHead::from_bytes(&seal).ok_or_else(|| damaged(why))?;
-                let key = head.open(passphrase.ok_or(Error::PassphraseMissing)?)?;
+                let key = head.open(passphrase.ok_or(Error::PassphraseRequired)?)?;
                 let bound = [&front[..], &seal[..]].concat();
                 let opener = Opener::new(source, &key, bound);
                 Body::Sealed(decoder(BufReader::new(opener)).map_err(fail)?)

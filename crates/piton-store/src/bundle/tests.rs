@@ -64,10 +64,10 @@ async fn refused_or_same(bytes: &[u8], phrase: Option<&str>, whole: &[CopiedReco
         }
         Err(error) => {
             let codes = [
-                Code::BundleForeign,
+                Code::BundleNotPiton,
                 Code::BundleNewer,
                 Code::BundleDamaged,
-                Code::PassphraseMissing,
+                Code::PassphraseRequired,
                 Code::PassphraseWrong,
                 Code::ChainBroken,
                 Code::RecordDamaged,
@@ -124,7 +124,7 @@ fn an_encrypted_bundle_shows_nothing_and_opens_with_its_passphrase_only() {
         assert_ne!(bytes, again, "a salt was used twice");
         assert!(!bytes.windows(7).any(|window| window == b"telling"));
         let code = |taken: (Arc<dyn Store>, Result<Contents>)| taken.1.unwrap_err().code();
-        assert_eq!(code(take(&bytes, None).await), Code::PassphraseMissing);
+        assert_eq!(code(take(&bytes, None).await), Code::PassphraseRequired);
         assert_eq!(code(take(&bytes, Some("wrong horse")).await), Code::PassphraseWrong);
         assert_eq!(code(take(&bytes, Some("")).await), Code::PassphraseWrong);
     });
@@ -141,7 +141,7 @@ fn the_same_session_is_not_taken_twice() {
         assert_eq!(refused.code(), Code::SessionExists);
         assert_eq!(records(&store, &id).await, before);
         let missing = export(&*store, &session("x"), Vec::new(), &settings(None)).await;
-        assert_eq!(missing.unwrap_err().code(), Code::SessionUnknown);
+        assert_eq!(missing.unwrap_err().code(), Code::SessionNotFound);
     });
 }
 
@@ -154,7 +154,7 @@ fn a_bundle_cut_anywhere_is_refused() {
             let bytes = bundle(&store, &id, &settings(phrase)).await;
             for length in 0..bytes.len() {
                 let (other, taken) = take(&bytes[..length], phrase).await;
-                let expected = if length == 0 { Code::BundleForeign } else { Code::BundleDamaged };
+                let expected = if length == 0 { Code::BundleNotPiton } else { Code::BundleDamaged };
                 assert_eq!(taken.unwrap_err().code(), expected, "cut at {length}");
                 assert_eq!(other.head(&id).await.unwrap(), None);
             }
@@ -227,7 +227,7 @@ fn sealed_pieces_stay_in_their_order() {
 fn foreign_newer_and_boundless_bundles_are_named() {
     run(async {
         let code = |bytes: Vec<u8>| async move { take(&bytes, Some("p")).await.1.unwrap_err() };
-        assert_eq!(code(b"SQLite format 3\0 and more".to_vec()).await.code(), Code::BundleForeign);
+        assert_eq!(code(b"SQLite format 3\0 and more".to_vec()).await.code(), Code::BundleNotPiton);
         let front =
             |version: u16, sealed: u8| [&MAGIC[..], &version.to_le_bytes(), &[sealed]].concat();
         let newer = code(front(VERSION + 1, 0)).await;
@@ -381,7 +381,7 @@ fn files_are_whole_private_and_read_back() {
         let refused = write_file(&*store, &id, &nowhere, &settings(None)).await.unwrap_err();
         assert_eq!(refused.code(), Code::BundleIo);
         let unknown = write_file(&*store, &session("x"), &path, &settings(None)).await.unwrap_err();
-        assert_eq!(unknown.code(), Code::SessionUnknown);
+        assert_eq!(unknown.code(), Code::SessionNotFound);
         assert_eq!(std::fs::read(&path).unwrap(), bytes, "the older file is untouched");
         let refused = import_file(&*other, &nowhere, None).await.unwrap_err();
         assert_eq!(refused.code(), Code::BundleIo);

@@ -134,7 +134,7 @@ pub async fn deleting_removes_a_log_and_notes_it(harness: &dyn Harness) {
     {
         assert_eq!(store.head(&one.session).await.unwrap(), None);
         assert!(all(&*store, &one.session).await.is_empty());
-        assert!(matches!(load(&*store, &one.session).await, Err(Error::SessionUnknown { .. })));
+        assert!(matches!(load(&*store, &one.session).await, Err(Error::SessionNotFound { .. })));
         let query = Query { task_id: None, select: Select::All, after: None, limit: 10 };
         let listed = store.list(query).await.unwrap().rows;
         assert_eq!(listed.iter().map(|row| &row.session).collect::<Vec<_>>(), [&other.session]);
@@ -171,7 +171,7 @@ pub async fn deleting_keeps_the_rules(harness: &dyn Harness) {
         (&one.session, 3, stranger, Code::SessionOwned),
         (&one.session, 3, stale, Code::EpochStale),
         (&one.session, 3, Guard::Shared, Code::BatchInvalid),
-        (&super::session("nobody"), 0, guard(&one), Code::SessionUnknown),
+        (&super::session("nobody"), 0, guard(&one), Code::SessionNotFound),
     ] {
         let refused = store.delete(session, expected, guard, note()).await.unwrap_err();
         assert_eq!(refused.code(), code, "{refused}");

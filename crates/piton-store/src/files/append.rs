@@ -172,7 +172,7 @@ impl Folder {
                 key
             }
         };
-        let unknown = || Error::SessionUnknown { session: session.clone() };
+        let unknown = || Error::SessionNotFound { session: session.clone() };
         let staged = writer.staged.get_mut(session).ok_or_else(unknown)?;
         let first = staged.end.seq + 1;
         stage_lines(staged, &batch.records, contents, &key, &out);

@@ -297,7 +297,7 @@ impl Folder {
     pub fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> Result<()> {
         self.check_writable()?;
         let mut logs = self.logs();
-        let unknown = || Error::SessionUnknown { session: session.clone() };
+        let unknown = || Error::SessionNotFound { session: session.clone() };
         let log = logs.by_id.get_mut(session).ok_or_else(unknown)?;
         if snapshot.seq == log.end.seq {
             // From here on the next life reads the log.

@@ -172,7 +172,7 @@ impl Folder {
         for folder in [&paths.data, &paths.sessions] {
             let found = self.disk.entry(folder).map_err(|e| Self::unreadable(folder, e))?;
             if found.guarded == Guarded::Exposed {
-                return Err(Error::FileExposed { path: folder.clone() });
+                return Err(Error::FilePermissions { path: folder.clone() });
             }
         }
         let path = paths.format();
@@ -220,7 +220,7 @@ impl Folder {
         let unreadable = |e| Self::unreadable(&path, e);
         let broken = |key, error| Ok(Some((broken(session, key, error), 0)));
         if guarded == Guarded::Exposed {
-            return broken(FOREIGN_KEY, Error::FileExposed { path });
+            return broken(FOREIGN_KEY, Error::FilePermissions { path });
         }
         let file = self.disk.open(&path).map_err(unreadable)?;
         let bytes = file.bytes().map_err(unreadable)?;
@@ -248,7 +248,7 @@ impl Folder {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Self::unreadable(&path, e)),
             Ok(entry) if entry.guarded != Guarded::Private => {
-                return Err(Error::KeyExposed { path });
+                return Err(Error::KeyPermissions { path });
             }
             Ok(_) => {}
         }

@@ -46,7 +46,7 @@ impl Folder {
         let (last_seq, chain) = {
             self.check_writable()?;
             let logs = self.logs();
-            let unknown = || Error::SessionUnknown { session: session.clone() };
+            let unknown = || Error::SessionNotFound { session: session.clone() };
             let log = logs.by_id.get(session).ok_or_else(unknown)?;
             if let Some(e) = log.broken() {
                 return Err(e.clone());

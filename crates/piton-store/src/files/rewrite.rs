@@ -80,7 +80,7 @@ impl Folder {
         let writer = &mut *writer;
         self.admit(writer, batch)?;
         let session = &batch.session;
-        let unknown = || Error::SessionUnknown { session: session.clone() };
+        let unknown = || Error::SessionNotFound { session: session.clone() };
         let view = self.view(session, 1)?.ok_or_else(unknown)?;
         let out = batch_checked(batch, first_seq(&view) - 1)?;
         self.replace(writer, &view, &batch.records, &out)
@@ -102,7 +102,7 @@ impl Folder {
         if let Some(e) = self.logs().by_id.get(session).and_then(Log::trouble) {
             return Err(e.clone());
         }
-        let unknown = || Error::SessionUnknown { session: session.clone() };
+        let unknown = || Error::SessionNotFound { session: session.clone() };
         let view = self.view(session, 1)?.ok_or_else(unknown)?;
         if view.form == Form::Foreign {
             self.replace(&mut writer, &view, &[], &BTreeSet::new())?;

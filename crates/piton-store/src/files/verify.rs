@@ -120,7 +120,7 @@ impl Folder {
     /// A log that is not there, though something says that it was.
     fn verify_missing(&self, session: &SessionId) -> Result<Verification> {
         if !self.logs().lost.contains(session) {
-            return Err(Error::SessionUnknown { session: session.clone() });
+            return Err(Error::SessionNotFound { session: session.clone() });
         }
         let Some(key) = self.read_key(session)? else {
             let place = self.paths.key(session).display().to_string();

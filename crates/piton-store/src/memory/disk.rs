@@ -238,7 +238,7 @@ impl Disk {
         liveness: &dyn Liveness,
         fresh_key: impl FnOnce() -> Result<chain::Key>,
     ) -> Result<()> {
-        let unknown = || Error::SessionUnknown { session: removal.session.clone() };
+        let unknown = || Error::SessionNotFound { session: removal.session.clone() };
         let log = self.logs.get(&removal.session).ok_or_else(unknown)?;
         admit::check_removal(removal, log.last_seq(), &log.lease, liveness)?;
         let reserved = SessionId::reserved();

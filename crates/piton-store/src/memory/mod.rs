@@ -260,7 +260,7 @@ impl Store for MemoryStore {
     fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>> {
         let session = session.clone();
         self.query(move |disk| {
-            let unknown = || Error::SessionUnknown { session: session.clone() };
+            let unknown = || Error::SessionNotFound { session: session.clone() };
             disk.logs.get_mut(&session).ok_or_else(unknown)?.snapshot = Some(snapshot);
             Ok(())
         })
@@ -319,7 +319,7 @@ impl Store for MemoryStore {
     fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
         let session = session.clone();
         self.query(move |disk| {
-            let unknown = || Error::SessionUnknown { session: session.clone() };
+            let unknown = || Error::SessionNotFound { session: session.clone() };
             Ok(verify(disk.logs.get(&session).ok_or_else(unknown)?))
         })
     }

@@ -241,7 +241,7 @@ impl Appender {
         let failed = |e| Trouble::Failed(failure::before_commit(&self.path, e));
         let Some(end) = self.ends.get_mut(&batch.session) else {
             // Unreachable: the caller found or made it.
-            return Err(Trouble::Refused(Error::SessionUnknown { session: batch.session.clone() }));
+            return Err(Trouble::Refused(Error::SessionNotFound { session: batch.session.clone() }));
         };
         let first = end.last_seq + 1;
         let prepared = prepared.filter(|prepared| prepared.fits(current, &end.chain_key));
@@ -285,7 +285,7 @@ impl Appender {
     ) -> Result<(), Trouble> {
         let Some(end) = self.ends.get_mut(session) else {
             // Unreachable: the caller made it.
-            return Err(Trouble::Refused(Error::SessionUnknown { session: session.clone() }));
+            return Err(Trouble::Refused(Error::SessionNotFound { session: session.clone() }));
         };
         let record = &copied.record;
         let damaged = || Trouble::Failed(Failure::Other(logs::damaged(session, record.seq)));
@@ -340,7 +340,7 @@ impl Appender {
             ))
         };
         match save().map_err(|e| self.failed(e))? {
-            0 => Err(Trouble::Refused(Error::SessionUnknown { session: session.clone() })),
+            0 => Err(Trouble::Refused(Error::SessionNotFound { session: session.clone() })),
             _ => Ok(()),
         }
     }

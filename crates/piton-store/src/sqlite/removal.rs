@@ -19,7 +19,7 @@ impl Appender {
         let session = &removal.session;
         let known = self.find_end(conn, session)?;
         let Some(end) = self.ends.get(session).filter(|_| known) else {
-            return Err(Trouble::Refused(Error::SessionUnknown { session: session.clone() }));
+            return Err(Trouble::Refused(Error::SessionNotFound { session: session.clone() }));
         };
         admit::check_removal(removal, end.last_seq, &end.lease, &*self.liveness)
             .map_err(Trouble::Refused)?;

@@ -65,7 +65,7 @@ impl Reader {
                 Some(anchored) => {
                     return answer(0, Some(Problem::CutBehindAnchor { anchored, found: 0 }));
                 }
-                None => return Err(Error::SessionUnknown { session: session.clone() }),
+                None => return Err(Error::SessionNotFound { session: session.clone() }),
             },
             Err(Error::ChainBroken { seq, .. }) => {
                 return answer(0, Some(Problem::ChainBroken { seq }));

@@ -67,7 +67,7 @@ async fn prompt(handle: &Handle, session: &str) -> Result<Line, Error> {
     let session: SessionId = parsed(session);
     match handle.state(&session).await {
         Ok(_) => {}
-        Err(error) if error.code() == Code::SessionUnknown => {
+        Err(error) if error.code() == Code::SessionNotFound => {
             handle
                 .create(NewSession { id: Some(session.clone()), ..NewSession::default() })
                 .await?;

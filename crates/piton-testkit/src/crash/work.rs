@@ -94,7 +94,7 @@ impl Worker {
     async fn settle_in(&mut self) -> Result<(), Error> {
         let state = match self.handle.state(&self.session).await {
             Ok(state) => state,
-            Err(error) if error.code() == Code::SessionUnknown => {
+            Err(error) if error.code() == Code::SessionNotFound => {
                 self.create().await?;
                 self.handle.state(&self.session).await?
             }

@@ -226,7 +226,7 @@ async fn obey(
         Order::Abandon { session } => {
             let executor = handle.state(&session).await?.facts.executor;
             let execution_id = executor.map(|executor| executor.execution_id);
-            let execution_id = execution_id.ok_or(piton_core::decide::Refusal::ExecutorMissing)?;
+            let execution_id = execution_id.ok_or(piton_core::decide::Refusal::ExecutorNotFound)?;
             Ok(json!(handle.execute(&session, Command::Abandon { execution_id }).await?.last_seq))
         }
         Order::Stop { session } => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use piton_core::event::{ToolStatus, WaitKind};
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
-use piton_core::spool::{Begun, Channel, Ended, Fact, Offers};
+use piton_core::spool::{OpenedAs, Channel, Ended, Fact, SessionCapabilities};
 use serde_json::json;
 
 use super::world::World;
@@ -127,7 +127,7 @@ impl Agent {
                 let wait_id = WaitId::new(now_ms(world), random(world));
                 let question = json!({ "may I": turn.said });
                 self.asks.insert(wait_id.clone());
-                note(Fact::Asked { wait_id, wait_kind: WaitKind::Permission, question });
+                note(Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question });
             }
             88..=93 => self.end_turn(world, "end_turn", did),
             94 | 95 => self.end_turn(world, "refusal", did),
@@ -155,41 +155,41 @@ impl Agent {
     /// Goes on with the conversation that it was asked for, or begins one.
     fn converse(&mut self, world: &World, calm: bool) -> Vec<Fact> {
         let Some(habits) = world.habits else {
-            let (begun, agent_session_id) = (Begun::New, Some("theirs".to_owned()));
-            let (agent, offers, asked_session_id) = (None, Offers::default(), None);
+            let (opened_as, agent_session_id) = (OpenedAs::New, Some("theirs".to_owned()));
+            let (agent, capabilities, requested_session_id) = (None, SessionCapabilities::default(), None);
             return vec![Fact::AgentReady {
-                begun,
+                opened_as,
                 agent_session_id,
-                asked_session_id,
+                requested_session_id,
                 agent,
-                offers,
+                capabilities,
             }];
         };
-        let offers = habits.offers;
-        let can = offers.load || offers.resume;
+        let capabilities = habits.capabilities;
+        let can = capabilities.load || capabilities.resume;
         let forgets = !can || !calm && world.chance(habits.forgets);
-        let begun = match &self.asked {
-            Some(_) if forgets => Begun::New,
-            Some(_) if offers.resume => Begun::Resumed,
-            Some(_) => Begun::Loaded,
-            None => Begun::New,
+        let opened_as = match &self.asked {
+            Some(_) if forgets => OpenedAs::New,
+            Some(_) if capabilities.resume => OpenedAs::Resumed,
+            Some(_) => OpenedAs::Loaded,
+            None => OpenedAs::New,
         };
         let conversation = match begun {
-            Begun::New => world.new_conversation(),
+            OpenedAs::New => world.new_conversation(),
             _ => self.asked.clone().unwrap_or_default(),
         };
         world.is_dropped(&conversation);
         self.conversation = Some(conversation.clone());
         let mut facts = Vec::new();
         // Some say that they do not know it, some only begin another.
-        if begun == Begun::New && can && self.asked.is_some() && world.chance(50) {
+        if opened_as == OpenedAs::New && can && self.asked.is_some() && world.chance(50) {
             let (code, message) = (-32002, "Not found".to_owned());
             let agent_session_id = self.asked.clone();
             facts.push(Fact::AgentSessionRefused { code, message, agent_session_id });
         }
-        let (agent_session_id, asked_session_id) = (Some(conversation), self.asked.clone());
+        let (agent_session_id, requested_session_id) = (Some(conversation), self.asked.clone());
         let agent = None;
-        facts.push(Fact::AgentReady { begun, agent_session_id, asked_session_id, agent, offers });
+        facts.push(Fact::AgentReady { opened_as, agent_session_id, requested_session_id, agent, capabilities });
         facts
     }
 
@@ -203,7 +203,7 @@ impl Agent {
         let mut note = |fact| did.push(Did { run_id: Some(turn.run_id.clone()), fact });
         turn.message.iter().for_each(|message| note(ended(message)));
         for wait_id in std::mem::take(&mut self.asks) {
-            note(Fact::AskEnded { wait_id, why: Ended::Withdrawn });
+            note(Fact::WaitEnded { wait_id, why: Ended::Withdrawn });
         }
         note(Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
     }
@@ -213,7 +213,7 @@ impl Agent {
     pub(super) fn last_words(&mut self, did: &mut Vec<Did>) {
         let run_id = self.turn.take().map(|turn| turn.run_id);
         for wait_id in std::mem::take(&mut self.asks) {
-            let fact = Fact::AskEnded { wait_id, why: Ended::Withdrawn };
+            let fact = Fact::WaitEnded { wait_id, why: Ended::Withdrawn };
             did.push(Did { run_id: run_id.clone(), fact });
         }
     }

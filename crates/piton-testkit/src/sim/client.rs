@@ -235,8 +235,8 @@ pub(super) async fn answer_with_token(
             }
             Err(error) => {
                 match error.code() {
-                    Code::TokenConsumed => world.answer_refused(&token.id, &answer),
-                    Code::TokenRevoked | Code::TokenUnknown => {
+                    Code::ResumeTokenConsumed => world.answer_refused(&token.id, &answer),
+                    Code::ResumeTokenRevoked | Code::ResumeTokenNotFound => {
                         world.token_refused(&owner, &token.id);
                     }
                     _ => {}

@@ -44,7 +44,7 @@ pub(super) async fn all(world: &Arc<World>) {
             None => piton_store::load(&reader, &session).await,
             Some(folder) => folder.load(&session).and_then(|loaded| {
                 loaded
-                    .ok_or_else(|| piton_store::Error::SessionUnknown { session: session.clone() })
+                    .ok_or_else(|| piton_store::Error::SessionNotFound { session: session.clone() })
             }),
         };
         match loaded {

@@ -232,7 +232,7 @@ impl Machine {
             Act::Prompt { run_id, .. } | Act::Cancel { run_id } => Some(run_id.clone()),
             _ => None,
         };
-        let fact = Fact::Commanded { command_id: id.to_owned(), command: act.name().to_owned() };
+        let fact = Fact::CommandAccepted { command_id: id.to_owned(), command: act.name().to_owned() };
         self.write(world, Did { run_id, fact });
         let result = self.act(world, act, others_live);
         if result.is_ok() && !self.delivered.insert(id.to_owned()) {
@@ -273,25 +273,25 @@ impl Machine {
             }
             (Act::Cancel { run_id }, Some(agent)) => {
                 if agent.turn.as_ref().is_none_or(|turn| turn.run_id != *run_id) {
-                    return Err(problem("turn_unknown"));
+                    return Err(problem("turn_not_found"));
                 }
                 agent.cancel();
                 for wait_id in std::mem::take(&mut agent.asks) {
                     agent.answers.insert(wait_id.clone(), false);
-                    let fact = Fact::AskEnded { wait_id, why: Ended::Cancelled };
+                    let fact = Fact::WaitEnded { wait_id, why: Ended::Cancelled };
                     did.push(Did { run_id: Some(run_id.clone()), fact });
                 }
             }
             (Act::Answer { wait_id, answer }, Some(agent)) => {
                 if !agent.asks.remove(wait_id) {
-                    return Err(problem("wait_unknown"));
+                    return Err(problem("wait_not_found"));
                 }
                 agent.answers.insert(wait_id.clone(), answer.is_some());
                 let why = if answer.is_some() { Ended::Answered } else { Ended::Cancelled };
                 let run_id = agent.turn.as_ref().map(|turn| turn.run_id.clone());
-                did.push(Did { run_id, fact: Fact::AskEnded { wait_id: wait_id.clone(), why } });
+                did.push(Did { run_id, fact: Fact::WaitEnded { wait_id: wait_id.clone(), why } });
             }
-            _ => return Err(problem("request_malformed")),
+            _ => return Err(problem("request_invalid")),
         }
         for did in did {
             self.write(world, did);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use piton_core::decide::Command;
 use piton_core::event::Outcome;
 use piton_core::id::{RunId, SessionId};
-use piton_core::resume::{self, Abilities, AgentRestart, ContinueTurn, Occasion, Policy};
-use piton_core::spool::Offers;
+use piton_core::resume::{self, Abilities, AgentRestart, ContinueRun, StartTrigger, Policy};
+use piton_core::spool::SessionCapabilities;
 use piton_core::state::AgentStatus;
 use piton_core::{Code, Reason, State};
 use piton_exec::protocol::Start;
@@ -32,7 +32,7 @@ pub(super) struct Habits {
     pub policy: Policy,
     pub abilities: Abilities,
     /// What they advertise, which may be something else than what is known of them.
-    pub offers: Offers,
+    pub capabilities: SessionCapabilities,
     /// They keep what they are told of the past only when their turn ends.
     saves_late: bool,
     /// Chances in a hundred, per start.
@@ -47,15 +47,15 @@ impl Habits {
             7 => AgentRestart::Manual,
             other => restarts[other % restarts.len()],
         };
-        let turns = [ContinueTurn::Ask, ContinueTurn::Auto, ContinueTurn::Never];
-        let continue_turn = turns[rng.usize(0..turns.len())];
-        let policy = Policy { agent_restart, continue_turn, note: rng.u32(0..4) > 0 };
+        let turns = [ContinueRun::Ask, ContinueRun::Auto, ContinueRun::Never];
+        let continue_run = turns[rng.usize(0..turns.len())];
+        let policy = Policy { agent_restart, continue_run, note: rng.u32(0..4) > 0 };
         let (native, history) = (rng.bool(), rng.bool());
         let abilities = Abilities { native, command_line: false, history };
-        let offers = Offers { load: rng.bool(), resume: rng.bool(), ..Offers::default() };
+        let capabilities = SessionCapabilities { load: rng.bool(), resume: rng.bool(), ..SessionCapabilities::default() };
         let (forgets, obstacle) = (rng.u32(0..20), rng.u32(0..10));
         let saves_late = rng.bool();
-        Self { policy, abilities, offers, saves_late, forgets, obstacle }
+        Self { policy, abilities, capabilities, saves_late, forgets, obstacle }
     }
 }
 
@@ -209,14 +209,14 @@ pub(super) async fn operate(
 ) -> Result<bool, Error> {
     let ack = match world.range(0, 19) {
         0..=3 => {
-            resumer.ensure(session, Occasion::Open).await?;
+            resumer.ensure(session, StartTrigger::Open).await?;
             return Ok(true);
         }
         4..=6 => {
             let before = handle.state(session).await?;
-            resumer.ensure(session, Occasion::Asked).await?;
-            let turn = resumer.policy().continue_turn;
-            let goes_on = resume::goes_on_with(&before.facts, turn, Occasion::Asked);
+            resumer.ensure(session, StartTrigger::Manual).await?;
+            let turn = resumer.policy().continue_run;
+            let goes_on = resume::goes_on_with(&before.facts, turn, StartTrigger::Manual);
             let Some(run_id) = goes_on else { return Ok(true) };
             handle.execute(session, Command::Resume { run_id }).await?
         }
@@ -253,7 +253,7 @@ pub(super) async fn operate(
 pub(super) fn calm(world: &World, session: &SessionId, state: &State) {
     let Some(habits) = world.habits else { return };
     if habits.policy.agent_restart != AgentRestart::Manual && resume::is_stranded(state) {
-        let vain = state.facts.agent.as_ref().map_or(0, |agent| agent.vain_starts);
+        let vain = state.facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
         let detail = format!("{session}: nobody is given what was said, after {vain} vain starts");
         world.violated(Property::OwedIsDone, detail);
     }

@@ -81,7 +81,7 @@ fn a_conversation_goes_on_whoever_dies() {
     assert_eq!(said(&log, &run), "green");
     check_offsets(&log);
     assert_eq!(count(&log, "run.interrupted"), 2);
-    assert_eq!(header(last(&log, "agent.described"))["context_restored"], json!(true));
+    assert_eq!(header(last(&log, "agent.initialized"))["context_restored"], json!(true));
 }
 
 /// Wants to show: an id that the agent does not know fails the turn, is dropped from the session,

@@ -1,14 +1,14 @@
 use piton_agent::acp::Hello;
 use piton_agent::profiles;
-use piton_core::spool::{AgentInfo, AuthMethod, Offers};
+use piton_core::spool::{AgentInfo, AuthMethod, SessionCapabilities};
 
 use super::*;
 use crate::findings::Level;
 
 fn heard() -> Heard {
     let agent = AgentInfo { name: "an agent".to_owned(), version: Some("1.2".to_owned()) };
-    let offers = Offers { load: true, resume: true, ..Offers::default() };
-    let hello = Hello { agent: Some(agent), offers, auth_methods: Vec::new() };
+    let capabilities = SessionCapabilities { load: true, resume: true, ..SessionCapabilities::default() };
+    let hello = Hello { agent: Some(agent), capabilities, auth_methods: Vec::new() };
     Heard { hello, after: Duration::from_millis(7) }
 }
 

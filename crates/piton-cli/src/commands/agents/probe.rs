@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use piton_agent::profiles::{self, Profile};
 use piton_core::Code;
-use piton_core::spool::{AuthMethod, Offers};
+use piton_core::spool::{AuthMethod, SessionCapabilities};
 use serde_json::{Value, json};
 
 use super::contact::{self, Asked, Failure, Heard};
@@ -19,7 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   piton agents probe echo
   piton agents probe claude-code --wait 2m
-  piton agents probe codex --json | jq .offers
+  piton agents probe codex --json | jq .capabilities
 
 It is started for real, in an empty folder that is removed, and ended with all that it started.
 No session is opened and no model is asked: nothing is paid, nothing is written down.
@@ -100,8 +100,8 @@ impl std::fmt::Display for LastWords {
 impl std::error::Error for LastWords {}
 
 /// The names of what it offers.
-pub(super) fn offered(offers: Offers) -> String {
-    let Offers { load, resume, list, close, delete, fork } = offers;
+pub(super) fn offered(capabilities: SessionCapabilities) -> String {
+    let SessionCapabilities { load, resume, list, close, delete, fork } = capabilities;
     let all = [
         (load, "load"),
         (resume, "resume"),
@@ -133,7 +133,7 @@ pub(super) fn logins(methods: &[AuthMethod]) -> String {
 
 fn tell(ui: &mut Ui, profile: &Profile, heard: &Heard) -> Result<Exit> {
     let hello = &heard.hello;
-    let now = profiles::strategy(profile.advertised(hello.offers));
+    let now = profiles::strategy(profile.advertised(hello.capabilities));
     let expected = profiles::strategy(profile.abilities);
     let program = agents::installed(profile);
     if ui.json {
@@ -142,7 +142,7 @@ fn tell(ui: &mut Ui, profile: &Profile, heard: &Heard) -> Result<Exit> {
             "agent_profile_id": profile.id,
             "program": program,
             "agent": hello.agent,
-            "offers": hello.offers,
+            "capabilities": hello.capabilities,
             "auth_methods": methods,
             "resume_strategy": agents::strategy_name(now),
             "expected_strategy": agents::strategy_name(expected),
@@ -158,7 +158,7 @@ fn tell(ui: &mut Ui, profile: &Profile, heard: &Heard) -> Result<Exit> {
     let program = program.map_or_else(String::new, |path| path.display().to_string());
     row("program", program)?;
     row("says it is", who(heard))?;
-    row("offers", offered(hello.offers))?;
+    row("capabilities", offered(hello.capabilities))?;
     let methods = logins(&hello.auth_methods);
     row(
         "logs in by",

@@ -115,7 +115,7 @@ async fn find(client: &Client, named: Option<&str>) -> Result<String> {
     let page = client.get("/api/v1/sessions?limit=1").await?;
     let first = page["sessions"][0]["session_id"].as_str().map(str::to_owned);
     first.ok_or_else(|| {
-        Error::new(Code::SessionUnknown, "There are no sessions")
+        Error::new(Code::SessionNotFound, "There are no sessions")
             .with_hint("Begin one with `piton chat`.")
     })
 }

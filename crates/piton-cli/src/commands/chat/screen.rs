@@ -185,8 +185,8 @@ impl Screen {
         match kind {
             "agent.resuming" => self.starting = Some(record["history"] == true),
             // Some begin afresh with each turn; that is no news.
-            "agent.described" => {
-                let will_be_told = self.starting.take().filter(|_| text("begun") == "new");
+            "agent.initialized" => {
+                let will_be_told = self.starting.take().filter(|_| text("opened_as") == "new");
                 if let Some(will_be_told) = will_be_told {
                     self.begins_afresh(ui, will_be_told)?;
                 }

@@ -259,7 +259,7 @@ impl<'a> Demo<'a> {
         let waits = state.facts.run.as_ref().map_or(0, |run| run.waits.len());
         worker.order(&self.present(&self.lost_token, "yes"))?;
         let revoked = match worker.hear()? {
-            Said::Refused { code } => code == Code::TokenRevoked.as_str(),
+            Said::Refused { code } => code == Code::ResumeTokenRevoked.as_str(),
             _ => false,
         };
         let text = "the question died with its asker; its token is revoked";
@@ -306,10 +306,10 @@ impl<'a> Demo<'a> {
         self.stage.claim("presented again, it gives the first result and does nothing", again)?;
         worker.order(&self.present(&token, "something else"))?;
         let consumed = match worker.hear()? {
-            Said::Refused { code } => code == Code::TokenConsumed.as_str(),
+            Said::Refused { code } => code == Code::ResumeTokenConsumed.as_str(),
             _ => false,
         };
-        self.stage.claim("with another answer it is refused: token_consumed", consumed)?;
+        self.stage.claim("with another answer it is refused: resume_token_consumed", consumed)?;
         let view = look(&self.folder)?;
         let resumed = view.records(&self.session, 0, RECORDS_MAX).await?;
         let resumed = resumed.iter().filter(|r| &*r.kind == "run.resumed").count();

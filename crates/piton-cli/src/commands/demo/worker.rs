@@ -131,7 +131,7 @@ impl Worker {
             Order::Present { session, token, answer } => {
                 let token: ResumeToken = token
                     .parse()
-                    .map_err(|_| Error::new(Code::TokenUnknown, "That is not a token"))?;
+                    .map_err(|_| Error::new(Code::ResumeTokenNotFound, "That is not a token"))?;
                 let handle = &self.handle;
                 let done = handle.answer_with_token(Some(&session), token, json!(answer)).await?;
                 say(&Said::Resumed { seq: done.result_seq, replayed: done.replayed })

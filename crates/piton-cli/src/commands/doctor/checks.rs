@@ -148,7 +148,7 @@ fn key(facts: &Facts) -> Finding {
             return problem(
                 CHECK,
                 format!("others can read the key file ({mode:03o})"),
-                Code::KeyExposed.hint(),
+                Code::KeyPermissions.hint(),
             );
         }
         return ok(CHECK, "in a file beside the store; keep a copy elsewhere");

@@ -89,9 +89,9 @@ async fn find(client: &Client, target: &str) -> Result<Asked> {
     }
     let id = match lookup::session_on(client, SessionId::from_user(target)?).await {
         Ok(id) => id,
-        Err(error) if error.code() == Some(Code::SessionUnknown) && begins_like_a_wait(target) => {
+        Err(error) if error.code() == Some(Code::SessionNotFound) && begins_like_a_wait(target) => {
             let wait: WaitId = target.parse()?;
-            return Err(Error::new(Code::WaitUnknown, format!("There is no open wait {wait}")));
+            return Err(Error::new(Code::WaitNotFound, format!("There is no open wait {wait}")));
         }
         Err(error) => return Err(error),
     };
@@ -102,7 +102,7 @@ async fn find(client: &Client, target: &str) -> Result<Asked> {
         [only] => read(client, only).await,
         [] => {
             let message = format!("Session {id} asks nothing");
-            Err(Error::new(Code::WaitUnknown, message)
+            Err(Error::new(Code::WaitNotFound, message)
                 .with_hint("`piton sessions waits` lists what is asked."))
         }
         several => {
@@ -158,7 +158,7 @@ fn given(asked: &Asked, args: Args) -> Result<Option<Value>> {
     choose(&asked.options, &text).map(|id| Some(json!({"option_id": id}))).ok_or_else(|| {
         let names: Vec<String> =
             asked.options.iter().map(|(id, name)| format!("{id} ({})", one_line(name))).collect();
-        Error::new(Code::AnswerUnfit, format!("{text:?} is none of the options"))
+        Error::new(Code::AnswerInvalid, format!("{text:?} is none of the options"))
             .with_hint(format!("Answer with a number or an id: {}.", names.join(", ")))
     })
 }

@@ -115,7 +115,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (view, id) = cx.view_of(&args.session).await?;
     let state = view.state(&id).await?;
     let Some(info) = state.info.clone() else {
-        return Err(Error::new(Code::SessionUnknown, format!("{id} is not a session's log"))
+        return Err(Error::new(Code::SessionNotFound, format!("{id} is not a session's log"))
             .with_hint(format!("`piton sessions log {id}` shows its records.")));
     };
     let status = view.status(&state.facts);

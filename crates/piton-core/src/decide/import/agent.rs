@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::{Context, Decision, Importing, NAME_BYTES_MAX, recovery, short};
 use crate::event::{
-    AgentDescribed, AgentError, AgentExited, AgentReady, AgentSession, AgentSessionCleared,
+    AgentInitialized, AgentError, AgentExited, AgentReady, AgentSessionAssigned, AgentSessionCleared,
     AgentStarting,
 };
 use crate::limits::AUTH_METHODS_MAX;
 use crate::reason::Reason;
 use crate::record::NewRecord;
-use crate::spool::{AgentInfo, AuthMethod, Begun, Fact};
+use crate::spool::{AgentInfo, AuthMethod, OpenedAs, Fact};
 
 /// An agent's own session id, in bytes. A longer one is of no use: half a handle is none.
 const HANDLE_BYTES_MAX: usize = 16 * 1024;
@@ -42,35 +42,35 @@ impl Importing<'_> {
             Fact::AgentStarting {} => {
                 self.push(NewRecord::new(cx.now, AgentStarting { execution_id }));
             }
-            Fact::AgentReady { begun, agent_session_id, asked_session_id, agent, offers } => {
+            Fact::AgentReady { opened_as, agent_session_id, requested_session_id, agent, capabilities } => {
                 let is_short = |id: &String| id.len() <= HANDLE_BYTES_MAX;
                 let agent_session_id = agent_session_id.filter(is_short);
-                let asked_session_id = asked_session_id.filter(is_short);
+                let requested_session_id = requested_session_id.filter(is_short);
                 let agent = agent.map(|agent| AgentInfo {
                     name: short(agent.name),
                     version: agent.version.map(short),
                 });
                 // A session with a handle is one to go on with, also where nobody asked for it.
-                let is_known = self.handle().is_some() || asked_session_id.is_some();
-                let described = AgentDescribed {
+                let is_known = self.handle().is_some() || requested_session_id.is_some();
+                let described = AgentInitialized {
                     execution_id: execution_id.clone(),
-                    begun,
+                    opened_as,
                     agent,
-                    offers,
-                    asked_session_id,
-                    context_restored: is_known.then_some(begun != Begun::New),
+                    capabilities,
+                    requested_session_id,
+                    context_restored: is_known.then_some(opened_as != OpenedAs::New),
                 };
                 self.push(NewRecord::new(cx.now, described));
                 self.push(NewRecord::new(cx.now, AgentReady { execution_id, agent_session_id }));
             }
-            Fact::AgentSession { agent_session_id }
+            Fact::AgentSessionAssigned { agent_session_id }
                 if agent_session_id.len() > HANDLE_BYTES_MAX =>
             {
                 let bytes = agent_session_id.len();
                 self.updated(cx, None, "session_id_too_long", json!({ "bytes": bytes }));
             }
-            Fact::AgentSession { agent_session_id } => {
-                self.push(NewRecord::new(cx.now, AgentSession { execution_id, agent_session_id }));
+            Fact::AgentSessionAssigned { agent_session_id } => {
+                self.push(NewRecord::new(cx.now, AgentSessionAssigned { execution_id, agent_session_id }));
             }
             Fact::AgentSessionRefused { code, message, agent_session_id } => {
                 self.updated(

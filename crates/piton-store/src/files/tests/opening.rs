@@ -88,9 +88,9 @@ fn exposed_files_are_refused() {
         let one = two_sessions(&store).await;
         drop(store);
         for (name, mode, code) in [
-            ("s.messages.jsonl", 0o620, piton_core::Code::FileExposed),
-            ("s.messages.jsonl", 0o602, piton_core::Code::FileExposed),
-            ("s.key", 0o640, piton_core::Code::KeyExposed),
+            ("s.messages.jsonl", 0o620, piton_core::Code::FilePermissions),
+            ("s.messages.jsonl", 0o602, piton_core::Code::FilePermissions),
+            ("s.key", 0o640, piton_core::Code::KeyPermissions),
         ] {
             set_mode(&place.file(name), mode);
             let store = place.open().await;
@@ -103,7 +103,7 @@ fn exposed_files_are_refused() {
         let sessions = place.folder.path().join("sessions");
         set_mode(&sessions, 0o770);
         let refused = FilesStore::open(place.options()).unwrap_err();
-        assert!(matches!(refused, Error::FileExposed { .. }), "{refused}");
+        assert!(matches!(refused, Error::FilePermissions { .. }), "{refused}");
         set_mode(&sessions, 0o700);
         let store = place.open().await;
         assert!(store.head(&one.session).await.unwrap().is_some());

@@ -131,7 +131,7 @@ fn a_deleted_log_is_gone_from_the_files() {
         assert!(store.head(&session("gone")).await.unwrap().is_none());
         assert!(matches!(
             store.verify(&session("gone")).await.unwrap_err(),
-            Error::SessionUnknown { .. }
+            Error::SessionNotFound { .. }
         ));
         // Its neighbour keeps what both had said, and the same name can be used again.
         assert_eq!(store.verify(&session("stays")).await.unwrap().problem, None);

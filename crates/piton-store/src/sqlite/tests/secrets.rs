@@ -62,7 +62,7 @@ fn without_its_key_a_store_stays_shut_and_untouched() {
     assert!(!key.exists(), "a new key was made for an old store");
     assert_eq!(fs::read(folder.database()).unwrap(), before);
     fs::write(&key, right).unwrap();
-    assert!(matches!(folder.refused(), Error::KeyExposed { .. }));
+    assert!(matches!(folder.refused(), Error::KeyPermissions { .. }));
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     drop(folder.store());
 }
