@@ -6,7 +6,7 @@ mod common;
 use common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Opened, Wording};
 use piton_agent::echo;
-use piton_core::spool::{OpenedAs, Fact};
+use piton_core::spool::{Fact, OpenedAs};
 use serde_json::{Value, json};
 
 fn options(memory: &std::path::Path, args: &str) -> echo::Options {
@@ -64,10 +64,16 @@ async fn an_agent_still_knows_what_it_was_told() {
         assert_eq!(opened.opened_as, opened_as, "{args}");
         assert_eq!(opened.agent_session_id == id, opened_as != OpenedAs::New, "{args}");
         let ready = world.notes.facts().into_iter().find_map(|fact| match fact {
-            Fact::AgentReady { opened_as, agent_session_id, .. } => Some((opened_as, agent_session_id)),
+            Fact::AgentReady { opened_as, agent_session_id, .. } => {
+                Some((opened_as, agent_session_id))
+            }
             _ => None,
         });
-        assert_eq!(ready, Some((opened_as, Some(opened.agent_session_id))), "kept when it returned");
+        assert_eq!(
+            ready,
+            Some((opened_as, Some(opened.agent_session_id))),
+            "kept when it returned"
+        );
         assert_eq!(world.notes.answers(), [""; 0], "what is told again is no news");
         world.turn("recall colour\nrecall").await.unwrap();
         let answers = world.notes.answers();

@@ -13,7 +13,7 @@ use piton_agent::printed::{
 };
 use piton_core::event::ToolStatus;
 use piton_core::mask::{KeyPatterns, Masker};
-use piton_core::spool::{OpenedAs, Channel, Fact};
+use piton_core::spool::{Channel, Fact, OpenedAs};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
@@ -247,7 +247,10 @@ async fn another_name_counts_when_its_turn_has_ended_well() {
         panic!()
     };
     let old = Some("old".to_owned());
-    assert_eq!((*opened_as, agent_session_id, requested_session_id), (OpenedAs::Resumed, &old, &old));
+    assert_eq!(
+        (*opened_as, agent_session_id, requested_session_id),
+        (OpenedAs::Resumed, &old, &old)
+    );
     let init = json!({ "type": "system", "subtype": "init", "session_id": "other" });
     let result =
         |is_error: bool| json!({ "type": "result", "is_error": is_error, "session_id": "other" });

@@ -11,7 +11,7 @@ use common::{Puppet, Setup, World, soon, world};
 use piton_agent::acp::{Error, Hello, Opened, Refusal};
 use piton_agent::profiles::{self, Loads, Origin, Profile};
 use piton_core::resume::{Abilities, Strategy};
-use piton_core::spool::{OpenedAs, Fact, SessionCapabilities};
+use piton_core::spool::{Fact, OpenedAs, SessionCapabilities};
 use serde_json::{Value, json};
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -181,7 +181,7 @@ async fn taken_up(id: &str, name: &str) -> (World, Result<Opened, Error>, Option
         Fact::AgentSessionRefused { code, message, .. } => Some((code, message)),
         _ => None,
     });
-    let told = match &begun {
+    let told = match &opened_as {
         Err(Error::Agent { code, message, .. }) => Some((*code, message.clone())),
         _ => noted,
     };
@@ -196,21 +196,58 @@ fn session_of(messages: &[Value]) -> &str {
 /// What agents advertise, beside what the table says of them.
 #[tokio::test]
 async fn what_is_advertised_beats_what_is_tabled() {
-    const ALL: SessionCapabilities =
-        SessionCapabilities { load: true, resume: true, list: true, close: true, delete: true, fork: true };
-    const LOAD: SessionCapabilities =
-        SessionCapabilities { load: true, resume: false, list: false, close: false, delete: false, fork: false };
+    const ALL: SessionCapabilities = SessionCapabilities {
+        load: true,
+        resume: true,
+        list: true,
+        close: true,
+        delete: true,
+        fork: true,
+    };
+    const LOAD: SessionCapabilities = SessionCapabilities {
+        load: true,
+        resume: false,
+        list: false,
+        close: false,
+        delete: false,
+        fork: false,
+    };
     for (id, capabilities, tabled, advertised) in [
         ("claude-code", ALL, Strategy::Native, Strategy::Native),
         ("codex", ALL, Strategy::Native, Strategy::Native),
-        ("copilot", SessionCapabilities { list: true, close: true, ..LOAD }, Strategy::Native, Strategy::Native),
-        ("auggie", SessionCapabilities { load: false, ..LOAD }, Strategy::History, Strategy::History),
+        (
+            "copilot",
+            SessionCapabilities { list: true, close: true, ..LOAD },
+            Strategy::Native,
+            Strategy::Native,
+        ),
+        (
+            "auggie",
+            SessionCapabilities { load: false, ..LOAD },
+            Strategy::History,
+            Strategy::History,
+        ),
         ("gemini", LOAD, Strategy::None, Strategy::Native),
-        ("opencode", SessionCapabilities { delete: false, ..ALL }, Strategy::Native, Strategy::Native),
+        (
+            "opencode",
+            SessionCapabilities { delete: false, ..ALL },
+            Strategy::Native,
+            Strategy::Native,
+        ),
         ("goose", SessionCapabilities { resume: false, ..ALL }, Strategy::Native, Strategy::Native),
-        ("qwen", SessionCapabilities { list: true, resume: true, ..LOAD }, Strategy::Native, Strategy::Native),
+        (
+            "qwen",
+            SessionCapabilities { list: true, resume: true, ..LOAD },
+            Strategy::Native,
+            Strategy::Native,
+        ),
         ("cline", LOAD, Strategy::Native, Strategy::Native),
-        ("pi", SessionCapabilities { list: true, delete: true, ..LOAD }, Strategy::Native, Strategy::Native),
+        (
+            "pi",
+            SessionCapabilities { list: true, delete: true, ..LOAD },
+            Strategy::Native,
+            Strategy::Native,
+        ),
     ] {
         let profile = known(id);
         let (_, _, hello) = met(id).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Error, Limits, Opened};
 use piton_agent::echo;
-use piton_core::spool::{AuthMethod, OpenedAs, Fact};
+use piton_core::spool::{AuthMethod, Fact, OpenedAs};
 use serde_json::{Value, json};
 
 fn echo_options(args: &str) -> echo::Options {
@@ -89,7 +89,8 @@ async fn a_fork_knows_what_was_said_and_leaves_the_original_alone() {
     assert_eq!(opened.opened_as, OpenedAs::Forked);
     assert_ne!(opened.agent_session_id, original);
     let facts = second.notes.facts();
-    let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } = &facts[0] else {
+    let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } = &facts[0]
+    else {
         panic!("{facts:?}")
     };
     assert_eq!(*opened_as, OpenedAs::Forked);
@@ -128,7 +129,8 @@ async fn a_conversation_that_cannot_be_gone_on_with_is_named() {
     let world = greeted(Setup::default(), "--no-resume --no-load").await;
     let opened = world.begin(Some("before"), &[]).await.unwrap();
     let facts = world.notes.facts();
-    let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } = &facts[0] else {
+    let Fact::AgentReady { opened_as, agent_session_id, requested_session_id, .. } = &facts[0]
+    else {
         panic!("{facts:?}")
     };
     assert_eq!((*opened_as, requested_session_id.as_deref()), (OpenedAs::New, Some("before")));

@@ -11,7 +11,7 @@ use common::{Host, Setup, ready, ready_with, run, soon, with_echo};
 use piton_agent::acp::{Error, Limits};
 use piton_agent::echo;
 use piton_core::event::ToolStatus;
-use piton_core::spool::{OpenedAs, Channel, Ended, Fact};
+use piton_core::spool::{Channel, Ended, Fact, OpenedAs};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -73,8 +73,10 @@ impl Commands {
             Seen::Before(outcome) => (outcome, true),
             Seen::Never(settle, outcome) => {
                 let spool = self.spool.clone();
-                let fact =
-                    Fact::CommandAccepted { command_id: id.clone(), command: what.name().to_owned() };
+                let fact = Fact::CommandAccepted {
+                    command_id: id.clone(),
+                    command: what.name().to_owned(),
+                };
                 let run_id = match &what {
                     Act::Prompt { run_id, .. } | Act::Cancel { run_id } => Some(run_id.clone()),
                     _ => None,

@@ -84,7 +84,7 @@ impl Ctl {
         Capabilities {
             supports_session_resume: true,
             supports_workspace_only: true,
-            offers: self.agent.offers(),
+            capabilities: self.agent.capabilities(),
         }
     }
 

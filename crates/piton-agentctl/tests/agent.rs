@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ctl::{Run, World, entries_until};
 use piton_core::id::{RunId, WaitId};
-use piton_core::spool::{AgentSessions, OpenedAs, Ended, Entry, Fact};
+use piton_core::spool::{AgentSessions, Ended, Entry, Fact, OpenedAs};
 use piton_exec::client::ClientError;
 use piton_exec::executor::{Executor, Liveness};
 use piton_exec::protocol::{Act, AgentStatus, Command, Reply, Start};
@@ -86,7 +86,7 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     assert!(entries[started..].iter().all(|entry| entry.run_id == Some(turn("run_p1"))));
     act(&run, "stop", Act::Stop {}).await.unwrap();
     let entries = entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { .. })).await;
-    let asked = matches!(entries.last().unwrap().fact, Fact::AgentExited { asked: true, .. });
+    let asked = matches!(entries.last().unwrap().fact, Fact::AgentExited { requested: true, .. });
     assert!(asked, "{entries:#?}");
     assert_eq!(run.client(1).health().await.unwrap().agent.status, AgentStatus::Exited);
     assert_eq!(prompt(&run, "p2", "x").await.unwrap_err().code(), "agent_not_running");
@@ -153,7 +153,8 @@ async fn a_crash_is_told_with_its_last_words_and_the_next_one_starts() {
     let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
     let entries = entries_until(&mut stream, exited).await;
     assert_eq!(said(&entries), "half");
-    let Fact::AgentExited { signal, asked, stderr, .. } = &entries.last().unwrap().fact else {
+    let Fact::AgentExited { signal, requested: asked, stderr, .. } = &entries.last().unwrap().fact
+    else {
         panic!()
     };
     assert!(signal.is_some() && !asked && stderr.contains("it hurts"), "{entries:#?}");
@@ -237,7 +238,7 @@ async fn a_stubborn_agent_is_ended_with_everything_it_started() {
     let executor = world.executor();
     ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
     let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);
-    assert!(matches!(kept.last(), Some(Fact::AgentExited { asked: true, .. })), "{kept:#?}");
+    assert!(matches!(kept.last(), Some(Fact::AgentExited { requested: true, .. })), "{kept:#?}");
 }
 
 /// SIGKILL of agentctl: the agent and what it hid are ended before it is called gone.
@@ -386,7 +387,7 @@ async fn an_agent_that_closes_its_input_is_ended_with_the_next_prompt() {
     let entries = entries_until(&mut stream, turn_ended).await;
     assert_eq!(said(&entries), "still here");
     let _ = prompt(&run, "p2", "say x").await;
-    let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { asked: false, .. });
+    let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { requested: false, .. });
     let entries = entries_until(&mut stream, exited).await;
     let failed = |entry: &Entry| matches!(&entry.fact, Fact::TurnFailed { code, .. } if code == "agent_closed");
     assert!(entries.iter().any(failed), "{entries:#?}");
@@ -409,7 +410,8 @@ async fn an_agent_that_ignores_a_cancel_is_ended() {
     prompt(&run, "p1", "say begun\nhang").await.unwrap();
     entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
     act(&run, "c1", Act::Cancel { run_id: turn("run_p1") }).await.unwrap();
-    entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { asked: false, .. })).await;
+    entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { requested: false, .. }))
+        .await;
     act(&run, "start2", Act::Start(echo(&[]))).await.unwrap();
     entries_until(&mut stream, is_ready).await;
 }
@@ -481,8 +483,10 @@ async fn an_agent_forks_lists_closes_and_deletes() {
     entries_until(&mut stream, failed).await;
     act(&run, "fork", Act::Start(fork(&["--memory", &memory]))).await.unwrap();
     let entries = entries_until(&mut stream, is_ready).await;
-    let forked =
-        matches!(entries.last().unwrap().fact, Fact::AgentReady { opened_as: OpenedAs::Forked, .. });
+    let forked = matches!(
+        entries.last().unwrap().fact,
+        Fact::AgentReady { opened_as: OpenedAs::Forked, .. }
+    );
     assert!(forked, "{entries:#?}");
     prompt(&run, "p2", "recall colour").await.unwrap();
     assert_eq!(said(&entries_until(&mut stream, turn_ended).await), "green");

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ctl::{Run, World, entries_until};
 use piton_core::id::RunId;
-use piton_core::spool::{OpenedAs, Entry, Fact};
+use piton_core::spool::{Entry, Fact, OpenedAs};
 use piton_exec::client::{ClientError, Stream};
 use piton_exec::executor::{Executor, Liveness};
 use piton_exec::protocol::{
@@ -130,7 +130,10 @@ async fn a_conversation_goes_on_from_process_to_process() {
         else {
             panic!()
         };
-        assert_eq!((*opened_as, agent_session_id, requested_session_id), (OpenedAs::New, &None, &None));
+        assert_eq!(
+            (*opened_as, agent_session_id, requested_session_id),
+            (OpenedAs::New, &None, &None)
+        );
         assert_eq!(run.processes().len(), 0, "it is ready without a process");
 
         let first = say(&run, &mut stream, "p1", "remember colour green").await;
@@ -154,7 +157,8 @@ async fn a_conversation_goes_on_from_process_to_process() {
         let mut stream = run.stream(1, 0).await;
         act(&run, "start", Act::Start(start)).await.unwrap();
         let ready = entries_until(&mut stream, is_ready).await;
-        let Fact::AgentReady { opened_as, agent_session_id, .. } = &ready.last().unwrap().fact else {
+        let Fact::AgentReady { opened_as, agent_session_id, .. } = &ready.last().unwrap().fact
+        else {
             panic!()
         };
         assert_eq!((*opened_as, agent_session_id), (OpenedAs::Resumed, &Some(id)));
@@ -231,7 +235,8 @@ async fn one_that_cannot_go_on_begins_anew_with_each_turn() {
     start.command_line.as_mut().unwrap().resume.clear();
     let mut stream = begin(&run, "start", start).await;
     let first = say(&run, &mut stream, "p1", "remember colour green").await;
-    let is_new = |entry: &&Entry| matches!(entry.fact, Fact::AgentReady { opened_as: OpenedAs::New, .. });
+    let is_new =
+        |entry: &&Entry| matches!(entry.fact, Fact::AgentReady { opened_as: OpenedAs::New, .. });
     assert_eq!(first.iter().filter(is_new).count(), 1, "{first:?}");
     let next = say(&run, &mut stream, "p2", "recall colour").await;
     assert_eq!(end(&next).0, "end_turn");
@@ -301,7 +306,7 @@ async fn what_a_turn_leaves_is_ended_before_the_next() {
     }
     act(&run, "stop", Act::Stop {}).await.unwrap();
     let entries = entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { .. })).await;
-    assert!(matches!(entries.last().unwrap().fact, Fact::AgentExited { asked: true, .. }));
+    assert!(matches!(entries.last().unwrap().fact, Fact::AgentExited { requested: true, .. }));
     assert_eq!(prompt(&run, "p3", "x").await.unwrap_err().code(), "agent_not_running");
 }
 

@@ -73,7 +73,7 @@ async fn nothing_is_lost_by_an_end_on_a_full_disk() {
     ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
     let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);
     assert!(kept.len() as u64 > written, "{} entries, {written} before", kept.len());
-    assert!(matches!(kept.last(), Some(Fact::AgentExited { asked: true, .. })), "{kept:#?}");
+    assert!(matches!(kept.last(), Some(Fact::AgentExited { requested: true, .. })), "{kept:#?}");
     let mut bytes = 0;
     for fact in &kept {
         if let Fact::Text { offset, text, .. } = fact {

@@ -91,7 +91,7 @@ pub struct Access {
     pub hash: String,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
-    pub once: bool,
+    pub single_use: bool,
 }
 
 /// Why a secret opens nothing.
@@ -137,7 +137,7 @@ mod tests {
             hash: bearer.secret.hash(),
             created_at: Timestamp::from_millis(0),
             expires_at: Some(Timestamp::from_millis(10)),
-            once: false,
+            single_use: false,
         };
         let at = Timestamp::from_millis;
         assert_eq!(access.check(&bearer.secret, Scope::Read, at(9)), Ok(()));

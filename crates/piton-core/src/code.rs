@@ -87,11 +87,11 @@ codes! {
     HostRefused = "host_refused", "Use the address that the server printed, or add the name to `server.hosts`.";
     OriginRefused = "origin_refused", "Open the page from the server itself, or add its origin to `server.origins`.";
 
-    TokenUnknown = "resume_token_not_found", "Check that the token is complete and meant for this server.";
-    TokenMismatch = "resume_token_mismatch", "Use the token with the session, run and wait it was made for.";
-    TokenConsumed = "resume_token_consumed", "The question was answered already, with another answer; read the session to see it.";
-    TokenRevoked = "token_revoked", "Ask for a new token; this one was replaced or its run ended.";
-    TokenExpired = "token_expired", "Ask for a new token; this one's time has passed.";
+    ResumeTokenNotFound = "resume_token_not_found", "Check that the token is complete and meant for this server.";
+    ResumeTokenMismatch = "resume_token_mismatch", "Use the token with the session, run and wait it was made for.";
+    ResumeTokenConsumed = "resume_token_consumed", "The question was answered already, with another answer; read the session to see it.";
+    ResumeTokenRevoked = "resume_token_revoked", "Ask for a new token; this one was replaced or its run ended.";
+    ResumeTokenExpired = "resume_token_expired", "Ask for a new token; this one's time has passed.";
 
     ConfigInvalid = "config_invalid", "Correct the setting; `piton config show` says where each one comes from.";
 

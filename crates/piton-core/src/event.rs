@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use crate::access::Scope;
 use crate::id::{
-    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
+    WaitId,
 };
 use crate::reason::Reason;
 use crate::resume::{StartTrigger, Strategy};
-use crate::spool::{AgentInfo, AuthMethod, OpenedAs, Channel, SessionCapabilities, Pos};
+use crate::spool::{AgentInfo, AuthMethod, Channel, OpenedAs, Pos, SessionCapabilities};
 use crate::time::Timestamp;
 use crate::worktree::Plan;
 
@@ -350,7 +351,7 @@ events! {
         /// If it starts afresh, its first prompt is to carry the history.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] history: bool,
         /// Its first prompt is to say what an interruption cost.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")] note: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] interruption_summary: bool,
     } content [];
     AgentStarting = "agent.starting" { execution_id: ExecutionId, } content [];
     AgentReady = "agent.ready" {
@@ -426,7 +427,7 @@ events! {
         /// It tells the history.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] history: bool,
         /// It says what an interruption cost.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")] note: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] interruption_summary: bool,
     } content ["prompt"];
     /// An effect that followed from the log was carried out.
     EffectDone = "effect.done" { of_seq: Seq, } content [];
@@ -460,7 +461,7 @@ events! {
         hash: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
         /// Good once, to be exchanged for a lasting one.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")] once: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] single_use: bool,
     } content [];
     /// In the reserved log: a secret that is good once was used.
     AccessTokenUsed = "access_token.used" { access_token_id: AccessTokenId, } content [];
@@ -472,7 +473,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] target: Option<String>,
         outcome: String,
         /// How often, since the last one like it; once, if it is not said.
-        #[serde(default, skip_serializing_if = "Option::is_none")] times: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] count: Option<u64>,
     } content [];
     /// In the reserved log: a session's log was deleted.
     SessionDeleted = "session.deleted" {

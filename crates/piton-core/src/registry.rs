@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, Bearer, Denied, Scope};
 use crate::decide::{Decision, Refusal, Verdict};
-use crate::event::{self, AccessTokenCreated, AccessTokenRevoked, AccessTokenUsed, Event, Seq, TaskCreated};
+use crate::event::{
+    self, AccessTokenCreated, AccessTokenRevoked, AccessTokenUsed, Event, Seq, TaskCreated,
+};
 use crate::id::{AccessTokenId, TaskId};
 use crate::limits::ACCESS_MAX;
 use crate::record::{NewRecord, Record};
@@ -73,7 +75,7 @@ impl Registry {
                     hash: e.hash,
                     created_at: ts,
                     expires_at: e.expires_at,
-                    once: e.once,
+                    single_use: e.single_use,
                 };
                 self.access.entry(e.access_token_id).or_insert(access);
             }
@@ -88,14 +90,14 @@ impl Registry {
 
     /// Who the holder is, if the secret opens what needs a scope, now.
     pub fn admit(&self, bearer: &Bearer, needed: Scope, now: Timestamp) -> Result<&Access, Denied> {
-        let access = self.access.get(&bearer.id).filter(|access| !access.once);
+        let access = self.access.get(&bearer.id).filter(|access| !access.single_use);
         let access = access.ok_or(Denied::Unknown)?;
         access.check(&bearer.secret, needed, now).map(|()| access)
     }
 
     /// The secret that is good once, if it still is.
     pub fn once(&self, bearer: &Bearer, now: Timestamp) -> Result<&Access, Denied> {
-        let access = self.access.get(&bearer.id).filter(|access| access.once);
+        let access = self.access.get(&bearer.id).filter(|access| access.single_use);
         let access = access.filter(|access| bearer.secret.matches(&access.hash));
         let access = access.ok_or(Denied::Unknown)?;
         if access.expires_at.is_some_and(|at| at <= now) {
@@ -135,7 +137,7 @@ impl Registry {
                 records.push(NewRecord::new(now, AccessTokenRevoked { access_token_id }));
             }
             Command::Exchange { used, granted } => {
-                if !self.access.get(&used).is_some_and(|access| access.once) {
+                if !self.access.get(&used).is_some_and(|access| access.single_use) {
                     return Err(Refusal::AccessTokenNotFound { access: used });
                 }
                 records.push(NewRecord::new(now, AccessTokenUsed { access_token_id: used }));
@@ -156,7 +158,10 @@ impl Registry {
         let Some(over) = self.access.values().find(over) else {
             return Err(Refusal::LimitReached { what: "API tokens", max: ACCESS_MAX });
         };
-        records.push(NewRecord::new(now, AccessTokenRevoked { access_token_id: over.access_token_id.clone() }));
+        records.push(NewRecord::new(
+            now,
+            AccessTokenRevoked { access_token_id: over.access_token_id.clone() },
+        ));
         Ok(())
     }
 }

@@ -98,7 +98,7 @@ pub enum StartTrigger {
     Retry,
     /// Somebody asked for it.
     #[serde(other)]
-    Asked,
+    Manual,
 }
 
 /// What became of an agent that could not be started, by its error's code.
@@ -306,7 +306,9 @@ pub fn goes_on_with(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> 
         Phase::Paused => asked,
         Phase::Interrupted { .. } => match turn {
             ContinueRun::Ask => asked,
-            ContinueRun::Auto => asked || matches!(trigger, StartTrigger::Boot | StartTrigger::Open),
+            ContinueRun::Auto => {
+                asked || matches!(trigger, StartTrigger::Boot | StartTrigger::Open)
+            }
             ContinueRun::Never => false,
         },
         Phase::Open | Phase::Dismissed | Phase::Ended(_) => false,

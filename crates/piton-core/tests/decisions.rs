@@ -151,7 +151,10 @@ fn every_refusal_is_reachable_and_has_its_code() {
         ((World::executed(), from_entry(2)), Refusal::SpoolGap { last: 0, pos: 2 }),
         ((World::new(), redact(9, Content::Omitted)), Refusal::RecordNotFound { seq: 9 }),
         ((World::new(), redact(1, Content::None)), Refusal::RecordEmpty { seq: 1 }),
-        ((World::new(), Command::WorkspaceRemoved { kept_branch: true }), Refusal::WorktreeNotFound),
+        (
+            (World::new(), Command::WorkspaceRemoved { kept_branch: true }),
+            Refusal::WorktreeNotFound,
+        ),
         (
             (after(World::new(), plan("piton/1")), plan("piton/2")),
             Refusal::WorktreeExists { path: "/data/worktrees/sess_1".into() },

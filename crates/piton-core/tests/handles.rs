@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 
 use common::{World, id};
 use piton_core::decide::{Command, Import};
-use piton_core::event::{self, AgentInitialized, AgentError, AgentSessionCleared, Event};
+use piton_core::event::{self, AgentError, AgentInitialized, AgentSessionCleared, Event};
 use piton_core::limits::{AUTH_METHODS_MAX, HANDLES_KEPT};
 use piton_core::reason::Reason;
-use piton_core::spool::{AuthMethod, OpenedAs, ENTRY_VERSION, Entry, Fact, SessionCapabilities, Pos};
+use piton_core::spool::{
+    AuthMethod, ENTRY_VERSION, Entry, Fact, OpenedAs, Pos, SessionCapabilities,
+};
 use piton_core::state::{Agent, AgentStatus};
 
 /// What the agent of `exec_1` says, imported behind what it has said before.
@@ -64,7 +66,10 @@ fn ready(opened_as: OpenedAs, asked: Option<&str>, named: &str) -> Fact {
 fn described(events: &[Event]) -> (OpenedAs, Option<&str>, Option<bool>) {
     let described = events.iter().find_map(|event| match event {
         Event::AgentInitialized(AgentInitialized {
-            opened_as, requested_session_id, context_restored, ..
+            opened_as,
+            requested_session_id,
+            context_restored,
+            ..
         }) => Some((*opened_as, requested_session_id.as_deref(), *context_restored)),
         _ => None,
     });
@@ -85,7 +90,7 @@ fn a_conversation_that_is_gone_on_with_keeps_its_handle() {
     let mut agents = Agents::new();
     let events = agents.says([ready(OpenedAs::New, None, "one")]);
     assert_eq!(described(&events), (OpenedAs::New, None, None), "there was nothing to restore");
-    for begun in [OpenedAs::Loaded, OpenedAs::Resumed] {
+    for opened_as in [OpenedAs::Loaded, OpenedAs::Resumed] {
         let events = agents.says([ready(opened_as, Some("one"), "one")]);
         assert_eq!(described(&events), (opened_as, Some("one"), Some(true)));
         assert_eq!(*agents.agent(), handles(Some("one"), &[]));
@@ -179,7 +184,10 @@ fn an_agent_that_calls_it_otherwise_is_believed() {
     agents.says([ready(OpenedAs::New, None, "one")]);
     let other = Fact::AgentSessionAssigned { agent_session_id: "other".to_owned() };
     let events = agents.says([ready(OpenedAs::Loaded, Some("one"), "one"), other]);
-    assert!(events.iter().any(|event| matches!(event, Event::AgentSessionAssigned(_))), "{events:?}");
+    assert!(
+        events.iter().any(|event| matches!(event, Event::AgentSessionAssigned(_))),
+        "{events:?}"
+    );
     assert_eq!(*agents.agent(), handles(Some("other"), &["one"]));
 }
 

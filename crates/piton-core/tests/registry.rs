@@ -45,7 +45,12 @@ fn bearer(name: &str) -> Bearer {
     format!("{name}.{digits}").parse().expect("a token")
 }
 
-fn granted(name: &str, scopes: &[Scope], expires_at: Option<i64>, once: bool) -> AccessTokenCreated {
+fn granted(
+    name: &str,
+    scopes: &[Scope],
+    expires_at: Option<i64>,
+    once: bool,
+) -> AccessTokenCreated {
     let Bearer { id, secret } = bearer(name);
     AccessTokenCreated {
         access_token_id: id,
@@ -53,7 +58,7 @@ fn granted(name: &str, scopes: &[Scope], expires_at: Option<i64>, once: bool) ->
         scopes: scopes.into(),
         hash: secret.hash(),
         expires_at: expires_at.map(Timestamp::from_millis),
-        once,
+        single_use: once,
     }
 }
 

@@ -10,10 +10,10 @@ use piton_core::event::{
 };
 use piton_core::reason::Reason;
 use piton_core::resume::{
-    self, Abilities, AgentRestart, ContinueRun, First, Leave, StartTrigger, Opening, Plan, Policy,
+    self, Abilities, AgentRestart, ContinueRun, First, Leave, Opening, Plan, Policy, StartTrigger,
     Strategy,
 };
-use piton_core::spool::{OpenedAs, Entry, Fact, SessionCapabilities};
+use piton_core::spool::{Entry, Fact, OpenedAs, SessionCapabilities};
 use piton_core::state::Effect;
 use piton_core::status::{Name, WireState};
 
@@ -22,8 +22,14 @@ const COMMAND_LINE: Abilities = Abilities { native: false, command_line: true, h
 const HISTORY: Abilities = Abilities { native: false, command_line: false, history: true };
 const NEITHER: Abilities = Abilities { native: false, command_line: false, history: false };
 
-const LOADS: SessionCapabilities =
-    SessionCapabilities { load: true, resume: false, list: false, close: false, delete: false, fork: false };
+const LOADS: SessionCapabilities = SessionCapabilities {
+    load: true,
+    resume: false,
+    list: false,
+    close: false,
+    delete: false,
+    fork: false,
+};
 
 fn launch(world: &mut World, execution: &str) {
     let (execution_id, runtime) = (id(execution), "standalone".to_owned());
@@ -33,7 +39,13 @@ fn launch(world: &mut World, execution: &str) {
 
 fn resuming(world: &mut World, execution: &str, strategy: Strategy, history: bool) {
     let (execution_id, trigger) = (id(execution), StartTrigger::Manual);
-    world.observe(AgentResuming { execution_id, trigger, strategy, history, note: true });
+    world.observe(AgentResuming {
+        execution_id,
+        trigger,
+        strategy,
+        history,
+        interruption_summary: true,
+    });
 }
 
 /// Facts of an execution's spool, from a position on.
@@ -58,7 +70,11 @@ fn says(world: &mut World, execution: &str, from: u64, facts: Vec<Fact>) -> Vec<
     world.done(Command::Import(import))
 }
 
-fn ready(opened_as: OpenedAs, session: Option<&str>, capabilities: SessionCapabilities) -> Vec<Fact> {
+fn ready(
+    opened_as: OpenedAs,
+    session: Option<&str>,
+    capabilities: SessionCapabilities,
+) -> Vec<Fact> {
     let ready = Fact::AgentReady {
         opened_as,
         agent_session_id: session.map(str::to_owned),
@@ -159,7 +175,9 @@ fn s3_status_case_2_one_that_may_still_be_there_is_not_resumed() {
     world.observe(ExecutorUnreachable { execution_id: id("exec_2"), code: None });
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert!(!found.needs_resume, "nobody has proven it dead");
-    for trigger in [StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Retry, StartTrigger::Manual] {
+    for trigger in
+        [StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Retry, StartTrigger::Manual]
+    {
         assert_eq!(plan(&world, NATIVE, trigger), Plan::Leave(Leave::Unproven));
     }
 }
@@ -194,7 +212,9 @@ fn terminal_states_block_every_resume() {
         let found = resume::evaluate(&world.state, NATIVE, false);
         assert!(!found.needs_resume && !found.is_resumable);
         assert_eq!(found.reason, Some(Reason::NotResumable));
-        for trigger in [StartTrigger::Boot, StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Manual] {
+        for trigger in
+            [StartTrigger::Boot, StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Manual]
+        {
             assert_eq!(plan(&world, NATIVE, trigger), Plan::Leave(Leave::Closed));
         }
     }
@@ -252,7 +272,12 @@ fn s3_prompt_decision_b_a_fresh_start_of_a_waiting_session_boots_idle() {
     assert_eq!(opening.agent_session_id, None);
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", opening.strategy, opening.history);
-    says(&mut world, "exec_2", 1, ready(OpenedAs::New, Some("new"), SessionCapabilities::default()));
+    says(
+        &mut world,
+        "exec_2",
+        1,
+        ready(OpenedAs::New, Some("new"), SessionCapabilities::default()),
+    );
     assert_eq!(resume::first(&world.state), First::Idle);
     let found = resume::evaluate(&world.state, NEITHER, false);
     assert_eq!(found.context_restored, Some(false), "and it is said");
@@ -333,7 +358,7 @@ fn a_refused_id_is_cleared_and_fails_nothing() {
 #[test]
 fn agent_restart_says_which_occasions_count() {
     use AgentRestart::{Manual, OnBoot, OnOpen, OnPrompt};
-    use StartTrigger::{Asked, Boot, Created, Open, Prompt, Retry};
+    use StartTrigger::{Boot, Created, Manual as ByHand, Open, Prompt, Retry};
     let world = stopped(Some("theirs"), LOADS);
     let starts = |restart, trigger| {
         let policy = policy(restart, ContinueRun::Ask);
@@ -352,7 +377,7 @@ fn agent_restart_says_which_occasions_count() {
         (Manual, [true, false, false, false, false, true]),
     ];
     for (restart, expected) in table {
-        let found = [Created, Boot, Open, Prompt, Retry, Asked].map(|o| starts(restart, o));
+        let found = [Created, Boot, Open, Prompt, Retry, ByHand].map(|o| starts(restart, o));
         assert_eq!(found, expected, "{restart:?}");
     }
     assert_eq!(Policy::default(), policy(OnOpen, ContinueRun::Ask));
@@ -361,7 +386,7 @@ fn agent_restart_says_which_occasions_count() {
 #[test]
 fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
     use ContinueRun::{Ask, Auto, Never};
-    use StartTrigger::{Asked, Boot, Open, Prompt};
+    use StartTrigger::{Boot, Manual as ByHand, Open, Prompt};
     let world = killed(Some("theirs"), LOADS);
     assert!(world.named().0.is_interrupted());
     let goes_on = |turn, trigger| {
@@ -373,14 +398,14 @@ fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
         (Never, [false, false, false, false]),
     ];
     for (turn, expected) in table {
-        let found = [Boot, Open, Prompt, Asked].map(|trigger| goes_on(turn, trigger));
+        let found = [Boot, Open, Prompt, ByHand].map(|trigger| goes_on(turn, trigger));
         assert_eq!(found, expected, "{turn:?}");
     }
     let mut paused = World::executed();
     paused.done(Command::Pause { run_id: id("run_1") });
     let facts = &paused.state.facts;
     assert_eq!(resume::goes_on_with(facts, Auto, Open), None, "somebody stopped it");
-    assert_eq!(resume::goes_on_with(facts, Ask, Asked), Some(id("run_1")));
+    assert_eq!(resume::goes_on_with(facts, Ask, ByHand), Some(id("run_1")));
 }
 
 #[test]

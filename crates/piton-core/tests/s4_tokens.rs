@@ -93,7 +93,10 @@ fn mismatches_are_refused_each_by_its_own_name() {
     let mut forged = presented("rt_1");
     forged.secret = Secret::new([0; 32]);
     assert_eq!(world.refused(presenting(forged, entry.clone())), Refusal::ResumeTokenMismatch);
-    assert_eq!(world.refused(presenting(presented("rt_2"), entry.clone())), Refusal::ResumeTokenMismatch);
+    assert_eq!(
+        world.refused(presenting(presented("rt_2"), entry.clone())),
+        Refusal::ResumeTokenMismatch
+    );
     // Made for a run or a wait that is not the one that waits.
     let other_run = entry.clone().map(|entry| Entry { run_id: id("run_0"), ..entry });
     let reason = Reason::RunEnded;
@@ -102,7 +105,10 @@ fn mismatches_are_refused_each_by_its_own_name() {
         Refusal::ResumeTokenRevoked { reason }
     );
     let other_wait = entry.map(|entry| Entry { wait_id: Some(id("wait_0")), ..entry });
-    assert_eq!(world.refused(presenting(presented("rt_1"), other_wait)), Refusal::ResumeTokenMismatch);
+    assert_eq!(
+        world.refused(presenting(presented("rt_1"), other_wait)),
+        Refusal::ResumeTokenMismatch
+    );
     // A guess does not learn whether a used token was used.
     let answer = world.answer("rt_1", true);
     world.done(answer);

@@ -11,7 +11,9 @@ use piton_core::event::{AgentReady, ExecutorStopped, ToolStatus, WaitKind};
 use piton_core::id::CallId;
 use piton_core::limits::SPOOLS_KEPT;
 use piton_core::reason::Reason;
-use piton_core::spool::{OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, SessionCapabilities, Pos, Spool};
+use piton_core::spool::{
+    Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
+};
 use piton_core::state::Effect;
 use piton_core::status::Name;
 use piton_core::transcript::{self, Item, Outcome, Text};
@@ -58,7 +60,11 @@ fn result(name: &str) -> Fact {
 }
 
 fn asked(wait: &str) -> Fact {
-    Fact::WaitOpened { wait_id: id(wait), wait_kind: WaitKind::Permission, question: json!("May I?") }
+    Fact::WaitOpened {
+        wait_id: id(wait),
+        wait_kind: WaitKind::Permission,
+        question: json!("May I?"),
+    }
 }
 
 fn end() -> Fact {
@@ -66,7 +72,7 @@ fn end() -> Fact {
 }
 
 fn exited() -> Fact {
-    Fact::AgentExited { exit_code: None, signal: Some(9), asked: false, stderr: "boom".into() }
+    Fact::AgentExited { exit_code: None, signal: Some(9), requested: false, stderr: "boom".into() }
 }
 
 /// The prompt of `run_1` was handed over: its effect is done.

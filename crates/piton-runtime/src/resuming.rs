@@ -11,7 +11,7 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::event::{AgentResuming, Event};
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
-use piton_core::resume::{self, Abilities, Leave, StartTrigger, Opening, Plan, Policy};
+use piton_core::resume::{self, Abilities, Leave, Opening, Plan, Policy, StartTrigger};
 use piton_core::spool::OpenedAs;
 use piton_core::state::{AgentStatus, Run};
 use piton_core::{Code, Record, State, Timestamp};
@@ -178,15 +178,11 @@ impl Resumer {
     ) -> Result<Plan> {
         let Inner { handle, recipes, policy, .. } = &*self.0;
         let mut state = handle.state(session).await?;
-        let planned = |state: &State| match resume::plan(
-            state,
-            recipes.abilities(state),
-            *policy,
-            trigger,
-        ) {
-            Plan::Start(opening) => Plan::Start(change(opening)),
-            leave @ Plan::Leave(_) => leave,
-        };
+        let planned =
+            |state: &State| match resume::plan(state, recipes.abilities(state), *policy, trigger) {
+                Plan::Start(opening) => Plan::Start(change(opening)),
+                leave @ Plan::Leave(_) => leave,
+            };
         let (mut plan, mut past) = (planned(&state), Past::default());
         if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan {
             past = self.past(session, &state).await?;
@@ -241,7 +237,7 @@ impl Resumer {
             trigger,
             strategy: opening.strategy,
             history: opening.history,
-            note: opening.note,
+            interruption_summary: opening.note,
         };
         handle.execute(session, Command::Observe { event: event.into(), message: None }).await?;
         let mut start = recipe.start;

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_core::decide::{Import, Probe};
 use piton_core::id::{
-    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
+    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
+    WaitId,
 };
 use piton_core::spool::{Entry, Pos, Spool};
 use piton_core::state::Effect;

@@ -168,7 +168,11 @@ fn a_run_that_echoes_its_secrets_leaves_none_on_the_disk() {
         let again = answer(handle.clone(), token.clone(), right.clone()).await.unwrap();
         assert_eq!((again.result_seq, again.replayed), (answered.result_seq, true));
         let other = answer(handle.clone(), token.clone(), json!({ "yes": REPLACEMENT })).await;
-        assert_eq!(other.unwrap_err().code(), Code::ResumeTokenConsumed, "the masked form is another");
+        assert_eq!(
+            other.unwrap_err().code(),
+            Code::ResumeTokenConsumed,
+            "the masked form is another"
+        );
 
         let error = format!("could not use {ARGUMENT:?}: {ARGUMENT}");
         let code = Some(ENVIRONMENT.to_owned());

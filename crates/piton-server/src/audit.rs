@@ -74,7 +74,7 @@ pub(crate) async fn note(State(app): State<App>, request: Request, next: Next) -
             action: format!("{method} refused"),
             target: Some(target),
             outcome: code.to_string(),
-            times: (times > 1).then_some(times),
+            count: (times > 1).then_some(times),
         };
         if let Err(error) = app.reserved().execute(None, Command::Note(note)).await {
             tracing::error!(code = %error.code(), "a refusal was not noted");

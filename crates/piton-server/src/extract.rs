@@ -185,7 +185,7 @@ impl Asker {
             action: action.to_owned(),
             target: Some(target.into()),
             outcome: "done".to_owned(),
-            times: None,
+            count: None,
         }
     }
 

@@ -82,9 +82,10 @@ fn status_of(code: Code) -> StatusCode {
         | Code::BaseNotFound
         | Code::OffsetMismatch => StatusCode::BAD_REQUEST,
         Code::Unauthenticated | Code::AccessTokenExpired => StatusCode::UNAUTHORIZED,
-        Code::InsufficientScope | Code::HostRefused | Code::OriginRefused | Code::ResumeTokenMismatch => {
-            StatusCode::FORBIDDEN
-        }
+        Code::InsufficientScope
+        | Code::HostRefused
+        | Code::OriginRefused
+        | Code::ResumeTokenMismatch => StatusCode::FORBIDDEN,
         Code::SessionNotFound
         | Code::TaskNotFound
         | Code::AgentNotFound

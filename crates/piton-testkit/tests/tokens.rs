@@ -186,7 +186,8 @@ async fn an_expired_token_resumes_nothing() {
     assert_eq!(told, vec![Err(Code::ResumeTokenExpired); 100]);
     assert_eq!(life.service.handle().sweep().await.unwrap(), 1);
     let told = answer_all(&life.service.handle(), &token, vec![json!("yes"); 100]).await;
-    let refused = |told: &Told| matches!(told, Err(Code::ResumeTokenExpired | Code::ResumeTokenRevoked));
+    let refused =
+        |told: &Told| matches!(told, Err(Code::ResumeTokenExpired | Code::ResumeTokenRevoked));
     assert!(told.iter().all(refused), "{told:?}");
     assert_eq!(life.resumed(&session).await.0, 0);
     life.end().await;

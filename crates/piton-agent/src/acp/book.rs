@@ -7,7 +7,7 @@ use std::sync::Arc;
 use piton_core::event::WaitKind;
 use piton_core::id::{RunId, WaitId};
 use piton_core::mask::Masker;
-use piton_core::spool::{AgentInfo, OpenedAs, Channel, Ended, Fact, Note};
+use piton_core::spool::{AgentInfo, Channel, Ended, Fact, Note, OpenedAs};
 use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
@@ -286,9 +286,14 @@ impl Book {
     }
 
     /// The session is open. What the agent told of its history is settled.
-    pub(crate) fn begun(&mut self, opened_as: OpenedAs, asked_id: Option<String>, answer: &Value) {
+    pub(crate) fn set_opened(
+        &mut self,
+        opened_as: OpenedAs,
+        asked_id: Option<String>,
+        answer: &Value,
+    ) {
         let named = wire::text_at(answer, "sessionId");
-        let (session, other) = match begun {
+        let (session, other) = match opened_as {
             OpenedAs::New | OpenedAs::Forked => (named, None),
             // The protocol gives it no place to call it otherwise; some do.
             OpenedAs::Loaded | OpenedAs::Resumed => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::id::{RunId, WaitId};
-use piton_core::spool::{OpenedAs, Ended, Fact};
+use piton_core::spool::{Ended, Fact, OpenedAs};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -113,7 +113,8 @@ impl Connection {
     /// with the conversation itself is something else. What was noted of it is kept when this
     /// returns.
     pub async fn begin(&self, begin: Begin) -> Result<Opened, Error> {
-        let capabilities = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
+        let capabilities =
+            self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
         *self.started.lock().await = begin.clone();
         let Begin { cwd, mcp_servers, agent_session_id, fork, seen_message_ids, wording } = begin;
         self.book.lock().await.wording = wording;

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use piton_core::spool::{OpenedAs, Ended, Fact};
+use piton_core::spool::{Ended, Fact, OpenedAs};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -202,8 +202,9 @@ impl Reading {
                 let mut book = self.book.lock().await;
                 let named = |answer: &Value| wire::text_at(answer, "sessionId");
                 // Whatever is new has a name of its own.
-                let known =
-                    asked_id.clone().filter(|_| matches!(opened_as, OpenedAs::Loaded | OpenedAs::Resumed));
+                let known = asked_id
+                    .clone()
+                    .filter(|_| matches!(opened_as, OpenedAs::Loaded | OpenedAs::Resumed));
                 let is_good = |id: &String| !id.is_empty() && id.len() <= SESSION_ID_BYTES_MAX;
                 let opened = match answer.into_result(method, &book) {
                     Ok(answer)
@@ -213,7 +214,7 @@ impl Reading {
                         Err(Error::Protocol { method: method.to_owned(), why })
                     }
                     Ok(answer) => {
-                        book.opened_as(opened_as, asked_id, &answer);
+                        book.set_opened(opened_as, asked_id, &answer);
                         book.keep().await?;
                         Ok(())
                     }

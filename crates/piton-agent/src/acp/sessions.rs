@@ -46,7 +46,7 @@ impl Connection {
         cwd: Option<PathBuf>,
         cursor: Option<String>,
     ) -> Result<AgentSessions, Error> {
-        self.is_offered(method::LIST, |offers| capabilities.list).await?;
+        self.is_offered(method::LIST, |capabilities| capabilities.list).await?;
         let params = wire::list_sessions(cwd, cursor);
         let answer = self.request(method::LIST, params, self.limits.request_wait).await?;
         let answer = self.book.lock().await.mask(answer);
@@ -56,7 +56,7 @@ impl Connection {
 
     /// Lets the agent put away a conversation that is not the one at hand.
     pub async fn close_session(&self, id: &str) -> Result<(), Error> {
-        self.is_offered(method::CLOSE, |offers| capabilities.close).await?;
+        self.is_offered(method::CLOSE, |capabilities| capabilities.close).await?;
         self.is_not_own(id).await?;
         let params = wire::close_session(id);
         self.request(method::CLOSE, params, self.limits.request_wait).await.map(drop)
@@ -64,7 +64,7 @@ impl Connection {
 
     /// Lets the agent forget a conversation that is not the one at hand.
     pub async fn delete_session(&self, id: &str) -> Result<(), Error> {
-        self.is_offered(method::DELETE, |offers| capabilities.delete).await?;
+        self.is_offered(method::DELETE, |capabilities| capabilities.delete).await?;
         self.is_not_own(id).await?;
         let params = wire::delete_session(id);
         self.request(method::DELETE, params, self.limits.request_wait).await.map(drop)
@@ -75,8 +75,13 @@ impl Connection {
         name: &'static str,
         is_offered: impl FnOnce(SessionCapabilities) -> bool,
     ) -> Result<(), Error> {
-        let capabilities = self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
-        if is_offered(capabilities) { Ok(()) } else { Err(Error::NotOffered { method: name.to_owned() }) }
+        let capabilities =
+            self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
+        if is_offered(capabilities) {
+            Ok(())
+        } else {
+            Err(Error::NotOffered { method: name.to_owned() })
+        }
     }
 
     /// The handle that the log has must stay good.

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1;
-use piton_core::spool::{AgentInfo, AgentSessionInfo, AgentSessions, AuthMethod, SessionCapabilities};
+use piton_core::spool::{
+    AgentInfo, AgentSessionInfo, AgentSessions, AuthMethod, SessionCapabilities,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

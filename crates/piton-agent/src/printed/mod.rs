@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use piton_core::id::RunId;
 use piton_core::mask::Masker;
-use piton_core::spool::{OpenedAs, Fact};
+use piton_core::spool::{Fact, OpenedAs};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Mutex;
@@ -100,7 +100,7 @@ impl Conversation {
     /// Notes that it can be given a turn.
     pub async fn begin(&self, opened_as: OpenedAs, asked_id: Option<String>) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        inner.book.opened_as(opened_as, asked_id, &Value::Null);
+        inner.book.set_opened(opened_as, asked_id, &Value::Null);
         inner.book.keep().await
     }
 
@@ -290,7 +290,7 @@ impl Inner {
             // A copy is still to be made.
             Target::Resume { .. } | Target::Fork { .. } => return,
         };
-        self.book.opened_as(opened_as, id, &Value::Null);
+        self.book.set_opened(opened_as, id, &Value::Null);
     }
 
     fn note_chosen(&mut self) {

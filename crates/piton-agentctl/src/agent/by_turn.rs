@@ -17,7 +17,7 @@ use std::sync::Arc;
 use piton_agent::acp;
 use piton_agent::printed::{self, Conversation, Format, Handle, Resumes, Said, Target};
 use piton_core::id::RunId;
-use piton_core::spool::{OpenedAs, Fact};
+use piton_core::spool::{Fact, OpenedAs};
 use piton_exec::protocol::{AgentStatus, CommandLine, Output, PromptBy, Start, Way};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};
@@ -138,7 +138,7 @@ pub(super) async fn run(
     let _ = agent.turns.conversation.gone().await;
     owner.is_ending();
     let fact =
-        Fact::AgentExited { exit_code: None, signal: None, asked: true, stderr: String::new() };
+        Fact::AgentExited { exit_code: None, signal: None, requested: true, stderr: String::new() };
     note(owner, fact).await;
     AgentStatus::Exited
 }

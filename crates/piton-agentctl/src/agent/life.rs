@@ -197,7 +197,7 @@ async fn bury(
     let fact = Fact::AgentExited {
         exit_code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
-        asked,
+        requested: asked,
         stderr: stderr.tail(),
     };
     note(owner, fact).await;
@@ -272,7 +272,7 @@ async fn begin(
     cwd: std::path::PathBuf,
 ) -> Result<Opened, acp::Error> {
     let hello = connection.initialize().await?;
-    owner.state().offers = hello.offers;
+    owner.state().capabilities = hello.capabilities;
     if let Some(method) = &start.auth_method {
         connection.log_in(method).await?;
     }

@@ -323,7 +323,7 @@ impl Owner {
         (health, state.turn.clone(), state.asking.clone())
     }
 
-    pub(crate) fn offers(&self) -> SessionCapabilities {
+    pub(crate) fn capabilities(&self) -> SessionCapabilities {
         self.state().capabilities
     }
 

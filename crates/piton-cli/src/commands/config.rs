@@ -176,7 +176,11 @@ fn shown(settings: &Settings) -> Vec<Shown> {
             &resume.continue_run,
             name_of(config::CONTINUE_TURNS, resume.continue_run.value),
         ),
-        text("resume.interruption_summary", &resume.note, name_of(config::ON_OFF, resume.note.value)),
+        text(
+            "resume.interruption_summary",
+            &resume.note,
+            name_of(config::ON_OFF, resume.note.value),
+        ),
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
     ];

@@ -17,7 +17,7 @@ pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod tasks;
-pub(crate) mod token;
+pub(crate) mod tokens;
 pub(crate) mod verify;
 
 use clap::Subcommand;
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Tasks(tasks::Command),
     /// Let others use the server
     #[command(subcommand)]
-    Token(token::Command),
+    Tokens(tokens::Command),
     /// Look at sessions, answer, resume, stop and remove them
     #[command(subcommand, visible_alias = "s")]
     Sessions(sessions::Command),
@@ -126,9 +126,9 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
             let cx = context(ui, &cli.global)?;
             block_on(tasks::run(ui, &cx, command))
         }
-        Command::Token(command) => {
+        Command::Tokens(command) => {
             let cx = context(ui, &cli.global)?;
-            block_on(token::run(ui, &cx, command))
+            block_on(tokens::run(ui, &cx, command))
         }
         Command::Sessions(command) => {
             let cx = context(ui, &cli.global)?;

@@ -13,9 +13,27 @@ fn help_teaches() {
     assert_snapshot!("help", home.run("--help"));
     assert_snapshot!("help_short", home.run("-h"));
     for name in [
-        "new", "list", "show", "log", "waits", "answer", "prompt", "resume", "pause", "cancel",
-        "dismiss", "close", "token", "redact", "cleanup", "repair", "delete", "archive", "prune",
-        "export", "import",
+        "new",
+        "list",
+        "show",
+        "log",
+        "waits",
+        "answer",
+        "prompt",
+        "resume",
+        "pause",
+        "cancel",
+        "dismiss",
+        "close",
+        "resume-token",
+        "redact",
+        "cleanup",
+        "repair",
+        "delete",
+        "archive",
+        "prune",
+        "export",
+        "import",
     ] {
         let text = home.run(&format!("sessions {name} --help"));
         assert_snapshot!(format!("help_sessions_{name}"), text);

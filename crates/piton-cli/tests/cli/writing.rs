@@ -43,9 +43,15 @@ fn a_token_is_made() {
     assert_snapshot!("token_wait", written(&fixture, line, "sess_detached"));
     assert_snapshot!("token_json", fixture.run("sessions resume-token sess_cut_working --json"));
     assert_snapshot!("token_which_wait", fixture.run("sessions resume-token sess_detached"));
-    assert_snapshot!("token_no_wait", fixture.run("sessions resume-token sess_detached --wait wait_9"));
+    assert_snapshot!(
+        "token_no_wait",
+        fixture.run("sessions resume-token sess_detached --wait wait_9")
+    );
     assert_snapshot!("token_nothing", fixture.run("sessions resume-token sess_new"));
-    assert_snapshot!("token_span", fixture.run("sessions resume-token sess_detached --valid-for 1y"));
+    assert_snapshot!(
+        "token_span",
+        fixture.run("sessions resume-token sess_detached --valid-for 1y")
+    );
 }
 
 /// A session of a living process is left alone, and the process is named.

@@ -35,7 +35,7 @@ fn a_question_is_answered_from_the_command_line() {
     assert_eq!(world.refused(&["sessions", "answer", "sess_none", "1"]), "session_not_found");
     assert_eq!(world.status(session)["status"], "waiting");
 
-    let token = world.told(&["sessions", "token", session]);
+    let token = world.told(&["sessions", "resume-token", session]);
     assert_eq!((&token["purpose"], &token["wait_id"]), (&json!("wait"), &json!(wait)));
     assert!(token["token"].as_str().unwrap().starts_with("rt_") && token["expires_at"].is_string());
 
@@ -77,7 +77,7 @@ fn a_run_is_steered_from_the_command_line() {
 
     world.told(&["sessions", "prompt", session, "crash"]);
     world.when(session, |status| status["status"] == "interrupted_startup");
-    let token = world.told(&["sessions", "token", session, "--valid-for", "1h"]);
+    let token = world.told(&["sessions", "resume-token", session, "--valid-for", "1h"]);
     assert_eq!(token["purpose"], "interruption");
     for changed in [true, false] {
         let dismissed = world.told(&["sessions", "dismiss", session]);
@@ -119,7 +119,10 @@ fn a_server_is_started_for_what_needs_one() {
     };
     for command in ["resume", "pause", "close", "cancel"] {
         let output = home.piton(&["--json", "sessions", command, "sess_none"]).output().unwrap();
-        assert!(String::from_utf8(output.stderr).unwrap().contains("session_not_found"), "{command}");
+        assert!(
+            String::from_utf8(output.stderr).unwrap().contains("session_not_found"),
+            "{command}"
+        );
     }
     assert!(!home.folder.path().join("data").exists());
 

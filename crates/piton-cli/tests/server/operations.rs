@@ -132,7 +132,10 @@ fn every_operation_does_what_it_says() {
     let by = audit.iter().find(|record| record["action"] == "access.create").unwrap();
     assert_eq!((&by["principal"], &by["key"]), (&json!("local"), &Value::Null));
     let id = &text(&granted, "access_token_id");
-    assert_eq!(walk.ask("DELETE", "/api/v1/access-tokens/{access_token_id}", &[id], None).status, 204);
+    assert_eq!(
+        walk.ask("DELETE", "/api/v1/access-tokens/{access_token_id}", &[id], None).status,
+        204
+    );
     let body = json!({"name": "browser", "scopes": ["read", "control"]});
     let link = text(&walk.good("POST", "/api/v1/links", &[], Some(&body)), "token");
     let signed = walk.good("POST", "/api/v1/sign-in", &[], Some(&json!({"link": link})));

@@ -73,7 +73,7 @@ fn a_script_gets_the_answer_and_the_outcome() {
     let output = home.piton(&["--json", "stop"]).output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().contains("\"stopped\":true"));
     assert_eq!(home.piton(&["status"]).output().unwrap().status.code(), Some(1));
-    let output = home.piton(&["--json", "token", "list"]).output().unwrap();
+    let output = home.piton(&["--json", "tokens", "list"]).output().unwrap();
     assert!(String::from_utf8(output.stderr).unwrap().contains("server_not_running"));
 }
 
@@ -169,7 +169,7 @@ fn a_script_is_told_who_stopped_it() {
         let mut child = command.spawn().unwrap();
         let mut begun = [0; 5];
         child.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
-        assert_eq!(&begun, b"opened_as");
+        assert_eq!(&begun, b"begun");
         child
     };
     let stopped = begin();

@@ -61,7 +61,8 @@ fn who_was_refused_and_what_was_done_is_in_the_reserved_log() {
 fn a_token_that_is_taken_back_ends_its_streams() {
     let mut world = World::new();
     let session = world.session();
-    let granted = world.post("/api/v1/access-tokens", &json!({"name": "x", "scopes": ["read"]})).good();
+    let granted =
+        world.post("/api/v1/access-tokens", &json!({"name": "x", "scopes": ["read"]})).good();
     let bearer = format!("Bearer {}", granted["token"].as_str().unwrap());
     let streams: Vec<_> = [format!("/api/v1/sessions/{session}/events"), "/api/v1/events".into()]
         .iter()

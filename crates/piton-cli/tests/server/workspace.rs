@@ -114,8 +114,7 @@ fn git_is_asked_about_the_workspace() {
     assert_eq!(diff("?path=b.txt"), "");
     let log = world.get(&format!("{base}/log?limit=1")).good();
     assert_eq!(log["commits"][0]["subject"], "first");
-    for (query, code) in [("log?limit=0", "request_invalid"), ("diff?path=../x", "path_outside")]
-    {
+    for (query, code) in [("log?limit=0", "request_invalid"), ("diff?path=../x", "path_outside")] {
         assert_eq!(world.get(&format!("{base}/{query}")).code(), code, "{query}");
     }
 }

@@ -263,7 +263,7 @@ fn a_server_killed_while_it_prepares_leaves_a_plan_that_the_next_one_carries_out
     let repo = repository(&world);
     let bin = world.folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
-    let (begun, go) = (bin.join("opened_as"), bin.join("go"));
+    let (begun, go) = (bin.join("begun"), bin.join("go"));
     let path = std::env::var("PATH").unwrap();
     let script = format!(
         "#!/bin/sh\nfor word; do if [ \"$word\" = add ]; then touch '{}'\n\

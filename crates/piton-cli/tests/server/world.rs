@@ -194,7 +194,8 @@ impl World {
 
     /// A token with these scopes, as a header has it.
     pub(crate) fn bearer(&self, scopes: &[&str]) -> String {
-        let granted = self.post("/api/v1/access-tokens", &json!({"name": "x", "scopes": scopes})).good();
+        let granted =
+            self.post("/api/v1/access-tokens", &json!({"name": "x", "scopes": scopes})).good();
         format!("Bearer {}", granted["token"].as_str().unwrap())
     }
 

@@ -73,7 +73,8 @@ pub(super) fn prepare(state: &State, cx: &Context, prepare: Prepare) -> Result<D
     let Some(run_id) = effect.map(|effect| effect.run_id().clone()) else {
         return Ok(Decision::already());
     };
-    let event = PromptPrepared { of_seq, run_id, execution_id, history, note };
+    let event =
+        PromptPrepared { of_seq, run_id, execution_id, history, interruption_summary: note };
     Ok(Decision::done(vec![NewRecord::with_content(cx.now, event, "prompt", prompt.into())]))
 }
 

@@ -333,15 +333,15 @@ pub enum Refusal {
     #[error("Record {seq} has no content that could be taken out")]
     RecordEmpty { seq: Seq },
     #[error("There is no such token")]
-    TokenUnknown,
+    ResumeTokenNotFound,
     #[error("The token does not belong to what it was presented for")]
-    TokenMismatch,
+    ResumeTokenMismatch,
     #[error("The token was used already, with another answer")]
-    TokenConsumed,
+    ResumeTokenConsumed,
     #[error("The token was revoked")]
-    TokenRevoked { reason: Reason },
+    ResumeTokenRevoked { reason: Reason },
     #[error("The token has expired")]
-    TokenExpired,
+    ResumeTokenExpired,
 }
 
 impl Refusal {
@@ -375,11 +375,11 @@ impl Refusal {
             Self::SpoolGap { .. } => Code::SpoolGap,
             Self::RecordNotFound { .. } => Code::RecordNotFound,
             Self::RecordEmpty { .. } => Code::RecordEmpty,
-            Self::TokenUnknown => Code::ResumeTokenNotFound,
-            Self::TokenMismatch => Code::ResumeTokenMismatch,
-            Self::TokenConsumed => Code::ResumeTokenConsumed,
-            Self::TokenRevoked { .. } => Code::ResumeTokenRevoked,
-            Self::TokenExpired => Code::ResumeTokenExpired,
+            Self::ResumeTokenNotFound => Code::ResumeTokenNotFound,
+            Self::ResumeTokenMismatch => Code::ResumeTokenMismatch,
+            Self::ResumeTokenConsumed => Code::ResumeTokenConsumed,
+            Self::ResumeTokenRevoked { .. } => Code::ResumeTokenRevoked,
+            Self::ResumeTokenExpired => Code::ResumeTokenExpired,
         }
     }
 }

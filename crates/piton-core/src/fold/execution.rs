@@ -57,7 +57,7 @@ impl State {
                 if let Some(executor) = &mut self.facts.executor
                     && executor.execution_id == e.execution_id
                 {
-                    let (strategy, history, note) = (e.strategy, e.history, e.note);
+                    let (strategy, history, note) = (e.strategy, e.history, e.interruption_summary);
                     executor.promised = Some(Promised { strategy, history, note });
                 }
             }

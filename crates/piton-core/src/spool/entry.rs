@@ -121,7 +121,7 @@ pub struct SessionCapabilities {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Fact {
     /// A command was accepted, before anything was done about it. Flushed first.
-    Commanded {
+    CommandAccepted {
         command_id: String,
         command: String,
     },
@@ -163,9 +163,9 @@ pub enum Fact {
         exit_code: Option<i32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Somebody had asked for it.
+        /// It was stopped on request.
         #[serde(default)]
-        asked: bool,
+        requested: bool,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         stderr: String,
     },
@@ -213,12 +213,12 @@ pub enum Fact {
     },
 
     /// The agent needs something from outside and waits for it.
-    Asked {
+    WaitOpened {
         wait_id: WaitId,
         wait_kind: WaitKind,
         question: Value,
     },
-    AskEnded {
+    WaitEnded {
         wait_id: WaitId,
         why: Ended,
     },
@@ -292,7 +292,7 @@ fn tolerant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fact, D::Error
 }
 
 const KINDS: &[&str] = &[
-    "commanded",
+    "command_accepted",
     "agent_starting",
     "agent_ready",
     "agent_session_assigned",
@@ -307,8 +307,8 @@ const KINDS: &[&str] = &[
     "tool_call",
     "tool_update",
     "tool_result",
-    "asked",
-    "ask_ended",
+    "wait_opened",
+    "wait_ended",
     "update",
     "history_diverged",
     "dropped",

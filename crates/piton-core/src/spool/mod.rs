@@ -8,7 +8,7 @@ mod entry;
 mod sessions;
 
 pub use entry::{
-    AgentInfo, AuthMethod, OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, Note, SessionCapabilities, Pos,
-    REFUSAL, Spool,
+    AgentInfo, AuthMethod, Channel, ENTRY_VERSION, Ended, Entry, Fact, Note, OpenedAs, Pos,
+    REFUSAL, SessionCapabilities, Spool,
 };
 pub use sessions::{AgentSessionInfo, AgentSessions};

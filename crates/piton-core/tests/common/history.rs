@@ -8,7 +8,9 @@ use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::reason::Reason;
 use piton_core::request::Request;
 use piton_core::resume::{self, StartTrigger};
-use piton_core::spool::{OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, SessionCapabilities};
+use piton_core::spool::{
+    Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, SessionCapabilities,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -175,7 +177,7 @@ fn observed(event: u8, execution: u8) -> Event {
             trigger: StartTrigger::Open,
             strategy: resume::Strategy::History,
             history: true,
-            note: true,
+            interruption_summary: true,
         }
         .into(),
         _ => event::AgentExited { execution_id, exit_code: None, signal: None }.into(),
@@ -212,7 +214,7 @@ fn spoken(fact: u8) -> Fact {
         }
         13 => {
             let stderr = String::new();
-            Fact::AgentExited { exit_code: Some(1), signal: None, asked: false, stderr }
+            Fact::AgentExited { exit_code: Some(1), signal: None, requested: false, stderr }
         }
         14 => Fact::TurnEnded { stop_reason: "end_turn".into() },
         15 => Fact::TurnFailed { code: "agent_error".into(), message: "no".into() },

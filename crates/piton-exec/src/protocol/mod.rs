@@ -23,7 +23,7 @@ pub mod workspace;
 use std::path::PathBuf;
 
 use piton_core::id::{ExecutionId, RunId, SessionId, WaitId};
-use piton_core::spool::{Entry, SessionCapabilities, Pos};
+use piton_core::spool::{Entry, Pos, SessionCapabilities};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -207,7 +207,10 @@ fn a_run_whose_agent_may_live_is_not_interrupted() {
 
         let service = place.start("boot_2").await;
         let answer = |token| service.handle.answer_with_token(None, token, json!("yes"));
-        assert_eq!(answer(asked.token.unwrap()).await.unwrap_err().code(), Code::ResumeTokenRevoked);
+        assert_eq!(
+            answer(asked.token.unwrap()).await.unwrap_err().code(),
+            Code::ResumeTokenRevoked
+        );
         answer(token).await.unwrap();
         place.kill(service);
 

@@ -52,7 +52,7 @@ pub(crate) struct AccessView {
     created_at: String,
     expires_at: Option<String>,
     /// A link that was not used yet.
-    once: bool,
+    single_use: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -73,7 +73,7 @@ fn fresh(
     name: String,
     scopes: &BTreeSet<Scope>,
     valid_for: Option<Duration>,
-    once: bool,
+    single_use: bool,
 ) -> Result<(Bearer, AccessTokenCreated)> {
     let ids = app.handle().ids();
     let secret = ids.token()?.secret;
@@ -85,7 +85,7 @@ fn fresh(
         scopes: scopes.iter().copied().collect(),
         hash: bearer.secret.hash(),
         expires_at,
-        once,
+        single_use,
     };
     Ok((bearer, granted))
 }
@@ -116,19 +116,19 @@ async fn grant(
     asker: &Asker,
     action: &'static str,
     new: NewAccess,
-    once: bool,
+    single_use: bool,
 ) -> Result<Reply<Granted>> {
     let scopes = wanted(&new)?;
     let request = Asked { asker, action, body: to_value(&new)? };
     if new.expires_in_s == Some(0) {
         return Err(Problem::malformed("expires_in_s is at least 1"));
     }
-    let valid_for = match (new.expires_in_s, once) {
+    let valid_for = match (new.expires_in_s, single_use) {
         (Some(seconds), false) => Some(Duration::from_secs(seconds)),
         (None, false) => None,
         (_, true) => Some(LINK_FOR),
     };
-    let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, once)?;
+    let (bearer, granted) = fresh(app, new.name, &scopes, valid_for, single_use)?;
     let response = shown(&bearer, &granted);
     // The secret must not reach the log: a repetition is told that it was shown.
     let fulfilled = app.register(&request, false, response, Command::Grant(granted)).await?;
@@ -201,7 +201,7 @@ pub(crate) async fn list(
         scopes: access.scopes.iter().map(ToString::to_string).collect(),
         created_at: access.created_at.to_string(),
         expires_at: access.expires_at.as_ref().map(ToString::to_string),
-        once: access.once,
+        single_use: access.single_use,
     };
     let access = app.reserved().read(|registry| registry.access.values().map(view).collect());
     Json(AccessList { access })

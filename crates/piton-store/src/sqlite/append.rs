@@ -241,7 +241,9 @@ impl Appender {
         let failed = |e| Trouble::Failed(failure::before_commit(&self.path, e));
         let Some(end) = self.ends.get_mut(&batch.session) else {
             // Unreachable: the caller found or made it.
-            return Err(Trouble::Refused(Error::SessionNotFound { session: batch.session.clone() }));
+            return Err(Trouble::Refused(Error::SessionNotFound {
+                session: batch.session.clone(),
+            }));
         };
         let first = end.last_seq + 1;
         let prepared = prepared.filter(|prepared| prepared.fits(current, &end.chain_key));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use piton_core::event::{ToolStatus, WaitKind};
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
-use piton_core::spool::{OpenedAs, Channel, Ended, Fact, SessionCapabilities};
+use piton_core::spool::{Channel, Ended, Fact, OpenedAs, SessionCapabilities};
 use serde_json::json;
 
 use super::world::World;
@@ -156,7 +156,8 @@ impl Agent {
     fn converse(&mut self, world: &World, calm: bool) -> Vec<Fact> {
         let Some(habits) = world.habits else {
             let (opened_as, agent_session_id) = (OpenedAs::New, Some("theirs".to_owned()));
-            let (agent, capabilities, requested_session_id) = (None, SessionCapabilities::default(), None);
+            let (agent, capabilities, requested_session_id) =
+                (None, SessionCapabilities::default(), None);
             return vec![Fact::AgentReady {
                 opened_as,
                 agent_session_id,
@@ -174,7 +175,7 @@ impl Agent {
             Some(_) => OpenedAs::Loaded,
             None => OpenedAs::New,
         };
-        let conversation = match begun {
+        let conversation = match opened_as {
             OpenedAs::New => world.new_conversation(),
             _ => self.asked.clone().unwrap_or_default(),
         };
@@ -189,7 +190,13 @@ impl Agent {
         }
         let (agent_session_id, requested_session_id) = (Some(conversation), self.asked.clone());
         let agent = None;
-        facts.push(Fact::AgentReady { opened_as, agent_session_id, requested_session_id, agent, capabilities });
+        facts.push(Fact::AgentReady {
+            opened_as,
+            agent_session_id,
+            requested_session_id,
+            agent,
+            capabilities,
+        });
         facts
     }
 

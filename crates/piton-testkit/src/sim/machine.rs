@@ -146,7 +146,7 @@ impl Machine {
         let mut did = Vec::new();
         agent.last_words(&mut did);
         let signal = exit_code.is_none().then_some(9);
-        let fact = Fact::AgentExited { exit_code, signal, asked, stderr: String::new() };
+        let fact = Fact::AgentExited { exit_code, signal, requested: asked, stderr: String::new() };
         did.push(Did { run_id: None, fact });
         for did in did {
             self.write(world, did);
@@ -232,7 +232,8 @@ impl Machine {
             Act::Prompt { run_id, .. } | Act::Cancel { run_id } => Some(run_id.clone()),
             _ => None,
         };
-        let fact = Fact::CommandAccepted { command_id: id.to_owned(), command: act.name().to_owned() };
+        let fact =
+            Fact::CommandAccepted { command_id: id.to_owned(), command: act.name().to_owned() };
         self.write(world, Did { run_id, fact });
         let result = self.act(world, act, others_live);
         if result.is_ok() && !self.delivered.insert(id.to_owned()) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use piton_core::decide::Command;
 use piton_core::event::Outcome;
 use piton_core::id::{RunId, SessionId};
-use piton_core::resume::{self, Abilities, AgentRestart, ContinueRun, StartTrigger, Policy};
+use piton_core::resume::{self, Abilities, AgentRestart, ContinueRun, Policy, StartTrigger};
 use piton_core::spool::SessionCapabilities;
 use piton_core::state::AgentStatus;
 use piton_core::{Code, Reason, State};
@@ -52,7 +52,11 @@ impl Habits {
         let policy = Policy { agent_restart, continue_run, note: rng.u32(0..4) > 0 };
         let (native, history) = (rng.bool(), rng.bool());
         let abilities = Abilities { native, command_line: false, history };
-        let capabilities = SessionCapabilities { load: rng.bool(), resume: rng.bool(), ..SessionCapabilities::default() };
+        let capabilities = SessionCapabilities {
+            load: rng.bool(),
+            resume: rng.bool(),
+            ..SessionCapabilities::default()
+        };
         let (forgets, obstacle) = (rng.u32(0..20), rng.u32(0..10));
         let saves_late = rng.bool();
         Self { policy, abilities, capabilities, saves_late, forgets, obstacle }

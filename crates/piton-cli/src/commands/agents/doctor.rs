@@ -229,7 +229,7 @@ fn judge_home(found: &HomeFact) -> Finding {
 }
 
 fn judge_answer(heard: &Heard) -> Finding {
-    let offers = probe::offered(heard.hello.offers);
+    let offers = probe::offered(heard.hello.capabilities);
     ok("answer", format!("{}; offers {offers}", probe::who(heard)))
 }
 

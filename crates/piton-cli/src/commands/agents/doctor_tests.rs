@@ -7,7 +7,8 @@ use crate::findings::Level;
 
 fn heard() -> Heard {
     let agent = AgentInfo { name: "an agent".to_owned(), version: Some("1.2".to_owned()) };
-    let capabilities = SessionCapabilities { load: true, resume: true, ..SessionCapabilities::default() };
+    let capabilities =
+        SessionCapabilities { load: true, resume: true, ..SessionCapabilities::default() };
     let hello = Hello { agent: Some(agent), capabilities, auth_methods: Vec::new() };
     Heard { hello, after: Duration::from_millis(7) }
 }

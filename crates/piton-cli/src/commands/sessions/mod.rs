@@ -18,8 +18,8 @@ mod prune;
 mod redact;
 mod repair;
 mod resume;
+mod resume_token;
 mod show;
-mod token;
 mod waits;
 
 use clap::Subcommand;
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Cancel(cancel::Args),
     Dismiss(dismiss::Args),
     Close(close::Args),
-    Token(token::Args),
+    ResumeToken(resume_token::Args),
     Redact(redact::Args),
     Cleanup(cleanup::Args),
     Repair(repair::Args),
@@ -71,7 +71,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Cancel(args) => cancel::run(ui, cx, args).await,
         Command::Dismiss(args) => dismiss::run(ui, cx, args).await,
         Command::Close(args) => close::run(ui, cx, args).await,
-        Command::Token(args) => token::run(ui, cx, args).await,
+        Command::ResumeToken(args) => resume_token::run(ui, cx, args).await,
         Command::Redact(args) => redact::run(ui, cx, args).await,
         Command::Cleanup(args) => cleanup::run(ui, cx, args).await,
         Command::Repair(args) => repair::run(ui, cx, args).await,

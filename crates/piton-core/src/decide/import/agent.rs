@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::{Context, Decision, Importing, NAME_BYTES_MAX, recovery, short};
 use crate::event::{
-    AgentInitialized, AgentError, AgentExited, AgentReady, AgentSessionAssigned, AgentSessionCleared,
-    AgentStarting,
+    AgentError, AgentExited, AgentInitialized, AgentReady, AgentSessionAssigned,
+    AgentSessionCleared, AgentStarting,
 };
 use crate::limits::AUTH_METHODS_MAX;
 use crate::reason::Reason;
 use crate::record::NewRecord;
-use crate::spool::{AgentInfo, AuthMethod, OpenedAs, Fact};
+use crate::spool::{AgentInfo, AuthMethod, Fact, OpenedAs};
 
 /// An agent's own session id, in bytes. A longer one is of no use: half a handle is none.
 const HANDLE_BYTES_MAX: usize = 16 * 1024;
@@ -42,7 +42,13 @@ impl Importing<'_> {
             Fact::AgentStarting {} => {
                 self.push(NewRecord::new(cx.now, AgentStarting { execution_id }));
             }
-            Fact::AgentReady { opened_as, agent_session_id, requested_session_id, agent, capabilities } => {
+            Fact::AgentReady {
+                opened_as,
+                agent_session_id,
+                requested_session_id,
+                agent,
+                capabilities,
+            } => {
                 let is_short = |id: &String| id.len() <= HANDLE_BYTES_MAX;
                 let agent_session_id = agent_session_id.filter(is_short);
                 let requested_session_id = requested_session_id.filter(is_short);
@@ -70,7 +76,10 @@ impl Importing<'_> {
                 self.updated(cx, None, "session_id_too_long", json!({ "bytes": bytes }));
             }
             Fact::AgentSessionAssigned { agent_session_id } => {
-                self.push(NewRecord::new(cx.now, AgentSessionAssigned { execution_id, agent_session_id }));
+                self.push(NewRecord::new(
+                    cx.now,
+                    AgentSessionAssigned { execution_id, agent_session_id },
+                ));
             }
             Fact::AgentSessionRefused { code, message, agent_session_id } => {
                 self.updated(
