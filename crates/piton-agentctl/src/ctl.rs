@@ -44,8 +44,8 @@ pub(crate) struct Ctl {
 impl Ctl {
     pub(crate) fn new(launch: &Launch, secret: &[u8; 32], means: Means, epochs: Epochs) -> Self {
         let protocol = match launch.protocol_max.unwrap_or(PROTOCOL) {
-            unknown if unknown > PROTOCOL => (unknown, unknown),
-            newest => (PROTOCOL_MIN, newest.max(PROTOCOL_MIN)),
+            other if !(PROTOCOL_MIN..=PROTOCOL).contains(&other) => (other, other),
+            newest => (PROTOCOL_MIN, newest),
         };
         Self {
             session_id: launch.session_id.clone(),

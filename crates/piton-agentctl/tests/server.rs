@@ -8,7 +8,7 @@ use std::time::Duration;
 use ctl::{Run, World, entries_until};
 use piton_core::spool::{Fact, Pos};
 use piton_exec::client::{Client, ClientError};
-use piton_exec::protocol::{Act, Command, CommandLine, Start, bearer};
+use piton_exec::protocol::{Act, Command, Start, bearer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -159,41 +159,26 @@ async fn a_stream_ends_with_agentctl() {
     assert!(matches!(end, Ok(None)), "{end:?}");
 }
 
-/// An agentctl of the last version under a client of this one, and the other way round.
+/// An agentctl of a version before the first release under a client of this one, and the other way
+/// round: each says what it speaks, and nothing is half understood.
 #[tokio::test]
-async fn the_previous_protocol_is_spoken() {
+async fn an_older_protocol_is_refused() {
     let world = World::new();
     let mut spec = world.spec();
-    spec.protocol_max = Some(1);
+    spec.protocol_max = Some(4);
     let run = world.launch_with(spec).await;
     let client = run.client(1);
-    assert_eq!(client.health().await.unwrap().protocol, (1, 1));
-    say(&run, 3).await;
-    let mut stream = client.stream(&run.spool_id, 1).await.unwrap();
-    for pos in 2..=3 {
-        let frame = stream.next().await.unwrap().unwrap();
-        assert_eq!(frame.entries.iter().map(|entry| entry.pos).collect::<Vec<_>>(), [pos]);
-    }
-    // It would go on with what is to be forked, since it does not know the word.
-    let start = Start { agent_session_id: Some("x".into()), fork: true, ..Start::default() };
-    let unsaid = Command { id: "fork".into(), act: Act::Start(start) };
-    assert_eq!(code(client.command(&unsaid).await), "protocol_unsupported");
-    let answer = raw(&run, "GET /capabilities", &bearer(&run.secret), "1", "2").await;
-    assert!(answer.contains("protocol_unsupported") && answer.contains("1 to 1"), "{answer}");
+    assert_eq!(client.health_of_any().await.unwrap().protocol, (4, 4));
+    assert_eq!(code(client.health().await), "protocol_unsupported");
+    assert_eq!(code(client.stream(&run.spool_id, 0).await), "protocol_unsupported");
+    let stop = Command { id: "stop".into(), act: Act::Stop {} };
+    assert_eq!(code(client.command(&stop).await), "protocol_unsupported");
 
     let run = world.launch().await;
+    let older = raw(&run, "GET /capabilities", &bearer(&run.secret), "1", "4").await;
+    assert!(older.contains("protocol_unsupported") && older.contains("5 to 5"), "{older}");
     say(&run, 3).await;
-    // One of version 3 would speak the protocol to an agent that has none.
-    let start = Start { command_line: Some(CommandLine::default()), ..Start::default() };
-    let unsaid = Command { id: "line".into(), act: Act::Start(start) };
-    assert_eq!(unsaid.act.since(), 4);
-    let third = run.client(1).with_protocol_max(3);
-    assert_eq!(code(third.command(&unsaid).await), "protocol_unsupported");
-    let older = run.client(1).with_protocol_max(1);
-    let mut stream = older.stream(&run.spool_id, 0).await.unwrap();
-    assert_eq!(stream.next().await.unwrap().unwrap().entries.len(), 1);
-    let newer = run.client(1);
-    let mut stream = newer.stream(&run.spool_id, 0).await.unwrap();
+    let mut stream = run.client(1).stream(&run.spool_id, 0).await.unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap().entries.len(), 3);
 }
 
@@ -205,9 +190,9 @@ async fn the_handshakes_of_the_fixtures_are_answered() {
     let token = bearer(&run.secret);
     for (fixture, expected) in [
         (include_str!("../fixtures/handshake-health-v1.txt"), "HTTP/1.1 200 OK"),
-        (include_str!("../fixtures/handshake-stream-v1.txt"), "HTTP/1.1 101 Switching Protocols"),
-        (include_str!("../fixtures/handshake-stream-v2.txt"), "HTTP/1.1 101 Switching Protocols"),
-        (include_str!("../fixtures/handshake-start-v4.txt"), "HTTP/1.1 200 OK"),
+        (include_str!("../fixtures/handshake-stream-v4.txt"), "HTTP/1.1 400 Bad Request"),
+        (include_str!("../fixtures/handshake-stream-v5.txt"), "HTTP/1.1 101 Switching Protocols"),
+        (include_str!("../fixtures/handshake-start-v5.txt"), "HTTP/1.1 200 OK"),
         (include_str!("../fixtures/handshake-stream-v9.txt"), "HTTP/1.1 400 Bad Request"),
     ] {
         let request = fixture.replace("{token}", &token).replace("{spool_id}", &run.spool_id);
@@ -256,9 +241,9 @@ async fn what_is_malformed_is_named() {
     let token = bearer(&run.secret);
     let answer = raw(&run, "GET /health", &token, "one", "1").await;
     assert!(answer.contains("epoch_required"), "{answer}");
-    let answer = raw(&run, "GET /nothing", &token, "1", "2").await;
+    let answer = raw(&run, "GET /nothing", &token, "1", "5").await;
     assert!(answer.contains("not_found"), "{answer}");
-    let answer = raw(&run, "POST /commands", &token, "1", "2").await;
+    let answer = raw(&run, "POST /commands", &token, "1", "5").await;
     assert!(answer.contains("request_invalid"), "{answer}");
     let empty = Command { id: String::new(), act: Act::Stop {} };
     assert_eq!(code(run.client(1).command(&empty).await), "request_invalid");

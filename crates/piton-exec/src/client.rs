@@ -121,14 +121,7 @@ impl Client {
     /// it under the same id.
     pub async fn command(&self, command: &Command) -> Result<Reply, ClientError> {
         let body = serde_json::to_vec(command).map_err(|e| ClientError::Protocol(e.to_string()))?;
-        let (spoken, since) = (self.version().await?, command.act.since());
-        if spoken < since {
-            let name = command.act.name();
-            return Err(ClientError::Protocol(format!(
-                "It speaks protocol {spoken}, and this {name} needs {since}; stop it, and start the agent with a new one"
-            )));
-        }
-        let request = self.request(Method::POST, "/commands", spoken);
+        let request = self.request(Method::POST, "/commands", self.version().await?);
         self.json(request, body.into(), COMMAND_WAIT).await
     }
 

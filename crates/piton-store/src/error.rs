@@ -60,6 +60,8 @@ pub enum Error {
     },
     #[error("The store has format {found}; this version reads up to {supported}")]
     Newer { found: u32, supported: u32 },
+    #[error("The store has format {found}; this version reads format {supported} only")]
+    TooOld { found: u32, supported: u32 },
     #[error("The store is held by another process")]
     Busy(#[source] Option<Cause>),
     #[error("The store at {} is in use by {holder}", path.display())]
@@ -114,6 +116,7 @@ impl Error {
             Self::Foreign { .. } => Code::StoreNotPiton,
             Self::Damaged { .. } => Code::StoreDamaged,
             Self::Newer { .. } => Code::StoreNewer,
+            Self::TooOld { .. } => Code::StoreTooOld,
             Self::Busy(_) => Code::StoreBusy,
             Self::InUse { .. } => Code::StoreInUse,
             Self::NetworkFilesystem { .. } => Code::NetworkFilesystem,

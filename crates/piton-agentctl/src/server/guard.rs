@@ -16,7 +16,6 @@ use crate::problem::{Refused, problem};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) epoch: u64,
-    pub(crate) protocol: u32,
 }
 
 pub(crate) async fn admit(
@@ -42,9 +41,9 @@ async fn check(ctl: &Ctl, headers: &HeaderMap, path: &str) -> Result<Asker, Prob
         return Err(problem("unauthorized", "The bearer token is missing or wrong"));
     }
     let (oldest, newest) = ctl.protocol;
-    let protocol = match text(PROTOCOL_HEADER).map(str::parse::<u32>) {
-        Some(Ok(protocol)) if (oldest..=newest).contains(&protocol) => protocol,
-        _ if path == "/health" => oldest,
+    match text(PROTOCOL_HEADER).map(str::parse::<u32>) {
+        Some(Ok(protocol)) if (oldest..=newest).contains(&protocol) => {}
+        _ if path == "/health" => {}
         Some(Ok(protocol)) => {
             let message = format!(
                 "Protocol {protocol} was asked for; this agentctl speaks {oldest} to {newest}"
@@ -55,11 +54,11 @@ async fn check(ctl: &Ctl, headers: &HeaderMap, path: &str) -> Result<Asker, Prob
             let message = format!("The header {PROTOCOL_HEADER} is missing or not a number");
             return Err(problem("request_invalid", message));
         }
-    };
+    }
     let Some(Ok(epoch)) = text(EPOCH).map(str::parse::<u64>) else {
         let message = format!("The header {EPOCH} is missing or not a number");
         return Err(problem("epoch_required", message));
     };
     ctl.epochs.admit(epoch).await?;
-    Ok(Asker { epoch, protocol })
+    Ok(Asker { epoch })
 }

@@ -50,10 +50,6 @@ pub(crate) async fn stream(
         let message = format!("The spool ends with {}, before {}", health.last, from.after);
         return Err(problem("cursor_ahead", message).into());
     }
-    if asker.protocol < 2 && from.after + 1 < health.first {
-        let message = format!("The spool begins with {}", health.first);
-        return Err(problem("cursor_lost", message).into());
-    }
     let upgrade = upgrade.max_message_size(ACK_BYTES_MAX).max_frame_size(ACK_BYTES_MAX);
     let present = ctl.activity.enter();
     Ok(upgrade.on_upgrade(move |socket| async move {
@@ -67,7 +63,7 @@ async fn run(ctl: &Ctl, socket: WebSocket, after: Pos, asker: Asker) {
     let _followed = ctl.spool.followed();
     let end = tokio::select! {
         end = superseded(ctl, asker.epoch) => Some(end),
-        end = send(ctl, &mut sink, after, asker.protocol) => end,
+        end = send(ctl, &mut sink, after) => end,
         end = receive(ctl, &mut source) => end,
     };
     let Some((code, reason)) = end else { return };
@@ -91,12 +87,7 @@ async fn superseded(ctl: &Ctl, epoch: u64) -> End {
 }
 
 /// `None`: the other side is gone.
-async fn send(
-    ctl: &Ctl,
-    sink: &mut SplitSink<WebSocket, Message>,
-    mut after: Pos,
-    protocol: u32,
-) -> Option<End> {
+async fn send(ctl: &Ctl, sink: &mut SplitSink<WebSocket, Message>, mut after: Pos) -> Option<End> {
     let mut last = ctl.spool.last();
     let mut over = ctl.over();
     loop {
@@ -125,13 +116,7 @@ async fn send(
             continue;
         }
         after += entries.len() as Pos;
-        if protocol < 2 {
-            for entry in entries {
-                sink.send(Message::text(&*entry)).await.ok()?;
-            }
-        } else {
-            sink.send(Message::text(frame(&entries, gap))).await.ok()?;
-        }
+        sink.send(Message::text(frame(&entries, gap))).await.ok()?;
     }
 }
 

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 pub const REFUSAL: &str = "refusal";
 
 /// Version of the entries that this program writes.
-pub const ENTRY_VERSION: u32 = 1;
+pub const ENTRY_VERSION: u32 = 2;
 
 /// Position in a spool: 1, 2, 3, … without gaps; 0 is before the first entry.
 pub type Pos = u64;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use hyper::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::{Method, Request};
-use piton_core::spool::{Entry, Pos};
+use piton_core::spool::{Pos};
 use tokio::net::UnixStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
@@ -24,7 +24,6 @@ const ACK_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Stream {
     socket: WebSocketStream<UnixStream>,
-    protocol: u32,
 }
 
 impl Client {
@@ -32,7 +31,7 @@ impl Client {
     pub async fn stream(&self, spool_id: &str, after: Pos) -> Result<Stream, ClientError> {
         let protocol = self.version().await?;
         let path = format!("/stream?spool_id={spool_id}&after={after}");
-        Ok(Stream { socket: self.web_socket(&path, protocol).await?, protocol })
+        Ok(Stream { socket: self.web_socket(&path, protocol).await? })
     }
 
     pub(super) async fn web_socket(
@@ -79,14 +78,9 @@ impl Stream {
                 None => return Err(gone()),
             };
             match message {
-                Message::Text(text) if self.protocol >= 2 => {
+                Message::Text(text) => {
                     let frame = serde_json::from_str(&text);
                     return frame.map(Some).map_err(|e| ClientError::Protocol(e.to_string()));
-                }
-                Message::Text(text) => {
-                    let entry: Entry = serde_json::from_str(&text)
-                        .map_err(|e| ClientError::Protocol(e.to_string()))?;
-                    return Ok(Some(Frame { entries: vec![entry], lost: None }));
                 }
                 Message::Close(Some(frame)) if u16::from(frame.code) == closing::OVER => {
                     return Ok(None);

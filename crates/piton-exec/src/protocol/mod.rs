@@ -29,15 +29,11 @@ use serde_json::Value;
 
 pub use command_line::{CommandLine, Output, PromptBy, Way};
 
-/// The newest version of the protocol that this program speaks.
-///
-/// - 1: a stream's frame is one entry.
-/// - 2: a frame holds as many entries as there are, and says what was lost.
-/// - 3: an agent is logged in and forked at its start, and asked about its conversations.
-/// - 4: an agent may have no protocol, and be a process for each turn ([`CommandLine`]).
-pub const PROTOCOL: u32 = 4;
+/// The newest version of the protocol that this program speaks. Versions 1 to 4 came before the
+/// first release, with other names for spool entries: they are not spoken any more.
+pub const PROTOCOL: u32 = 5;
 /// The oldest version that it still understands.
-pub const PROTOCOL_MIN: u32 = 1;
+pub const PROTOCOL_MIN: u32 = 5;
 
 pub const EPOCH: &str = "piton-epoch";
 pub const PROTOCOL_HEADER: &str = "piton-protocol";
@@ -253,18 +249,6 @@ impl Act {
             Self::Close {} => "close",
         }
     }
-
-    /// The oldest version of the protocol that can say it: an older agentctl would leave out what
-    /// it does not know, and go on with a conversation that was to be forked.
-    pub fn since(&self) -> u32 {
-        match self {
-            // It would speak a protocol to an agent that has none.
-            Self::Start(start) if start.command_line.is_some() => 4,
-            Self::Start(start) if start.fork || start.auth_method.is_some() => 3,
-            Self::ListSessions { .. } | Self::CloseSession { .. } | Self::DeleteSession { .. } => 3,
-            _ => 1,
-        }
-    }
 }
 
 /// How to start an agent.
@@ -327,7 +311,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-/// One frame of a stream, from version 2 on.
+/// One frame of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! The bytes of a segment, version 1. All numbers are little-endian.
+//! The bytes of a segment, version 2. All numbers are little-endian.
 //!
 //! ```text
 //! header  "PITONSPL" | version u32 | length of the spool's id u16 | the id | check u32
@@ -17,7 +17,7 @@ use piton_core::id::ID_BYTES_MAX;
 use piton_core::spool::Pos;
 
 pub const MAGIC: &[u8; 8] = b"PITONSPL";
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const SUFFIX: &str = "seg";
 /// A frame that says to be longer is damaged. An entry is at most a message of an agent twice (in
 /// Piton's words and its own), in JSON that escapes every byte.

@@ -194,10 +194,10 @@ fn what_is_no_segment_or_a_newer_one_is_named() {
     assert!(matches!(read(temp.path(), 0).1, Some(Error::Newer { version: 9, .. })));
 }
 
-/// The format is a promise: what version 1 wrote is read by every later program.
+/// The format is a promise: what version 2 wrote is read by every later program.
 #[test]
-fn the_fixture_of_version_1_is_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/spool-v1");
+fn the_fixture_of_version_2_is_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/spool-v2");
     if std::env::var_os("PITON_WRITE_FIXTURES").is_some() {
         fs::create_dir_all(&folder).unwrap();
         write(&folder, 1, &segment("spool_fixture", 1..=4).0);

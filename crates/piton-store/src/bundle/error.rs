@@ -11,6 +11,8 @@ pub enum Error {
     Foreign,
     #[error("The bundle has format {found}; this version reads up to {supported}")]
     Newer { found: u16, supported: u16 },
+    #[error("The bundle has format {found}; this version reads format {supported} only")]
+    TooOld { found: u16, supported: u16 },
     /// `at`: how many bytes of the file had been read.
     #[error("The bundle is damaged near byte {at}: {why}")]
     Damaged { at: u64, why: &'static str },
@@ -33,6 +35,7 @@ impl Error {
         match self {
             Self::Foreign => Code::BundleNotPiton,
             Self::Newer { .. } => Code::BundleNewer,
+            Self::TooOld { .. } => Code::BundleTooOld,
             Self::Damaged { .. } => Code::BundleDamaged,
             Self::PassphraseRequired => Code::PassphraseRequired,
             Self::PassphraseWrong => Code::PassphraseWrong,

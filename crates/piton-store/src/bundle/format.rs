@@ -3,7 +3,7 @@
 use piton_core::limits::{HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89PITON\r\n";
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 
 pub(super) const PLAIN: u8 = 0;
 pub(super) const SEALED: u8 = 1;

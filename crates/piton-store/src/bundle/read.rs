@@ -96,6 +96,9 @@ impl<R: Read> Reader<R> {
         if version == 0 {
             return Err(damaged("there is no such format").into());
         }
+        if version < VERSION {
+            return Err(Error::TooOld { found: version, supported: VERSION }.into());
+        }
         let mut hasher = blake3::Hasher::new();
         hasher.update(&front);
         let body = match front[10] {

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::folder::write_failed;
 
 /// The format that this program writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Links of a log that began elsewhere are made with this key until it is written to.
 pub(super) const FOREIGN_KEY: chain::Key = chain::Key::new([0; 32]);
 
@@ -184,6 +184,9 @@ impl Folder {
                 match format.and_then(|format| u32::try_from(format).ok()) {
                     Some(found) if found > FORMAT => {
                         return Err(Error::Newer { found, supported: FORMAT });
+                    }
+                    Some(found) if found < FORMAT => {
+                        return Err(Error::TooOld { found, supported: FORMAT });
                     }
                     Some(_) if self.access == Access::ReadOnly => return Ok(()),
                     // An earlier life may have died before its new folders were durable.

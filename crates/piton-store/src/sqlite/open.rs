@@ -152,6 +152,9 @@ fn check_format(conn: &Connection, path: &Path) -> Result<()> {
     if found > schema::FORMAT {
         return Err(Error::Newer { found, supported: schema::FORMAT });
     }
+    if found > 0 && found < schema::FORMAT {
+        return Err(Error::TooOld { found, supported: schema::FORMAT });
+    }
     if found == 0 || !has_tables(conn, &schema::TRUTH).map_err(failed)? {
         return Err(Error::Damaged { path: path.to_owned(), source: None });
     }

@@ -18,7 +18,7 @@ use rusqlite::config::DbConfig;
 /// Marks a database as ours: “Pitn”.
 pub(crate) const APPLICATION_ID: i32 = 0x5069_746e;
 /// The format that this program writes.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 pub(crate) const FILE: &str = "store.sqlite3";
 pub(crate) const ANCHORS_FILE: &str = "anchors.sqlite3";

@@ -11,38 +11,6 @@ use crate::bench_of_work::{
     is_running, last, prompt, said,
 };
 
-/// Wants to show: agentctl speaks the previous version of the protocol, a turn is under way, the
-/// server is replaced by one of the newest version; the turn goes on, and so do the next ones.
-#[test]
-fn an_older_agentctl_goes_on_under_a_newer_server() {
-    let bench = Bench::new(Kind::Sqlite);
-    let mut old = Server::start(PROGRAM, "sqlite", &bench.data(), &["protocol-max=1"]);
-    old.must(json!({"do": "create", "session": SESSION}));
-    let execution = bench.launch(&mut old);
-    bench.start_agent(&mut old, &[]);
-    let agent = Bench::agent(&execution);
-    let first = prompt(&mut old, "stream 80 5\nask May I?\nstream 20 2");
-    old.status_when(SESSION, |status| status["last_seq"].as_u64() > Some(14));
-    old.kill();
-    let mut server = bench.serve();
-    let status = server.status_when(SESSION, |status| status["waits"].get(0).is_some());
-    let wait_id = status["waits"][0].clone();
-    let answer = json!({"option_id": "reject_once"});
-    server.must(json!({"do": "answer", "session": SESSION, "wait_id": wait_id, "answer": answer}));
-    server.status_when(SESSION, |status| status["status"] == "idle");
-    let second = prompt(&mut server, "stream 30 1");
-    server.status_when(SESSION, |status| status["status"] == "idle");
-    assert_eq!(Bench::agent(&execution), agent, "the agent is the same process");
-    server.must(json!({"do": "stop", "session": SESSION}));
-    assert_nothing_left(&execution, None);
-    let log = bench.log();
-    let expected = format!("{}chosen: reject_once{}", chunks(80), chunks(20));
-    assert_eq!(said(&log, &first), expected);
-    assert_eq!(said(&log, &second), chunks(30));
-    check_offsets(&log);
-    assert_eq!((count(&log, "run.completed"), count(&log, "run.interrupted")), (2, 0));
-}
-
 /// Wants to show: a server that starts removes the program that nobody runs from, and not the one
 /// that a living agentctl was started from.
 #[test]
@@ -66,11 +34,13 @@ fn programs_that_nobody_runs_from_are_cleared_away_at_the_start() {
     assert_eq!(said(&bench.log(), &run), "still");
 }
 
-/// A server and an agentctl of a version that no other server knows.
-const FOREIGN: &str = "protocol-max=9";
+/// Versions that this program does not speak: one before the first release, and a later one.
+const UNSUPPORTED: [u32; 2] = [4, 9];
 
-fn foreign(bench: &Bench) -> (Server, String) {
-    let mut server = Server::start(PROGRAM, "sqlite", &bench.data(), &[FOREIGN]);
+/// A server and an agentctl of a version that no other server knows.
+fn foreign(bench: &Bench, version: u32) -> (Server, String) {
+    let option = format!("protocol-max={version}");
+    let mut server = Server::start(PROGRAM, "sqlite", &bench.data(), &[&option]);
     server.must(json!({"do": "create", "session": SESSION}));
     let execution = bench.launch(&mut server);
     bench.start_agent(&mut server, &[]);
@@ -91,8 +61,14 @@ fn goes_on(server: &mut Server, bench: &Bench) {
 /// why, and the session goes on with a new one.
 #[test]
 fn an_idle_agentctl_of_an_unknown_version_is_replaced() {
+    for version in UNSUPPORTED {
+        an_idle_agentctl_is_replaced(version);
+    }
+}
+
+fn an_idle_agentctl_is_replaced(version: u32) {
     let bench = Bench::new(Kind::Sqlite);
-    let (mut old, execution) = foreign(&bench);
+    let (mut old, execution) = foreign(&bench, version);
     let run = prompt(&mut old, "stream 30 1");
     old.status_when(SESSION, |status| status["status"] == "idle");
     let agentctl = bench.agentctl(&execution);
@@ -104,7 +80,9 @@ fn an_idle_agentctl_of_an_unknown_version_is_replaced() {
     let told = last(&log, "executor.unreachable");
     assert_eq!(header(told)["code"], "protocol_unsupported");
     let message = told.content_field("message").expect("told").to_string();
-    let why = format!("It speaks protocol 9 to 9, this program {PROTOCOL_MIN} to {PROTOCOL}");
+    let why = format!(
+        "It speaks protocol {version} to {version}, this program {PROTOCOL_MIN} to {PROTOCOL}"
+    );
     assert!(message.contains(&why), "{message}");
     assert_eq!(said(&log, &run), chunks(30));
     goes_on(&mut server, &bench);
@@ -115,7 +93,7 @@ fn an_idle_agentctl_of_an_unknown_version_is_replaced() {
 #[test]
 fn a_busy_agentctl_of_an_unknown_version_is_replaced_after_its_turn() {
     let bench = Bench::new(Kind::Sqlite);
-    let (mut old, execution) = foreign(&bench);
+    let (mut old, execution) = foreign(&bench, 9);
     let agentctl = bench.agentctl(&execution);
     let gate = bench.folder.path().join("gate");
     let until_open = format!("run until test -e {}; do sleep 0.02; done", gate.display());

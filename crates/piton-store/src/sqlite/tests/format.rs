@@ -1,4 +1,4 @@
-//! The database's format, version 1, as text. A later program must open it, read the same records
+//! The database's format, version 2, as text. A later program must open it, read the same records
 //! and verify them; and a change of the tables needs a new version with a fixture of its own.
 //!
 //! `PITON_BLESS=1 cargo test -p piton-store format` writes the fixture; do so only for a version
@@ -17,10 +17,10 @@ use super::*;
 use crate::conformance::{of, said, session};
 use crate::contract::Verification;
 
-const STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v1.sql");
-const ANCHORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/anchors-v1.sql");
-const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/keys-v1");
-const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v1.jsonl");
+const STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v2.sql");
+const ANCHORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/anchors-v2.sql");
+const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/keys-v2");
+const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v2.jsonl");
 
 /// A database as statements that make it again.
 fn dump(path: &Path) -> String {
@@ -144,7 +144,7 @@ fn read_all(folder: &InFolder) -> String {
 }
 
 #[test]
-fn version_1_is_read() {
+fn version_2_is_read() {
     if std::env::var_os("PITON_BLESS").is_some() {
         let folder = written();
         fs::create_dir_all(Path::new(STORE).parent().unwrap()).unwrap();
@@ -183,6 +183,6 @@ fn tables_change_only_with_the_version() {
     let folder = InFolder::new();
     drop(folder.store());
     let fresh = schema_of(&dump(&folder.database()));
-    assert_eq!(schema::FORMAT, 1, "a new version has a fixture of its own beside this one");
+    assert_eq!(schema::FORMAT, 2, "a new version has a fixture of its own beside this one");
     assert_eq!(fresh, schema_of(&fs::read_to_string(STORE).unwrap()));
 }

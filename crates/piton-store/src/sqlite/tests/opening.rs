@@ -91,7 +91,7 @@ fn a_newer_format_is_named_and_left_alone() {
     write_one(&folder);
     folder.sql("PRAGMA user_version = 99");
     assert!(matches!(folder.refused(), Error::Newer { found: 99, supported: schema::FORMAT }));
-    folder.sql("PRAGMA user_version = 1");
+    folder.sql("PRAGMA user_version = 2");
     drop(folder.store());
 }
 
