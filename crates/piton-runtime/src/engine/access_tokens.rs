@@ -108,7 +108,11 @@ impl Engine {
         Ok(self.metadata().await?.read(|known| known.access.values().cloned().collect()))
     }
 
-    pub async fn revoke_access_token(&self, caller: &Caller, access_token_id: AccessTokenId) -> Result<()> {
+    pub async fn revoke_access_token(
+        &self,
+        caller: &Caller,
+        access_token_id: AccessTokenId,
+    ) -> Result<()> {
         let request = Request::new(caller, "access.revoke", &access_token_id, &Value::Null)?;
         let command = Command::Revoke { access_token_id };
         self.metadata().await?.execute(Some(request.logged(None)), command).await.map(drop)
@@ -130,7 +134,7 @@ impl Engine {
             scopes: scopes.iter().copied().collect(),
             hash: bearer.secret.hash(),
             expires_at,
-            once,
+            single_use: once,
         };
         let token = bearer.reveal();
         Ok((IssuedToken { access_token_id: bearer.id, token, expires_at }, granted))

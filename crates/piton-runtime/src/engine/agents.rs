@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use piton_core::State;
 use piton_core::id::SessionId;
-use piton_core::resume::{Abilities, StartTrigger, Plan, Policy};
+use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
 
 use super::start_plan::StartPlans;
 use crate::error::Result;

@@ -94,7 +94,7 @@ pub(super) fn audited(caller: &Caller, action: &str, target: impl Into<String>) 
         action: action.to_owned(),
         target: Some(target.into()),
         outcome: "done".to_owned(),
-        times: None,
+        count: None,
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use piton_core::decide::Probe;
 use piton_core::event::WaitKind;
 use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
-use piton_core::spool::{OpenedAs, Channel, ENTRY_VERSION, Ended, Entry, Fact, SessionCapabilities, Pos, Spool};
+use piton_core::spool::{
+    Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
+};
 use piton_exec::client::Client;
 use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start};
 use piton_runtime::{
@@ -88,10 +90,10 @@ impl Machine {
         self.write(Some(&run_id), Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
     }
 
-    fn end_agent(&mut self, asked: bool) {
+    fn end_agent(&mut self, requested: bool) {
         if self.agent.take().is_some() {
             let (exit_code, signal, stderr) = (Some(0), None, String::new());
-            self.write(None, Fact::AgentExited { exit_code, signal, asked, stderr });
+            self.write(None, Fact::AgentExited { exit_code, signal, requested, stderr });
         }
     }
 
@@ -106,11 +108,18 @@ impl Machine {
                 };
                 let requested_session_id = start.agent_session_id.clone();
                 let agent_session_id = Some(format!("theirs_{}", self.session));
-                let capabilities = SessionCapabilities { load: true, ..SessionCapabilities::default() };
+                let capabilities =
+                    SessionCapabilities { load: true, ..SessionCapabilities::default() };
                 let agent = None;
                 self.write(
                     None,
-                    Fact::AgentReady { opened_as, agent_session_id, requested_session_id, agent, capabilities },
+                    Fact::AgentReady {
+                        opened_as,
+                        agent_session_id,
+                        requested_session_id,
+                        agent,
+                        capabilities,
+                    },
                 );
             }
             Act::Prompt { run_id, text } => {

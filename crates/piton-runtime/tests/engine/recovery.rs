@@ -114,13 +114,13 @@ async fn ten_resumes_at_once_continue_a_run_once() {
     world.fleet.kill();
     until_named(&boot.engine, &session, "interrupted_startup").await;
 
-    let mut resumes = tokio::task::JoinSet::new();
+    let mut requests = tokio::task::JoinSet::new();
     for _ in 0..10 {
         let (engine, session) = (boot.engine.clone(), session.clone());
-        resumes.spawn(async move { engine.resume(&caller(), &session).await });
+        requests.spawn(async move { engine.resume(&caller(), &session).await });
     }
     let mut continued = 0;
-    while let Some(resumed) = resumes.join_next().await {
+    while let Some(resumed) = requests.join_next().await {
         let resumed = resumed.unwrap().unwrap().response;
         continued += usize::from(resumed.run_id.as_ref() == Some(&prompted.response.run_id));
     }
