@@ -8,10 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use ctl::{Run, World, entries_until};
+use piton_core::decide::Probe;
 use piton_core::id::{RunId, WaitId};
 use piton_core::spool::{AgentSessions, Ended, Entry, Fact, OpenedAs};
 use piton_exec::client::ClientError;
-use piton_exec::executor::{Executor, Liveness};
+use piton_exec::executor::Executor;
 use piton_exec::protocol::{Act, AgentStatus, Command, Reply, Start};
 use serde_json::json;
 
@@ -236,7 +237,7 @@ async fn a_stubborn_agent_is_ended_with_everything_it_started() {
     assert!(run.processes().len() >= 2);
     act(&run, "close", Act::Close {}).await.unwrap();
     let executor = world.executor();
-    ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
+    ctl::until("gone", async || executor.probe(&run.execution).await == Probe::Gone).await;
     let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);
     assert!(matches!(kept.last(), Some(Fact::AgentExited { requested: true, .. })), "{kept:#?}");
 }
@@ -256,7 +257,7 @@ async fn nothing_outlives_a_killed_agentctl() {
     ctl::until("the text is in the spool", async || is_kept()).await;
     ctl::kill(run.pid);
     let executor = world.executor();
-    ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
+    ctl::until("gone", async || executor.probe(&run.execution).await == Probe::Gone).await;
     let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
     assert!(is_kept(), "what was kept is still there");

@@ -8,10 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ctl::{Run, World, entries_until};
+use piton_core::decide::Probe;
 use piton_core::id::RunId;
 use piton_core::spool::{Entry, Fact, OpenedAs};
 use piton_exec::client::{ClientError, Stream};
-use piton_exec::executor::{Executor, Liveness};
+use piton_exec::executor::Executor;
 use piton_exec::protocol::{
     Act, AgentStatus, Command, CommandLine, Output, PromptBy, Reply, Start,
 };
@@ -260,7 +261,7 @@ async fn nothing_outlives_a_killed_agentctl() {
     assert!(run.processes().len() >= 2);
     ctl::kill(run.pid);
     let executor = world.executor();
-    ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
+    ctl::until("gone", async || executor.probe(&run.execution).await == Probe::Gone).await;
     let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
     let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);

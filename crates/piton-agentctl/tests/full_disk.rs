@@ -9,8 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use ctl::{Run, World, entries_until};
+use piton_core::decide::Probe;
 use piton_core::spool::Fact;
-use piton_exec::executor::{Executor, Liveness};
+use piton_exec::executor::Executor;
 use piton_exec::protocol::{Act, Command, Start};
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
@@ -64,13 +65,13 @@ async fn nothing_is_lost_by_an_end_on_a_full_disk() {
     let log = run.folder().join("agentctl.log");
     let says = |words: &str| fs::read_to_string(&log).unwrap().contains(words);
     ctl::until("it says that it stays", async || says("It stays until all is written")).await;
-    assert_eq!(executor.probe(&run.execution).await, Liveness::Alive);
+    assert_eq!(executor.probe(&run.execution).await, Probe::Alive);
     assert_eq!(client.health().await.unwrap().spool.last, written, "nothing could be written");
     let agents: Vec<_> = run.processes().into_iter().filter(|left| left.pid != run.pid).collect();
     assert!(agents.is_empty(), "the agent has ended: {agents:?}");
 
     limit(&run, None);
-    ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
+    ctl::until("gone", async || executor.probe(&run.execution).await == Probe::Gone).await;
     let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);
     assert!(kept.len() as u64 > written, "{} entries, {written} before", kept.len());
     assert!(matches!(kept.last(), Some(Fact::AgentExited { requested: true, .. })), "{kept:#?}");

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctl::World;
+use piton_core::decide::Probe;
 use piton_core::spool::Fact;
 use piton_exec::conformance;
-use piton_exec::executor::{Executor, Liveness};
+use piton_exec::executor::Executor;
 use piton_exec::protocol::{Act, Command};
 
 fn stop(id: &str) -> Command {
@@ -48,7 +49,7 @@ async fn a_deleted_socket_comes_back_when_it_is_probed() {
     let run = world.launch().await;
     fs::remove_file(run.socket()).unwrap();
     assert!(run.client(1).health().await.is_err());
-    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
+    assert_eq!(world.executor().probe(&run.execution).await, Probe::Alive);
     assert_eq!(run.client(1).health().await.unwrap().pid, run.pid);
 }
 
@@ -60,15 +61,15 @@ async fn the_data_folder_may_be_moved() {
     let run = world.launch().await;
     world.rename_data();
     let executor = world.executor();
-    assert_eq!(executor.probe(&run.execution).await, Liveness::Alive);
+    assert_eq!(executor.probe(&run.execution).await, Probe::Alive);
     let located = executor.find(&run.execution).await.unwrap().unwrap();
     let client = located.client(&run.secret, 1);
     client.command(&stop("moved")).await.unwrap();
     let ctl::Socket(socket) = ctl::Socket::of(&located);
     fs::remove_file(socket).unwrap();
-    assert_eq!(executor.probe(&run.execution).await, Liveness::Alive, "rebound in the new place");
+    assert_eq!(executor.probe(&run.execution).await, Probe::Alive, "rebound in the new place");
     client.command(&Command { id: "end".into(), act: Act::Close {} }).await.unwrap();
-    ctl::until("gone", async || executor.probe(&run.execution).await == Liveness::Gone).await;
+    ctl::until("gone", async || executor.probe(&run.execution).await == Probe::Gone).await;
     let kept = ctl::facts_on_disk(&executor.spool(&run.execution).await.unwrap(), &run.secret);
     let commanded = |id: &str, command: &str| Fact::CommandAccepted {
         command_id: id.to_owned(),
@@ -91,10 +92,10 @@ async fn a_copy_is_not_led_to_the_originals_socket() {
         assert_ne!(socket, run.socket());
         let connected = std::os::unix::net::UnixStream::connect(&socket);
         assert!(connected.is_err(), "nobody listens to a copy");
-        assert_eq!(copy.probe(&run.execution).await, Liveness::Gone);
-        copy.stop(&run.execution).await.unwrap();
+        assert_eq!(copy.probe(&run.execution).await, Probe::Gone);
+        copy.stop(&run.execution, 1).await.unwrap();
         copy.forget(&run.execution).await.unwrap();
-        assert_eq!(original.probe(&run.execution).await, Liveness::Alive);
+        assert_eq!(original.probe(&run.execution).await, Probe::Alive);
         assert_eq!(run.client(1).health().await.unwrap().pid, run.pid);
     }
 }
@@ -107,7 +108,7 @@ async fn a_deep_data_folder_may_be_moved() {
     world.rename_data();
     let located = world.executor().find(&run.execution).await.unwrap().unwrap();
     assert_eq!(located, run.located);
-    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
+    assert_eq!(world.executor().probe(&run.execution).await, Probe::Alive);
 }
 
 #[tokio::test]
@@ -115,8 +116,8 @@ async fn a_path_that_is_too_long_goes_elsewhere() {
     let world = World::deep();
     let run = world.launch().await;
     assert!(!run.socket().starts_with(world.data()), "{:?}", run.socket());
-    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Alive);
-    world.executor().stop(&run.execution).await.unwrap();
+    assert_eq!(world.executor().probe(&run.execution).await, Probe::Alive);
+    world.executor().stop(&run.execution, 1).await.unwrap();
     assert!(!run.socket().exists());
 }
 
@@ -138,20 +139,20 @@ async fn a_program_that_nothing_runs_from_is_removed() {
     let (first, second, third) = (version("1"), version("22"), version("333"));
     let old = world.launch_on(&first, world.spec()).await;
     let ended = world.launch_on(&second, world.spec()).await;
-    second.stop(&ended.execution).await.unwrap();
+    second.stop(&ended.execution, 1).await.unwrap();
     let new = world.launch_on(&third, world.spec()).await;
     fs::write(world.data().join("bin/notes"), "not ours").unwrap();
     assert_eq!(kept(), 4);
     third.tidy().await.unwrap();
     assert_eq!(kept(), 3, "the second is removed");
     for run in [&old, &new] {
-        assert_eq!(third.probe(&run.execution).await, Liveness::Alive);
+        assert_eq!(third.probe(&run.execution).await, Probe::Alive);
         let from = fs::read_link(format!("/proc/{}/exe", run.pid)).unwrap();
         assert!(from.exists(), "{from:?}");
     }
     old.client(1).command(&stop("still")).await.unwrap();
-    third.stop(&old.execution).await.unwrap();
-    third.stop(&new.execution).await.unwrap();
+    third.stop(&old.execution, 1).await.unwrap();
+    third.stop(&new.execution, 1).await.unwrap();
     third.tidy().await.unwrap();
     assert_eq!(kept(), 2, "the third's is for the next launch");
     world.launch_on(&first, world.spec()).await;
@@ -164,8 +165,7 @@ async fn a_killed_agentctl_is_gone_and_its_spool_is_read() {
     let run = world.launch().await;
     run.client(1).command(&stop("before")).await.unwrap();
     ctl::kill(run.pid);
-    ctl::until("gone", async || world.executor().probe(&run.execution).await == Liveness::Gone)
-        .await;
+    ctl::until("gone", async || world.executor().probe(&run.execution).await == Probe::Gone).await;
     let folder = world.executor().spool(&run.execution).await.unwrap();
     let kept = ctl::facts_on_disk(&folder, &run.secret);
     let fact = Fact::CommandAccepted { command_id: "before".into(), command: "stop".into() };
@@ -178,9 +178,9 @@ async fn a_silent_agentctl_is_unreachable_and_can_be_stopped() {
     let world = World::new();
     let run = world.launch().await;
     ctl::signal(run.pid, rustix::process::Signal::STOP);
-    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Unreachable);
-    world.executor().stop(&run.execution).await.unwrap();
-    assert_eq!(world.executor().probe(&run.execution).await, Liveness::Gone);
+    assert_eq!(world.executor().probe(&run.execution).await, Probe::Unreachable);
+    world.executor().stop(&run.execution, 1).await.unwrap();
+    assert_eq!(world.executor().probe(&run.execution).await, Probe::Gone);
 }
 
 #[tokio::test]
@@ -189,8 +189,7 @@ async fn one_that_is_alone_for_too_long_ends() {
     let mut spec = world.spec();
     spec.limits.idle_s_max = 1;
     let run = world.launch_with(spec).await;
-    ctl::until("gone", async || world.executor().probe(&run.execution).await == Liveness::Gone)
-        .await;
+    ctl::until("gone", async || world.executor().probe(&run.execution).await == Probe::Gone).await;
     assert!(!run.socket().exists());
 }
 
@@ -235,7 +234,7 @@ async fn a_scope_is_asked_for_and_done_without() {
     let run = world.launch_on(&executor, world.spec()).await;
     let said = fs::read_to_string(script.with_extension("said")).unwrap();
     assert!(said.contains("--scope --quiet --collect -- "), "{said}");
-    executor.stop(&run.execution).await.unwrap();
+    executor.stop(&run.execution, 1).await.unwrap();
     write("#!/bin/sh\necho refused >> \"$0.said\"\nexit 1\n");
     world.launch_on(&executor, world.spec()).await;
     assert!(fs::read_to_string(script.with_extension("said")).unwrap().contains("refused"));
@@ -250,9 +249,9 @@ async fn one_that_ends_is_never_unreachable() {
         let run = world.launch().await;
         ctl::signal(run.pid, rustix::process::Signal::TERM);
         ctl::until("gone", async || match executor.probe(&run.execution).await {
-            Liveness::Gone => true,
+            Probe::Gone => true,
             liveness => {
-                assert_eq!(liveness, Liveness::Alive);
+                assert_eq!(liveness, Probe::Alive);
                 false
             }
         })

@@ -16,6 +16,7 @@ pub mod id;
 pub mod limits;
 pub mod mask;
 pub mod note;
+pub mod overview;
 pub mod planted;
 pub mod reason;
 pub mod record;

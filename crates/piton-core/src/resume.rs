@@ -133,6 +133,13 @@ pub fn strategy(facts: &Facts, abilities: Abilities) -> Strategy {
     }
 }
 
+/// Whether the agent gets a conversation back that it has an id of: by what it advertised, else by its
+/// profile.
+pub fn can_restore(facts: &Facts, abilities: Abilities) -> bool {
+    let advertised = facts.agent.as_ref().and_then(|agent| agent.capabilities);
+    abilities.command_line || is_native(advertised, abilities)
+}
+
 /// What the agent advertised, else what its profile says.
 fn is_native(capabilities: Option<SessionCapabilities>, abilities: Abilities) -> bool {
     // One that is spoken to by its command line advertises nothing.

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use piton_core::decide::Probe;
 use piton_core::id::ExecutionId;
 use piton_core::spool::Fact;
 
-use crate::executor::{Executor, LaunchSpec, Liveness, Located};
+use crate::executor::{Executor, LaunchSpec, Located};
 use crate::protocol::{Act, Command, Limits, spool_key};
 use crate::spool::SpoolReader;
 
@@ -54,14 +55,15 @@ fn new_execution() -> ExecutionId {
 async fn launch(executor: &dyn Executor, workspace: &Path) -> Located {
     let spec = spec(workspace);
     let execution = spec.execution.clone();
-    let located = executor.launch(spec).await.expect("the launch");
+    executor.launch(spec).await.expect("the launch");
+    let located = executor.find(&execution).await.expect("the search").expect("the execution");
     assert_eq!(located.execution, execution);
     located
 }
 
 async fn end(executor: &dyn Executor, execution: &ExecutionId) {
-    executor.stop(execution).await.expect("the stop");
-    assert_eq!(executor.probe(execution).await, Liveness::Gone);
+    executor.stop(execution, 1).await.expect("the stop");
+    assert_eq!(executor.probe(execution).await, Probe::Gone);
     executor.forget(execution).await.expect("the forgetting");
 }
 
@@ -77,21 +79,23 @@ async fn a_life_from_launch_to_forget(make: &impl Fn() -> Arc<dyn Executor>, wor
     let execution = &located.execution;
     let executor = make();
     assert_eq!(executor.find(execution).await.expect("the search"), Some(located.clone()));
-    assert_eq!(executor.probe(execution).await, Liveness::Alive);
+    assert_eq!(executor.probe(execution).await, Probe::Alive);
     let health = located.client(&SECRET, 1).health().await.expect("health");
     assert_eq!(health.execution_id, *execution);
     assert_eq!(executor.forget(execution).await.expect_err("alive").code(), "execution_alive");
-    executor.stop(execution).await.expect("the stop");
-    assert_eq!(executor.probe(execution).await, Liveness::Gone);
+    executor.stop(execution, 1).await.expect("the stop");
+    assert_eq!(executor.probe(execution).await, Probe::Gone);
     assert!(executor.find(execution).await.expect("the search").is_some(), "forgotten too early");
-    executor.stop(execution).await.expect("the stop of a dead one");
+    executor.stop(execution, 1).await.expect("the stop of a dead one");
     executor.forget(execution).await.expect("the forgetting");
     assert_eq!(executor.find(execution).await.expect("the search"), None);
 }
 
 async fn an_execution_is_launched_once(executor: &dyn Executor, workspace: &Path) {
     let spec = spec(workspace);
-    let located = executor.launch(spec.clone()).await.expect("the launch");
+    executor.launch(spec.clone()).await.expect("the launch");
+    let located = executor.find(&spec.execution).await.expect("the search");
+    let located = located.expect("the execution");
     let client = located.client(&SECRET, 1);
     let before = client.health().await.expect("health");
     let twice = executor.launch(spec.clone()).await.expect_err("a second launch");
@@ -99,7 +103,7 @@ async fn an_execution_is_launched_once(executor: &dyn Executor, workspace: &Path
     assert_eq!(client.health().await.expect("health").pid, before.pid);
     let command = Command { id: "one".to_owned(), act: Act::Stop {} };
     client.command(&command).await.expect("the command");
-    executor.stop(&spec.execution).await.expect("the stop");
+    executor.stop(&spec.execution, 1).await.expect("the stop");
     let twice = executor.launch(spec.clone()).await.expect_err("a launch over an old spool");
     assert_eq!(twice.code(), "execution_exists");
     end(executor, &spec.execution).await;
@@ -107,9 +111,9 @@ async fn an_execution_is_launched_once(executor: &dyn Executor, workspace: &Path
 
 async fn one_ends_and_another_goes_on(executor: &dyn Executor, workspace: &Path) {
     let (one, other) = (launch(executor, workspace).await, launch(executor, workspace).await);
-    executor.stop(&one.execution).await.expect("the stop");
-    assert_eq!(executor.probe(&one.execution).await, Liveness::Gone);
-    assert_eq!(executor.probe(&other.execution).await, Liveness::Alive);
+    executor.stop(&one.execution, 1).await.expect("the stop");
+    assert_eq!(executor.probe(&one.execution).await, Probe::Gone);
+    assert_eq!(executor.probe(&other.execution).await, Probe::Alive);
     end(executor, &one.execution).await;
     end(executor, &other.execution).await;
 }
@@ -120,7 +124,7 @@ async fn what_was_kept_is_there_after_the_end(executor: &dyn Executor, workspace
     let spool_id = client.health().await.expect("health").spool.spool_id;
     let command = Command { id: "kept".to_owned(), act: Act::Stop {} };
     client.command(&command).await.expect("the command");
-    executor.stop(&located.execution).await.expect("the stop");
+    executor.stop(&located.execution, 1).await.expect("the stop");
     let folder = executor.spool(&located.execution).await.expect("the spool");
     let reader = SpoolReader::open(&folder, &spool_key(&SECRET)).expect("the spool");
     assert_eq!(reader.spool_id(), Some(spool_id.as_str()));
@@ -133,7 +137,7 @@ async fn what_was_kept_is_there_after_the_end(executor: &dyn Executor, workspace
 async fn tidying_disturbs_nobody(executor: &dyn Executor, workspace: &Path) {
     let located = launch(executor, workspace).await;
     executor.tidy().await.expect("the tidying");
-    assert_eq!(executor.probe(&located.execution).await, Liveness::Alive);
+    assert_eq!(executor.probe(&located.execution).await, Probe::Alive);
     let next = launch(executor, workspace).await;
     executor.tidy().await.expect("the tidying");
     end(executor, &located.execution).await;
@@ -145,7 +149,7 @@ async fn one_that_closes_itself_is_gone(executor: &dyn Executor, workspace: &Pat
     let command = Command { id: "close".to_owned(), act: Act::Close {} };
     located.client(&SECRET, 1).command(&command).await.expect("the reply to a close");
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
-    while executor.probe(&located.execution).await != Liveness::Gone {
+    while executor.probe(&located.execution).await != Probe::Gone {
         assert!(tokio::time::Instant::now() < deadline, "it closed and lives");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }

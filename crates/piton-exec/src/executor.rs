@@ -1,21 +1,26 @@
-//! An executor launches agentctls, finds them again, and proves their death. It knows nothing of
-//! what they do: that is between the server and them, through a [`Client`].
+//! An executor launches agentctls, finds them again, proves their death and speaks to them.
 //!
 //! Docker and remote executors are to come: nothing here speaks of pids, and of paths only where
-//! a file lies on the server's own machine.
+//! a file lies on the server's own machine. The simulator implements the same trait.
+
+mod conversation;
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
+use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::spool::{Pos, Spool};
+
+pub use conversation::{Drained, Fault};
 
 use crate::client::Client;
 use crate::leftovers;
-use crate::protocol::Limits;
+use crate::protocol::{Command, Frame, Limits, Reply};
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What an execution is launched with.
 #[derive(Clone)]
@@ -43,6 +48,47 @@ impl fmt::Debug for LaunchSpec {
     }
 }
 
+/// What every execution of a server is launched with.
+#[derive(Clone, Default)]
+pub struct LaunchOptions {
+    /// What agentctl must not write.
+    pub mask_values: Vec<String>,
+    /// The keys whose values are secret; `None`: the usual ones.
+    pub mask_keys: Option<Vec<String>>,
+    pub limits: Limits,
+}
+
+/// No secret may reach a log line.
+impl fmt::Debug for LaunchOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LaunchOptions({} values, {:?})", self.mask_values.len(), self.limits)
+    }
+}
+
+/// One execution, and what a caller needs to speak to it.
+#[derive(Clone)]
+pub struct At {
+    pub session: SessionId,
+    pub execution: ExecutionId,
+    /// Who has it may speak to the execution and read its spool.
+    pub secret: [u8; 32],
+    /// The caller's lease; a lower one than the highest seen is refused.
+    pub epoch: u64,
+}
+
+impl fmt::Debug for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "At({} of {}, epoch {})", self.execution, self.session, self.epoch)
+    }
+}
+
+/// An execution that an executor lists, whether or not a session knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub session: SessionId,
+    pub execution: ExecutionId,
+}
+
 /// How an agentctl is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,48 +101,54 @@ pub enum Address {
 pub struct Located {
     pub execution: ExecutionId,
     pub address: Address,
+    /// The newest protocol to speak to it; `None`: the newest that this program knows.
+    pub protocol_max: Option<u32>,
 }
 
 impl Located {
     pub fn client(&self, secret: &[u8; 32], epoch: u64) -> Client {
         let Address::Socket(path) = &self.address;
-        Client::new(path, secret, epoch)
+        let client = Client::new(path, secret, epoch);
+        match self.protocol_max {
+            Some(protocol_max) => client.with_protocol_max(protocol_max),
+            None => client,
+        }
     }
 }
 
-/// What is known of an execution's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liveness {
-    /// It answers.
-    Alive,
-    /// Proven dead, with everything that it ever started.
-    Gone,
-    /// Neither: it may be at work.
-    Unreachable,
-}
-
-/// Launches agentctls and keeps track of them, also of those that another life of the server
-/// launched.
-pub trait Executor: Send + Sync + fmt::Debug {
+/// Launches agentctls, keeps track of them, also of those that another life of the server launched,
+/// and speaks to them.
+///
+/// An implementation gives the first part. The second part follows from it: [`Self::find`] names a
+/// socket to connect to, and [`Self::spool`] a folder to read. Only an executor without sockets
+/// and folders, such as a simulated one, replaces the second part.
+pub trait Executor: Send + Sync + fmt::Debug + 'static {
+    /// The name under which the log knows where executions run.
     fn name(&self) -> &'static str;
 
     /// Resolves when agentctl answers. Refuses an execution that was launched before, dead or
     /// alive. When it fails, nothing of it is left running.
-    fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<Located>>;
+    fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<(), Fault>>;
 
     /// Every execution that is there, dead or alive, and whose it is.
-    fn list(&self) -> BoxFuture<'_, Result<Vec<(SessionId, ExecutionId)>>>;
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>>>;
 
     /// Whether there is such an execution, dead or alive, and how it would be reached.
     fn find<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<Option<Located>>>;
 
-    /// Ends what a dead agentctl left running before it says [`Liveness::Gone`]. An execution that
-    /// was never there is gone.
-    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Liveness>;
+    /// *Gone* is proven: what a dead agentctl left running was ended first, and nothing of the
+    /// execution will ever run again. A launch under its id that is still under way, by whomever,
+    /// fails from then on. An execution that was never there is gone.
+    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Probe>;
 
     /// Ends agentctl and everything that it started; then it is gone. What it left in its spool
-    /// stays. Does nothing to one that is gone already.
-    fn stop<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>>;
+    /// stays. Does nothing to one that is gone already. `epoch` is the caller's lease: an executor
+    /// that knows a higher one may refuse.
+    fn stop<'a>(
+        &'a self,
+        execution: &'a ExecutionId,
+        epoch: u64,
+    ) -> BoxFuture<'a, Result<(), Fault>>;
 
     /// A folder on this machine with the spool of an execution that is gone, for
     /// [`SpoolReader`](crate::spool::SpoolReader). Need not exist if nothing was ever written.
@@ -111,6 +163,69 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// Clears away what no execution uses any more and no launch will, such as programs of earlier
     /// versions. Nothing that runs, or is kept of what ran, is touched.
     fn tidy(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// Ends and removes an execution whose session was deleted, and its secret with it.
+    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            self.stop(&found.execution, u64::MAX).await?;
+            self.forget(&found.execution).await.map_err(Fault::unreachable)
+        })
+    }
+
+    /// A client of agentctl, for what is no record: files, git, shells.
+    fn client<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
+        Box::pin(async move {
+            let located = self.find(&at.execution).await.map_err(Fault::unreachable)?;
+            let located = located.ok_or_else(|| Fault::unreachable("It is not there"))?;
+            Ok(located.client(&at.secret, at.epoch))
+        })
+    }
+
+    /// What is refused for now only (`agent_not_running`, `agent_busy`, `epoch_stale`, `closing`) is
+    /// refused before it is journaled: nothing of it is remembered or in the spool, and a repeat is
+    /// tried again. Everything else is in the spool before the agent is touched.
+    fn command<'a>(&'a self, at: &'a At, command: Command) -> BoxFuture<'a, Result<Reply, Fault>> {
+        Box::pin(async move { Ok(self.client(at).await?.command(&command).await?) })
+    }
+
+    /// The entries that agentctl writes to its spool, from behind a position.
+    fn follow<'a>(
+        &'a self,
+        at: &'a At,
+        after: Option<Spool>,
+    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
+        Box::pin(async move { conversation::follow(&self.client(at).await?, after).await })
+    }
+
+    /// Whether a turn is under way, as agentctl says itself; also of one that speaks another
+    /// version and cannot be followed.
+    fn is_working<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(async move {
+            let health = self.client(at).await?.health_of_any().await?;
+            Ok(health.run_id.is_some())
+        })
+    }
+
+    /// What a dead execution wrote to its spool, a batch at a time.
+    fn drain<'a>(&'a self, at: &'a At, after: Option<Spool>) -> BoxFuture<'a, Drained> {
+        Box::pin(async move {
+            match self.spool(&at.execution).await {
+                Ok(folder) => conversation::drain(folder, at, after).await,
+                Err(error) => Drained { damage: Some(error.to_string()), ..Drained::default() },
+            }
+        })
+    }
+}
+
+/// A stream of the entries of one execution.
+pub trait Following: Send + 'static {
+    fn spool_id(&self) -> &str;
+
+    /// The next entries; `None` when the connection is lost. Dropping the future loses nothing.
+    fn next(&mut self) -> BoxFuture<'_, Option<Frame>>;
+
+    /// All up to here is durable in the log.
+    fn ack(&mut self, pos: Pos) -> BoxFuture<'_, ()>;
 }
 
 #[derive(Debug, thiserror::Error)]

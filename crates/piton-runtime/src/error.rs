@@ -9,8 +9,8 @@ use piton_core::id::{self, SessionId, TaskId};
 use piton_exec::client::ClientError;
 use piton_exec::worktree;
 
-use crate::executions::Fault;
 use crate::resuming::Obstacle;
+use piton_exec::executor::Fault;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

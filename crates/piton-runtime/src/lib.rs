@@ -34,7 +34,7 @@ pub use engine::{
     SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
 };
 pub use error::{Error, Result};
-pub use executions::{Agentctl, At, Executions, Fault, Following, Found, Launching, OnExecutor};
+pub use executions::Executions;
 pub use guest::Guest;
 pub use recovery::{Outcome, Recovered};
 pub use redaction::{Pattern, PatternInvalid, Redacted};
@@ -48,4 +48,4 @@ pub use tally::{Counts, Doing};
 pub use tokens::Answered;
 pub use view::{Listed, View};
 pub use worktrees::{Cleaned, Left, Worktrees};
-pub use world::{Clock, Deed, Drained, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
+pub use world::{Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};

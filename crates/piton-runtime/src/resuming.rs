@@ -15,12 +15,13 @@ use piton_core::resume::{self, Abilities, Leave, Opening, Plan, Policy, StartTri
 use piton_core::spool::OpenedAs;
 use piton_core::state::{AgentStatus, Run};
 use piton_core::{Code, Record, State, Timestamp};
+use piton_exec::executor::Fault;
 use piton_exec::protocol::Start;
 use piton_store::{BoxFuture, Detail, Query, Select};
 use tokio::sync::Mutex as Turn;
 
 use crate::error::{Error, Result};
-use crate::executions::{Executions, Fault};
+use crate::executions::Executions;
 use crate::service::Handle;
 
 /// How long an agent may take to be heard of.

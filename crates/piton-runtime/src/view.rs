@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use piton_core::id::{BootId, SessionId, TaskId};
+use piton_core::overview::{OpenWait, Overview};
+use piton_core::resume::{self, Abilities};
 use piton_core::state::{Executor, Facts, Run};
 use piton_core::status::{self, Status};
 use piton_core::transcript::{self, Item};
@@ -17,6 +19,9 @@ use crate::world::Clock;
 
 /// Records read at a time for views over a whole session.
 const READ_MAX: usize = 1_000;
+
+/// Longer questions are read from the log.
+const QUESTION_BYTES_MAX: usize = 64 * 1024;
 
 /// What a reader holds. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -86,6 +91,47 @@ impl View {
         let executor_lives = facts.executor.as_ref().is_some_and(Executor::may_live);
         let run = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none());
         run.filter(|run| !executor_lives && !self.is_alive(&run.boot_id))
+    }
+
+    /// The open waits of a session with their questions, the earliest first.
+    pub async fn open_waits(&self, session: &SessionId, facts: &Facts) -> Vec<OpenWait> {
+        let mut waits = OpenWait::of(facts);
+        for open in &mut waits {
+            let read = self.store.read(session, open.since_seq() - 1, 1, Detail::Full).await;
+            let question = match read {
+                Ok(asked) => asked.first().and_then(|record| record.content_field("question")),
+                // The wait is known all the same.
+                Err(error) => {
+                    let wait_id = &open.wait_id;
+                    tracing::warn!(%session, %wait_id, code = %error.code(), "no question");
+                    None
+                }
+            };
+            open.question =
+                question.filter(|question| question.to_string().len() <= QUESTION_BYTES_MAX);
+        }
+        waits
+    }
+
+    /// Everything about where a session stands, as of a state.
+    pub async fn overview(
+        &self,
+        session: &SessionId,
+        state: State,
+        abilities: Abilities,
+    ) -> Result<Overview> {
+        let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
+        let info = state.info.clone().ok_or_else(unknown)?;
+        // Its owner died, or left: whether its executor lives is being found out.
+        let is_owned = state.lease.owner.as_ref().is_some_and(|owner| self.is_alive(owner));
+        Ok(Overview {
+            session_id: session.clone(),
+            info,
+            status: self.status(&state.facts),
+            evaluation: resume::evaluate(&state, abilities, !is_owned),
+            waits: self.open_waits(session, &state.facts).await,
+            state,
+        })
     }
 
     /// The state that the durable records fold into.

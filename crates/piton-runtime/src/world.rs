@@ -2,20 +2,20 @@
 //! time, liveness of executors, and whoever carries effects out. Disk, randomness and the
 //! liveness of boots are `piton-store`'s traits.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use piton_core::decide::{Import, Probe};
+use piton_core::decide::Probe;
 use piton_core::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
     WaitId,
 };
-use piton_core::spool::{Entry, Pos, Spool};
+use piton_core::spool::Spool;
 use piton_core::state::Effect;
 use piton_core::token::{ResumeToken, Secret};
 use piton_core::{Record, Timestamp};
+use piton_exec::executor::Drained;
 use piton_store::{BoxFuture, Entropy};
 
 /// The time of day, which may jump, and waiting, which may not.
@@ -77,31 +77,6 @@ impl Driver for NoDriver {
 
     fn is_live(&self, _session: &SessionId) -> bool {
         false
-    }
-}
-
-/// What is left of a dead execution's spool.
-#[derive(Clone, Debug, Default)]
-pub struct Drained {
-    pub spool_id: String,
-    /// In order, from behind the cursor; empty at the end.
-    pub entries: Vec<Entry>,
-    /// Positions before them that are gone, first and last.
-    pub lost: Option<(Pos, Pos)>,
-    /// Why there are no more of them though there may have been: what is behind damage is lost.
-    pub damage: Option<String>,
-}
-
-impl Drained {
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.lost.is_none() && self.damage.is_none()
-    }
-
-    /// What the log makes of it.
-    pub(crate) fn import(self, execution_id: ExecutionId) -> Import {
-        let Self { spool_id, entries, lost, damage } = self;
-        let (masked, fresh) = (BTreeMap::new(), Vec::new());
-        Import { execution_id, spool_id, entries, lost, damage, masked, fresh }
     }
 }
 

@@ -10,29 +10,21 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
+use piton_api::problem::Problem as Document;
+use piton_api::record::StreamQuery;
+use piton_core::Code;
 use piton_core::id::SessionId;
-use piton_core::{Code, Seq};
-use serde::Deserialize;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::WaitForCancellationFutureOwned;
-use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::extract::{Params, Path, Reader};
 use crate::feed;
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 /// How often a stream says that it is there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST_EVENT_ID: &str = "last-event-id";
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct From {
-    /// The last seq that is known: what comes after it is sent.
-    after: Option<Seq>,
-}
 
 /// A session's records, from after a position, for ever.
 ///
@@ -43,7 +35,7 @@ pub(crate) struct From {
     params(
         ("session_id" = String, Path, description = "The session's id"),
         ("Last-Event-ID" = Option<u64>, Header, description = "The last seq that is known"),
-        From,
+        StreamQuery,
     ),
     responses(
         (status = 200, description = "Records as they become durable", content_type = "text/event-stream", body = String),
@@ -54,7 +46,7 @@ pub(crate) async fn session_events(
     State(app): State<App>,
     reader: Reader,
     Path(session): Path<String>,
-    Params(from): Params<From>,
+    Params(from): Params<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let session = SessionId::from_user(&session)?;

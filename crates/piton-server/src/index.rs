@@ -13,19 +13,18 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use piton_api::problem::Problem as Document;
 use piton_core::id::SessionId;
 use piton_runtime::{Listed, View};
 use piton_store::{Change, Changes};
-use serde::Serialize;
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
-use utoipa::ToSchema;
 
-use crate::api::status::Brief;
+use crate::api::status;
 use crate::app::App;
 use crate::events::{HEARTBEAT, event_stream};
 use crate::extract::Reader;
-use crate::problem::{Document, Result};
+use crate::problem::Result;
 
 /// Sessions that are told of; the last active ones.
 const LISTED_MAX: usize = 1_000;
@@ -38,36 +37,6 @@ const SINGLY_MAX: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Events that a reader may be behind; one that is further behind gets the list anew.
 const BEHIND_MAX: usize = 1_024;
-
-/// What is told of a session.
-#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct IndexEvent {
-    session_id: String,
-    task_id: Option<String>,
-    title: Option<String>,
-    agent_profile_id: Option<String>,
-    last_seq: u64,
-    status: String,
-    state: String,
-    reason: String,
-    active_at: String,
-}
-
-impl From<Brief> for IndexEvent {
-    fn from(brief: Brief) -> Self {
-        Self {
-            session_id: brief.session_id,
-            task_id: brief.task_id,
-            title: brief.title,
-            agent_profile_id: brief.agent_profile_id,
-            last_seq: brief.last_seq,
-            status: brief.status,
-            state: brief.state,
-            reason: brief.reason,
-            active_at: brief.active_at,
-        }
-    }
-}
 
 /// The follower that all readers share, for as long as there is one.
 #[derive(Debug)]
@@ -134,7 +103,7 @@ fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 }
 
 fn render(listed: &Listed) -> Bytes {
-    let event = IndexEvent::from(Brief::of(listed));
+    let event = status::summary(listed);
     // Strings and a number: that they can be written is certain.
     let data = serde_json::to_string(&event).unwrap_or_default();
     Bytes::from(format!("event: index\ndata: {data}\n\n"))

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Router, middleware};
+use piton_api::problem::Problem as Document;
 use piton_core::Code;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, SecurityRequirement};
@@ -14,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::api::{access, agents, health, records, sessions, tasks, waits, workspace, worktrees};
 use crate::app::App;
-use crate::problem::{Document, Problem};
+use crate::problem::Problem;
 use crate::sockets::{conversation, shell};
 use crate::{audit, events, guard, index};
 

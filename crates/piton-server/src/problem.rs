@@ -2,14 +2,11 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use piton_api::problem::{self, CONTENT_TYPE};
 use piton_core::access::Denied;
 use piton_core::decide::Refusal;
 use piton_core::{Code, Reason};
 use piton_exec::client::ClientError;
-use serde::Serialize;
-use utoipa::ToSchema;
-
-pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 
 /// What went wrong.
 #[derive(Clone, Debug)]
@@ -23,30 +20,6 @@ pub(crate) struct Problem {
     pub(crate) reason: Option<Reason>,
     /// After how many seconds it may be tried again.
     pub(crate) retry_after_s: Option<u64>,
-}
-
-/// A problem as it is sent.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Problem)]
-pub(crate) struct Document {
-    /// `urn:piton:error:CODE`.
-    #[serde(rename = "type")]
-    kind: String,
-    /// One sentence.
-    title: String,
-    status: u16,
-    /// Which of Piton's errors it is; each has a page in the documentation.
-    #[schema(example = "session_not_found")]
-    code: &'static str,
-    /// What to do about it.
-    hint: &'static str,
-    /// More about this case.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    /// Of a workspace that cannot be used: what is missing, as a status names it.
-    #[schema(example = "branch_missing")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
 }
 
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
@@ -135,7 +108,8 @@ fn status_of(code: Code) -> StatusCode {
 
 impl From<piton_runtime::Error> for Problem {
     fn from(error: piton_runtime::Error) -> Self {
-        if let piton_runtime::Error::Agentctl(piton_runtime::Fault::Problem(theirs)) = &error {
+        if let piton_runtime::Error::Agentctl(piton_exec::executor::Fault::Problem(theirs)) = &error
+        {
             return Self::new(error.code(), error.to_string()).with_detail(theirs.code.clone());
         }
         if let piton_runtime::Error::Obstacle(obstacle) = &error {
@@ -193,16 +167,16 @@ impl From<Denied> for Problem {
 }
 
 impl Problem {
-    pub(crate) fn document(self) -> Document {
+    pub(crate) fn document(self) -> problem::Problem {
         let Self { code, title, detail, reason, .. } = self;
-        Document {
+        problem::Problem {
             kind: format!("urn:piton:error:{code}"),
             title,
             status: status_of(code).as_u16(),
-            code: code.as_str(),
-            hint: code.hint(),
+            code: code.into(),
+            hint: code.hint().to_owned(),
             detail,
-            reason: reason.map(Reason::as_str),
+            reason: reason.map(Into::into),
         }
     }
 }

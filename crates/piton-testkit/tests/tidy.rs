@@ -50,6 +50,7 @@ const CORE_STANDS_ON: &[&str] = &[
 /// all, and is used in tests only.
 const DIRECTION: &[(&str, &[&str])] = &[
     ("piton-core", &[]),
+    ("piton-api", &["piton-core"]),
     ("piton-store", &["piton-core"]),
     ("piton-agent", &["piton-core"]),
     ("piton-exec", &["piton-core"]),
@@ -58,12 +59,21 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("piton-runtime", &["piton-core", "piton-store", "piton-agent", "piton-exec", "piton-graph"]),
     (
         "piton-server",
-        &["piton-core", "piton-store", "piton-agent", "piton-exec", "piton-graph", "piton-runtime"],
+        &[
+            "piton-core",
+            "piton-api",
+            "piton-store",
+            "piton-agent",
+            "piton-exec",
+            "piton-graph",
+            "piton-runtime",
+        ],
     ),
     (
         "piton-cli",
         &[
             "piton-core",
+            "piton-api",
             "piton-store",
             "piton-agent",
             "piton-exec",

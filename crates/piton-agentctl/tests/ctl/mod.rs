@@ -90,7 +90,9 @@ impl World {
 
     pub(crate) async fn launch_on(&self, executor: &Standalone, spec: LaunchSpec) -> Run {
         let (secret, epoch) = (spec.secret, spec.epoch);
-        let located = executor.launch(spec).await.unwrap();
+        let execution = spec.execution.clone();
+        executor.launch(spec).await.unwrap();
+        let located = executor.find(&execution).await.unwrap().unwrap();
         let health = located.client(&secret, epoch).health().await.unwrap();
         let folder = self.data.join("run").join(located.execution.as_str());
         Run {

@@ -7,8 +7,7 @@ use piton_core::access::Bearer;
 use piton_core::decide::Command;
 use piton_core::id::{MessageId, SessionId};
 use piton_runtime::{
-    Executions, Handle, Ids, NewSession, OnExecutor, Options, Reserved, Service, SystemClock,
-    Worktrees,
+    Executions, Handle, Ids, NewSession, Options, Reserved, Service, SystemClock, Worktrees,
 };
 use piton_server::{Rate, Server};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
@@ -45,8 +44,8 @@ impl Rig {
         let program = env!("CARGO_BIN_EXE_piton").into();
         let standalone =
             piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
-        let agentctl = Arc::new(OnExecutor::new(Arc::new(standalone)));
-        let executions = Executions::new(agentctl, Arc::clone(&store));
+        let options = piton_exec::executor::LaunchOptions::default();
+        let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), options);
         let options = Options {
             driver: Arc::new(executions.clone()),
             executors: Arc::new(executions.clone()),

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use piton_agent::profiles::Profile;
 use piton_core::Code;
 use piton_core::access::Bearer;
+use piton_exec::executor::LaunchOptions;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{
-    Clock, Executions, Ids, OnExecutor, Options, Reserved, Service, SystemClock, Worktrees,
-};
+use piton_runtime::{Clock, Executions, Ids, Options, Reserved, Service, SystemClock, Worktrees};
 use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
@@ -151,8 +150,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
     let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
-    let executions =
-        Executions::new(Arc::new(OnExecutor::new(Arc::new(standalone))), Arc::clone(&store));
+    let launch_options = LaunchOptions::default();
+    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch_options);
     let options = Options {
         clock: Arc::clone(&clock),
         masker,

@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use piton_core::id::{ExecutionId, SessionId};
+use piton_core::decide::Probe;
+use piton_core::id::ExecutionId;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
 use crate::client::alive;
-use crate::executor::{Error, Executor, LaunchSpec, Liveness, Located, Result};
+use crate::executor::{Error, Executor, Fault, Found, LaunchSpec, Located, Result};
 use crate::leftovers;
 use crate::protocol::files;
 
@@ -48,6 +49,7 @@ pub struct Standalone {
     /// `systemd-run`, where there is a systemd to ask.
     scope_program: Option<PathBuf>,
     temp: PathBuf,
+    protocol_max: Option<u32>,
 }
 
 impl Standalone {
@@ -56,7 +58,8 @@ impl Standalone {
         // What is launched must know it whatever folder it works in.
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         let temp = std::env::temp_dir();
-        Self { data, program, args, scope_program: start::scope_program(), temp }
+        let (scope_program, protocol_max) = (start::scope_program(), None);
+        Self { data, program, args, scope_program, temp, protocol_max }
     }
 
     /// The program that puts a command into a scope of its own; `None`: none does.
@@ -71,31 +74,37 @@ impl Standalone {
         self
     }
 
+    /// The newest protocol that agentctls may speak, and we with them; for tests of an upgrade.
+    pub fn with_protocol_max(mut self, protocol_max: Option<u32>) -> Self {
+        self.protocol_max = protocol_max;
+        self
+    }
+
     fn place(&self, execution: &ExecutionId) -> Place {
         Place::new(&self.data, execution)
     }
 
-    async fn probe_now(&self, execution: &ExecutionId) -> Liveness {
+    async fn probe_now(&self, execution: &ExecutionId) -> Probe {
         let place = self.place(execution);
         let deadline = Instant::now() + SETTLE_WAIT;
         let mut has_asked = false;
         loop {
             // Looked at each time: one that is about to end answers no more, and is soon gone.
             if !place.is_locked()
-                && let Some(liveness) = Self::bury(&place).await
+                && let Some(probe) = Self::bury(&place).await
             {
-                return liveness;
+                return probe;
             }
             let asked = Instant::now();
             if answers(&place, ANSWER_WAIT).await {
-                return Liveness::Alive;
+                return Probe::Alive;
             }
             if !place.is_locked() {
                 continue;
             }
             let is_silent = asked.elapsed() >= ANSWER_WAIT;
             if is_silent || Instant::now() >= deadline {
-                return Liveness::Unreachable;
+                return Probe::Unreachable;
             }
             if !has_asked && !place.is_bound() {
                 // Somebody removed the socket's file; agentctl makes another when it is asked to.
@@ -107,20 +116,20 @@ impl Standalone {
     }
 
     /// Of one whose lock is free. `None`: somebody took it meanwhile.
-    async fn bury(place: &Place) -> Option<Liveness> {
+    async fn bury(place: &Place) -> Option<Probe> {
         let execution = &place.execution;
         if let Err(error) = place.condemn() {
             tracing::warn!("{execution} cannot be said to be gone: {error}");
-            return Some(Liveness::Unreachable);
+            return Some(Probe::Unreachable);
         }
         if place.is_locked() {
             return None;
         }
         Some(match end_leftovers(place).await {
-            Ok(()) => Liveness::Gone,
+            Ok(()) => Probe::Gone,
             Err(error) => {
                 tracing::warn!("What {execution} left does not end: {error}");
-                Liveness::Unreachable
+                Probe::Unreachable
             }
         })
     }
@@ -200,24 +209,34 @@ impl Executor for Standalone {
         "standalone"
     }
 
-    fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<Located>> {
-        Box::pin(self.launch_now(spec))
+    fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async { Ok(self.launch_now(spec).await?) })
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<(SessionId, ExecutionId)>>> {
-        Box::pin(async { Place::all(&self.data) })
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>>> {
+        Box::pin(async {
+            let found = |(session, execution)| Found { session, execution };
+            Ok(Place::all(&self.data)?.into_iter().map(found).collect())
+        })
     }
 
     fn find<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<Option<Located>>> {
-        Box::pin(async { self.place(execution).located() })
+        Box::pin(async {
+            let located = self.place(execution).located()?;
+            Ok(located.map(|located| Located { protocol_max: self.protocol_max, ..located }))
+        })
     }
 
-    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Liveness> {
+    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Probe> {
         Box::pin(self.probe_now(execution))
     }
 
-    fn stop<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.stop_now(execution))
+    fn stop<'a>(
+        &'a self,
+        execution: &'a ExecutionId,
+        _epoch: u64,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async { self.stop_now(execution).await.map_err(Fault::unreachable) })
     }
 
     fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf>> {

@@ -153,6 +153,7 @@ impl Place {
         let located = |socket| Located {
             execution: self.execution.clone(),
             address: Address::Socket(socket),
+            protocol_max: None,
         };
         Ok(socket.map(located))
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::paths::Place;
 use super::{ANSWER_WAIT, POLL, Standalone, answers, program};
-use crate::executor::{Error, LaunchSpec, Located, Result};
+use crate::executor::{Error, LaunchSpec, Result};
 use crate::protocol::Launch;
 
 /// For agentctl to answer.
@@ -29,7 +29,7 @@ pub(super) fn scope_program() -> Option<PathBuf> {
 }
 
 impl Standalone {
-    pub(super) async fn launch_now(&self, spec: LaunchSpec) -> Result<Located> {
+    pub(super) async fn launch_now(&self, spec: LaunchSpec) -> Result<()> {
         let place = self.place(&spec.execution);
         place.make(&spec.session)?;
         let socket = place.choose_socket(&self.temp)?;
@@ -45,7 +45,7 @@ impl Standalone {
             mask_values: spec.mask_values,
             mask_keys: spec.mask_keys,
             limits: spec.limits,
-            protocol_max: spec.protocol_max,
+            protocol_max: spec.protocol_max.or(self.protocol_max),
         };
         let mut started = self.start_in_scope(&place, &program, &launch).await;
         if matches!(&started, Err(Error::Program { source, .. }) if source.kind() == NotFound) {
@@ -60,12 +60,7 @@ impl Standalone {
         started
     }
 
-    async fn start_in_scope(
-        &self,
-        place: &Place,
-        program: &Path,
-        launch: &Launch,
-    ) -> Result<Located> {
+    async fn start_in_scope(&self, place: &Place, program: &Path, launch: &Launch) -> Result<()> {
         if let Some(scope) = self.scope_program.as_deref() {
             let started = self.start(place, program, Some(scope), launch).await;
             // Without a session bus there is a systemd that puts nothing into a scope.
@@ -83,7 +78,7 @@ impl Standalone {
         program: &Path,
         scope: Option<&Path>,
         launch: &Launch,
-    ) -> Result<Located> {
+    ) -> Result<()> {
         let failed = |source| Error::Program { path: program.to_owned(), source };
         let mut child = self.command(program, scope).spawn().map_err(failed)?;
         let text = serde_json::to_vec(launch).map_err(|e| failed(e.into()))?;
@@ -105,8 +100,10 @@ impl Standalone {
             pause = (pause * 2).min(10 * POLL);
         }
         reap(child);
-        let located = place.located()?;
-        located.ok_or_else(|| Error::Exists { execution: place.execution.clone() })
+        match place.located()? {
+            Some(_) => Ok(()),
+            None => Err(Error::Exists { execution: place.execution.clone() }),
+        }
     }
 
     fn command(&self, program: &Path, scope: Option<&Path>) -> Command {

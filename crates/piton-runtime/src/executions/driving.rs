@@ -7,13 +7,14 @@ use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Effect, Phase};
+use piton_exec::executor::{Drained, Fault};
 use piton_exec::protocol::Act;
 use piton_store::BoxFuture;
 use serde_json::Value;
 
-use super::{Executions, Fault, PROTOCOL_UNSUPPORTED};
+use super::{Executions, PROTOCOL_UNSUPPORTED};
 use crate::error::{Error, Result};
-use crate::world::{Deed, Drained, Driver, Executors};
+use crate::world::{Deed, Driver, Executors};
 
 /// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
 pub(super) const GO_ON: &str = "Continue where you left off.";
@@ -52,13 +53,12 @@ impl Driver for Executions {
 }
 
 impl Executors for Executions {
-    fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
-        let (executions, session) = (self.clone(), session.clone());
-        let execution = execution.clone();
+    fn probe(&self, _session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
+        let (executions, execution) = (self.clone(), execution.clone());
         Box::pin(async move {
             // One that is on its way must not be said to be gone.
             executions.launched(&execution).await;
-            match executions.0.agentctl.probe(&session, &execution).await {
+            match executions.0.executor.probe(&execution).await {
                 // It answers, and nothing can be said to it: whoever follows it told why.
                 Probe::Alive if executions.followed().refused.contains(&execution) => {
                     Probe::Unreachable
@@ -79,7 +79,7 @@ impl Executors for Executions {
         Box::pin(async move {
             // A dead one knows no epoch.
             match executions.at(&session, &execution, 0).await {
-                Ok(at) => executions.0.agentctl.drain(&at, after).await,
+                Ok(at) => executions.0.executor.drain(&at, after).await,
                 Err(error) => {
                     tracing::error!(%session, %execution, code = %error.code(), "spool not read");
                     Drained::default()

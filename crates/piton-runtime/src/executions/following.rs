@@ -13,12 +13,11 @@ use piton_core::planted::{self, Bug};
 use piton_core::spool::{Entry, Fact};
 use piton_core::state::{Executor, Run};
 use piton_core::{Code, State};
+use piton_exec::executor::{At, Fault, Following, Found};
 use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
-use super::{
-    At, Executions, Fault, Following, Found, PROTOCOL_UNSUPPORTED, not_ours, observe, recover,
-};
+use super::{Executions, PROTOCOL_UNSUPPORTED, not_ours, observe, recover};
 use crate::error::{Error, Result};
 use crate::service::Handle;
 
@@ -90,7 +89,7 @@ impl Executions {
             }
             let at = self.at(session, execution, state.lease.epoch).await?;
             let after = state.spools.get(execution).cloned();
-            match self.0.agentctl.follow(&at, after).await {
+            match self.0.executor.follow(&at, after).await {
                 Ok(mut stream) => {
                     again = AGAIN_MIN;
                     self.followed().refused.remove(execution);
@@ -108,7 +107,7 @@ impl Executions {
                 }
                 Err(fault) => tracing::debug!(%session, %execution, %fault, "not connected"),
             }
-            let probe = self.0.agentctl.probe(session, execution).await;
+            let probe = self.0.executor.probe(execution).await;
             if probe != Probe::Alive {
                 // Gone: its spool is imported and its run interrupted. Unreachable: the log says so.
                 handle.execute(session, recover()).await?;
@@ -144,7 +143,7 @@ impl Executions {
         if problem.code != PROTOCOL_UNSUPPORTED {
             return Ok(());
         }
-        let at_work = match self.0.agentctl.is_working(at).await {
+        let at_work = match self.0.executor.is_working(at).await {
             Ok(at_work) => at_work,
             // Not even that is understood: what the log knows has to do.
             Err(Fault::Problem(_)) => state.facts.run.as_ref().is_some_and(Run::is_open),
@@ -152,7 +151,7 @@ impl Executions {
         };
         if !at_work {
             tracing::info!(%session, %execution, "ended: a new one will speak our version");
-            self.0.agentctl.stop(at).await?;
+            self.0.executor.stop(&at.execution, at.epoch).await?;
         }
         Ok(())
     }

@@ -1,10 +1,8 @@
 //! Executions: starting an agentctl for a session, telling it what the log demands, and bringing
 //! what it says into the log. The agent's turn goes on while nobody is here; this picks it up.
 
-mod agentctl;
 mod driving;
 mod following;
-mod on_executor;
 mod preparing;
 mod strangers;
 
@@ -22,13 +20,11 @@ use piton_core::reason::Reason;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
 use piton_exec::client::Client;
+use piton_exec::executor::{self, At, Fault, LaunchOptions, LaunchSpec};
 use piton_exec::protocol::{self, Act, Start};
 use piton_store::{Query, Select, Store};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
-
-pub use agentctl::{Agentctl, At, Fault, Following, Found, Launching};
-pub use on_executor::OnExecutor;
 
 use crate::error::{Error, Result};
 use crate::resuming::Obstacle;
@@ -47,7 +43,8 @@ const PROTOCOL_UNSUPPORTED: &str = "protocol_unsupported";
 pub struct Executions(Arc<Inner>);
 
 struct Inner {
-    agentctl: Arc<dyn Agentctl>,
+    executor: Arc<dyn executor::Executor>,
+    launch_options: LaunchOptions,
     store: Arc<dyn Store>,
     attached: Mutex<Attached>,
     attached_changed: Notify,
@@ -107,16 +104,21 @@ impl Drop for OnItsWay {
 
 impl fmt::Debug for Executions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Executions({:?})", self.0.agentctl)
+        write!(f, "Executions({:?})", self.0.executor)
     }
 }
 
 impl Executions {
-    pub fn new(agentctl: Arc<dyn Agentctl>, store: Arc<dyn Store>) -> Self {
+    pub fn new(
+        executor: Arc<dyn executor::Executor>,
+        store: Arc<dyn Store>,
+        launch_options: LaunchOptions,
+    ) -> Self {
         let (attached, attached_changed) = (Mutex::new(Attached::NotYet), Notify::new());
         let (followed, launched_changed) = (Mutex::default(), Notify::new());
         Self(Arc::new(Inner {
-            agentctl,
+            executor,
+            launch_options,
             store,
             attached,
             attached_changed,
@@ -163,7 +165,9 @@ impl Executions {
         }
         let executions = self.clone();
         self.followed().tasks.spawn(async move {
-            executions.0.agentctl.tidy().await;
+            if let Err(error) = executions.0.executor.tidy().await {
+                tracing::warn!(code = error.code(), %error, "old programs are not cleared away");
+            }
             executions.watch_strangers().await;
         });
         Ok(())
@@ -216,14 +220,14 @@ impl Executions {
     async fn launch_now(&self, session: &SessionId, workspace: PathBuf) -> Result<ExecutionId> {
         let handle = self.handle().await?;
         let execution_id = handle.ids().execution()?;
-        let runtime = self.0.agentctl.runtime().to_owned();
+        let runtime = self.0.executor.name().to_owned();
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         // From before the log knows of it until it answers.
         let on_its_way = OnItsWay::new(self, &execution_id);
         observe(&handle, session, starting, None).await?;
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
-        let launched = self.0.agentctl.launch(&at, Launching { workspace }).await;
+        let launched = self.0.executor.launch(self.launch_spec(&at, workspace)).await;
         drop(on_its_way);
         if let Err(fault) = launched {
             self.not_launched(&handle, &at, &fault).await?;
@@ -233,6 +237,21 @@ impl Executions {
         observe(&handle, session, ready, None).await?;
         self.follow(session, &execution_id);
         Ok(execution_id)
+    }
+
+    fn launch_spec(&self, at: &At, workspace: PathBuf) -> LaunchSpec {
+        let LaunchOptions { mask_values, mask_keys, limits } = self.0.launch_options.clone();
+        LaunchSpec {
+            session: at.session.clone(),
+            execution: at.execution.clone(),
+            epoch: at.epoch,
+            workspace,
+            secret: at.secret,
+            mask_values,
+            mask_keys,
+            limits,
+            protocol_max: None,
+        }
     }
 
     /// What was said to a session has no agent to be given to.
@@ -271,7 +290,7 @@ impl Executions {
             return Ok(());
         }
         let execution_id = handle.ids().execution()?;
-        let runtime = self.0.agentctl.runtime().to_owned();
+        let runtime = self.0.executor.name().to_owned();
         let on_its_way = OnItsWay::new(self, &execution_id);
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         observe(&handle, session, starting, None).await?;
@@ -295,7 +314,7 @@ impl Executions {
 
     /// A launch that failed may have launched something, and somebody may have found it already.
     async fn not_launched(&self, handle: &Handle, at: &At, fault: &Fault) -> Result<()> {
-        let is_gone = self.0.agentctl.stop(at).await.is_ok();
+        let is_gone = self.0.executor.stop(&at.execution, at.epoch).await.is_ok();
         let facts = handle.state(&at.session).await?.facts;
         let executor = facts.executor.filter(|e| e.execution_id == at.execution);
         let unseen = executor.is_some_and(|e| e.status == ExecutorStatus::Starting)
@@ -328,7 +347,7 @@ impl Executions {
         let handle = self.handle().await?;
         let (at, _) = self.current(&handle, session).await?;
         self.launched(&at.execution).await;
-        Ok(self.0.agentctl.workspace(&at).await?)
+        Ok(self.0.executor.client(&at).await?)
     }
 
     /// Ends the session's agent; its agentctl stays, and the shells with it. What became of it is in
@@ -344,7 +363,7 @@ impl Executions {
     pub async fn stop(&self, session: &SessionId) -> Result<()> {
         let handle = self.handle().await?;
         let (at, _) = self.current(&handle, session).await?;
-        self.0.agentctl.stop(&at).await?;
+        self.0.executor.stop(&at.execution, at.epoch).await?;
         handle.execute(session, recover()).await.map(drop)
     }
 
@@ -387,7 +406,7 @@ impl Executions {
             let id =
                 if planted::is(Bug::CommandIdNew) { format!("{id}-{tries}") } else { id.clone() };
             let command = protocol::Command { id, act: act.clone() };
-            match self.0.agentctl.command(at, command).await {
+            match self.0.executor.command(at, command).await {
                 Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {
                     tokio::time::sleep(TRY_AGAIN * u32::try_from(tries).unwrap_or(1)).await;
                     // It may have been given up meanwhile, and another be the session's.

@@ -15,7 +15,9 @@ use piton_store::Detail;
 use serde_json::Value;
 
 use super::driving::GO_ON;
-use super::{At, Executions};
+use piton_exec::executor::At;
+
+use super::Executions;
 use crate::error::Result;
 use crate::service::Handle;
 use crate::world::Deed;
@@ -197,7 +199,7 @@ impl Executions {
     /// What the workspace says, if it says it soon.
     async fn truth(&self, at: &At) -> Option<Truth> {
         let asking = async {
-            let client = self.0.agentctl.workspace(at).await.ok()?;
+            let client = self.0.executor.client(at).await.ok()?;
             let status = client.git_status().await.ok().filter(|status| status.repository)?;
             let changed = status.changed.into_iter().map(|change| (change.status, change.path));
             let diffs = [client.git_diff(true, None).await, client.git_diff(false, None).await];

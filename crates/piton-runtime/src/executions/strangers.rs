@@ -7,7 +7,9 @@ use piton_core::decide::Command;
 use piton_core::id::SessionId;
 use piton_core::state::Executor;
 
-use super::{Executions, Found, recover};
+use piton_exec::executor::Found;
+
+use super::{Executions, recover};
 use crate::error::Result;
 use crate::service::Handle;
 
@@ -17,7 +19,10 @@ impl Executions {
     pub(super) async fn watch_strangers(&self) {
         let Ok(handle) = self.handle().await else { return };
         loop {
-            for found in self.0.agentctl.list().await {
+            let listed = self.0.executor.list().await;
+            let listed =
+                listed.inspect_err(|error| tracing::warn!(%error, "executions not listed"));
+            for found in listed.unwrap_or_default() {
                 self.launched(&found.execution).await;
                 if let Err(error) = self.end_stranger(&handle, &found).await {
                     let Found { session, execution } = &found;
@@ -48,7 +53,7 @@ impl Executions {
         let Found { session, execution } = found;
         let Some(head) = self.0.store.head(session).await? else {
             // Its session was deleted, and with it the key to speak to it.
-            return Ok(self.0.agentctl.purge(found).await?);
+            return Ok(self.0.executor.purge(found).await?);
         };
         let theirs = head.lease.owner.filter(|owner| owner != handle.boot());
         if theirs.is_some_and(|owner| handle.env().is_alive(&owner)) {
@@ -62,7 +67,7 @@ impl Executions {
             return Ok(());
         }
         let at = self.at(session, execution, state.lease.epoch).await?;
-        self.0.agentctl.stop(&at).await?;
+        self.0.executor.stop(execution, at.epoch).await?;
         if is_current {
             // A closed session needs no agent; its follower sees that it is gone.
             return handle.execute(session, recover()).await.map(drop);
@@ -72,7 +77,7 @@ impl Executions {
         let mut damaged = false;
         while !damaged {
             let after = handle.state(session).await?.spools.get(execution).cloned();
-            let mut drained = self.0.agentctl.drain(&at, after).await;
+            let mut drained = self.0.executor.drain(&at, after).await;
             damaged = drained.damage.is_some();
             drained.damage.take_if(|_| is_told);
             if drained.is_empty() {
@@ -83,10 +88,14 @@ impl Executions {
         }
         if damaged {
             // What cannot be read now may be worth something to somebody.
-            self.0.agentctl.set_aside(&at).await;
+            if let Err(error) = self.0.executor.set_aside(execution).await {
+                tracing::warn!(%execution, %error, "a damaged spool is not set aside");
+            }
             return Ok(());
         }
-        self.0.agentctl.forget(&at).await;
+        if let Err(error) = self.0.executor.forget(execution).await {
+            tracing::warn!(%execution, %error, "what an execution left is not cleared away");
+        }
         Ok(())
     }
 }

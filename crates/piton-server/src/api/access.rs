@@ -6,66 +6,27 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use piton_api::access::{
+    AccessToken, AccessTokenIssued, AccessTokenList, NewAccessToken, SignInRequest,
+};
+use piton_api::enums::AccessScope;
+use piton_api::problem::Problem as Document;
 use piton_core::Code;
-use piton_core::access::{Access, Bearer, Scope};
+use piton_core::access::{Access, Bearer, Scope, ScopeUnknown};
 use piton_core::event::AccessTokenCreated;
 use piton_core::id::AccessTokenId;
 use piton_core::registry::Command;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::Reply;
 use crate::app::{App, Asked, to_value};
 use crate::extract::{Administrator, Asker, Body, Path};
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 const NAME_BYTES_MAX: usize = 256;
 /// How long a link signs somebody in.
 const LINK_FOR: Duration = Duration::from_mins(10);
 /// How long a browser stays signed in.
 const SIGNED_IN_FOR: Duration = Duration::from_hours(30 * 24);
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewAccess {
-    /// For people: whose it is.
-    name: String,
-    /// `read`, `control`, `admin`.
-    scopes: Vec<String>,
-    /// After how many seconds it runs out; without it, it does not.
-    expires_in_s: Option<u64>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Granted {
-    access_token_id: String,
-    /// Shown here and nowhere else.
-    token: String,
-    expires_at: Option<String>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AccessView {
-    access_token_id: String,
-    name: String,
-    scopes: Vec<String>,
-    created_at: String,
-    expires_at: Option<String>,
-    /// A link that was not used yet.
-    single_use: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AccessList {
-    access: Vec<AccessView>,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SigningIn {
-    /// What the link carried.
-    link: String,
-}
 
 /// A secret that nobody has seen yet.
 fn fresh(
@@ -90,20 +51,21 @@ fn fresh(
     Ok((bearer, granted))
 }
 
-fn shown(bearer: &Bearer, granted: &AccessTokenCreated) -> Granted {
-    Granted {
-        access_token_id: bearer.id.to_string(),
+fn shown(bearer: &Bearer, granted: &AccessTokenCreated) -> AccessTokenIssued {
+    AccessTokenIssued {
+        access_token_id: bearer.id.clone(),
         token: bearer.reveal(),
-        expires_at: granted.expires_at.as_ref().map(ToString::to_string),
+        expires_at: granted.expires_at,
     }
 }
 
 /// What a request asks for, checked.
-fn wanted(new: &NewAccess) -> Result<BTreeSet<Scope>> {
+fn wanted(new: &NewAccessToken) -> Result<BTreeSet<Scope>> {
     if new.name.trim().is_empty() || new.name.len() > NAME_BYTES_MAX {
         return Err(Problem::malformed(format!("A name has 1 to {NAME_BYTES_MAX} bytes")));
     }
-    let scopes: Result<BTreeSet<Scope>, _> = new.scopes.iter().map(|scope| scope.parse()).collect();
+    let known = |scope: &AccessScope| scope.known().ok_or(ScopeUnknown);
+    let scopes: Result<BTreeSet<Scope>, _> = new.scopes.iter().map(known).collect();
     let scopes = scopes.map_err(|error| Problem::malformed(error.to_string()))?;
     if scopes.is_empty() {
         return Err(Problem::malformed("A token needs a scope: read, control, admin"));
@@ -115,9 +77,9 @@ async fn grant(
     app: &App,
     asker: &Asker,
     action: &'static str,
-    new: NewAccess,
+    new: NewAccessToken,
     single_use: bool,
-) -> Result<Reply<Granted>> {
+) -> Result<Reply<AccessTokenIssued>> {
     let scopes = wanted(&new)?;
     let request = Asked { asker, action, body: to_value(&new)? };
     if new.expires_in_s == Some(0) {
@@ -136,39 +98,39 @@ async fn grant(
 }
 
 /// Makes a token for the API.
-#[utoipa::path(post, path = "/access-tokens", operation_id = "create_access", tag = "access", request_body = NewAccess,
+#[utoipa::path(post, path = "/access-tokens", operation_id = "create_access", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
-    responses((status = 201, body = Granted),
+    responses((status = 201, body = AccessTokenIssued),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Administrator(asker): Administrator,
-    Body(new): Body<NewAccess>,
-) -> Result<Reply<Granted>> {
+    Body(new): Body<NewAccessToken>,
+) -> Result<Reply<AccessTokenIssued>> {
     grant(&app, &asker, "access.create", new, false).await
 }
 
 /// Makes a link that signs a browser in once, within ten minutes.
-#[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccess,
+#[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
-    responses((status = 201, body = Granted),
+    responses((status = 201, body = AccessTokenIssued),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn link(
     State(app): State<App>,
     Administrator(asker): Administrator,
-    Body(new): Body<NewAccess>,
-) -> Result<Reply<Granted>> {
+    Body(new): Body<NewAccessToken>,
+) -> Result<Reply<AccessTokenIssued>> {
     grant(&app, &asker, "links.create", new, true).await
 }
 
 /// Exchanges what a link carried for a token. Works once.
-#[utoipa::path(post, path = "/sign-in", tag = "access", request_body = SigningIn, security(()),
-    responses((status = 201, body = Granted),
+#[utoipa::path(post, path = "/sign-in", tag = "access", request_body = SignInRequest, security(()),
+    responses((status = 201, body = AccessTokenIssued),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn sign_in(
     State(app): State<App>,
-    Body(signing_in): Body<SigningIn>,
-) -> Result<Reply<Granted>> {
+    Body(signing_in): Body<SignInRequest>,
+) -> Result<Reply<AccessTokenIssued>> {
     app.admit_nobody()?;
     // Nobody learns more than that about a link.
     let used_up = || {
@@ -189,22 +151,22 @@ pub(crate) async fn sign_in(
 
 /// The tokens and links that are good.
 #[utoipa::path(get, path = "/access-tokens", operation_id = "list_access", tag = "access",
-    responses((status = 200, body = AccessList),
+    responses((status = 200, body = AccessTokenList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(app): State<App>,
     _administrator: Administrator,
-) -> Json<AccessList> {
-    let view = |access: &Access| AccessView {
-        access_token_id: access.access_token_id.to_string(),
+) -> Json<AccessTokenList> {
+    let view = |access: &Access| AccessToken {
+        access_token_id: access.access_token_id.clone(),
         name: access.name.clone(),
-        scopes: access.scopes.iter().map(ToString::to_string).collect(),
-        created_at: access.created_at.to_string(),
-        expires_at: access.expires_at.as_ref().map(ToString::to_string),
+        scopes: access.scopes.iter().copied().map(Into::into).collect(),
+        created_at: access.created_at,
+        expires_at: access.expires_at,
         single_use: access.single_use,
     };
     let access = app.reserved().read(|registry| registry.access.values().map(view).collect());
-    Json(AccessList { access })
+    Json(AccessTokenList { access })
 }
 
 /// Takes a token back.

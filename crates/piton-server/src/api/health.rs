@@ -4,30 +4,24 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http::HeaderValue};
+use piton_api::enums::ClosedList as _;
+use piton_api::problem::Problem as Document;
+use piton_api::server::Health;
 use piton_store::{Query, Select};
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::status::executor_status;
 use crate::app::App;
 use crate::extract::Reader;
 use crate::metrics::Open;
-use crate::problem::{Document, Result};
+use crate::problem::Result;
 
 /// Sessions that are looked at at a time.
 const PAGE: usize = 256;
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Health {
-    /// Always `ok`: who cannot answer does not.
-    status: &'static str,
-}
 
 /// Whether the server is there. Needs no token and tells nothing else.
 #[utoipa::path(get, path = "/health", tag = "server", security(()),
     responses((status = 200, body = Health)))]
 pub(crate) async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
+    Json(Health::ok())
 }
 
 /// Whether the server takes work. Needs no token and tells nothing else.
@@ -39,7 +33,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Health>> {
     if app.stop().is_cancelled() {
         return Err(piton_runtime::Error::ShuttingDown.into());
     }
-    Ok(Json(Health { status: "ok" }))
+    Ok(Json(Health::ok()))
 }
 
 /// Counters and gauges, in the format that Prometheus reads.
@@ -69,7 +63,8 @@ async fn open(app: &App) -> Result<Open> {
                 open.waits += run.waits.len() as u64;
             }
             if let Some(executor) = facts.executor.as_ref().filter(|e| e.may_live()) {
-                *open.executions.entry(executor_status(executor)).or_default() += 1;
+                let status = executor.status.spelling();
+                *open.executions.entry(status).or_default() += 1;
             }
         }
         match page.next {

@@ -2,93 +2,26 @@
 
 use axum::Json;
 use axum::extract::State;
+use piton_api::enums::ToolState;
+use piton_api::problem::Problem as Document;
+use piton_api::record::{Message, MessagePage, RecordPage, RecordQuery, Verification};
 use piton_core::id::SessionId;
 use piton_core::status::Name;
 use piton_core::transcript::{self, Item, Outcome, Text};
 use piton_core::{Code, Record, Seq};
 use piton_store::Detail;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
 use crate::extract::{Administrator, Params, Path, Reader};
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 const PAGE_MAX: usize = 1_000;
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Window {
-    /// The last seq that is known; without one the log is read from its beginning.
-    after: Option<Seq>,
-    /// How many records are read.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RecordPage {
-    /// As the log has them: `seq`, `ts`, `kind` and the kind's fields.
-    #[schema(value_type = Vec<Object>)]
-    records: Vec<Value>,
-    /// Where to go on; null at the end of the log.
-    next: Option<Seq>,
-}
-
-/// Something in a conversation.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum MessageView {
-    User {
-        seq: Seq,
-        message_id: String,
-        text: Option<String>,
-    },
-    Agent {
-        seq: Seq,
-        message_id: String,
-        text: Option<String>,
-        complete: bool,
-    },
-    Tool {
-        seq: Seq,
-        call_id: String,
-        name: Option<String>,
-        #[schema(value_type = Option<Object>)]
-        arguments: Option<Value>,
-        /// `succeeded`, `failed`, `cancelled`, `pending` or `unknown`.
-        status: String,
-        #[schema(value_type = Option<Object>)]
-        result: Option<Value>,
-    },
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MessagePage {
-    /// In order. What began before the window shows its rest; a text that was taken out is null.
-    messages: Vec<MessageView>,
-    /// Where to go on; null at the end of the log.
-    next: Option<Seq>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct VerifiedView {
-    session_id: String,
-    /// Whether everything is as it was written.
-    good: bool,
-    /// Records that are good, from the first on.
-    good_to: Seq,
-    /// The first thing that is wrong.
-    problem: Option<String>,
-    anchored_to: Option<Seq>,
-}
 
 async fn window(
     app: &App,
     session: &SessionId,
-    window: &Window,
+    window: &RecordQuery,
 ) -> Result<(Vec<Record>, Option<Seq>)> {
     let limit = window.limit.unwrap_or(200);
     if !(1..=PAGE_MAX).contains(&limit) {
@@ -110,14 +43,14 @@ async fn window(
 
 /// A page of a session's log.
 #[utoipa::path(get, path = "/sessions/{session_id}/records", tag = "sessions",
-    params(("session_id" = String, Path, description = "The session's id"), Window),
+    params(("session_id" = String, Path, description = "The session's id"), RecordQuery),
     responses((status = 200, body = RecordPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn records(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
-    Params(wanted): Params<Window>,
+    Params(wanted): Params<RecordQuery>,
 ) -> Result<Json<RecordPage>> {
     let session = SessionId::from_user(&session)?;
     let (records, next) = window(&app, &session, &wanted).await?;
@@ -126,13 +59,13 @@ pub(crate) async fn records(
 
 /// A page of what no session's log tells of: who was let in and by whom, what was done, what was
 /// refused, which sessions left. Digests, and what was answered, are left out.
-#[utoipa::path(get, path = "/audit", tag = "access", params(Window),
+#[utoipa::path(get, path = "/audit", tag = "access", params(RecordQuery),
     responses((status = 200, body = RecordPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn audit(
     State(app): State<App>,
     _administrator: Administrator,
-    Params(wanted): Params<Window>,
+    Params(wanted): Params<RecordQuery>,
 ) -> Result<Json<RecordPage>> {
     let reserved = SessionId::reserved();
     if app.handle().view().store().head(&reserved).await?.is_none() {
@@ -161,14 +94,14 @@ fn flat(session: &SessionId, records: &[Record]) -> Result<Vec<Value>> {
 
 /// A page of a session's conversation, with every tool call paired.
 #[utoipa::path(get, path = "/sessions/{session_id}/messages", tag = "sessions",
-    params(("session_id" = String, Path, description = "The session's id"), Window),
+    params(("session_id" = String, Path, description = "The session's id"), RecordQuery),
     responses((status = 200, body = MessagePage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn messages(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
-    Params(wanted): Params<Window>,
+    Params(wanted): Params<RecordQuery>,
 ) -> Result<Json<MessagePage>> {
     let session = SessionId::from_user(&session)?;
     let (records, next) = window(&app, &session, &wanted).await?;
@@ -190,27 +123,23 @@ fn text(text: Text) -> Option<String> {
     }
 }
 
-fn view(item: Item) -> MessageView {
+fn view(item: Item) -> Message {
     match item {
         Item::User { seq, message_id, text: said } => {
-            MessageView::User { seq, message_id: message_id.to_string(), text: text(said) }
+            Message::User { seq, message_id: message_id.to_string(), text: text(said) }
         }
         Item::Agent { seq, message_id, text: said, complete } => {
             let message_id = message_id.to_string();
-            MessageView::Agent { seq, message_id, text: text(said), complete }
+            Message::Agent { seq, message_id, text: text(said), complete }
         }
         Item::Tool { seq, call_id, name, arguments, outcome } => {
             let (status, result) = match outcome {
-                Outcome::Known { status, result } => {
-                    let status = serde_json::to_value(status).ok();
-                    let status = status.and_then(|status| status.as_str().map(str::to_owned));
-                    (status.unwrap_or_default(), result)
-                }
-                Outcome::Pending => ("pending".to_owned(), None),
-                Outcome::Unknown => ("unknown".to_owned(), None),
+                Outcome::Known { status, result } => (status.into(), result),
+                Outcome::Pending => (ToolState::Pending, None),
+                Outcome::Unknown => (ToolState::Unknown, None),
             };
             let call_id = call_id.to_string();
-            MessageView::Tool { seq, call_id, name, arguments, status, result }
+            Message::Tool { seq, call_id, name, arguments, status: status.into(), result }
         }
     }
 }
@@ -218,17 +147,17 @@ fn view(item: Item) -> MessageView {
 /// Walks a session's log and checks every link.
 #[utoipa::path(get, path = "/sessions/{session_id}/verify", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
-    responses((status = 200, body = VerifiedView),
+    responses((status = 200, body = Verification),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn verify(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
-) -> Result<Json<VerifiedView>> {
+) -> Result<Json<Verification>> {
     let session = SessionId::from_user(&session)?;
     let found = app.handle().view().store().verify(&session).await?;
-    Ok(Json(VerifiedView {
-        session_id: session.to_string(),
+    Ok(Json(Verification {
+        session_id: session,
         good: found.problem.is_none(),
         good_to: found.good_to,
         problem: found.problem.map(|problem| problem.to_string()),

@@ -7,6 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use piton_api::problem::Problem as Document;
+use piton_api::session::{
+    CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest, RunRequest,
+    SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
+};
+use piton_api::{SessionStatus, WireEnum};
 use piton_core::Code;
 use piton_core::decide::{Command, Create, Message, Refusal};
 use piton_core::event::Outcome;
@@ -15,139 +21,33 @@ use piton_core::reason::Reason;
 use piton_core::resume::{AgentRestart, StartTrigger, goes_on_with, is_running};
 use piton_core::status::Name;
 use piton_store::Cursor;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::{IntoParams, ToSchema};
 
 use super::starting::AGENT_DEFAULT;
-use super::status::{Brief, SessionStatus};
-use super::worktrees::Deleted;
 use super::{Reply, status, tasks, worktrees};
 use crate::app::{App, Asked, Fulfilled, to_value};
 use crate::extract::{Administrator, Asker, Body, Controller, Params, Path, Perhaps, Reader};
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;
 const REASON_BYTES_MAX: usize = 1_024;
 const PAGE_MAX: usize = 200;
 
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewSession {
-    title: Option<String>,
-    /// The task that it belongs to.
-    task_id: Option<String>,
-    /// Which agent, of `GET /agents`; without one the built-in `echo`.
-    agent_profile_id: Option<String>,
-    /// An absolute path of a folder that is there; without one a folder of the session's own.
-    pub(super) working_dir: Option<String>,
-    /// Instead of a folder: an absolute path of a git repository. The session works in a worktree
-    /// of it, on a branch of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) repo: Option<String>,
-    /// The branch, tag or commit of the repository that its branch begins at; without one the
-    /// repository's HEAD.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) base: Option<String>,
-    /// Whether the agent is started at once; it is, unless this says `false`.
-    start: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct SessionMade {
-    session_id: String,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SessionQuery {
-    task_id: Option<String>,
-    /// Only those with this status.
-    #[param(example = "running")]
-    status: Option<String>,
-    /// Where the last page ended.
-    after: Option<String>,
-    #[param(minimum = 1, maximum = 200)]
-    limit: Option<usize>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionPage {
-    sessions: Vec<Brief>,
-    /// Where the next page begins; null on the last one.
-    next: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Prompt {
-    #[schema(min_length = 1)]
-    content: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Prompted {
-    run_id: String,
-    message_id: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Done {
-    session_id: String,
-    /// The run that it was about, if it was about one.
-    run_id: Option<String>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Starting {
-    /// Without the conversation that the agent had: for one that it cannot go on with and does not
-    /// say so. It is told the history if its profile allows that.
-    #[serde(default)]
-    fresh: bool,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OfRun {
-    /// Refused if this is not the session's run any more; without it, the latest is meant.
-    run_id: Option<String>,
-}
-
-impl OfRun {
-    fn named(&self) -> Result<Option<RunId>> {
-        Ok(self.run_id.as_deref().map(str::parse).transpose()?)
-    }
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Closing {
-    /// `completed` (unless said otherwise), `failed` or `cancelled`.
-    outcome: Option<String>,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Deleting {
-    /// Whatever is still at work in it.
-    force: Option<bool>,
-    /// Why; the note of the deletion keeps it.
-    reason: Option<String>,
+/// The run that a request names.
+fn named_run(request: &RunRequest) -> Result<Option<RunId>> {
+    Ok(request.run_id.as_deref().map(str::parse).transpose()?)
 }
 
 /// Makes a session, in a task or alone, and starts its agent.
 #[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
-    responses((status = 201, body = SessionMade),
+    responses((status = 201, body = SessionCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Controller(asker): Controller,
     Body(new): Body<NewSession>,
-) -> Result<Reply<SessionMade>> {
+) -> Result<Reply<SessionCreated>> {
     Ok(Reply::created(create_now(&app, &asker, new).await?))
 }
 
@@ -155,7 +55,7 @@ pub(crate) async fn create_now(
     app: &App,
     asker: &Asker,
     new: NewSession,
-) -> Result<Fulfilled<SessionMade>> {
+) -> Result<Fulfilled<SessionCreated>> {
     let body = to_value(&new)?;
     if new.title.as_ref().is_some_and(|title| title.len() > TITLE_BYTES_MAX) {
         return Err(Problem::malformed(format!("A title has at most {TITLE_BYTES_MAX} bytes")));
@@ -177,7 +77,7 @@ pub(crate) async fn create_now(
     };
     let plan = worktrees::plan(app, &session_id, &new).await?;
     let request = Asked { asker, action: "sessions.create", body };
-    let made = SessionMade { session_id: session_id.to_string() };
+    let made = SessionCreated { session_id: session_id.clone() };
     let create = Create {
         session_id: session_id.clone(),
         title: new.title,
@@ -244,7 +144,7 @@ pub(crate) async fn list_now(app: &App, query: &SessionQuery) -> Result<SessionP
     let after = query.after.as_deref().map(cursor).transpose()?;
     let (listed, next) = app.handle().list(task_id, named, after, limit).await?;
     let next = next.map(|next| format!("{}.{}", next.millis, next.session));
-    Ok(SessionPage { sessions: listed.iter().map(Brief::of).collect(), next })
+    Ok(SessionPage { sessions: listed.iter().map(status::summary).collect(), next })
 }
 
 fn named(text: &str) -> Result<Name> {
@@ -287,17 +187,17 @@ pub(crate) async fn show_status(
 }
 
 /// Says something to a session's agent: a new run begins.
-#[utoipa::path(post, path = "/sessions/{session_id}/messages", tag = "sessions", request_body = Prompt,
+#[utoipa::path(post, path = "/sessions/{session_id}/messages", tag = "sessions", request_body = PromptRequest,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is said once")),
-    responses((status = 202, body = Prompted),
+    responses((status = 202, body = PromptAccepted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn prompt(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Body(prompt): Body<Prompt>,
-) -> Result<Reply<Prompted>> {
+    Body(prompt): Body<PromptRequest>,
+) -> Result<Reply<PromptAccepted>> {
     Ok(Reply::accepted(prompt_now(&app, &asker, &session, prompt).await?))
 }
 
@@ -305,8 +205,8 @@ pub(crate) async fn prompt_now(
     app: &App,
     asker: &Asker,
     session: &str,
-    prompt: Prompt,
-) -> Result<Fulfilled<Prompted>> {
+    prompt: PromptRequest,
+) -> Result<Fulfilled<PromptAccepted>> {
     let session = SessionId::from_user(session)?;
     if prompt.content.is_empty() {
         return Err(Problem::malformed("content is empty"));
@@ -320,7 +220,8 @@ pub(crate) async fn prompt_now(
         return Err(Problem::new(Code::AgentNotRunning, title));
     }
     let (run_id, message_id) = (app.handle().ids().run()?, app.handle().ids().message()?);
-    let prompted = Prompted { run_id: run_id.to_string(), message_id: message_id.to_string() };
+    let prompted =
+        PromptAccepted { run_id: run_id.to_string(), message_id: message_id.to_string() };
     let message = Some(Message { message_id, content: prompt.content });
     let command = Command::Start { run_id, message };
     app.execute(&session, &request, prompted, command).await
@@ -338,11 +239,11 @@ async fn of_run(
     session: &str,
     action: &'static str,
     command: impl FnOnce(RunId) -> Command,
-) -> Result<Fulfilled<Done>> {
+) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
     let run_id = current_run(app, &session).await?;
     let request = Asked { asker, action, body: json!(null) };
-    let done = Done { session_id: session.to_string(), run_id: Some(run_id.to_string()) };
+    let done = SessionRun { session_id: session.clone(), run_id: Some(run_id.to_string()) };
     app.execute(&session, &request, done, command(run_id)).await
 }
 
@@ -350,17 +251,21 @@ async fn of_run(
 #[utoipa::path(post, path = "/sessions/{session_id}/resume", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = Done),
+    responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn resume(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-) -> Result<Reply<Done>> {
+) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(resume_now(&app, &asker, &session).await?))
 }
 
-pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Result<Fulfilled<Done>> {
+pub(crate) async fn resume_now(
+    app: &App,
+    asker: &Asker,
+    session: &str,
+) -> Result<Fulfilled<SessionRun>> {
     let id = SessionId::from_user(session)?;
     let state = app.handle().state(&id).await?;
     if state.facts.closed.is_some() {
@@ -368,13 +273,13 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
     }
     let request = Asked { asker, action: "sessions.resume", body: json!(null) }.request(None);
     if let Some(seq) = state.requests.find(&request, app.handle().view().now())? {
-        // Done before: what happened since is nobody's wish.
+        // SessionRun before: what happened since is nobody's wish.
         return app.repeated(&id, seq).await;
     }
     app.resumer().ensure(&id, StartTrigger::Manual).await?;
     let turn = app.resumer().policy().continue_run;
     if goes_on_with(&state.facts, turn, StartTrigger::Manual).is_none() {
-        let response = Done { session_id: id.to_string(), run_id: None };
+        let response = SessionRun { session_id: id.clone(), run_id: None };
         let request = Asked { asker, action: "sessions.resume", body: json!(null) };
         return app.execute(&id, &request, response, Command::Nothing).await;
     }
@@ -382,17 +287,17 @@ pub(crate) async fn resume_now(app: &App, asker: &Asker, session: &str) -> Resul
 }
 
 /// Starts the session's agent if it does not run; what was interrupted stays so.
-#[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions", request_body = Option<Starting>,
+#[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions", request_body = Option<StartRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = Done),
+    responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn start(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Perhaps(how): Perhaps<Starting>,
-) -> Result<Reply<Done>> {
+    Perhaps(how): Perhaps<StartRequest>,
+) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(start_now(&app, &asker, &session, &how).await?))
 }
 
@@ -400,8 +305,8 @@ pub(crate) async fn start_now(
     app: &App,
     asker: &Asker,
     session: &str,
-    how: &Starting,
-) -> Result<Fulfilled<Done>> {
+    how: &StartRequest,
+) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
     let state = app.handle().state(&session).await?;
     if state.facts.closed.is_some() {
@@ -417,7 +322,7 @@ pub(crate) async fn start_now(
     } else {
         app.resumer().ensure(&session, StartTrigger::Manual).await?;
     }
-    let response = Done { session_id: session.to_string(), run_id: None };
+    let response = SessionRun { session_id: session.clone(), run_id: None };
     app.execute(&session, &request, response, Command::Nothing).await
 }
 
@@ -452,17 +357,17 @@ pub(crate) async fn open_now(app: &App, session: &str) -> Result<SessionStatus> 
 }
 
 /// Stops the run's turn; it goes on when it is resumed.
-#[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions", request_body = Option<OfRun>,
+#[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = Done),
+    responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn pause(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Perhaps(of): Perhaps<OfRun>,
-) -> Result<Reply<Done>> {
+    Perhaps(of): Perhaps<RunRequest>,
+) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(pause_now(&app, &asker, &session, &of).await?))
 }
 
@@ -470,25 +375,25 @@ pub(crate) async fn pause_now(
     app: &App,
     asker: &Asker,
     session: &str,
-    of: &OfRun,
-) -> Result<Fulfilled<Done>> {
-    let named = of.named()?;
+    of: &RunRequest,
+) -> Result<Fulfilled<SessionRun>> {
+    let named = named_run(of)?;
     let command = |run_id| Command::Pause { run_id: named.unwrap_or(run_id) };
     of_run(app, asker, session, "sessions.pause", command).await
 }
 
 /// Ends the run.
-#[utoipa::path(post, path = "/sessions/{session_id}/cancel", tag = "sessions", request_body = Option<OfRun>,
+#[utoipa::path(post, path = "/sessions/{session_id}/cancel", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = Done),
+    responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Perhaps(of): Perhaps<OfRun>,
-) -> Result<Reply<Done>> {
+    Perhaps(of): Perhaps<RunRequest>,
+) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(cancel_now(&app, &asker, &session, &of).await?))
 }
 
@@ -496,9 +401,9 @@ pub(crate) async fn cancel_now(
     app: &App,
     asker: &Asker,
     session: &str,
-    of: &OfRun,
-) -> Result<Fulfilled<Done>> {
-    let named = of.named()?;
+    of: &RunRequest,
+) -> Result<Fulfilled<SessionRun>> {
+    let named = named_run(of)?;
     let command = |run_id| {
         let run_id = named.unwrap_or(run_id);
         Command::Cancel { run_id, reason: Reason::UserRequest }
@@ -507,17 +412,17 @@ pub(crate) async fn cancel_now(
 }
 
 /// Leaves an interrupted run as it is.
-#[utoipa::path(post, path = "/sessions/{session_id}/dismiss", tag = "sessions", request_body = Option<OfRun>,
+#[utoipa::path(post, path = "/sessions/{session_id}/dismiss", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = Done),
+    responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn dismiss(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Perhaps(of): Perhaps<OfRun>,
-) -> Result<Reply<Done>> {
+    Perhaps(of): Perhaps<RunRequest>,
+) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(dismiss_now(&app, &asker, &session, &of).await?))
 }
 
@@ -525,25 +430,25 @@ pub(crate) async fn dismiss_now(
     app: &App,
     asker: &Asker,
     session: &str,
-    of: &OfRun,
-) -> Result<Fulfilled<Done>> {
-    let named = of.named()?;
+    of: &RunRequest,
+) -> Result<Fulfilled<SessionRun>> {
+    let named = named_run(of)?;
     let command = |run_id| Command::Dismiss { run_id: named.unwrap_or(run_id) };
     of_run(app, asker, session, "sessions.dismiss", command).await
 }
 
 /// Closes a session: it can be read, and not be gone on with.
-#[utoipa::path(post, path = "/sessions/{session_id}/close", tag = "sessions", request_body = Option<Closing>,
+#[utoipa::path(post, path = "/sessions/{session_id}/close", tag = "sessions", request_body = Option<CloseRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = Done),
+    responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn close(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Perhaps(closing): Perhaps<Closing>,
-) -> Result<Reply<Done>> {
+    Perhaps(closing): Perhaps<CloseRequest>,
+) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(close_now(&app, &asker, &session, closing).await?))
 }
 
@@ -551,32 +456,31 @@ pub(crate) async fn close_now(
     app: &App,
     asker: &Asker,
     session: &str,
-    closing: Closing,
-) -> Result<Fulfilled<Done>> {
+    closing: CloseRequest,
+) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
-    let outcome = match closing.outcome.as_deref() {
-        None | Some("completed") => Outcome::Completed,
-        Some("failed") => Outcome::Failed,
-        Some("cancelled") => Outcome::Cancelled,
-        Some(_) => {
+    let outcome = match &closing.outcome {
+        None => Outcome::Completed,
+        Some(WireEnum::Known(outcome)) => *outcome,
+        Some(WireEnum::Other(_)) => {
             return Err(Problem::malformed("outcome is completed, failed or cancelled"));
         }
     };
     let request = Asked { asker, action: "sessions.close", body: to_value(&closing)? };
-    let done = Done { session_id: session.to_string(), run_id: None };
+    let done = SessionRun { session_id: session.clone(), run_id: None };
     app.execute(&session, &request, done, Command::Close { outcome }).await
 }
 
 /// Deletes a session's log. What is still at work in it keeps it, unless it is forced.
 #[utoipa::path(delete, path = "/sessions/{session_id}", tag = "sessions",
-    params(("session_id" = String, Path, description = "The session's id"), Deleting),
-    responses((status = 204), (status = 200, body = Deleted, description = "It had a worktree"),
+    params(("session_id" = String, Path, description = "The session's id"), DeleteQuery),
+    responses((status = 204), (status = 200, body = SessionDeleted, description = "It had a worktree"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn delete(
     State(app): State<App>,
     Administrator(asker): Administrator,
     Path(session): Path<String>,
-    Params(deleting): Params<Deleting>,
+    Params(deleting): Params<DeleteQuery>,
 ) -> Result<Response> {
     let session: SessionId = SessionId::from_user(&session)?;
     let by = format!("by {}", asker.principal);

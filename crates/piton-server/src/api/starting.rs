@@ -43,6 +43,12 @@ impl Agents {
         })
     }
 
+    /// What an agent can do with its conversation, by its profile.
+    pub(crate) fn abilities(&self, agent_profile_id: Option<&str>) -> Abilities {
+        let agent = self.by_id.get(agent_profile_id.unwrap_or(AGENT_DEFAULT));
+        agent.map(|agent| agent.abilities).unwrap_or_default()
+    }
+
     /// Where a session works: there, and as its log says.
     async fn workspace(&self, session: &SessionId, state: &State) -> Result<PathBuf, Obstacle> {
         let worktree = self.worktrees.ready(session).await.map_err(|error| unusable(&error))?;

@@ -2,81 +2,40 @@
 
 use axum::Json;
 use axum::extract::State;
+use piton_api::problem::Problem as Document;
+use piton_api::task::{NewTask, Task, TaskCreated, TaskPage, TaskQuery};
 use piton_core::decide::Refusal;
 use piton_core::id::TaskId;
 use piton_core::registry::{self, Command};
 use piton_core::task;
 use piton_core::{Code, Timestamp};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use super::Reply;
-use super::status::Brief;
+use super::{Reply, status};
 use crate::app::{App, Asked, to_value};
 use crate::extract::{Body, Controller, Params, Path, Reader};
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 const TITLE_BYTES_MAX: usize = 1_024;
 const PAGE_MAX: usize = 200;
 /// Sessions of one task that its state is derived from.
 const SESSIONS_MAX: usize = 1_000;
 
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewTask {
-    #[schema(min_length = 1, max_length = 1024)]
-    title: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct TaskMade {
-    task_id: String,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TaskView {
-    task_id: String,
-    title: String,
-    created_at: String,
-    /// Derived from its sessions: `TODO`, `IN_PROGRESS`, `REVIEW`, `COMPLETED`, `FAILED`, `CANCELLED`.
-    state: String,
-    /// Its sessions, last active first.
-    sessions: Vec<Brief>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TaskPage {
-    tasks: Vec<TaskView>,
-    /// Where the next page begins; null on the last one.
-    next: Option<String>,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TaskQuery {
-    /// Where the last page ended.
-    after: Option<String>,
-    #[param(minimum = 1, maximum = 200)]
-    limit: Option<usize>,
-}
-
 /// Makes a task.
 #[utoipa::path(post, path = "/tasks", operation_id = "create_task", tag = "tasks", request_body = NewTask,
     params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
-    responses((status = 201, body = TaskMade),
+    responses((status = 201, body = TaskCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Controller(asker): Controller,
     Body(new): Body<NewTask>,
-) -> Result<Reply<TaskMade>> {
+) -> Result<Reply<TaskCreated>> {
     if new.title.trim().is_empty() || new.title.len() > TITLE_BYTES_MAX {
         return Err(Problem::malformed(format!("A title has 1 to {TITLE_BYTES_MAX} bytes")));
     }
     let task_id = app.handle().ids().task()?;
     let request = Asked { asker: &asker, action: "tasks.create", body: to_value(&new)? };
-    let made = TaskMade { task_id: task_id.to_string() };
+    let made = TaskCreated { task_id: task_id.clone() };
     let command = Command::CreateTask { task_id, title: new.title };
     Ok(Reply::created(app.register(&request, true, made, command).await?))
 }
@@ -120,13 +79,13 @@ pub(crate) async fn list(
 /// A task with its sessions.
 #[utoipa::path(get, path = "/tasks/{task_id}", operation_id = "show_task", tag = "tasks",
     params(("task_id" = String, Path, description = "The task's id")),
-    responses((status = 200, body = TaskView),
+    responses((status = 200, body = Task),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn show(
     State(app): State<App>,
     _reader: Reader,
     Path(task): Path<String>,
-) -> Result<Json<TaskView>> {
+) -> Result<Json<Task>> {
     let task = find(&app, &task.parse()?)?;
     Ok(Json(view(&app, task).await?))
 }
@@ -136,7 +95,7 @@ pub(crate) fn find(app: &App, task: &TaskId) -> Result<registry::Task> {
     Ok(found.ok_or_else(|| Refusal::TaskNotFound { task: task.clone() })?)
 }
 
-async fn view(app: &App, task: registry::Task) -> Result<TaskView> {
+async fn view(app: &App, task: registry::Task) -> Result<Task> {
     let of_task = Some(task.task_id.clone());
     let (listed, more) = app.handle().list(of_task, None, None, SESSIONS_MAX).await?;
     if more.is_some() {
@@ -146,12 +105,11 @@ async fn view(app: &App, task: registry::Task) -> Result<TaskView> {
     let states: Vec<(&_, Timestamp)> =
         listed.iter().map(|l| (&l.status, l.row.summary.info.active_at)).collect();
     let state = task::derive(states.iter().copied());
-    let state = serde_json::to_value(state).ok().and_then(|v| v.as_str().map(str::to_owned));
-    Ok(TaskView {
-        task_id: task.task_id.to_string(),
+    Ok(Task {
+        task_id: task.task_id,
         title: task.title,
-        created_at: task.created_at.to_string(),
-        state: state.unwrap_or_default(),
-        sessions: listed.iter().map(Brief::of).collect(),
+        created_at: task.created_at,
+        state: state.into(),
+        sessions: listed.iter().map(status::summary).collect(),
     })
 }

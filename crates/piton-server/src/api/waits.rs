@@ -4,82 +4,28 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use piton_api::problem::Problem as Document;
+use piton_api::wait::{
+    AnswerAccepted, AnswerRequest, Empty, NewResumeToken, ResumeTokenCreated, TokenAnswerRequest,
+    WaitList,
+};
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, WaitId};
 use piton_core::limits::REQUEST_KEPT_FOR;
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::{Seq, Timestamp};
 use piton_store::{Cursor, Page, Query, Row, Select};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
-use super::Reply;
-use super::status::{self, WaitView};
+use super::{Reply, status};
 use crate::app::{App, Asked, Fulfilled, to_value};
 use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader};
-use crate::problem::{Document, Result};
+use crate::problem::Result;
 
 /// Sessions that are looked at for open waits; those that are due first.
 const SESSIONS_MAX: usize = 1_000;
 /// Sessions that are looked at for a request whose wait is over.
 const LOOKED_AT_MAX: usize = 256;
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Waits {
-    /// Open, those with the earliest deadline first.
-    waits: Vec<WaitView>,
-    /// There are more than are shown.
-    truncated: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Answering {
-    /// What the question asks for; for a permission `{"option_id": …}`.
-    #[schema(value_type = Object)]
-    answer: Value,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Answered {
-    session_id: String,
-    /// This very answer was given before.
-    #[serde(default)]
-    replayed: bool,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Minting {
-    /// After how many seconds the token runs out; without it, it does not.
-    valid_for_s: Option<u64>,
-}
-
-/// A body that has nothing to say.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Minted {
-    session_id: String,
-    token_id: String,
-    /// Shown here and nowhere else.
-    token: String,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TokenAnswer {
-    /// The token as it was shown: `rt_….SECRET`.
-    token: String,
-    #[schema(value_type = Option<Object>)]
-    #[serde(default)]
-    answer: Value,
-    /// The session that the holder believes it is for.
-    session_id: Option<String>,
-}
 
 /// A page of the sessions that wait, those that are due first.
 async fn waiting(app: &App, after: Option<Cursor>) -> Result<Page> {
@@ -88,7 +34,7 @@ async fn waiting(app: &App, after: Option<Cursor>) -> Result<Page> {
     Ok(app.handle().view().store().list(query).await?)
 }
 
-async fn open(app: &App) -> Result<Waits> {
+async fn open(app: &App) -> Result<WaitList> {
     let page = waiting(app, None).await?;
     let mut waits = Vec::new();
     let mut truncated = page.next.is_some();
@@ -99,7 +45,7 @@ async fn open(app: &App) -> Result<Waits> {
         }
         waits.extend(status::waits(app, &row.session, &row.summary.facts).await?);
     }
-    Ok(Waits { waits, truncated })
+    Ok(WaitList { waits, truncated })
 }
 
 /// The session that a wait belongs to. Its cost follows the number of sessions that wait.
@@ -139,24 +85,24 @@ async fn fulfilled_in(app: &App, request: &Asked<'_>) -> Result<Option<(SessionI
 
 /// The questions that are open, in all sessions.
 #[utoipa::path(get, path = "/waits", operation_id = "list_waits", tag = "waits",
-    responses((status = 200, body = Waits),
+    responses((status = 200, body = WaitList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
-pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json<Waits>> {
+pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json<WaitList>> {
     Ok(Json(open(&app).await?))
 }
 
 /// Answers a question, as somebody who may control the session.
-#[utoipa::path(post, path = "/waits/{wait_id}/answer", tag = "waits", request_body = Answering,
+#[utoipa::path(post, path = "/waits/{wait_id}/answer", tag = "waits", request_body = AnswerRequest,
     params(("wait_id" = String, Path, description = "The wait's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is answered once")),
-    responses((status = 200, body = Answered),
+    responses((status = 200, body = AnswerAccepted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn answer(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(wait): Path<String>,
-    Body(answering): Body<Answering>,
-) -> Result<Reply<Answered>> {
+    Body(answering): Body<AnswerRequest>,
+) -> Result<Reply<AnswerAccepted>> {
     Ok(Reply::ok(answer_now(&app, &asker, &wait, answering).await?))
 }
 
@@ -165,21 +111,21 @@ pub(crate) async fn answer_now(
     app: &App,
     asker: &Asker,
     wait: &str,
-    answering: Answering,
-) -> Result<Fulfilled<Answered>> {
+    answering: AnswerRequest,
+) -> Result<Fulfilled<AnswerAccepted>> {
     let wait_id: WaitId = wait.parse()?;
     let request = Asked { asker, action: "waits.answer", body: to_value(&answering)? };
     let session = match session_of(app, &wait_id).await {
         Err(unknown) if asker.has_key() => {
             // Perhaps because it was answered, under this very key.
             let (session, seq) = fulfilled_in(app, &request).await?.ok_or(unknown)?;
-            let mut answered: Fulfilled<Answered> = app.repeated(&session, seq).await?;
+            let mut answered: Fulfilled<AnswerAccepted> = app.repeated(&session, seq).await?;
             answered.response.replayed = true;
             return Ok(answered);
         }
         session => session?,
     };
-    let answered = Answered { session_id: session.to_string(), replayed: false };
+    let answered = AnswerAccepted { session_id: session.clone(), replayed: false };
     app.handle().check_answer(&session, &wait_id, &answering.answer).await?;
     let fresh = NewToken::from(&app.handle().ids().token()?);
     let command = Command::AnswerByWait { wait_id, fresh, answer: answering.answer };
@@ -190,14 +136,14 @@ pub(crate) async fn answer_now(
 #[utoipa::path(post, path = "/waits/{wait_id}/token", tag = "waits",
     params(("wait_id" = String, Path, description = "The wait's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
-    responses((status = 201, body = Minted),
+    responses((status = 201, body = ResumeTokenCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(wait): Path<String>,
-    Perhaps(Nothing {}): Perhaps<Nothing>,
-) -> Result<Reply<Minted>> {
+    Perhaps(Empty {}): Perhaps<Empty>,
+) -> Result<Reply<ResumeTokenCreated>> {
     let wait_id: WaitId = wait.parse()?;
     let request = Asked { asker: &asker, action: "waits.token", body: Value::Null };
     let session = match session_of(&app, &wait_id).await {
@@ -219,9 +165,9 @@ async fn mint_now(
     request: &Asked<'_>,
     token: &ResumeToken,
     command: Command,
-) -> Result<Reply<Minted>> {
-    let response = Minted {
-        session_id: session.to_string(),
+) -> Result<Reply<ResumeTokenCreated>> {
+    let response = ResumeTokenCreated {
+        session_id: session.clone(),
         token_id: token.id.to_string(),
         token: token.reveal(),
     };
@@ -229,17 +175,17 @@ async fn mint_now(
 }
 
 /// Makes a token with which the interrupted run can be resumed.
-#[utoipa::path(post, path = "/sessions/{session_id}/token", tag = "waits", request_body = Option<Minting>,
+#[utoipa::path(post, path = "/sessions/{session_id}/token", tag = "waits", request_body = Option<NewResumeToken>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once and not shown again")),
-    responses((status = 201, body = Minted),
+    responses((status = 201, body = ResumeTokenCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn mint(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Perhaps(minting): Perhaps<Minting>,
-) -> Result<Reply<Minted>> {
+    Perhaps(minting): Perhaps<NewResumeToken>,
+) -> Result<Reply<ResumeTokenCreated>> {
     let session = SessionId::from_user(&session)?;
     let now = app.handle().view().now();
     let expires_at = minting.valid_for_s.map(|seconds| now.after(Duration::from_secs(seconds)));
@@ -250,15 +196,15 @@ pub(crate) async fn mint(
 }
 
 /// Answers with a token; for holders without a login.
-#[utoipa::path(post, path = "/resume-tokens/{token_id}", tag = "waits", request_body = TokenAnswer, security(()),
+#[utoipa::path(post, path = "/resume-tokens/{token_id}", tag = "waits", request_body = TokenAnswerRequest, security(()),
     params(("token_id" = String, Path, description = "The token's public id")),
-    responses((status = 200, body = Answered),
+    responses((status = 200, body = AnswerAccepted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn answer_with_token(
     State(app): State<App>,
     Path(token_id): Path<String>,
-    Body(presented): Body<TokenAnswer>,
-) -> Result<Json<Answered>> {
+    Body(presented): Body<TokenAnswerRequest>,
+) -> Result<Json<AnswerAccepted>> {
     app.admit_nobody()?;
     let token: ResumeToken = presented.token.parse().map_err(|_| Refusal::ResumeTokenNotFound)?;
     if token.id.as_str() != token_id {
@@ -266,6 +212,6 @@ pub(crate) async fn answer_with_token(
     }
     let within = presented.session_id.as_deref().map(str::parse).transpose()?;
     let answered = app.handle().answer_with_token(within.as_ref(), token, presented.answer).await?;
-    let (session_id, replayed) = (answered.session.to_string(), answered.replayed);
-    Ok(Json(Answered { session_id, replayed }))
+    let (session_id, replayed) = (answered.session, answered.replayed);
+    Ok(Json(AnswerAccepted { session_id, replayed }))
 }

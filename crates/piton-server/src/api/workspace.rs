@@ -5,161 +5,62 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use piton_api::enums::Kind;
+use piton_api::problem::Problem as Document;
+use piton_api::workspace::{
+    DiffQuery, FileEntry, FileList, FileQuery, FolderQuery, GitChange, GitCommit, GitDiff, GitLog,
+    GitStatus, LogQuery, NewShell as NewShellRequest, Shell,
+};
 use piton_core::Code;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_exec::client::Client;
 use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind, NewShell};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use super::{Reply, starting};
 use crate::app::{App, Asked, to_value};
 use crate::extract::{Content, Controller, Params, Path, Perhaps, Reader};
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 /// Columns and rows that a terminal may have.
 pub(crate) const SIDE_MAX: u16 = 1_000;
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Folder {
-    /// Relative to the workspace; without it the workspace itself.
-    path: Option<String>,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct File {
-    /// Relative to the workspace.
-    path: String,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FileView {
-    name: String,
-    /// `folder`, `file`, `link` or `other`.
-    kind: &'static str,
-    bytes: u64,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FolderView {
-    files: Vec<FileView>,
-    /// There are more than are listed.
-    truncated: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GitChangeView {
-    /// Git's two letters: index and work tree.
-    status: String,
-    path: String,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GitStatusView {
-    /// False where there is none; all else is then empty.
-    repository: bool,
-    branch: Option<String>,
-    head: Option<String>,
-    changed: Vec<GitChangeView>,
-    /// There are more than are shown.
-    truncated: bool,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DiffQuery {
-    /// What is staged, instead of what is not.
-    staged: Option<bool>,
-    /// Of this path alone.
-    path: Option<String>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GitDiffView {
-    diff: String,
-    /// There is more than is shown.
-    truncated: bool,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LogQuery {
-    #[param(minimum = 1, maximum = 200)]
-    limit: Option<usize>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GitCommitView {
-    id: String,
-    author: String,
-    at: String,
-    subject: String,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GitLogView {
-    /// The newest first.
-    commits: Vec<GitCommitView>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OpenShell {
-    #[schema(minimum = 1, maximum = 1000)]
-    cols: Option<u16>,
-    #[schema(minimum = 1, maximum = 1000)]
-    rows: Option<u16>,
-}
-
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ShellView {
-    session_id: String,
-    shell_id: String,
-}
-
 /// What is in a folder of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/files", tag = "workspace",
-    params(("session_id" = String, Path, description = "The session's id"), Folder),
-    responses((status = 200, body = FolderView),
+    params(("session_id" = String, Path, description = "The session's id"), FolderQuery),
+    responses((status = 200, body = FileList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn list_files(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
-    Params(folder): Params<Folder>,
-) -> Result<Json<FolderView>> {
+    Params(folder): Params<FolderQuery>,
+) -> Result<Json<FileList>> {
     let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
     let listing = client.list(folder.path.as_deref().unwrap_or(".")).await?;
     let view = |Listed { name, kind, bytes }| {
         let kind = match kind {
-            ListedKind::Folder => "folder",
-            ListedKind::File => "file",
-            ListedKind::Link => "link",
-            ListedKind::Other => "other",
+            ListedKind::Folder => Kind::Folder,
+            ListedKind::File => Kind::File,
+            ListedKind::Link => Kind::Link,
+            ListedKind::Other => Kind::Other,
         };
-        FileView { name, kind, bytes }
+        FileEntry { name, kind: kind.into(), bytes }
     };
     let files = listing.entries.into_iter().map(view).collect();
-    Ok(Json(FolderView { files, truncated: listing.truncated }))
+    Ok(Json(FileList { files, truncated: listing.truncated }))
 }
 
 /// A file of the workspace, byte for byte; at most 8 MiB.
 #[utoipa::path(get, path = "/sessions/{session_id}/files/content", tag = "workspace",
-    params(("session_id" = String, Path, description = "The session's id"), File),
+    params(("session_id" = String, Path, description = "The session's id"), FileQuery),
     responses((status = 200, body = String, content_type = "application/octet-stream"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn read_file(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
-    Params(file): Params<File>,
+    Params(file): Params<FileQuery>,
 ) -> Result<Response> {
     let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
     let bytes = client.read_file(&file.path).await?;
@@ -171,14 +72,14 @@ pub(crate) async fn read_file(
 /// Writes a file of the workspace, and the folders above it; at most 8 MiB.
 #[utoipa::path(put, path = "/sessions/{session_id}/files/content", tag = "workspace",
     request_body(content = String, content_type = "application/octet-stream"),
-    params(("session_id" = String, Path, description = "The session's id"), File),
+    params(("session_id" = String, Path, description = "The session's id"), FileQuery),
     responses((status = 204),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn write_file(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Params(file): Params<File>,
+    Params(file): Params<FileQuery>,
     Content(content): Content,
 ) -> Result<StatusCode> {
     let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
@@ -190,21 +91,21 @@ pub(crate) async fn write_file(
 /// What git says has changed in the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/status", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id")),
-    responses((status = 200, body = GitStatusView),
+    responses((status = 200, body = GitStatus),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn git_status(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
-) -> Result<Json<GitStatusView>> {
+) -> Result<Json<GitStatus>> {
     let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
     let status = client.git_status().await?;
     let changed = status.changed.into_iter();
-    Ok(Json(GitStatusView {
+    Ok(Json(GitStatus {
         repository: status.repository,
         branch: status.branch,
         head: status.head,
-        changed: changed.map(|c| GitChangeView { status: c.status, path: c.path }).collect(),
+        changed: changed.map(|c| GitChange { status: c.status, path: c.path }).collect(),
         truncated: status.truncated,
     }))
 }
@@ -212,57 +113,57 @@ pub(crate) async fn git_status(
 /// How it has changed, as a patch.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/diff", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), DiffQuery),
-    responses((status = 200, body = GitDiffView),
+    responses((status = 200, body = GitDiff),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn git_diff(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
     Params(query): Params<DiffQuery>,
-) -> Result<Json<GitDiffView>> {
+) -> Result<Json<GitDiff>> {
     let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
     let diff = client.git_diff(query.staged.unwrap_or(false), query.path.as_deref()).await?;
-    Ok(Json(GitDiffView { diff: diff.diff, truncated: diff.truncated }))
+    Ok(Json(GitDiff { diff: diff.diff, truncated: diff.truncated }))
 }
 
 /// The last commits.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/log", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), LogQuery),
-    responses((status = 200, body = GitLogView),
+    responses((status = 200, body = GitLog),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn git_log(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
     Params(query): Params<LogQuery>,
-) -> Result<Json<GitLogView>> {
+) -> Result<Json<GitLog>> {
     let limit = query.limit.unwrap_or(50);
     if !(1..=LOG_MAX).contains(&limit) {
         return Err(Problem::malformed(format!("limit is 1 to {LOG_MAX}")));
     }
     let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
     let commits = client.git_log(limit).await?.into_iter();
-    let commits = commits.map(|commit| GitCommitView {
+    let commits = commits.map(|commit| GitCommit {
         id: commit.id,
         author: commit.author,
         at: commit.at,
         subject: commit.subject,
     });
-    Ok(Json(GitLogView { commits: commits.collect() }))
+    Ok(Json(GitLog { commits: commits.collect() }))
 }
 
 /// Opens a shell in the workspace; its socket shows it.
-#[utoipa::path(post, path = "/sessions/{session_id}/shells", tag = "workspace", request_body = Option<OpenShell>,
+#[utoipa::path(post, path = "/sessions/{session_id}/shells", tag = "workspace", request_body = Option<NewShellRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is opened once")),
-    responses((status = 201, body = ShellView),
+    responses((status = 201, body = Shell),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn open_shell(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Perhaps(open): Perhaps<OpenShell>,
-) -> Result<Reply<ShellView>> {
+    Perhaps(open): Perhaps<NewShellRequest>,
+) -> Result<Reply<Shell>> {
     let session = SessionId::from_user(&session)?;
     for side in [open.cols, open.rows].into_iter().flatten() {
         check_side(side)?;
@@ -276,9 +177,8 @@ pub(crate) async fn open_shell(
     let client = starting::workspace_of(&app, &session).await?;
     let new = NewShell { command: Vec::new(), cols: open.cols, rows: open.rows };
     let shell_id = client.new_shell(&new).await?.shell_id;
-    let session_id = session.to_string();
-    let note = asker.noted("shells.open", format!("{session_id}/{shell_id}"));
-    let view = ShellView { session_id, shell_id: shell_id.clone() };
+    let note = asker.noted("shells.open", format!("{session}/{shell_id}"));
+    let view = Shell { session_id: session.clone(), shell_id: shell_id.clone() };
     let opened = app.register(&request, true, view, registry::Command::Note(note)).await;
     if !opened.as_ref().is_ok_and(|opened| !opened.replayed)
         && let Err(error) = client.end_shell(&shell_id).await

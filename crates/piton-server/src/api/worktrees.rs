@@ -5,56 +5,17 @@ use std::path::Path as FilePath;
 
 use axum::Json;
 use axum::extract::State;
+use piton_api::problem::Problem as Document;
+use piton_api::session::{NewSession, SessionDeleted};
+use piton_api::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
 use piton_core::id::SessionId;
 use piton_core::worktree::{Plan, Stage};
 use piton_exec::worktree::Force;
 use piton_runtime::{Cleaned, Left};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use super::sessions::NewSession;
 use crate::app::App;
 use crate::extract::{Asker, Controller, Params, Path};
-use crate::problem::{Document, Problem, Result};
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CleaningUp {
-    /// Also what is nowhere else, and whatever is still at work in it.
-    force: Option<bool>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CleanedUp {
-    session_id: String,
-    /// The folder that is gone.
-    worktree_path: String,
-    worktree_branch: String,
-    /// The branch is still in the repository.
-    kept_branch: bool,
-    /// It was not so before.
-    changed: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WorktreeView {
-    session_id: String,
-    worktree_path: String,
-    worktree_branch: String,
-}
-
-/// What became of a deleted session's worktree.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Deleted {
-    session_id: String,
-    worktree_path: String,
-    worktree_branch: String,
-    /// It was clean and is gone; else it is where it was, and no session knows of it any more.
-    worktree_removed: bool,
-    /// Why it was left.
-    left_because: Option<String>,
-}
+use crate::problem::{Problem, Result};
 
 /// The worktree that a new session is to have, if it names a repository.
 pub(super) async fn plan(app: &App, session: &SessionId, new: &NewSession) -> Result<Option<Plan>> {
@@ -100,7 +61,7 @@ pub(super) async fn left(
     asker: &Asker,
     session: &SessionId,
     left: Left,
-) -> Result<Json<Deleted>> {
+) -> Result<Json<SessionDeleted>> {
     let (plan, because) = match left {
         Left::Removed(cleaned) => (cleaned.plan, None),
         Left::Kept { plan, why } => {
@@ -110,8 +71,8 @@ pub(super) async fn left(
             (plan, Some(format!("{}{detail}", problem.title)))
         }
     };
-    Ok(Json(Deleted {
-        session_id: session.to_string(),
+    Ok(Json(SessionDeleted {
+        session_id: session.clone(),
         worktree_path: plan.path,
         worktree_branch: plan.branch,
         worktree_removed: because.is_none(),
@@ -122,23 +83,23 @@ pub(super) async fn left(
 /// Removes a session's worktree; its branch, too, if everything on it is elsewhere. Refused if
 /// something would be lost, unless it is forced.
 #[utoipa::path(delete, path = "/sessions/{session_id}/worktree", tag = "worktrees",
-    params(("session_id" = String, Path, description = "The session's id"), CleaningUp),
-    responses((status = 200, body = CleanedUp),
+    params(("session_id" = String, Path, description = "The session's id"), CleanupQuery),
+    responses((status = 200, body = WorktreeCleanup),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn clean_up(
     State(app): State<App>,
     Controller(asker): Controller,
     Path(session): Path<String>,
-    Params(how): Params<CleaningUp>,
-) -> Result<Json<CleanedUp>> {
+    Params(how): Params<CleanupQuery>,
+) -> Result<Json<WorktreeCleanup>> {
     let session = SessionId::from_user(&session)?;
     let force = if how.force.unwrap_or(false) { Force::Yes } else { Force::No };
     let Cleaned { plan, kept_branch, changed } = app.worktrees().clean_up(&session, force).await?;
     if force == Force::Yes && changed {
         app.done(&asker, "worktrees.force", plan.path.clone()).await?;
     }
-    Ok(Json(CleanedUp {
-        session_id: session.to_string(),
+    Ok(Json(WorktreeCleanup {
+        session_id: session.clone(),
         worktree_path: plan.path,
         worktree_branch: plan.branch,
         kept_branch,
@@ -149,17 +110,17 @@ pub(crate) async fn clean_up(
 /// Makes a worktree again that was removed, from its branch; one that is there stays as it is.
 #[utoipa::path(post, path = "/sessions/{session_id}/worktree", tag = "worktrees",
     params(("session_id" = String, Path, description = "The session's id")),
-    responses((status = 200, body = WorktreeView),
+    responses((status = 200, body = Worktree),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn repair(
     State(app): State<App>,
     _controller: Controller,
     Path(session): Path<String>,
-) -> Result<Json<WorktreeView>> {
+) -> Result<Json<Worktree>> {
     let session = SessionId::from_user(&session)?;
     let plan = app.worktrees().repair(&session).await?.plan;
-    Ok(Json(WorktreeView {
-        session_id: session.to_string(),
+    Ok(Json(Worktree {
+        session_id: session.clone(),
         worktree_path: plan.path,
         worktree_branch: plan.branch,
     }))

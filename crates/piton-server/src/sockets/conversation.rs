@@ -11,6 +11,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use futures_util::stream::SplitSink;
+use piton_api::problem::Problem as Document;
 use piton_core::Code;
 use piton_core::access::{Bearer, Scope};
 use serde::Deserialize;
@@ -24,7 +25,7 @@ use super::{
     send, ticks,
 };
 use crate::app::{App, to_value};
-use crate::problem::{Document, Problem, Result};
+use crate::problem::{Problem, Result};
 
 /// The largest message that is taken.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;

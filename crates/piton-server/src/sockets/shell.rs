@@ -11,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::SplitSink;
+use piton_api::problem::Problem as Document;
 use piton_core::access::{Bearer, Scope};
 use piton_exec::client::{ShellKeyboard, ShellScreen, ShellSocket};
 use serde::Deserialize;
@@ -24,7 +25,7 @@ use super::{
 use crate::api::workspace::{check_side, of_shell};
 use crate::app::App;
 use crate::extract::Path;
-use crate::problem::{Document, Result};
+use crate::problem::Result;
 
 /// What may be typed at once.
 const TYPED_BYTES_MAX: usize = 256 * 1024;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use piton_api::enums::SessionState;
 use piton_core::event::Event;
 use piton_core::id::{SessionId, TaskId};
 use piton_core::reason::Reason;
@@ -10,8 +11,6 @@ use piton_core::spool::Channel;
 use piton_core::status::{self, Name};
 use piton_core::{Record, Seq, State};
 use serde_json::{Map, Value, json};
-
-use crate::api::status::wire;
 
 /// An event on its way to a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,8 +113,8 @@ impl Translator {
         reason: Option<Reason>,
     ) -> Told {
         let fields = json!({
-            "old_state": wire(old.0),
-            "new_state": name.map(wire),
+            "old_state": SessionState::from(old.0.wire()),
+            "new_state": name.map(|name| SessionState::from(name.wire())),
             "old_status": old.0.as_str(),
             "status": status,
             "reason": reason.map(Reason::as_str),

@@ -9,11 +9,10 @@ use piton_core::decide::Command;
 use piton_core::event::Event;
 use piton_core::id::SessionId;
 use piton_core::state::AgentStatus;
+use piton_exec::executor::LaunchOptions;
 use piton_exec::protocol::Start;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{
-    Executions, Handle, Ids, NewSession, OnExecutor, Options, Service, SystemClock,
-};
+use piton_runtime::{Executions, Handle, Ids, NewSession, Options, Service, SystemClock};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
 
 use crate::rig::{Result, Rig, many_threads};
@@ -43,8 +42,8 @@ async fn serve(data: &Path) -> Result<Server> {
     let alive = locks.hold(ids.boot()?)?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(sqlite::Options::new(data))?);
     let standalone = Standalone::new(data, PathBuf::from(PROGRAM), vec!["agentctl".into()]);
-    let agentctl = Arc::new(OnExecutor::new(Arc::new(standalone)));
-    let executions = Executions::new(agentctl, Arc::clone(&store));
+    let options = LaunchOptions::default();
+    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), options);
     let options = Options {
         driver: Arc::new(executions.clone()),
         executors: Arc::new(executions.clone()),

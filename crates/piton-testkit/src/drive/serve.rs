@@ -12,10 +12,11 @@ use piton_core::decide::Command;
 use piton_core::event::Outcome;
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
+use piton_exec::executor::LaunchOptions;
 use piton_exec::protocol::Start;
 use piton_exec::standalone::Standalone;
 use piton_runtime::{
-    Clock, Error, Executions, Handle, Ids, NewSession, OnExecutor, Options, Service, SystemClock,
+    Clock, Error, Executions, Handle, Ids, NewSession, Options, Service, SystemClock,
 };
 use piton_store::{BootLocks, BoxFuture, OsEntropy};
 use serde::Deserialize;
@@ -150,9 +151,8 @@ async fn run(kind: Kind, data: PathBuf, quirks: Quirks) -> Result<(), Error> {
     if let Some(temp) = temp {
         standalone = standalone.with_temp_folder(temp);
     }
-    let agentctl = OnExecutor::new(Arc::new(standalone)).protocol_max(protocol_max);
-    let agentctl = Arc::new(agentctl);
-    let executions = Executions::new(agentctl, Arc::clone(&store));
+    let standalone = Arc::new(standalone.with_protocol_max(protocol_max));
+    let executions = Executions::new(standalone, Arc::clone(&store), LaunchOptions::default());
     let options = Options {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         driver: Arc::new(executions.clone()),

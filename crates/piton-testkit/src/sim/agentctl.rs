@@ -2,18 +2,20 @@
 //! connections are cut at any frame, and every step is a place where the boot can die.
 
 use std::fmt;
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use piton_core::Seq;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::spool::{Entry, Pos, Spool};
 use piton_exec::client::Client;
+use piton_exec::executor::{
+    At, Drained, Error, Executor, Fault, Following, Found, LaunchSpec, Located,
+};
 use piton_exec::protocol::{Act, Command, Frame, Reply};
-use piton_runtime::{Agentctl, At, Drained, Fault, Following, Found, Launching};
-use piton_store::BoxFuture;
 
 use super::ledger::Property;
 use super::machine::{Fleet, Machine, problem};
@@ -36,7 +38,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-pub(super) fn agentctl(world: &Arc<World>, boot: &Arc<Boot>) -> Arc<dyn Agentctl> {
+pub(super) fn executor(world: &Arc<World>, boot: &Arc<Boot>) -> Arc<dyn Executor> {
     Arc::new(Remote { world: Arc::clone(world), boot: Arc::clone(boot) })
 }
 
@@ -96,13 +98,13 @@ impl Remote {
     }
 }
 
-impl Agentctl for Remote {
-    fn runtime(&self) -> &'static str {
+impl Executor for Remote {
+    fn name(&self) -> &'static str {
         "sim"
     }
 
-    fn launch(&self, at: &At, _launching: Launching) -> BoxFuture<Result<(), Fault>> {
-        let (remote, at) = (self.clone(), at.clone());
+    fn launch(&self, at: LaunchSpec) -> BoxFuture<'_, Result<(), Fault>> {
+        let remote = self.clone();
         Box::pin(async move {
             remote.step().await;
             let faults = remote.world.fleet().faults;
@@ -127,7 +129,7 @@ impl Agentctl for Remote {
         })
     }
 
-    fn probe(&self, _session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
+    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Probe> {
         let (remote, execution) = (self.clone(), execution.clone());
         Box::pin(async move {
             remote.step().await;
@@ -144,7 +146,7 @@ impl Agentctl for Remote {
         })
     }
 
-    fn command(&self, at: &At, command: Command) -> BoxFuture<Result<Reply, Fault>> {
+    fn command<'a>(&'a self, at: &'a At, command: Command) -> BoxFuture<'a, Result<Reply, Fault>> {
         let (remote, at) = (self.clone(), at.clone());
         Box::pin(async move {
             remote.step().await;
@@ -165,11 +167,11 @@ impl Agentctl for Remote {
         })
     }
 
-    fn follow(
-        &self,
-        at: &At,
+    fn follow<'a>(
+        &'a self,
+        at: &'a At,
         after: Option<Spool>,
-    ) -> BoxFuture<Result<Box<dyn Following>, Fault>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
         let (remote, at) = (self.clone(), at.clone());
         Box::pin(async move {
             remote.step().await;
@@ -194,7 +196,7 @@ impl Agentctl for Remote {
         })
     }
 
-    fn is_working(&self, at: &At) -> BoxFuture<Result<bool, Fault>> {
+    fn is_working<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
         let (remote, at) = (self.clone(), at.clone());
         Box::pin(async move {
             remote.step().await;
@@ -205,11 +207,23 @@ impl Agentctl for Remote {
     }
 
     /// The modelled ones have no disk.
-    fn workspace(&self, _at: &At) -> BoxFuture<Result<Client, Fault>> {
+    fn client<'a>(&'a self, _at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
         Box::pin(std::future::ready(Err(problem("workspace_missing").into())))
     }
 
-    fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained> {
+    /// Nor a socket.
+    fn find<'a>(
+        &'a self,
+        _execution: &'a ExecutionId,
+    ) -> BoxFuture<'a, Result<Option<Located>, Error>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf, Error>> {
+        Box::pin(std::future::ready(Ok(PathBuf::from(execution.as_str()))))
+    }
+
+    fn drain<'a>(&'a self, at: &'a At, after: Option<Spool>) -> BoxFuture<'a, Drained> {
         let (remote, at) = (self.clone(), at.clone());
         Box::pin(async move {
             remote.step().await;
@@ -223,23 +237,27 @@ impl Agentctl for Remote {
         })
     }
 
-    fn stop(&self, at: &At) -> BoxFuture<Result<(), Fault>> {
-        let (remote, at) = (self.clone(), at.clone());
+    fn stop<'a>(
+        &'a self,
+        execution: &'a ExecutionId,
+        epoch: u64,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        let remote = self.clone();
         Box::pin(async move {
             remote.step().await;
             let faults = remote.world.fleet().faults;
             if remote.hit(faults.request_lost) {
                 return Err(unreachable("the request was lost"));
             }
-            if let Some(machine) = remote.world.fleet().machines.get_mut(&at.execution) {
+            if let Some(machine) = remote.world.fleet().machines.get_mut(execution) {
                 if machine.away > 0 {
                     return Err(unreachable("nobody is there"));
                 }
-                if machine.is_up && at.epoch < machine.epoch {
+                if machine.is_up && epoch < machine.epoch {
                     return Err(problem("epoch_stale").into());
                 }
                 machine.stop(&remote.world);
-                remote.world.note(format_args!("{} is stopped", at.execution));
+                remote.world.note(format_args!("{execution} is stopped"));
             }
             remote.step().await;
             if remote.hit(faults.reply_lost) {
@@ -249,20 +267,24 @@ impl Agentctl for Remote {
         })
     }
 
-    fn forget(&self, at: &At) -> BoxFuture<()> {
-        let (remote, at) = (self.clone(), at.clone());
+    fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        let remote = self.clone();
         Box::pin(async move {
             remote.step().await;
-            remote.world.forgets(&at.session, &at.execution);
+            let session = remote.world.fleet().machines.get(execution).map(|m| m.session.clone());
+            if let Some(session) = session {
+                remote.world.forgets(&session, execution);
+            }
+            Ok(())
         })
     }
 
-    fn set_aside(&self, at: &At) -> BoxFuture<()> {
-        self.forget(at)
+    fn set_aside<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        self.forget(execution)
     }
 
-    fn purge(&self, found: &Found) -> BoxFuture<Result<(), Fault>> {
-        let (remote, found) = (self.clone(), found.clone());
+    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
+        let remote = self.clone();
         Box::pin(async move {
             remote.step().await;
             // No session is ever deleted here.
@@ -272,22 +294,21 @@ impl Agentctl for Remote {
         })
     }
 
-    fn tidy(&self) -> BoxFuture<()> {
-        Box::pin(async {})
+    fn tidy(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
     }
 
-    fn list(&self) -> BoxFuture<Vec<Found>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
         let remote = self.clone();
         Box::pin(async move {
             remote.step().await;
             let fleet = remote.world.fleet();
             let there = fleet.machines.iter().filter(|(_, machine)| !machine.is_forgotten);
-            there
-                .map(|(execution, machine)| Found {
-                    session: machine.session.clone(),
-                    execution: execution.clone(),
-                })
-                .collect()
+            let found = |(execution, machine): (&ExecutionId, &Machine)| Found {
+                session: machine.session.clone(),
+                execution: execution.clone(),
+            };
+            Ok(there.map(found).collect())
         })
     }
 }
@@ -337,7 +358,7 @@ impl Following for Stream {
         &self.spool_id
     }
 
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Frame>> + Send + '_>> {
+    fn next(&mut self) -> BoxFuture<'_, Option<Frame>> {
         Box::pin(async move {
             loop {
                 self.remote.step().await;
@@ -355,7 +376,7 @@ impl Following for Stream {
         })
     }
 
-    fn ack(&mut self, pos: Pos) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn ack(&mut self, pos: Pos) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.remote.step().await;
             let slow = self.remote.world.fleet().faults.ack_slow;

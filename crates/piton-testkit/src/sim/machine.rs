@@ -7,8 +7,8 @@ use std::sync::Arc;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::spool::{ENTRY_VERSION, Ended, Entry, Fact, Pos};
+use piton_exec::executor::At;
 use piton_exec::protocol::{Act, Problem};
-use piton_runtime::At;
 use serde_json::Value;
 use tokio::sync::Notify;
 

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::{self, Bug};
+use piton_exec::executor::LaunchOptions;
 use piton_runtime::{Executions, Options, Resumer, Service};
 use tokio::task::JoinSet;
 
@@ -222,8 +223,9 @@ impl Life {
                 parts::entropy(world),
             )
         };
-        let executions =
-            world.agents.then(|| Executions::new(agentctl::agentctl(world, &boot), store));
+        let executions = world.agents.then(|| {
+            Executions::new(agentctl::executor(world, &boot), store, LaunchOptions::default())
+        });
         let options = match &executions {
             None => options,
             Some(executions) => Options {

@@ -83,10 +83,10 @@ impl Live {
         let text = |name: &str| status[name].as_str().map(str::to_owned);
         Ok(Self {
             is_agent_running: status["is_agent_running"] == true,
-            is_followed: status["live"]["is_followed"] == true,
+            is_followed: status["live"]["is_connected"] == true,
             executor_status: text("executor_status"),
             runtime: text("runtime"),
-            seen_at: status["live"]["seen_at"].as_str().unwrap_or_default().to_owned(),
+            seen_at: status["live"]["at"].as_str().unwrap_or_default().to_owned(),
         })
     }
 

@@ -1,0 +1,212 @@
+//! One method for each operation of the API.
+
+use bytes::Bytes;
+use hyper::Method;
+use piton_core::id::{AccessTokenId, SessionId, TaskId, WaitId};
+
+use super::http::{Replied, encoded, with_query};
+use super::{Client, Result};
+use crate::SessionStatus;
+use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
+use crate::agent::{AgentList, ExecutionList};
+use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
+use crate::session::{
+    CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest, RunRequest,
+    SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
+};
+use crate::task::{NewTask, Task, TaskCreated, TaskPage, TaskQuery};
+use crate::wait::{
+    AnswerAccepted, AnswerRequest, Empty, NewResumeToken, ResumeTokenCreated, TokenAnswerRequest,
+    WaitList,
+};
+use crate::workspace::{FileList, FileQuery, FolderQuery, GitStatus};
+use crate::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
+
+fn of_session(session: &SessionId, rest: &str) -> String {
+    format!("/api/v1/sessions/{session}{rest}")
+}
+
+impl Client {
+    /// Whether the server answers. Needs no token.
+    pub async fn health(&self) -> Result<crate::server::Health> {
+        self.get("/health").await
+    }
+
+    pub async fn create_session(&self, new: &NewSession) -> Result<SessionCreated> {
+        self.post("/api/v1/sessions", new).await
+    }
+
+    pub async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage> {
+        self.get(&with_query("/api/v1/sessions", query)).await
+    }
+
+    pub async fn session(&self, session: &SessionId) -> Result<SessionStatus> {
+        self.get(&of_session(session, "")).await
+    }
+
+    /// Says that a user looks at the session: its agent may be started, if the settings want that.
+    pub async fn open_session(&self, session: &SessionId) -> Result<SessionStatus> {
+        self.post(&of_session(session, "/open"), &Empty {}).await
+    }
+
+    pub async fn prompt(
+        &self,
+        session: &SessionId,
+        prompt: &PromptRequest,
+    ) -> Result<PromptAccepted> {
+        self.post(&of_session(session, "/messages"), prompt).await
+    }
+
+    pub async fn start(&self, session: &SessionId, request: &StartRequest) -> Result<SessionRun> {
+        self.post(&of_session(session, "/start"), request).await
+    }
+
+    pub async fn resume(&self, session: &SessionId) -> Result<SessionRun> {
+        self.post(&of_session(session, "/resume"), &Empty {}).await
+    }
+
+    pub async fn pause(&self, session: &SessionId, run: &RunRequest) -> Result<SessionRun> {
+        self.post(&of_session(session, "/pause"), run).await
+    }
+
+    pub async fn cancel(&self, session: &SessionId, run: &RunRequest) -> Result<SessionRun> {
+        self.post(&of_session(session, "/cancel"), run).await
+    }
+
+    pub async fn dismiss(&self, session: &SessionId, run: &RunRequest) -> Result<SessionRun> {
+        self.post(&of_session(session, "/dismiss"), run).await
+    }
+
+    pub async fn close(&self, session: &SessionId, close: &CloseRequest) -> Result<SessionRun> {
+        self.post(&of_session(session, "/close"), close).await
+    }
+
+    /// Deletes a session; of one with a worktree, says what became of that.
+    pub async fn delete_session(
+        &self,
+        session: &SessionId,
+        query: &DeleteQuery,
+    ) -> Result<Option<SessionDeleted>> {
+        self.json(Method::DELETE, &with_query(&of_session(session, ""), query), None).await
+    }
+
+    pub async fn records(&self, session: &SessionId, query: &RecordQuery) -> Result<RecordPage> {
+        self.get(&with_query(&of_session(session, "/records"), query)).await
+    }
+
+    pub async fn messages(&self, session: &SessionId, query: &RecordQuery) -> Result<MessagePage> {
+        self.get(&with_query(&of_session(session, "/messages"), query)).await
+    }
+
+    pub async fn verify(&self, session: &SessionId) -> Result<Verification> {
+        self.get(&of_session(session, "/verify")).await
+    }
+
+    pub async fn clean_up_worktree(
+        &self,
+        session: &SessionId,
+        query: &CleanupQuery,
+    ) -> Result<WorktreeCleanup> {
+        self.json(Method::DELETE, &with_query(&of_session(session, "/worktree"), query), None).await
+    }
+
+    pub async fn repair_worktree(&self, session: &SessionId) -> Result<Worktree> {
+        self.json(Method::POST, &of_session(session, "/worktree"), None).await
+    }
+
+    pub async fn waits(&self) -> Result<WaitList> {
+        self.get("/api/v1/waits").await
+    }
+
+    pub async fn answer(&self, wait: &WaitId, answer: &AnswerRequest) -> Result<AnswerAccepted> {
+        self.post(&format!("/api/v1/waits/{wait}/answer"), answer).await
+    }
+
+    /// A new resume token for a wait; the old one is revoked.
+    pub async fn rotate_resume_token(&self, wait: &WaitId) -> Result<ResumeTokenCreated> {
+        self.post(&format!("/api/v1/waits/{wait}/token"), &Empty {}).await
+    }
+
+    /// A resume token for the session's interrupted run.
+    pub async fn create_resume_token(
+        &self,
+        session: &SessionId,
+        new: &NewResumeToken,
+    ) -> Result<ResumeTokenCreated> {
+        self.post(&of_session(session, "/token"), new).await
+    }
+
+    /// Answers with a resume token; needs no access token.
+    pub async fn answer_with_token(&self, answer: &TokenAnswerRequest) -> Result<AnswerAccepted> {
+        let id = answer.token.split('.').next().unwrap_or_default();
+        self.post(&format!("/api/v1/resume-tokens/{}", encoded(id)), answer).await
+    }
+
+    pub async fn create_task(&self, new: &NewTask) -> Result<TaskCreated> {
+        self.post("/api/v1/tasks", new).await
+    }
+
+    pub async fn tasks(&self, query: &TaskQuery) -> Result<TaskPage> {
+        self.get(&with_query("/api/v1/tasks", query)).await
+    }
+
+    pub async fn task(&self, task: &TaskId) -> Result<Task> {
+        self.get(&format!("/api/v1/tasks/{task}")).await
+    }
+
+    pub async fn agents(&self) -> Result<AgentList> {
+        self.get("/api/v1/agents").await
+    }
+
+    pub async fn executors(&self) -> Result<ExecutionList> {
+        self.get("/api/v1/executors").await
+    }
+
+    pub async fn create_access_token(&self, new: &NewAccessToken) -> Result<AccessTokenIssued> {
+        self.post("/api/v1/access-tokens", new).await
+    }
+
+    /// A link that signs a browser in once.
+    pub async fn create_link(&self, new: &NewAccessToken) -> Result<AccessTokenIssued> {
+        self.post("/api/v1/links", new).await
+    }
+
+    pub async fn access_tokens(&self) -> Result<AccessTokenList> {
+        self.get("/api/v1/access-tokens").await
+    }
+
+    pub async fn revoke_access_token(&self, token: &AccessTokenId) -> Result<()> {
+        self.json(Method::DELETE, &format!("/api/v1/access-tokens/{token}"), None).await
+    }
+
+    pub async fn files(&self, session: &SessionId, query: &FolderQuery) -> Result<FileList> {
+        self.get(&with_query(&of_session(session, "/files"), query)).await
+    }
+
+    pub async fn read_file(&self, session: &SessionId, path: &str) -> Result<Bytes> {
+        let query = FileQuery { path: path.to_owned() };
+        let path = with_query(&of_session(session, "/files/content"), &query);
+        Ok(self.whole(Method::GET, &path, None).await?.2)
+    }
+
+    pub async fn write_file(
+        &self,
+        session: &SessionId,
+        path: &str,
+        content: impl Into<Bytes>,
+    ) -> Result<()> {
+        let query = FileQuery { path: path.to_owned() };
+        let path = with_query(&of_session(session, "/files/content"), &query);
+        let content = (content.into(), "application/octet-stream");
+        self.whole(Method::PUT, &path, Some(content)).await.map(drop)
+    }
+
+    pub async fn git_status(&self, session: &SessionId) -> Result<GitStatus> {
+        self.get(&of_session(session, "/git/status")).await
+    }
+
+    /// Creates a session and says whether it was created before under the same idempotency key.
+    pub async fn create_session_once(&self, new: &NewSession) -> Result<Replied<SessionCreated>> {
+        self.reply(Method::POST, "/api/v1/sessions", Some(self.encode(new)?)).await
+    }
+}

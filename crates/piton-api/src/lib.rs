@@ -1,0 +1,22 @@
+//! The wire contract of Piton's API: what is sent and what is answered, as types that server, command
+//! line and other programs share. Types only; it decides nothing and knows no store.
+
+pub mod access;
+pub mod agent;
+#[cfg(feature = "client")]
+pub mod client;
+pub mod enums;
+pub mod event;
+pub mod problem;
+pub mod record;
+pub mod server;
+pub mod session;
+pub mod status;
+pub mod task;
+pub mod wait;
+pub mod workspace;
+pub mod worktree;
+
+pub use enums::WireEnum;
+pub use problem::Problem;
+pub use status::{SessionStatus, SessionSummary};

@@ -1,0 +1,141 @@
+//! Sessions: created, listed, prompted, paused, resumed, closed, deleted.
+
+use piton_core::id::SessionId;
+use serde::{Deserialize, Serialize};
+
+use crate::enums::RunOutcome;
+use crate::status::SessionSummary;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NewSession {
+    pub title: Option<String>,
+    /// The task that the session belongs to.
+    pub task_id: Option<String>,
+    /// Which agent, of `GET /agents`; without one the built-in `echo`.
+    pub agent_profile_id: Option<String>,
+    /// An absolute path of a folder that exists; without one a folder of the session's own.
+    pub working_dir: Option<String>,
+    /// Instead of a folder: an absolute path of a git repository. The session works in a worktree
+    /// of it, on a branch of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo: Option<String>,
+    /// The branch, tag or commit of the repository at which the session's branch begins; without
+    /// one the repository's HEAD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Whether the agent is started at once. The default is `true`.
+    pub start: Option<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionCreated {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct SessionQuery {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// Only sessions with this status.
+    #[cfg_attr(feature = "openapi", param(example = "running"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Where the last page ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 200))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionPage {
+    pub sessions: Vec<SessionSummary>,
+    /// Where the next page begins; null on the last one.
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PromptRequest {
+    #[cfg_attr(feature = "openapi", schema(min_length = 1))]
+    pub content: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PromptAccepted {
+    pub run_id: String,
+    pub message_id: String,
+}
+
+/// What a request was about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionRun {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// The run that the request was about, if it was about one.
+    pub run_id: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StartRequest {
+    /// Start the agent without its conversation: for one that it cannot load and does not refuse
+    /// either. Its first prompt carries the history if its profile allows that.
+    #[serde(default)]
+    pub fresh: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunRequest {
+    /// Refused if this is not the session's run any more; without it, the latest run is meant.
+    pub run_id: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CloseRequest {
+    /// The default is `completed`.
+    pub outcome: Option<RunOutcome>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct DeleteQuery {
+    /// Also delete a session in which something still runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+    /// Why; the record of the deletion keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What became of a deleted session's worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionDeleted {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    pub worktree_path: String,
+    pub worktree_branch: String,
+    /// The worktree was clean and was removed; otherwise it is where it was, and belongs to no
+    /// session any more.
+    pub worktree_removed: bool,
+    /// Why it was left.
+    pub left_because: Option<String>,
+}

@@ -1,0 +1,266 @@
+//! Where a session stands. One spelling for HTTP, WebSocket, server-sent events, the index of sessions
+//! and the command line; made here and nowhere else.
+
+use piton_core::id::{ExecutionId, RunId, SessionId, TaskId, TokenId, WaitId};
+use piton_core::overview::{OpenWait, Overview};
+use piton_core::state::{Facts, Info};
+use piton_core::status::Status;
+use piton_core::worktree::Worktree;
+use piton_core::{Seq, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::enums::{
+    ExecutorStatus, Phase, Reason, ResumeStrategy, RunOutcome, RunPhase, SessionState, StatusName,
+    WaitKind,
+};
+
+/// A session in a list: what the index of sessions knows. A part of [`SessionStatus`], under the same
+/// names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionSummary {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub task_id: Option<TaskId>,
+    pub title: Option<String>,
+    /// What the session does.
+    pub status: StatusName,
+    /// The same in the words of agent front ends.
+    pub state: SessionState,
+    /// Why it has this status.
+    pub reason: Reason,
+    /// The reason as one sentence for people.
+    pub sentence: String,
+    /// How the last run, or the closed session, ended.
+    pub last_outcome: Option<RunOutcome>,
+    /// A newer program wrote to the session; this one only reads it.
+    pub read_only: bool,
+    pub agent_profile_id: Option<String>,
+    /// The model provider that the session was created with.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub provider: Option<Value>,
+    /// The folder that the session works in; of a session with a worktree, the worktree.
+    pub working_dir: Option<String>,
+    /// The worktree's id; null without a worktree.
+    pub worktree_id: Option<String>,
+    pub worktree_path: Option<String>,
+    pub worktree_branch: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub created_at: Timestamp,
+    /// When something happened last that a list of sessions shows.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub active_at: Timestamp,
+    pub last_seq: Seq,
+    /// The latest run.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub run_id: Option<RunId>,
+    /// Null if there was never an executor.
+    pub executor_status: Option<ExecutorStatus>,
+    /// Which executor runs the agent.
+    pub executor_id: Option<String>,
+    /// The kind of executor: `standalone`, …
+    pub runtime: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub agent_execution_id: Option<ExecutionId>,
+}
+
+/// An open wait.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Wait {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub wait_id: WaitId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub run_id: RunId,
+    pub kind: WaitKind,
+    /// What is asked; of a permission with its `options`. Null if it was redacted or is longer than
+    /// 64 KiB: the record of `since_seq` has it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub question: Option<Value>,
+    pub since_seq: Seq,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub deadline_at: Option<Timestamp>,
+    /// The public id of the resume token that answers it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub resume_token_id: Option<TokenId>,
+}
+
+/// The latest run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Run {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub run_id: RunId,
+    /// The process that started, resumed or reattached it last.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub boot_id: piton_core::id::BootId,
+    pub phase: RunPhase,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub started_at: Timestamp,
+    pub started_seq: Seq,
+}
+
+/// What stopped the latest run though nobody asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Interruption {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub run_id: RunId,
+    pub reason: Reason,
+    /// The reason as one sentence for people.
+    pub sentence: String,
+    /// The run waited for something from outside.
+    pub was_waiting: bool,
+}
+
+/// What is known of the world outside the log, and when it was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Live {
+    /// When the server looked.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub at: Timestamp,
+    /// The server is connected to the session's agentctl.
+    pub is_connected: bool,
+}
+
+/// Everything about where a session stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[expect(clippy::struct_excessive_bools, reason = "the fields are as clients know them")]
+pub struct SessionStatus {
+    #[serde(flatten)]
+    pub summary: SessionSummary,
+    /// The agent runs, and its executor responds.
+    pub is_agent_running: bool,
+    /// The session can be resumed.
+    pub is_resumable: bool,
+    /// Nothing happens until the session is resumed.
+    pub needs_resume: bool,
+    /// Why it has to be resumed, or cannot be.
+    pub resume_reason: Option<Reason>,
+    /// How the agent would get its conversation back.
+    pub resume_strategy: ResumeStrategy,
+    /// Whether the agent knows what was said before it was started; null if it does not run, or
+    /// nothing was said.
+    pub context_restored: Option<bool>,
+    /// Why the context would be lost: `not_resumable`, `missing_resume_token`.
+    pub context_reason: Option<Reason>,
+    pub run: Option<Run>,
+    /// Of an interrupted run.
+    pub interruption: Option<Interruption>,
+    /// The earliest open wait.
+    pub wait: Option<Wait>,
+    /// All open waits, the earliest first.
+    pub waits: Vec<Wait>,
+    /// Null where no server was asked.
+    pub live: Option<Live>,
+}
+
+impl SessionSummary {
+    pub fn new(
+        session_id: &SessionId,
+        info: &Info,
+        facts: &Facts,
+        last_seq: Seq,
+        status: &Status,
+    ) -> Self {
+        let executor = facts.executor.as_ref();
+        let worktree = facts.worktree.as_ref().filter(|worktree| worktree.is_prepared());
+        let worktree_path = worktree.map(|worktree: &Worktree| worktree.plan.path.clone());
+        Self {
+            session_id: session_id.clone(),
+            task_id: info.task_id.clone(),
+            title: info.title.clone(),
+            status: status.name.into(),
+            state: status.name.wire().into(),
+            reason: status.reason.into(),
+            sentence: status.sentence().to_owned(),
+            last_outcome: status.last_outcome.map(Into::into),
+            read_only: status.read_only,
+            agent_profile_id: info.agent_profile_id.clone(),
+            provider: info.provider.clone(),
+            working_dir: info.working_dir.clone().or_else(|| worktree_path.clone()),
+            worktree_id: worktree.map(|_| session_id.to_string()),
+            worktree_path,
+            worktree_branch: worktree.map(|worktree| worktree.plan.branch.clone()),
+            created_at: info.created_at,
+            active_at: info.active_at,
+            last_seq,
+            run_id: facts.run.as_ref().map(|run| run.run_id.clone()),
+            executor_status: executor.map(|executor| executor.status.into()),
+            executor_id: executor.map(|executor| executor.runtime.clone()),
+            runtime: executor.map(|executor| executor.runtime.clone()),
+            agent_execution_id: executor.map(|executor| executor.execution_id.clone()),
+        }
+    }
+}
+
+impl Wait {
+    pub fn new(session_id: &SessionId, open: &OpenWait) -> Self {
+        Self {
+            wait_id: open.wait_id.clone(),
+            session_id: session_id.clone(),
+            run_id: open.run_id.clone(),
+            kind: open.wait.kind.into(),
+            question: open.question.clone(),
+            since_seq: open.wait.since_seq,
+            deadline_at: open.wait.deadline_at,
+            resume_token_id: open.wait.token_id.clone(),
+        }
+    }
+}
+
+impl Run {
+    fn new(run: &piton_core::state::Run) -> Self {
+        Self {
+            run_id: run.run_id.clone(),
+            boot_id: run.boot_id.clone(),
+            phase: Phase::from(&run.phase).into(),
+            started_at: run.started_at,
+            started_seq: run.started_seq,
+        }
+    }
+}
+
+impl Interruption {
+    fn new(run: &piton_core::state::Run) -> Option<Self> {
+        let piton_core::state::Phase::Interrupted { reason, was_waiting } = run.phase else {
+            return None;
+        };
+        Some(Self {
+            run_id: run.run_id.clone(),
+            reason: reason.into(),
+            sentence: reason.sentence().to_owned(),
+            was_waiting,
+        })
+    }
+}
+
+impl SessionStatus {
+    /// Spells what is known of a session; `live`: where a server was asked.
+    pub fn new(overview: &Overview, live: Option<Live>) -> Self {
+        let Overview { session_id, info, state, status, evaluation, waits } = overview;
+        let run = state.facts.run.as_ref();
+        let waits: Vec<Wait> = waits.iter().map(|open| Wait::new(session_id, open)).collect();
+        Self {
+            summary: SessionSummary::new(session_id, info, &state.facts, state.last_seq, status),
+            is_agent_running: evaluation.is_agent_running,
+            is_resumable: evaluation.is_resumable,
+            needs_resume: evaluation.needs_resume,
+            resume_reason: evaluation.reason.map(Into::into),
+            resume_strategy: evaluation.strategy.into(),
+            context_restored: evaluation.context_restored,
+            context_reason: evaluation.context_reason.map(Into::into),
+            run: run.map(Run::new),
+            interruption: run.and_then(Interruption::new),
+            wait: waits.first().cloned(),
+            waits,
+            live,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Everything about where a session stands, gathered once: what every answer about its status is spelled
+//! from. Values only; whoever has a store fills in what only contents say.
+
+use serde_json::Value;
+
+use crate::event::Seq;
+use crate::id::{RunId, SessionId, WaitId};
+use crate::resume::Evaluation;
+use crate::state::{Facts, Info, State, Wait};
+use crate::status::Status;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Overview {
+    pub session_id: SessionId,
+    pub info: Info,
+    pub state: State,
+    pub status: Status,
+    pub evaluation: Evaluation,
+    /// Open waits, the one that is shown first.
+    pub waits: Vec<OpenWait>,
+}
+
+/// A wait that is open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenWait {
+    pub wait_id: WaitId,
+    pub run_id: RunId,
+    pub wait: Wait,
+    /// As it was asked; `None` if it was redacted, or is too long to be shown here.
+    pub question: Option<Value>,
+}
+
+impl OpenWait {
+    /// The open waits of a session, earliest first, without their questions.
+    pub fn of(facts: &Facts) -> Vec<Self> {
+        let run = facts.run.as_ref().filter(|run| run.is_unfinished() && facts.closed.is_none());
+        let Some(run) = run else { return Vec::new() };
+        let mut waits: Vec<Self> = run
+            .waits
+            .iter()
+            .map(|(wait_id, wait)| Self {
+                wait_id: wait_id.clone(),
+                run_id: run.run_id.clone(),
+                wait: wait.clone(),
+                question: None,
+            })
+            .collect();
+        waits.sort_by_key(|open| {
+            let Wait { deadline_at, since_seq, .. } = open.wait;
+            (deadline_at.is_none(), deadline_at, since_seq)
+        });
+        waits
+    }
+
+    /// Where its question stands.
+    pub fn since_seq(&self) -> Seq {
+        self.wait.since_seq
+    }
+}
