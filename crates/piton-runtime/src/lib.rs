@@ -30,7 +30,7 @@ mod world;
 pub use engine::{
     AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, CreatedSession, CreatedTask,
     DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled, IssuedResumeToken, IssuedToken,
-    NewAccessToken, OpenWait, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
+    NewAccessToken, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
     SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
 };
 pub use error::{Error, Result};

@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use piton_core::State;
 use piton_core::id::SessionId;
-use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
+use piton_core::resume::{Plan, Policy, StartTrigger};
 
 use super::start_plan::StartPlans;
 use crate::error::Result;
 use crate::executions::Executions;
-use crate::resuming::{Recipes as _, Resumer};
+use crate::resuming::Resumer;
 use crate::service::Handle;
 
 #[derive(Clone, Debug)]
 pub(super) struct Agents {
     handle: Handle,
     resumer: Resumer,
-    plans: StartPlans,
 }
 
 impl Agents {
@@ -28,7 +26,7 @@ impl Agents {
     ) -> Self {
         let (handle, executions) = (handle.clone(), executions.clone());
         let resumer = Resumer::new(handle.clone(), executions, Arc::new(plans.clone()), policy);
-        Self { handle, resumer, plans: plans.clone() }
+        Self { handle, resumer }
     }
 
     /// Finds out what became of a dead boot's executor, so that what follows is decided on what is.
@@ -55,10 +53,6 @@ impl Agents {
     /// The same as [`Self::ensure`], in the background.
     pub(super) fn ensure_later(&self, session: &SessionId, trigger: StartTrigger) {
         self.resumer.ensure_later(session, trigger);
-    }
-
-    pub(super) fn abilities(&self, state: &State) -> Abilities {
-        self.plans.abilities(state)
     }
 
     /// Starts the agents that are to run after a boot, and then those that undelivered prompts wait

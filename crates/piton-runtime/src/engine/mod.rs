@@ -26,12 +26,13 @@ use piton_agent::profiles::Profile;
 use piton_core::decide::Command;
 use piton_core::id::SessionId;
 use piton_core::resume::Policy;
+use piton_exec::executor::{Executor, LaunchOptions};
 use piton_store::Store;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
-use crate::executions::{Agentctl, Executions};
+use crate::executions::Executions;
 use crate::guest::Guest;
 use crate::registry::Reserved;
 use crate::service::{Handle, Options, Service};
@@ -47,7 +48,7 @@ pub use removal::{ArchiveTarget, Deleted, RedactionReport};
 pub use requests::Fulfilled;
 pub use runs::AffectedRun;
 pub use sessions::{CreatedSession, Prompted, SessionFilter, SessionSpec};
-pub use status::{OpenWait, SessionReport};
+pub use status::SessionReport;
 pub use tasks::{CreatedTask, TaskPage, TaskReport};
 pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
 pub use workspace::OpenedShell;
@@ -66,6 +67,8 @@ pub struct EngineOptions {
     pub default_agent: String,
     /// When agents are started again, and what they are told.
     pub policy: Policy,
+    /// What every agentctl is launched with.
+    pub launch: LaunchOptions,
     /// The folder of the sessions' git worktrees.
     pub worktrees: PathBuf,
     /// The folder of the workspaces of sessions that name none.
@@ -82,6 +85,7 @@ impl EngineOptions {
             profiles: Vec::new(),
             default_agent: DEFAULT_AGENT.to_owned(),
             policy: Policy::default(),
+            launch: LaunchOptions::default(),
             worktrees: data.join("worktrees"),
             scratch: data.join("workspaces"),
             archive: data.join("archive"),
@@ -166,12 +170,12 @@ impl Engine {
     /// Returns at once; until a session is settled its status says that its executor is probed.
     pub async fn start(
         mut options: EngineOptions,
-        agentctl: Arc<dyn Agentctl>,
+        executor: Arc<dyn Executor>,
     ) -> Result<RunningEngine> {
         let catalog = options.catalog();
         let (store, clock) = (options.service.store.clone(), options.service.clock.clone());
         let ids = Ids::new(Arc::clone(&clock), options.service.entropy.clone());
-        let executions = Executions::new(agentctl, Arc::clone(&store));
+        let executions = Executions::new(executor, Arc::clone(&store), options.launch);
         let service = Service::begin(Options {
             driver: Arc::new(executions.clone()),
             executors: Arc::new(executions.clone()),

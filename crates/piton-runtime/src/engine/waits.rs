@@ -5,6 +5,7 @@ use std::time::Duration;
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, TokenId, WaitId};
 use piton_core::limits::REQUEST_KEPT_FOR;
+use piton_core::overview::OpenWait;
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::{Seq, Timestamp};
 use piton_store::{Cursor, Page, Query, Row, Select};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::requests::Request;
-use super::{Caller, Engine, Fulfilled, OpenWait};
+use super::{Caller, Engine, Fulfilled};
 use crate::error::Result;
 use crate::tokens::Answered;
 
@@ -24,7 +25,7 @@ const SEARCHED_SESSIONS_MAX: usize = 256;
 /// The open waits of all sessions, those with the earliest deadline first.
 #[derive(Clone, Debug)]
 pub struct OpenWaits {
-    pub waits: Vec<OpenWait>,
+    pub waits: Vec<(SessionId, OpenWait)>,
     /// There are more than are shown.
     pub truncated: bool,
 }
@@ -59,7 +60,8 @@ impl Engine {
                 truncated = true;
                 break;
             }
-            waits.extend(self.waits_of(&row.session, &row.summary.facts).await?);
+            let open = self.view().open_waits(&row.session, &row.summary.facts).await;
+            waits.extend(open.into_iter().map(|open| (row.session.clone(), open)));
         }
         Ok(OpenWaits { waits, truncated })
     }

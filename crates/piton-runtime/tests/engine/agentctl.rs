@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use futures_util::future::BoxFuture;
 use piton_core::decide::Probe;
 use piton_core::event::WaitKind;
 use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
@@ -13,11 +14,11 @@ use piton_core::spool::{
     Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
 };
 use piton_exec::client::Client;
-use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start};
-use piton_runtime::{
-    Agentctl, At, Clock as _, Drained, Fault, Following, Found, Launching, SystemClock,
+use piton_exec::executor::{
+    At, Drained, Error, Executor, Fault, Following, Found, LaunchSpec, Located,
 };
-use piton_store::BoxFuture;
+use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start};
+use piton_runtime::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -64,7 +65,7 @@ fn spool_id(execution: &ExecutionId) -> String {
     format!("spool_{execution}")
 }
 
-fn ready<T: Send + 'static>(value: T) -> BoxFuture<T> {
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
@@ -194,12 +195,12 @@ impl Fleet {
         self.lock().prompts.clone()
     }
 
-    fn command(&self, at: &At, command: &Command) -> Result<Reply, Fault> {
+    fn do_command(&self, at: &At, command: &Command) -> Result<Reply, Fault> {
         self.change(|machines| {
             let Machines { by_id, starts, prompts, .. } = machines;
             let machine = by_id.get_mut(&at.execution).filter(|machine| machine.is_up);
             let Some(machine) = machine else {
-                return Err(Fault::Unreachable { message: "it does not run".to_owned() });
+                return Err(Fault::unreachable("it does not run"));
             };
             if at.epoch < machine.epoch {
                 return Err(problem("epoch_stale").into());
@@ -243,69 +244,48 @@ impl Fleet {
     }
 }
 
-impl Agentctl for Fleet {
-    fn runtime(&self) -> &'static str {
+impl Executor for Fleet {
+    fn name(&self) -> &'static str {
         "scripted"
     }
 
-    fn launch(&self, at: &At, _launching: Launching) -> BoxFuture<Result<(), Fault>> {
+    fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<(), Fault>> {
         self.change(|machines| {
             let machine = Machine {
-                session: at.session.clone(),
+                session: spec.session.clone(),
                 is_up: true,
-                epoch: at.epoch,
+                epoch: spec.epoch,
                 entries: Vec::new(),
                 journal: BTreeMap::new(),
                 agent: None,
             };
-            machines.by_id.insert(at.execution.clone(), machine);
+            machines.by_id.insert(spec.execution.clone(), machine);
         });
         ready(Ok(()))
     }
 
-    fn probe(&self, _session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
+        ready(Ok(Vec::new()))
+    }
+
+    fn find<'a>(
+        &'a self,
+        _execution: &'a ExecutionId,
+    ) -> BoxFuture<'a, Result<Option<Located>, Error>> {
+        ready(Ok(None))
+    }
+
+    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Probe> {
         ready(if self.is_up(execution) { Probe::Alive } else { Probe::Gone })
     }
 
-    fn command(&self, at: &At, command: Command) -> BoxFuture<Result<Reply, Fault>> {
-        ready(Self::command(self, at, &command))
-    }
-
-    fn follow(
-        &self,
-        at: &At,
-        after: Option<Spool>,
-    ) -> BoxFuture<Result<Box<dyn Following>, Fault>> {
-        if !self.is_up(&at.execution) {
-            return ready(Err(Fault::Unreachable { message: "it does not run".to_owned() }));
-        }
-        let after = after.map_or(0, |spool| spool.pos);
-        let (fleet, execution) = (self.clone(), at.execution.clone());
-        let spool_id = spool_id(&execution);
-        ready(Ok(Box::new(Stream { fleet, execution, spool_id, after }) as Box<dyn Following>))
-    }
-
-    fn is_working(&self, at: &At) -> BoxFuture<Result<bool, Fault>> {
-        let machines = self.lock();
-        let agent = machines.by_id.get(&at.execution).and_then(|machine| machine.agent.clone());
-        ready(Ok(agent.flatten().is_some()))
-    }
-
-    fn workspace(&self, _at: &At) -> BoxFuture<Result<Client, Fault>> {
-        ready(Err(problem("workspace_missing").into()))
-    }
-
-    fn drain(&self, at: &At, after: Option<Spool>) -> BoxFuture<Drained> {
-        let after = after.map_or(0, |spool| spool.pos);
-        let Some(entries) = self.after(&at.execution, after) else {
-            return ready(Drained::default());
-        };
-        ready(Drained { spool_id: spool_id(&at.execution), entries, ..Drained::default() })
-    }
-
-    fn stop(&self, at: &At) -> BoxFuture<Result<(), Fault>> {
+    fn stop<'a>(
+        &'a self,
+        execution: &'a ExecutionId,
+        _epoch: u64,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
         self.change(|machines| {
-            if let Some(machine) = machines.by_id.get_mut(&at.execution) {
+            if let Some(machine) = machines.by_id.get_mut(execution) {
                 machine.end_agent(true);
                 machine.is_up = false;
             }
@@ -313,25 +293,61 @@ impl Agentctl for Fleet {
         ready(Ok(()))
     }
 
-    fn forget(&self, _at: &At) -> BoxFuture<()> {
-        ready(())
+    fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf, Error>> {
+        ready(Ok(PathBuf::from(execution.as_str())))
     }
 
-    fn set_aside(&self, _at: &At) -> BoxFuture<()> {
-        ready(())
+    fn set_aside<'a>(&'a self, _execution: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        ready(Ok(()))
     }
 
-    fn purge(&self, found: &Found) -> BoxFuture<Result<(), Fault>> {
+    fn forget<'a>(&'a self, _execution: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    fn tidy(&self) -> BoxFuture<'_, Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
         self.change(|machines| machines.by_id.remove(&found.execution));
         ready(Ok(()))
     }
 
-    fn list(&self) -> BoxFuture<Vec<Found>> {
-        ready(Vec::new())
+    fn client<'a>(&'a self, _at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
+        ready(Err(problem("workspace_missing").into()))
     }
 
-    fn tidy(&self) -> BoxFuture<()> {
-        ready(())
+    fn command<'a>(&'a self, at: &'a At, command: Command) -> BoxFuture<'a, Result<Reply, Fault>> {
+        ready(self.do_command(at, &command))
+    }
+
+    fn follow<'a>(
+        &'a self,
+        at: &'a At,
+        after: Option<Spool>,
+    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
+        if !self.is_up(&at.execution) {
+            return ready(Err(Fault::unreachable("it does not run")));
+        }
+        let after = after.map_or(0, |spool| spool.pos);
+        let (fleet, execution) = (self.clone(), at.execution.clone());
+        let spool_id = spool_id(&execution);
+        ready(Ok(Box::new(Stream { fleet, execution, spool_id, after }) as Box<dyn Following>))
+    }
+
+    fn is_working<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
+        let machines = self.lock();
+        let agent = machines.by_id.get(&at.execution).and_then(|machine| machine.agent.clone());
+        ready(Ok(agent.flatten().is_some()))
+    }
+
+    fn drain<'a>(&'a self, at: &'a At, after: Option<Spool>) -> BoxFuture<'a, Drained> {
+        let after = after.map_or(0, |spool| spool.pos);
+        let Some(entries) = self.after(&at.execution, after) else {
+            return ready(Drained::default());
+        };
+        ready(Drained { spool_id: spool_id(&at.execution), entries, ..Drained::default() })
     }
 }
 
@@ -347,7 +363,7 @@ impl Following for Stream {
         &self.spool_id
     }
 
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Frame>> + Send + '_>> {
+    fn next(&mut self) -> BoxFuture<'_, Option<Frame>> {
         Box::pin(async move {
             let changed = Arc::clone(&self.fleet.lock().changed);
             loop {
@@ -366,7 +382,7 @@ impl Following for Stream {
         })
     }
 
-    fn ack(&mut self, _pos: Pos) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn ack(&mut self, _pos: Pos) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }

@@ -96,7 +96,7 @@ async fn a_session_is_renamed_by_a_record() {
     engine.close(&caller(), &session, Outcome::Completed).await.unwrap();
     engine.rename(&caller(), &session, None).await.unwrap();
     let report = engine.session(&session).await.unwrap();
-    assert_eq!(report.state.info.unwrap().title, None);
+    assert_eq!(report.overview.state.info.unwrap().title, None);
     let long = engine.rename(&caller(), &session, Some("x".repeat(2_000))).await.unwrap_err();
     assert_eq!(long.code(), Code::RequestInvalid);
     world.end(boot).await;
@@ -112,7 +112,7 @@ async fn waits_are_answered_once_by_id_and_by_token() {
     until_named(engine, &session, "waiting").await;
     let waits = engine.waits().await.unwrap();
     assert_eq!(waits.waits.len(), 1);
-    assert_eq!(waits.waits[0].question.as_ref().unwrap()["title"], "May I?");
+    assert_eq!(waits.waits[0].1.question.as_ref().unwrap()["title"], "May I?");
     let wait = WAIT.parse().unwrap();
     let unfit = engine.answer(&caller(), &wait, json!({"option_id": "no"})).await.unwrap_err();
     assert_eq!(unfit.code(), Code::AnswerInvalid);
@@ -150,7 +150,7 @@ async fn tasks_have_sessions_and_a_state() {
         ..SessionSpec::default()
     };
     let session = engine.create(&caller(), spec).await.unwrap().response.session_id;
-    until(engine, &session, |report| report.evaluation.is_agent_running).await;
+    until(engine, &session, |report| report.overview.evaluation.is_agent_running).await;
     let report = engine.task(&task).await.unwrap();
     assert_eq!(report.sessions.len(), 1);
     assert_eq!(world.fleet.starts()[0].command, ["other-agent", session.as_str()]);
@@ -202,7 +202,7 @@ async fn a_running_engine_redacts_and_archives_a_closed_session() {
     assert_eq!(open.code(), Code::SessionNotClosed);
     engine.close(&caller(), &session, Outcome::Completed).await.unwrap();
     until(engine, &session, |report| {
-        let executor = report.state.facts.executor.as_ref();
+        let executor = report.overview.state.facts.executor.as_ref();
         executor.is_none_or(|executor| !executor.may_live())
     })
     .await;

@@ -38,8 +38,8 @@ async fn a_session_that_no_process_owns_is_changed_offline() {
     let redacted = offline.redact(&caller(), &session, secret, None).await.unwrap();
     assert!(redacted.done.unwrap().taken_out > 0);
     let report = offline.session(&session).await.unwrap();
-    assert_eq!(report.state.info.unwrap().title.as_deref(), Some("Offline"));
-    assert_eq!(report.state.lease.owner, None, "the lease is given back");
+    assert_eq!(report.overview.state.info.unwrap().title.as_deref(), Some("Offline"));
+    assert_eq!(report.overview.state.lease.owner, None, "the lease is given back");
     let open = offline.archive(&caller(), &session, ArchiveTarget::default()).await.unwrap_err();
     assert_eq!(open.code(), Code::SessionNotClosed);
     offline.delete(&caller(), &session, false, None).await.unwrap();

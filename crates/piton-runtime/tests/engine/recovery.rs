@@ -2,6 +2,8 @@
 
 use piton_core::Code;
 use piton_core::resume::{AgentRestart, ContinueRun};
+use piton_core::state::Run;
+use piton_runtime::SessionReport;
 
 use crate::agentctl::HANG;
 use crate::world::{World, caller, count, created, kinds, until, until_named};
@@ -13,17 +15,23 @@ async fn a_turn_survives_a_killed_engine() {
     let boot = world.start("boot_1").await;
     let session = created(&boot.engine).await;
     boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
-    until(&boot.engine, &session, |report| report.is_followed && report.state.pending.is_empty())
-        .await;
+    until(&boot.engine, &session, |report| {
+        report.is_connected && report.overview.state.pending.is_empty()
+    })
+    .await;
     until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;
     assert!(world.scratch(&session).is_dir(), "a session without a folder gets its own");
     world.kill(boot);
 
     let boot = world.start("boot_2").await;
-    until(&boot.engine, &session, |report| !report.is_probed).await;
+    let is_reattached = |run: &Run| run.boot_id.as_str() == "boot_2";
+    let is_ours = |report: &SessionReport| {
+        report.overview.state.facts.run.as_ref().is_some_and(is_reattached)
+    };
+    until(&boot.engine, &session, is_ours).await;
     world.fleet.finish();
     let report = until_named(&boot.engine, &session, "idle").await;
-    assert_eq!(report.status.reason.as_str(), "run_completed");
+    assert_eq!(report.overview.status.reason.as_str(), "run_completed");
     let kinds = kinds(&boot.engine, &session).await;
     let count = |kind: &str| kinds.iter().filter(|known| *known == kind).count();
     assert_eq!(count("run.reattached"), 1, "{kinds:?}");
@@ -42,7 +50,7 @@ async fn an_interrupted_run_is_resumed_by_an_embedded_engine() {
     let session = created(&boot.engine).await;
     let prompted = boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
     until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;
-    until(&boot.engine, &session, |report| report.state.facts.agent.is_some()).await;
+    until(&boot.engine, &session, |report| report.overview.state.facts.agent.is_some()).await;
     world.kill(boot);
     world.fleet.kill();
 
@@ -94,12 +102,12 @@ async fn an_undelivered_prompt_is_delivered_by_the_next_engine() {
 
     let boot = world.start("boot_2").await;
     let report = until(&boot.engine, &session, |report| {
-        let run = report.state.facts.run.as_ref();
+        let run = report.overview.state.facts.run.as_ref();
         run.is_some_and(|run| !run.is_open())
     })
     .await;
     // Delivered by either engine, or interrupted and said so: never silently lost, never twice.
-    assert_eq!(report.state.facts.run.unwrap().run_id, prompted.response.run_id);
+    assert_eq!(report.overview.state.facts.run.unwrap().run_id, prompted.response.run_id);
     assert!(world.fleet.prompts().len() <= 1, "{:?}", world.fleet.prompts());
     world.end(boot).await;
 }

@@ -124,7 +124,7 @@ pub(crate) async fn until(
             if is(&report) {
                 return report;
             }
-            tail.seek(report.state.last_seq);
+            tail.seek(report.overview.state.last_seq);
             tail.next().await.unwrap();
         }
     };
@@ -135,7 +135,7 @@ pub(crate) async fn until(
 }
 
 pub(crate) async fn until_named(engine: &Engine, session: &SessionId, name: &str) -> SessionReport {
-    until(engine, session, |report| report.status.name.as_str() == name).await
+    until(engine, session, |report| report.overview.status.name.as_str() == name).await
 }
 
 pub(crate) async fn kinds(engine: &Engine, session: &SessionId) -> Vec<String> {
