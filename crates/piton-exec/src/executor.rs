@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use futures_util::future::BoxFuture;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::mask::{Given, Masker};
 use piton_core::spool::{Pos, Spool};
 
 pub use conversation::{Drained, Fault};
@@ -49,19 +50,23 @@ impl fmt::Debug for LaunchSpec {
 }
 
 /// What every execution of a server is launched with.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct LaunchOptions {
-    /// What agentctl must not write.
-    pub mask_values: Vec<String>,
-    /// The keys whose values are secret; `None`: the usual ones.
-    pub mask_keys: Option<Vec<String>>,
+    /// Agentctls write spools: they mask by the same rules as the process that imports them.
+    pub given: Given,
     pub limits: Limits,
+}
+
+impl LaunchOptions {
+    pub fn new(masker: &Masker) -> Self {
+        Self { given: masker.given(), limits: Limits::default() }
+    }
 }
 
 /// No secret may reach a log line.
 impl fmt::Debug for LaunchOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LaunchOptions({} values, {:?})", self.mask_values.len(), self.limits)
+        write!(f, "LaunchOptions({:?}, {:?})", self.given, self.limits)
     }
 }
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use piton_core::id::BootId;
-use piton_store::{Liveness, Store};
+use piton_store::{Liveness, Store, Writer};
 
-use crate::masking::Masking;
 use crate::service::Options;
 use crate::tally::Tally;
 use crate::world::{Clock, Driver, Executors, Ids};
@@ -18,7 +17,7 @@ pub(crate) struct Env {
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
-    pub masking: Masking,
+    pub writer: Arc<Writer>,
     pub snapshot_every: u64,
     pub ids: Ids,
     pub tally: Tally,
@@ -28,13 +27,17 @@ impl Env {
     pub(crate) fn new(options: Options) -> Self {
         Self {
             ids: Ids::new(Arc::clone(&options.clock), options.entropy),
+            writer: Arc::new(Writer::new(
+                Arc::clone(&options.store),
+                options.boot.clone(),
+                options.masker,
+            )),
             boot: options.boot,
             store: options.store,
             clock: options.clock,
             liveness: options.liveness,
             driver: options.driver,
             executors: options.executors,
-            masking: Masking::new(options.masker),
             snapshot_every: options.snapshot_every,
             tally: Tally::default(),
         }

@@ -17,13 +17,13 @@ use piton_core::id::{BootId, RunId, SessionId, WaitId};
 use piton_core::redact::Plan;
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::{Code, NewRecord, Reason, Seq, State};
-use piton_store::{Batch, Durability, Guard, SecretText, bundle};
+use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
 use crate::redaction::{self, Redacted};
 use crate::removal::{self, Archived, Imported};
-use crate::session::{Ack, Archive, Remove, removal_note, unmaskable};
+use crate::session::{Ack, Archive, Remove, removal_note};
 use crate::view::View;
 
 /// How often a change is decided anew after somebody else wrote in between.
@@ -114,10 +114,10 @@ impl Guest {
         let cx = Context { now, boot: self.env.boot.clone() };
         let (boot, epoch) = (self.env.boot.clone(), state.lease.epoch + 1);
         let claim = SessionLeased { boot_id: boot.clone(), epoch };
-        let mut records = Vec::new();
-        take(&mut state, &mut records, vec![NewRecord::new(now, claim)]);
+        let mut records = WritableRecords::default();
+        self.take(session, &mut state, &mut records, vec![NewRecord::new(now, claim)])?;
         let interruption = self.interruption(&state, &cx)?;
-        take(&mut state, &mut records, interruption);
+        self.take(session, &mut state, &mut records, interruption)?;
         let command = match command(&state)? {
             // As they are now: whoever writes behind this makes the append fail.
             Command::Redact(redact) => {
@@ -129,22 +129,11 @@ impl Guest {
         if decision.records.is_empty() {
             return Ok(Ack { verdict: decision.outcome, last_seq: expected, held_bytes: 0 });
         }
-        let mut decided = decision.records;
-        // The same gate to the disk as a service's.
-        let masked = self.env.masking.mask(session, &mut decided);
-        masked.map_err(|error| unmaskable(session, &state, error))?;
-        take(&mut state, &mut records, decided);
-        let release = SessionReleased { boot_id: boot.clone(), epoch };
-        take(&mut state, &mut records, vec![NewRecord::new(now, release)]);
-        let batch = Batch {
-            session: session.clone(),
-            expected,
-            guard: Guard::Lease { boot, epoch },
-            records,
-            durability: Durability::Synced,
-            summary: state.summary(),
-        };
-        self.env.store.append(batch).await?;
+        self.take(session, &mut state, &mut records, decision.records)?;
+        let release = SessionReleased { boot_id: boot, epoch };
+        self.take(session, &mut state, &mut records, vec![NewRecord::new(now, release)])?;
+        let (at, summary) = (Position { expected, epoch }, state.summary());
+        self.env.writer.append(session, at, records, Durability::Synced, summary).await?;
         Ok(Ack { verdict: decision.outcome, last_seq: state.last_seq, held_bytes: 0 })
     }
 
@@ -212,19 +201,24 @@ impl Guest {
     /// Whether a session may be removed in this way. Changes nothing.
     pub async fn may_remove(&self, session: &SessionId, how: Removal) -> Result<()> {
         let mut state = self.unowned(session).await?;
-        self.claim(&mut state, how).map(drop)
+        self.claim(session, &mut state, how).map(drop)
     }
 
     /// What takes the lease of a session that is to be removed, if nothing is in the way.
-    fn claim(&self, state: &mut State, how: Removal) -> Result<Vec<NewRecord>> {
+    fn claim(
+        &self,
+        session: &SessionId,
+        state: &mut State,
+        how: Removal,
+    ) -> Result<WritableRecords> {
         let (now, boot) = (self.env.clock.now(), self.env.boot.clone());
         let cx = Context { now, boot: boot.clone() };
         let epoch = state.lease.epoch + 1;
-        let mut records = Vec::new();
+        let mut records = WritableRecords::default();
         let claim = SessionLeased { boot_id: boot, epoch };
-        take(state, &mut records, vec![NewRecord::new(now, claim)]);
+        self.take(session, state, &mut records, vec![NewRecord::new(now, claim)])?;
         let interruption = self.interruption(state, &cx)?;
-        take(state, &mut records, interruption);
+        self.take(session, state, &mut records, interruption)?;
         decide::may_remove(state, how)?;
         Ok(records)
     }
@@ -234,34 +228,43 @@ impl Guest {
     async fn remove(&self, session: &SessionId, remove: Remove) -> Result<Seq> {
         let mut state = self.unowned(session).await?;
         let expected = state.last_seq;
-        let records = self.claim(&mut state, remove.removal())?;
-        let (now, boot, epoch) = (self.env.clock.now(), self.env.boot.clone(), state.lease.epoch);
-        let guard = Guard::Lease { boot: boot.clone(), epoch };
-        let batch = |expected, records, summary| Batch {
-            session: session.clone(),
-            expected,
-            guard: guard.clone(),
-            records,
-            durability: Durability::Synced,
-            summary,
-        };
-        self.env.store.append(batch(expected, records, state.summary())).await?;
+        let records = self.claim(session, &mut state, remove.removal())?;
+        let (writer, epoch) = (&self.env.writer, state.lease.epoch);
+        let (at, summary) = (Position { expected, epoch }, state.summary());
+        writer.append(session, at, records, Durability::Synced, summary).await?;
         let last_seq = state.last_seq;
+        let at = Position { expected: last_seq, epoch };
         let removed = match removal_note(&self.env, session, &state, remove).await {
-            Ok(note) => {
-                let deleted = self.env.store.delete(session, last_seq, guard.clone(), note).await;
-                deleted.map_err(Into::into)
-            }
+            Ok(note) => writer.delete(session, at, note).await.map_err(Into::into),
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            let release = NewRecord::new(now, SessionReleased { boot_id: boot, epoch });
-            if let Err(error) = self.env.store.append(batch(last_seq, vec![release], None)).await {
+            let boot_id = self.env.boot.clone();
+            let release = NewRecord::new(self.env.clock.now(), SessionReleased { boot_id, epoch });
+            let records = writer.mask(session, last_seq, vec![release])?.records;
+            let released = writer.append(session, at, records, Durability::Synced, None).await;
+            if let Err(error) = released {
                 tracing::warn!(%session, %error, "the lease was not given back");
             }
             return Err(error);
         }
         Ok(last_seq)
+    }
+
+    /// Masks and applies records, so that what follows is decided behind them.
+    fn take(
+        &self,
+        session: &SessionId,
+        state: &mut State,
+        records: &mut WritableRecords,
+        new: Vec<NewRecord>,
+    ) -> Result<()> {
+        let new = self.env.writer.mask(session, state.last_seq, new)?.records;
+        for record in &new {
+            state.apply(state.last_seq + 1, record.ts, &record.event);
+        }
+        records.extend(new);
+        Ok(())
     }
 
     /// What became of a run that a dead boot left is told before anything is decided about it. Not if
@@ -276,12 +279,4 @@ impl Guest {
 fn run_or_latest(state: &State, run: Option<&RunId>) -> Result<RunId, Refusal> {
     let latest = || state.facts.run.as_ref().map(|run| run.run_id.clone());
     run.cloned().or_else(latest).ok_or(Refusal::NeverRun)
-}
-
-/// Applies what is decided, so that what follows is decided behind it.
-fn take(state: &mut State, records: &mut Vec<NewRecord>, new: Vec<NewRecord>) {
-    for record in &new {
-        state.apply(state.last_seq + 1, record.ts, &record.event);
-    }
-    records.extend(new);
 }

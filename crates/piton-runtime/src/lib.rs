@@ -10,7 +10,6 @@ mod env;
 mod error;
 mod executions;
 mod guest;
-mod masking;
 mod messages;
 mod recovery;
 mod redaction;

@@ -11,10 +11,11 @@ use piton_core::id::{AccessTokenId, SessionId};
 use piton_core::registry::{Command, Registry};
 use piton_core::request::Request;
 use piton_core::{Code, NewRecord, Seq};
-use piton_store::{Batch, Detail, Durability, Guard, Store, Tail};
+use piton_store::{Detail, Tail, Writer};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::service::Handle;
 use crate::world::Clock;
 
 /// How often something is decided anew after somebody else wrote to the reserved log.
@@ -27,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// What callers hold. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Reserved {
-    store: Arc<dyn Store>,
+    writer: Arc<Writer>,
     clock: Arc<dyn Clock>,
     registry: Arc<Mutex<Registry>>,
     /// Something was taken back.
@@ -42,9 +43,15 @@ pub struct Noted {
 }
 
 impl Reserved {
-    pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self> {
+    /// Of a service's store: written through the service's writer.
+    pub async fn open(handle: &Handle) -> Result<Self> {
+        let env = handle.env();
+        Self::of(Arc::clone(&env.writer), Arc::clone(&env.clock)).await
+    }
+
+    async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
-        let reserved = Self { store, clock, registry: Arc::default(), revoked };
+        let reserved = Self { writer, clock, registry: Arc::default(), revoked };
         reserved.catch_up().await?;
         Ok(reserved)
     }
@@ -97,7 +104,7 @@ impl Reserved {
         loop {
             let after = self.lock().last_seq;
             let id = SessionId::reserved();
-            let records = self.store.read(&id, after, READ_MAX, Detail::Headers).await?;
+            let records = self.writer.store().read(&id, after, READ_MAX, Detail::Headers).await?;
             if records.is_empty() {
                 return Ok(());
             }
@@ -135,7 +142,7 @@ impl Reserved {
     /// Keeps up with what others write, for ever.
     pub async fn follow(&self) -> Result<()> {
         let after = self.lock().last_seq;
-        let mut tail = Tail::new(Arc::clone(&self.store), SessionId::reserved(), after);
+        let mut tail = Tail::new(Arc::clone(self.writer.store()), SessionId::reserved(), after);
         loop {
             tail.next().await?;
             self.catch_up().await?;
@@ -155,17 +162,8 @@ impl Reserved {
             if decision.records.is_empty() {
                 return Ok(Noted { verdict: decision.outcome, last_seq: expected });
             }
-            let written = decision.records.clone();
-            let batch = Batch {
-                session: SessionId::reserved(),
-                expected,
-                guard: Guard::Shared,
-                records: decision.records,
-                durability: Durability::Synced,
-                summary: None,
-            };
-            match self.store.append(batch).await {
-                Ok(appended) => {
+            match self.writer.append_metadata(expected, decision.records).await {
+                Ok((appended, written)) => {
                     self.apply(expected, &written);
                     return Ok(Noted { verdict: decision.outcome, last_seq: appended.last });
                 }
@@ -177,5 +175,71 @@ impl Reserved {
             }
         }
         Err(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use piton_core::event::AccessTokenCreated;
+    use piton_store::{SqliteStore, Store, sqlite};
+
+    use super::*;
+    use crate::world::SystemClock;
+
+    fn granted(id: &AccessTokenId) -> Command {
+        Command::Grant(AccessTokenCreated {
+            access_token_id: id.clone(),
+            name: "phone".into(),
+            scopes: vec![Scope::Read],
+            hash: "00".repeat(32),
+            expires_at: None,
+            single_use: false,
+        })
+    }
+
+    async fn open(store: &Arc<dyn Store>) -> Reserved {
+        let boot = "boot_1".parse().unwrap();
+        let writer = Writer::new(Arc::clone(store), boot, Arc::default());
+        Reserved::of(Arc::new(writer), Arc::new(SystemClock)).await.unwrap()
+    }
+
+    /// Resolves only by a wake-up: nothing else is waited for.
+    async fn ends(lost: impl Future<Output = ()>) -> bool {
+        tokio::time::timeout(Duration::from_secs(10), lost).await.is_ok()
+    }
+
+    /// Whoever reads a revocation from the log first (the one who wrote it, or the follower) ends the
+    /// streams of its access token.
+    #[tokio::test]
+    async fn a_revocation_ends_streams_whoever_reads_it_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(sqlite::Options::new(folder.path())).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let (log, other) = (open(&store).await, open(&store).await);
+        let ids: Vec<AccessTokenId> = ["key_1", "key_2"].map(|id| id.parse().unwrap()).into();
+        for id in &ids {
+            log.execute(None, granted(id)).await.unwrap();
+        }
+        // Written here, and read by the follower before it is applied.
+        let mut lost = std::pin::pin!(log.lost(&ids[0]));
+        assert!(futures_util::poll!(&mut lost).is_pending());
+        other.catch_up().await.unwrap();
+        let expected = other.lock().last_seq;
+        let revoked = piton_core::event::AccessTokenRevoked { access_token_id: ids[0].clone() };
+        let record = NewRecord::new(log.clock.now(), revoked);
+        let (_, written) = log.writer.append_metadata(expected, vec![record]).await.unwrap();
+        log.catch_up().await.unwrap();
+        log.apply(expected, &written);
+        assert!(ends(lost).await, "read before it was applied");
+        // Written by another process.
+        let mut lost = std::pin::pin!(log.lost(&ids[1]));
+        assert!(futures_util::poll!(&mut lost).is_pending());
+        other.catch_up().await.unwrap();
+        let revoke = Command::Revoke { access_token_id: ids[1].clone() };
+        other.execute(None, revoke).await.unwrap();
+        log.catch_up().await.unwrap();
+        assert!(ends(lost).await, "written by another process");
     }
 }

@@ -7,14 +7,14 @@ use piton_core::decide::Removal;
 use piton_core::event::SessionImported;
 use piton_core::id::SessionId;
 use piton_core::{Code, NewRecord, Seq};
-use piton_store::{Batch, Durability, Guard, SecretText, bundle};
+use piton_store::{SecretText, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
 use crate::service::Handle;
 use crate::session::{Archive, Remove, Work};
 
-/// How often a note is tried again after somebody else wrote to the reserved log.
+/// How often a note is tried again after another process wrote to the metadata log.
 const TRIES_MAX: usize = 8;
 
 /// A session that is in a bundle now, and no longer in the store.
@@ -87,22 +87,15 @@ pub(crate) async fn import(
     Ok(Imported { session, last_seq, records })
 }
 
-/// Appends to the reserved log, which others write to as well.
+/// Appends to the metadata log, which others write to as well.
 async fn note(env: &Env, note: NewRecord) -> Result<()> {
-    let reserved = SessionId::reserved();
+    let metadata = SessionId::reserved();
     let mut tries = 0;
     loop {
         tries += 1;
-        let head = env.store.head(&reserved).await?;
-        let batch = Batch {
-            session: reserved.clone(),
-            expected: head.map_or(0, |head| head.last_seq),
-            guard: Guard::Shared,
-            records: vec![note.clone()],
-            durability: Durability::Synced,
-            summary: None,
-        };
-        match env.store.append(batch).await {
+        let head = env.store.head(&metadata).await?;
+        let expected = head.map_or(0, |head| head.last_seq);
+        match env.writer.append_metadata(expected, vec![note.clone()]).await {
             Err(error) if error.code() == Code::SeqConflict && tries < TRIES_MAX => {}
             appended => return Ok(appended.map(drop)?),
         }

@@ -7,10 +7,11 @@ use piton_core::limits::{
 };
 use piton_core::record::may_follow;
 use piton_core::state::Lease;
-use piton_core::{Content, Event, NewRecord, Seq, chain};
+use piton_core::{Content, Event, Seq, chain};
 
 use crate::contract::{Batch, CopiedRecord, CopyHead, Durability, Guard, Liveness};
 use crate::error::{Error, Result};
+use crate::writer::WritableRecords;
 
 /// What can be said of a batch without its log.
 pub(crate) fn check_form(batch: &Batch) -> Result<()> {
@@ -67,7 +68,7 @@ pub(crate) struct Removal {
     pub(crate) session: SessionId,
     pub(crate) expected: Seq,
     pub(crate) guard: Guard,
-    pub(crate) note: NewRecord,
+    pub(crate) notes: WritableRecords,
 }
 
 /// Whether a log may be removed, by the rules of an append.
@@ -81,7 +82,7 @@ pub(crate) fn check_removal(
         session: removal.session.clone(),
         expected: removal.expected,
         guard: removal.guard.clone(),
-        records: vec![removal.note.clone()],
+        records: removal.notes.clone(),
         durability: Durability::Synced,
         summary: None,
     };

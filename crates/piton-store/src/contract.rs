@@ -8,11 +8,12 @@ use std::time::Duration;
 use piton_core::chain;
 use piton_core::id::{BootId, SessionId, TaskId, TokenId};
 use piton_core::state::{Lease, Summary};
-use piton_core::{NewRecord, Record, Seq, Timestamp, token};
+use piton_core::{Record, Seq, Timestamp, token};
 
 use crate::error::Result;
 use crate::hub::{Changes, Hints};
 use crate::load::LoadedState;
+use crate::writer::WritableRecords;
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -48,6 +49,9 @@ pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// afterwards the content is nowhere in the store's files, and a tombstone is in its place. The
 /// target must be an earlier record of the same log (`BatchInvalid`); one without content, or whose
 /// content is gone already, stays as it is.
+///
+/// # What is appended
+/// [`WritableRecords`] are masked, or copied as they were: [`crate::Writer`] makes them.
 ///
 /// # Adopted logs
 /// A log that began elsewhere starts with `session.adopted`, whose seq may be more than 1 and which
@@ -111,15 +115,15 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn rebuild_caches(&self) -> BoxFuture<Result<()>>;
 
     /// Removes a log with everything that belongs to it alone (contents, caches, anchor, blobs that
-    /// no other log refers to) and appends `note` to the reserved log, both or neither. The guard is
-    /// checked as for an append, and so is that nothing was appended after `expected`. The reserved
+    /// no other log refers to) and appends `notes` to the metadata log, both or neither. The guard is
+    /// checked as for an append, and so is that nothing was appended after `expected`. The metadata
     /// log cannot be removed.
     fn delete(
         &self,
         session: &SessionId,
         expected: Seq,
         guard: Guard,
-        note: NewRecord,
+        notes: WritableRecords,
     ) -> BoxFuture<Result<()>>;
 
     /// What a copy of a log needs beside its records; `None` if there is no such session.
@@ -133,7 +137,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         limit: usize,
     ) -> BoxFuture<Result<Vec<CopiedRecord>>>;
 
-    /// Makes a log from a copy, all of it or nothing, durable when this resolves. Each link is
+    /// Makes a log from a copy, all of it or nothing, durable when this resolves. Records are copied
+    /// byte for byte, unmasked: the chain covers them as they were first written. Each link is
     /// checked as it comes, and the copy's last record must be its head's (`ChainBroken`,
     /// `RecordDamaged`). A log of that name must not exist (`SessionExists`).
     fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>>;
@@ -148,7 +153,7 @@ pub struct Batch {
     /// The session's last seq; 0 for a session that does not exist yet.
     pub expected: Seq,
     pub guard: Guard,
-    pub records: Vec<NewRecord>,
+    pub records: WritableRecords,
     pub durability: Durability,
     /// The session's index row after this batch, if the batch changes it.
     pub summary: Option<Summary>,

@@ -20,9 +20,11 @@ mod keychain;
 mod keys;
 mod list;
 mod load;
+mod masking;
 pub mod memory;
 pub mod sqlite;
 mod tail;
+mod writer;
 
 pub use boots::{BootGuard, BootLocks, Holder};
 
@@ -41,3 +43,4 @@ pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, 
 pub use load::{LoadedState, load};
 pub use sqlite::SqliteStore;
 pub use tail::{POLL, Tail};
+pub use writer::{Masked, Position, WritableRecords, Writer};

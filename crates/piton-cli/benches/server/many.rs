@@ -6,7 +6,7 @@ use std::sync::Arc;
 use piton_core::event::{SessionCreated, SessionLeased};
 use piton_core::id::{BootId, SessionId};
 use piton_core::{NewRecord, State, Timestamp};
-use piton_store::{Batch, Durability, Guard, SqliteStore, Store, sqlite};
+use piton_store::{Batch, Durability, Guard, SqliteStore, Store, WritableRecords, sqlite};
 
 use crate::Result;
 
@@ -50,5 +50,6 @@ fn created(number: usize, boot: &BootId) -> Result<Batch> {
     }
     let guard = Guard::Lease { boot: boot.clone(), epoch: 1 };
     let (summary, durability) = (state.summary(), Durability::Buffered);
+    let records = WritableRecords::verbatim(records);
     Ok(Batch { session, expected: 0, guard, records, durability, summary })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use piton_core::event::{SessionCreated, SessionLeased, ToolIntent};
 use piton_core::id::{BootId, SessionId};
 use piton_core::{NewRecord, Timestamp};
-use piton_store::{Batch, Durability, Guard};
+use piton_store::{Batch, Durability, Guard, WritableRecords};
 
 use crate::Result;
 use crate::rig::{self, Rig};
@@ -70,6 +70,7 @@ pub(crate) fn measure(table: &mut Table) -> Result<()> {
         let guard = Guard::Lease { boot: boot.clone(), epoch: 1 };
         let durability = Durability::Synced;
         let (session, summary) = (session.clone(), None);
+        let records = WritableRecords::verbatim(records);
         let batch = Batch { session, expected: last, guard, records, durability, summary };
         let begun = Instant::now();
         runtime.block_on(rig.store.append(batch))?;

@@ -11,7 +11,7 @@ use piton_core::event::{MessageUser, SessionCreated, SessionLeased};
 use piton_core::history::Gathering;
 use piton_core::id::{BootId, SessionId};
 use piton_core::{NewRecord, Seq, Timestamp};
-use piton_store::{Batch, Detail, Durability, Guard, SqliteStore, Store, sqlite};
+use piton_store::{Batch, Detail, Durability, Guard, SqliteStore, Store, WritableRecords, sqlite};
 use serde_json::{Value, json};
 
 use crate::Result;
@@ -214,6 +214,7 @@ fn told(table: &mut Table, folder: &Path) -> Result<()> {
             let guard = Guard::Lease { boot: boot.clone(), epoch: 1 };
             let (durability, summary, expected) = (Durability::Synced, None, last);
             last += records.len() as Seq;
+            let records = WritableRecords::verbatim(records);
             let batch = Batch { session, expected, guard, records, durability, summary };
             runtime.block_on(store.append(batch))?;
         }

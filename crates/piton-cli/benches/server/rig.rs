@@ -6,6 +6,7 @@ use std::sync::Arc;
 use piton_core::access::Bearer;
 use piton_core::decide::Command;
 use piton_core::id::{MessageId, SessionId};
+use piton_core::mask::Masker;
 use piton_runtime::{
     Executions, Handle, Ids, NewSession, Options, Reserved, Service, SystemClock, Worktrees,
 };
@@ -44,7 +45,7 @@ impl Rig {
         let program = env!("CARGO_BIN_EXE_piton").into();
         let standalone =
             piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
-        let options = piton_exec::executor::LaunchOptions::default();
+        let options = piton_exec::executor::LaunchOptions::new(&Masker::default());
         let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), options);
         let options = Options {
             driver: Arc::new(executions.clone()),
@@ -59,7 +60,7 @@ impl Rig {
         let service = Service::begin(options);
         executions.attach(service.handle()).await?;
         let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
-        let reserved = Reserved::open(Arc::clone(&store), Arc::new(SystemClock)).await?;
+        let reserved = Reserved::open(&service.handle()).await?;
         let options = piton_server::Options {
             handle: service.handle(),
             executions: executions.clone(),

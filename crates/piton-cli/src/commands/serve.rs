@@ -150,7 +150,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
     let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
-    let launch_options = LaunchOptions::default();
+    let launch_options = LaunchOptions::new(&masker);
     let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch_options);
     let options = Options {
         clock: Arc::clone(&clock),
@@ -167,7 +167,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     // Served at once: executors are found again meanwhile, all at the same time.
     let service = Service::begin(options);
     executions.attach(service.handle()).await?;
-    let reserved = Reserved::open(store, clock).await?;
+    let reserved = Reserved::open(&service.handle()).await?;
 
     let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
     let options = piton_server::Options {

@@ -174,7 +174,10 @@ fn a_passphrase_is_typed_at_a_terminal() {
         println!("LEFT OUT: there is no `script` to make a terminal with");
         return;
     };
-    assert_eq!(shown, "Passphrase: \nSession sess_done is imported, with 10 records.\n");
+    assert_eq!(
+        shown,
+        "Passphrase: \nSession sess_done is imported, with 10 records, copied verbatim.\n"
+    );
 
     let line = "sessions export sess_done --to typed.piton --encrypt";
     let answers = [("New passphrase: ", "one thing"), ("The same again: ", "another")];

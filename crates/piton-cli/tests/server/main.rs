@@ -13,6 +13,7 @@ mod matrix;
 mod operations;
 mod pty;
 mod resuming;
+mod secrets;
 mod socket;
 mod sockets;
 mod streams;

@@ -46,6 +46,11 @@ impl KeyPatterns {
         Self { globs, joined, hint }
     }
 
+    /// Patterns that match the same.
+    pub(super) fn globs(&self) -> Vec<String> {
+        self.globs.iter().map(|glob| (**glob).to_owned()).collect()
+    }
+
     pub fn matches(&self, key: &str) -> bool {
         let folded = fold(key);
         let snake = snake(key);

@@ -77,6 +77,20 @@ impl Default for Masker {
     }
 }
 
+/// The rules that a masker was made with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Given {
+    pub values: Vec<String>,
+    pub keys: Vec<String>,
+}
+
+/// Nothing of a secret may reach a log line.
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Given({} values, {} keys)", self.values.len(), self.keys.len())
+    }
+}
+
 /// What a masker with more secrets came to.
 #[derive(Clone, Debug)]
 pub struct Learned {
@@ -114,6 +128,15 @@ impl Masker {
     /// Only what was given: for what content must not change.
     fn given_only(&self) -> Self {
         Self { learned: VecDeque::new(), search: self.given_search.clone(), ..self.clone() }
+    }
+
+    /// What was given, for another process that is to mask by the same rules. Secrets: they travel by
+    /// descriptor or pipe only.
+    pub fn given(&self) -> Given {
+        Given {
+            values: self.given.iter().map(|value| (**value).to_owned()).collect(),
+            keys: self.keys.globs(),
+        }
     }
 
     /// How many bytes are looked for, in all spellings.
@@ -426,9 +449,15 @@ fn free_fields(event: &Event) -> Free {
         }
         Event::ToolIntent(_) => Free::Fields(&["name"]),
         Event::RunFailed(_) => Free::Fields(&["code"]),
+        Event::RunCompleted(_) => Free::Fields(&["stop_reason"]),
+        Event::AgentUpdated(_) => Free::Fields(&["what"]),
+        Event::AgentInitialized(_) => Free::Fields(&["agent"]),
+        Event::AgentError(_) => Free::Fields(&["code", "auth_methods"]),
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
         Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
         Event::TaskCreated(_) | Event::SessionRenamed(_) => Free::Fields(&["title"]),
+        Event::AccessTokenCreated(_) => Free::Fields(&["name"]),
+        Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
             Free::Fields(&["path", "repository", "base"])
         }

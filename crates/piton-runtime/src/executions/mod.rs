@@ -240,15 +240,15 @@ impl Executions {
     }
 
     fn launch_spec(&self, at: &At, workspace: PathBuf) -> LaunchSpec {
-        let LaunchOptions { mask_values, mask_keys, limits } = self.0.launch_options.clone();
+        let LaunchOptions { given, limits } = self.0.launch_options.clone();
         LaunchSpec {
             session: at.session.clone(),
             execution: at.execution.clone(),
             epoch: at.epoch,
             workspace,
             secret: at.secret,
-            mask_values,
-            mask_keys,
+            mask_values: given.values,
+            mask_keys: Some(given.keys),
             limits,
             protocol_max: None,
         }

@@ -16,7 +16,7 @@ impl Session {
     /// masks whatever was configured; here comes what this session's records taught.
     pub(super) async fn import(&mut self, import: Import) -> Result<Decision> {
         let Import { execution_id, spool_id, entries, mut lost, damage, .. } = import;
-        let masker = self.env.masking.current(&self.id);
+        let masker = self.env.writer.masker(&self.id);
         let mut safer = BTreeMap::new();
         let mut batch: Vec<Entry> = Vec::with_capacity(entries.len());
         let before = self.state.last_seq;

@@ -20,7 +20,7 @@ use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::state::PROJECTOR_VERSION;
 use piton_core::{NewRecord, Seq, State};
-use piton_store::{Appended, Batch, BoxFuture, Durability, Guard, Snapshot};
+use piton_store::{Appended, BoxFuture, Durability, Masked, Position, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::env::Env;
@@ -387,13 +387,14 @@ impl Session {
         reply: Option<oneshot::Sender<Answer>>,
         held_bytes: u64,
     ) {
-        let Decision { mut records, outcome: verdict } = decision;
-        // The one gate to the disk: what is folded, written and delivered to readers is masked.
-        let originals = match self.env.masking.mask(&self.id, &mut records) {
-            Ok(originals) => originals,
-            Err(error) => return self.refuse(reply, unmaskable(&self.id, &self.state, error)),
-        };
+        let Decision { records, outcome: verdict } = decision;
         let expected = self.state.last_seq;
+        // What is folded, written and delivered to readers is masked.
+        let masked = self.env.writer.mask(&self.id, expected, records);
+        let Masked { records, originals } = match masked {
+            Ok(masked) => masked,
+            Err(error) => return self.refuse(reply, error.into()),
+        };
         let mut summary_changed = false;
         let (mut deeds, mut happened) = (Vec::new(), Vec::new());
         for (at, record) in records.iter().enumerate() {
@@ -433,14 +434,8 @@ impl Session {
         }
         let closes = records.iter().any(|record| matches!(record.event, Event::SessionClosed(_)));
         let summary = if summary_changed { self.state.summary() } else { None };
-        let appending = self.env.store.append(Batch {
-            session: self.id.clone(),
-            expected,
-            guard: Guard::Lease { boot: self.env.boot.clone(), epoch: self.state.lease.epoch },
-            records,
-            durability,
-            summary,
-        });
+        let at = Position { expected, epoch: self.state.lease.epoch };
+        let appending = self.env.writer.append(&self.id, at, records, durability, summary);
         self.inflight.push_back(Box::pin(async move {
             let appended = Some(appending.await);
             Inflight { appended, answer: Ok(ack), reply, deeds, closes, happened }
@@ -489,16 +484,6 @@ impl Session {
             }
         }));
     }
-}
-
-pub(crate) fn unmaskable(
-    id: &SessionId,
-    state: &State,
-    error: piton_core::event::ParseError,
-) -> Error {
-    let (session, seq) = (id.clone(), state.last_seq + 1);
-    let source: piton_store::Cause = Arc::new(error);
-    piton_store::Error::RecordDamaged { session, seq, source: Some(source) }.into()
 }
 
 /// Ends with the sleep; never, if there is none.

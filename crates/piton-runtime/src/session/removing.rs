@@ -8,10 +8,10 @@ use piton_core::decide::{self, Decision, Removal, Verdict};
 use piton_core::event::{SessionArchived, SessionDeleted};
 use piton_core::id::SessionId;
 use piton_core::{Event, NewRecord, State};
-use piton_store::{Durability, Guard, SecretText, bundle};
+use piton_store::{Durability, Position, SecretText, bundle};
 use tokio::sync::oneshot;
 
-use super::{Ack, Answer, Session, unmaskable};
+use super::{Ack, Answer, Session};
 use crate::env::Env;
 use crate::error::Result;
 use crate::messages::Cut;
@@ -63,13 +63,13 @@ impl Session {
         // A snapshot that came after the log would be of nothing.
         while self.saving.next().await.is_some() {}
         let note = removal_note(&self.env, &self.id, &self.state, remove).await?;
-        let guard = Guard::Lease { boot: self.env.boot.clone(), epoch: self.state.lease.epoch };
-        self.env.store.delete(&self.id, self.state.last_seq, guard, note).await?;
+        let at = Position { expected: self.state.last_seq, epoch: self.state.lease.epoch };
+        self.env.writer.delete(&self.id, at, note).await?;
         Ok(Ack { verdict: Verdict::Done, last_seq: self.state.last_seq, held_bytes: 0 })
     }
 }
 
-/// What the reserved log will say. An archive is whole and flushed before it says so.
+/// What the metadata log will say. An archive is whole and flushed before it says so.
 pub(crate) async fn removal_note(
     env: &Env,
     session: &SessionId,
@@ -97,8 +97,5 @@ pub(crate) async fn removal_note(
             .into()
         }
     };
-    let mut note = NewRecord::new(env.clock.now(), event);
-    let masked = env.masking.mask(session, std::slice::from_mut(&mut note));
-    masked.map_err(|error| unmaskable(session, state, error))?;
-    Ok(note)
+    Ok(NewRecord::new(env.clock.now(), event))
 }

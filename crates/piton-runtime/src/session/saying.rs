@@ -20,7 +20,7 @@ impl Session {
         durability: Durability,
         reply: Option<oneshot::Sender<Answer>>,
     ) {
-        let masker = self.env.masking.current(&self.id);
+        let masker = self.env.writer.masker(&self.id);
         if !self.messages.concerns(&self.state, &masker, &message_id) {
             return match self.decide(Command::Say { message_id, offset, text }) {
                 Ok(decision) => self.append(decision, durability, reply),

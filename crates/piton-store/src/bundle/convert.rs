@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -18,7 +19,8 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub session: SessionId,
-    pub records: Seq,
+    /// Copied verbatim: byte for byte, not masked again.
+    pub records: u64,
     /// How many logs are done, this one included.
     pub done: u64,
 }
@@ -58,7 +60,9 @@ async fn copy(
     progress: &mut impl FnMut(Progress),
 ) -> Result<()> {
     let session = head.session.clone();
+    let copied = Arc::new(AtomicU64::new(0));
     let records = Pages {
+        copied: Arc::clone(&copied),
         store: Arc::clone(from),
         session: session.clone(),
         after: 0,
@@ -80,12 +84,15 @@ async fn copy(
         return Err(crate::Error::ChainBroken { session, seq: verified.good_to + 1 });
     }
     *done += 1;
-    progress(Progress { session, records: head.last_seq, done: *done });
+    let records = copied.load(Ordering::Relaxed);
+    progress(Progress { session, records, done: *done });
     Ok(())
 }
 
 /// A store's records as an iterator. The store that takes them in waits for them where it writes.
 struct Pages {
+    /// How many were given.
+    copied: Arc<AtomicU64>,
     store: Arc<dyn Store>,
     session: SessionId,
     after: Seq,
@@ -107,6 +114,7 @@ impl Iterator for Pages {
             }
         }
         let copied = self.page.pop_front()?;
+        self.copied.fetch_add(1, Ordering::Relaxed);
         self.after = copied.record.seq;
         (self.after <= self.last).then_some(Ok(copied))
     }

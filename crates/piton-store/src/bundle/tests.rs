@@ -401,7 +401,7 @@ fn a_store_is_converted_log_by_log_into_an_empty_one() {
             session: reserved.clone(),
             expected: 0,
             guard: crate::Guard::Shared,
-            records: vec![of(0, task)],
+            records: crate::WritableRecords::verbatim(vec![of(0, task)]),
             durability: crate::Durability::Synced,
             summary: None,
         };

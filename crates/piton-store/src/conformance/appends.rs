@@ -7,6 +7,7 @@ use piton_core::{Content, NewRecord};
 use super::{Driver, Harness, at, leased, piece, said, session};
 use crate::contract::{Appended, Detail, Durability};
 use crate::error::Error;
+use crate::writer::WritableRecords;
 
 pub async fn batches_are_whole_and_in_order(harness: &dyn Harness) {
     let store = harness.open().await;
@@ -57,7 +58,7 @@ pub async fn a_refused_batch_leaves_its_neighbours_alone(harness: &dyn Harness) 
     let mut other = Driver::create(&store, "t").await;
     let stale = one.batch(vec![said("before")]);
     let mut conflict = stale.clone();
-    conflict.records = vec![said("never"), said("never")];
+    conflict.records = WritableRecords::verbatim(vec![said("never"), said("never")]);
     let empty = { one.clone().batch(Vec::new()) };
     let next = one.batch(vec![said("after")]);
     let calls = [stale, conflict, other.batch(vec![said("t")]), empty, next];

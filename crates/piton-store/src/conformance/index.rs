@@ -9,6 +9,7 @@ use piton_core::token;
 
 use super::{Driver, Harness, at, of, piece, said_at};
 use crate::contract::{Batch, Durability, Guard, Page, Query, Row, Select, Store};
+use crate::writer::WritableRecords;
 
 fn query(select: Select) -> Query {
     Query { task_id: None, select, after: None, limit: 1_000 }
@@ -225,7 +226,7 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
             session: reserved.clone(),
             expected: 0,
             guard: Guard::Shared,
-            records: vec![of(0, task)],
+            records: WritableRecords::verbatim(vec![of(0, task)]),
             durability: Durability::Synced,
             summary: None,
         })

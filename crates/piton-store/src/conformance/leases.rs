@@ -7,6 +7,7 @@ use piton_core::{NewRecord, event};
 use super::{Driver, Harness, at, boot, leased, released, said, session};
 use crate::contract::{Batch, Durability, Guard, Store};
 use crate::error::{Error, Result};
+use crate::writer::WritableRecords;
 
 async fn lease(store: &dyn Store, driver: &Driver) -> Lease {
     store.head(&driver.session).await.unwrap().unwrap().lease
@@ -32,7 +33,7 @@ pub async fn a_session_needs_a_writer(harness: &dyn Harness) {
         session: session("s"),
         expected: 0,
         guard: Guard::Lease { boot: boot("boot_1"), epoch: 0 },
-        records: vec![said("x")],
+        records: WritableRecords::verbatim(vec![said("x")]),
         durability: Durability::Synced,
         summary: None,
     };
@@ -44,7 +45,7 @@ pub async fn a_session_needs_a_writer(harness: &dyn Harness) {
     assert!(matches!(refused(&*store, batch.clone()).await, Error::BatchInvalid { .. }));
     assert_eq!(store.head(&batch.session).await.unwrap(), None);
     batch.guard = Guard::Lease { boot: boot("boot_1"), epoch: 1 };
-    batch.records.push(leased(&boot("boot_1"), 1));
+    batch.records.extend(WritableRecords::verbatim(vec![leased(&boot("boot_1"), 1)]));
     store.append(batch).await.unwrap();
 }
 
@@ -146,7 +147,7 @@ pub async fn the_reserved_log_has_no_lease(harness: &dyn Harness) {
         session: SessionId::reserved(),
         expected: 0,
         guard: Guard::Lease { boot: boot("boot_1"), epoch: 1 },
-        records: vec![task(0)],
+        records: WritableRecords::verbatim(vec![task(0)]),
         durability: Durability::Synced,
         summary: None,
     };
@@ -154,7 +155,7 @@ pub async fn the_reserved_log_has_no_lease(harness: &dyn Harness) {
     batch.guard = Guard::Shared;
     for i in 0..3 {
         batch.expected = i;
-        batch.records = vec![task(i)];
+        batch.records = WritableRecords::verbatim(vec![task(i)]);
         store.append(batch.clone()).await.unwrap();
     }
     assert!(matches!(refused(&*store, batch).await, Error::SeqConflict { .. }));

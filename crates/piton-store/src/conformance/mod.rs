@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use crate::contract::{Appended, Batch, BoxFuture, Durability, Guard, Liveness, Store};
 use crate::error::Result;
+use crate::writer::WritableRecords;
 
 /// One data folder (or what stands for it) and the boots that use it.
 pub trait Harness: fmt::Debug {
@@ -247,7 +248,7 @@ impl Driver {
             session: self.session.clone(),
             expected,
             guard: Guard::Lease { boot: self.boot.clone(), epoch: self.state.lease.epoch },
-            records,
+            records: WritableRecords::verbatim(records),
             durability: Durability::Synced,
             summary: if changed { self.state.summary() } else { None },
         }

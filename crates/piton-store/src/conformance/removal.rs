@@ -10,6 +10,7 @@ use crate::contract::{
 };
 use crate::error::{Error, Result};
 use crate::load::load;
+use crate::writer::WritableRecords;
 
 fn redacted(target_seq: Seq) -> NewRecord {
     of(9, event::RecordRedacted { target_seq, reason: Some("a test".into()) })
@@ -127,7 +128,10 @@ pub async fn deleting_removes_a_log_and_notes_it(harness: &dyn Harness) {
     one.append(vec![large("d"), said("x")]).await.unwrap();
     other.append(vec![large("d")]).await.unwrap();
     let note = deleted(&*store, &one).await;
-    store.delete(&one.session, 4, guard(&one), note.clone()).await.unwrap();
+    store
+        .delete(&one.session, 4, guard(&one), WritableRecords::verbatim(vec![note.clone()]))
+        .await
+        .unwrap();
     other.store = None;
     assert_eq!(store.head(&one.session).await.unwrap(), None);
     let store = harness.reopen(one.let_go(store)).await;
@@ -150,9 +154,10 @@ pub async fn deleting_removes_a_log_and_notes_it(harness: &dyn Harness) {
     sound(&*store, &again.session, 3).await;
 }
 
-fn deleted_note(session: &SessionId) -> NewRecord {
+fn deleted_note(session: &SessionId) -> WritableRecords {
     let (session_id, chain, reason) = (session.clone(), None, None);
-    of(9, event::SessionDeleted { session_id, last_seq: 0, chain, reason })
+    let note = event::SessionDeleted { session_id, last_seq: 0, chain, reason };
+    WritableRecords::verbatim(vec![of(9, note)])
 }
 
 /// The rules of an append hold, and a refused removal changes nothing.

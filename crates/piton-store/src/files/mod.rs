@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use piton_core::id::{SessionId, TokenId};
-use piton_core::{NewRecord, Record, Seq, chain, token};
+use piton_core::{Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
 use crate::admit::Removal;
@@ -57,6 +57,7 @@ use crate::error::{Cause, Error, Result};
 use crate::folder as data_folder;
 use crate::hub::{Changes, Hints, Hub};
 use crate::load::LoadedState;
+use crate::writer::WritableRecords;
 
 pub use self::disk::{Disk, DiskFile, Entry, Guarded, RealDisk};
 pub use self::folder::Folder;
@@ -331,9 +332,9 @@ impl Store for FilesStore {
         session: &SessionId,
         expected: Seq,
         guard: Guard,
-        note: NewRecord,
+        notes: WritableRecords,
     ) -> BoxFuture<Result<()>> {
-        let removal = Box::new(Removal { session: session.clone(), expected, guard, note });
+        let removal = Box::new(Removal { session: session.clone(), expected, guard, notes });
         self.ask_writer(|reply| Work::Delete { removal, reply })
     }
 

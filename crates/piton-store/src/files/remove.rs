@@ -61,7 +61,7 @@ impl Folder {
                 session: reserved.clone(),
                 expected,
                 guard: Guard::Shared,
-                records: vec![removal.note.clone()],
+                records: removal.notes.clone(),
                 durability: Durability::Synced,
                 summary: None,
             })?

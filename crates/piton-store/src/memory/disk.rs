@@ -248,7 +248,7 @@ impl Disk {
         self.flush();
         self.logs.remove(&removal.session);
         if let Some(log) = self.logs.get_mut(&reserved) {
-            log.write(std::slice::from_ref(&removal.note), None);
+            log.write(&removal.notes, None);
             log.flush();
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::planted::{self, Bug};
-use piton_core::{Content, Event, NewRecord, Record, Seq, chain, token};
+use piton_core::{Content, Event, Record, Seq, chain, token};
 
 pub use disk::{Disk, Line, Log};
 
@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::hub::{Changes, Hints, Hub};
 use crate::list;
 use crate::load::{Folding, LoadedState};
+use crate::writer::WritableRecords;
 
 /// How long a buffered batch may wait for company.
 const BUFFERED_WAIT: Duration = Duration::from_millis(50);
@@ -336,9 +337,9 @@ impl Store for MemoryStore {
         session: &SessionId,
         expected: Seq,
         guard: Guard,
-        note: NewRecord,
+        notes: WritableRecords,
     ) -> BoxFuture<Result<()>> {
-        let removal = Removal { session: session.clone(), expected, guard, note };
+        let removal = Removal { session: session.clone(), expected, guard, notes };
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             shared.hooks.step(Point::Written).await;

@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use piton_core::id::{SessionId, TokenId};
-use piton_core::{NewRecord, Record, Seq, chain, token};
+use piton_core::{Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
 use crate::admit::Removal;
@@ -49,6 +49,7 @@ use crate::error::{Cause, Error, Result};
 use crate::hub::{Changes, Hints, Hub};
 use crate::keys::{KeySettings, Keys};
 use crate::load::LoadedState;
+use crate::writer::WritableRecords;
 
 use self::anchor::Anchors;
 use self::append::Appender;
@@ -334,9 +335,9 @@ impl Store for SqliteStore {
         session: &SessionId,
         expected: Seq,
         guard: Guard,
-        note: NewRecord,
+        notes: WritableRecords,
     ) -> BoxFuture<Result<()>> {
-        let removal = Box::new(Removal { session: session.clone(), expected, guard, note });
+        let removal = Box::new(Removal { session: session.clone(), expected, guard, notes });
         self.ask_writer(|reply| Work::Delete { removal, reply })
     }
 

@@ -36,7 +36,7 @@ impl Appender {
             session: reserved,
             expected: last_seq,
             guard: Guard::Shared,
-            records: vec![removal.note.clone()],
+            records: removal.notes.clone(),
             durability: Durability::Synced,
             summary: None,
         };

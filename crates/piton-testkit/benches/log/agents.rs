@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use piton_core::decide::Command;
 use piton_core::event::Event;
 use piton_core::id::SessionId;
+use piton_core::mask::Masker;
 use piton_core::state::AgentStatus;
 use piton_exec::executor::LaunchOptions;
 use piton_exec::protocol::Start;
@@ -42,7 +43,7 @@ async fn serve(data: &Path) -> Result<Server> {
     let alive = locks.hold(ids.boot()?)?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(sqlite::Options::new(data))?);
     let standalone = Standalone::new(data, PathBuf::from(PROGRAM), vec!["agentctl".into()]);
-    let options = LaunchOptions::default();
+    let options = LaunchOptions::new(&Masker::default());
     let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), options);
     let options = Options {
         driver: Arc::new(executions.clone()),

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use piton_core::fold::Change;
 use piton_core::id::{BootId, RunId, SessionId};
 use piton_core::{Event, NewRecord, State, Timestamp, event};
-use piton_store::{Batch, Durability, Guard, SqliteStore, Store, sqlite};
+use piton_store::{Batch, Durability, Guard, SqliteStore, Store, WritableRecords, sqlite};
 use tempfile::TempDir;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -101,7 +101,7 @@ impl Session {
             session: self.id.clone(),
             expected,
             guard: Guard::Lease { boot: self.boot.clone(), epoch: self.state.lease.epoch },
-            records,
+            records: WritableRecords::verbatim(records),
             durability,
             summary: if changed { self.state.summary() } else { None },
         }

@@ -8,7 +8,7 @@ use piton_core::id::{BootId, SessionId};
 use piton_core::token::ResumeToken;
 use piton_core::{Code, NewRecord, event};
 use piton_runtime::{Clock as _, Error, Handle, NewSession, Question, SystemClock};
-use piton_store::{Batch, Durability, Guard, Store};
+use piton_store::{Batch, Durability, Guard, Store, WritableRecords};
 use serde_json::Value;
 
 use super::lines::{Ack, Line, filler, mark};
@@ -128,7 +128,7 @@ async fn append(
         session: session.clone(),
         expected,
         guard: Guard::Lease { boot, epoch },
-        records: vec![NewRecord::new(SystemClock.now(), record)],
+        records: WritableRecords::verbatim(vec![NewRecord::new(SystemClock.now(), record)]),
         durability: Durability::Synced,
         summary: None,
     });

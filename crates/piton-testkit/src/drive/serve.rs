@@ -11,6 +11,7 @@ use piton_core::Timestamp;
 use piton_core::decide::Command;
 use piton_core::event::Outcome;
 use piton_core::id::SessionId;
+use piton_core::mask::Masker;
 use piton_core::reason::Reason;
 use piton_exec::executor::LaunchOptions;
 use piton_exec::protocol::Start;
@@ -152,7 +153,8 @@ async fn run(kind: Kind, data: PathBuf, quirks: Quirks) -> Result<(), Error> {
         standalone = standalone.with_temp_folder(temp);
     }
     let standalone = Arc::new(standalone.with_protocol_max(protocol_max));
-    let executions = Executions::new(standalone, Arc::clone(&store), LaunchOptions::default());
+    let launch_options = LaunchOptions::new(&Masker::default());
+    let executions = Executions::new(standalone, Arc::clone(&store), launch_options);
     let options = Options {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         driver: Arc::new(executions.clone()),

@@ -224,7 +224,8 @@ impl Life {
             )
         };
         let executions = world.agents.then(|| {
-            Executions::new(agentctl::executor(world, &boot), store, LaunchOptions::default())
+            let launch_options = LaunchOptions::new(&Masker::default());
+            Executions::new(agentctl::executor(world, &boot), store, launch_options)
         });
         let options = match &executions {
             None => options,

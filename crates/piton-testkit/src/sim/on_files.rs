@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
-use piton_core::{NewRecord, Record, Seq, chain, token};
+use piton_core::{Record, Seq, chain, token};
 use piton_store::files::{Access, Folder, ModelDisk};
 use piton_store::memory::{Hooks, Point};
 use piton_store::{
     Appended, Batch, BoxFuture, Changes, CopiedRecord, CopyHead, Detail, Durability, Entropy,
     Error, Guard, Head, Hints, Hub, Latency, Liveness, LoadedState, LogCopy, Page, Query, Result,
-    Snapshot, Stats, Store, Verification,
+    Snapshot, Stats, Store, Verification, WritableRecords,
 };
 
 use super::world::World;
@@ -225,7 +225,7 @@ impl Store for FilesInWorld {
         _session: &SessionId,
         _expected: Seq,
         _guard: Guard,
-        _note: NewRecord,
+        _notes: WritableRecords,
     ) -> BoxFuture<Result<()>> {
         not_here()
     }

@@ -23,7 +23,7 @@ Examples:
 
 It is started for real, in an empty folder that is removed, and ended with all that it started.
 No session is opened and no model is asked: nothing is paid, nothing is written down.
-JSON: one object: agent_profile_id, program, agent {name, version}, offers {load, resume, list,
+JSON: one object: agent_profile_id, program, agent {name, version}, capabilities {load, resume, list,
 close, delete, fork}, auth_methods, resume_strategy, expected_strategy, answered_in_ms.";
 
 /// Start an agent and ask it who it is, what it offers and how it would resume

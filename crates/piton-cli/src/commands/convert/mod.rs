@@ -59,6 +59,8 @@ struct Converted {
     from: Kind,
     to: Kind,
     sessions: usize,
+    /// How many were copied, byte for byte: none is masked again.
+    records: Option<u64>,
     /// Where the old store's files are now.
     old: Option<String>,
 }
@@ -76,7 +78,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let folder = Folder::new(data);
     let tidied = tidy(&folder, from)?;
     if from == args.to {
-        let done = Converted { from, to: args.to, sessions: 0, old: tidied };
+        let done = Converted { from, to: args.to, sessions: 0, records: None, old: tidied };
         print_same(ui, cx, &done)?;
         return Ok(Exit::Good);
     }
@@ -119,8 +121,8 @@ async fn convert(
         Ok(sessions)
     });
     Ui::progress("");
-    let sessions = match copied {
-        Ok(sessions) => sessions,
+    let (sessions, records) = match copied {
+        Ok(copied) => copied,
         Err(error) => {
             tidy(folder, from)?;
             ui.note("The conversion was given up; the store is as it was.")?;
@@ -133,16 +135,19 @@ async fn convert(
     folder.move_old(from, &note.old)?;
     failpoint("moved");
     folder.forget_note()?;
-    Ok(Converted { from, to, sessions, old: Some(note.old) })
+    Ok(Converted { from, to, sessions, records: Some(records), old: Some(note.old) })
 }
 
-/// Copies all logs into a new store; says how many sessions there are. Both are closed afterwards.
-async fn copy(cx: &Context, from: Kind, to: Kind) -> Result<usize> {
+/// Copies all logs into a new store; returns how many sessions and records there are. Both are closed
+/// afterwards.
+async fn copy(cx: &Context, from: Kind, to: Kind) -> Result<(usize, u64)> {
     let from = stores::open_kind(&cx.settings, from, Access::ReadWrite)?;
     let new = stores::open_kind(&cx.settings, to, Access::ReadWrite)?;
     failpoint("made");
     let all = count(&*from).await?;
+    let mut records = 0;
     bundle::convert(&from, &new, |progress| {
+        records += progress.records;
         Ui::progress(&format!("{} logs copied and verified, of {all} sessions", progress.done));
         failpoint("copying");
     })
@@ -151,7 +156,7 @@ async fn copy(cx: &Context, from: Kind, to: Kind) -> Result<usize> {
     drop(new);
     let new = stores::open_kind(&cx.settings, to, Access::ReadOnly)?;
     compare(&*from, &*new).await?;
-    Ok(all)
+    Ok((all, records))
 }
 
 /// Both have the same logs, each with the same end of its chain.
@@ -213,7 +218,8 @@ const PLAIN: &str =
 
 async fn preview(ui: &mut Ui, cx: &Context, from: Kind, to: Kind) -> Result<Exit> {
     let view = cx.existing_view()?;
-    let done = Converted { from, to, sessions: count(&**view.store()).await?, old: None };
+    let all = count(&**view.store()).await?;
+    let done = Converted { from, to, sessions: all, records: None, old: None };
     if from == to {
         print_same(ui, cx, &done)?;
         return Ok(Exit::Good);
@@ -251,8 +257,10 @@ fn print(ui: &mut Ui, cx: &Context, done: &Converted) -> Result<()> {
         return ui.json_line(&done.to_json(cx, true));
     }
     let (from, to) = (done.from.as_str(), done.to.as_str());
-    let count = sessions(done.sessions);
-    ui.line(format_args!("Converted from {from} to {to}: {count}, all verified."))?;
+    let (count, records) = (sessions(done.sessions), done.records.unwrap_or_default());
+    ui.line(format_args!(
+        "Converted from {from} to {to}: {count}, {records} records copied verbatim, all verified."
+    ))?;
     if done.to == Kind::Files {
         ui.warn(PLAIN)?;
     }
@@ -281,6 +289,7 @@ impl Converted {
             "to": self.to.as_str(),
             "done": done,
             "sessions": self.sessions,
+            "verbatim_records": self.records,
             "old": self.old.as_ref().map(|old| cx.settings.data.value.join(old)),
         })
     }

@@ -65,9 +65,16 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let Imported { session, last_seq, records } =
         held.guest.import(whole, passphrase.as_ref()).await.map_err(|error| about(error.into()))?;
     if ui.json {
-        ui.json_line(&json!({"session": session, "records": records, "last_seq": last_seq}))?;
+        ui.json_line(&json!({
+            "session": session,
+            "records": records,
+            "verbatim_records": records,
+            "last_seq": last_seq,
+        }))?;
     } else {
-        ui.line(format_args!("Session {session} is imported, with {records} records."))?;
+        ui.line(format_args!(
+            "Session {session} is imported, with {records} records, copied verbatim."
+        ))?;
     }
     Ok(Exit::Good)
 }

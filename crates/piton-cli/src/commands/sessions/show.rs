@@ -187,7 +187,7 @@ impl Session<'_> {
             Name::Waiting if owned => vec![know("Answer it through the process that owns it.")],
             Name::Waiting => vec![
                 do_it("Answer it", &format!("answer {id}")),
-                do_it("Make a token to answer with", &format!("token {id}")),
+                do_it("Make a token to answer with", &format!("resume-token {id}")),
                 do_it("Give it up", &format!("cancel {id}")),
             ],
             Name::InterruptedStartup | Name::InterruptedWaiting if owned => {
@@ -195,7 +195,7 @@ impl Session<'_> {
             }
             Name::InterruptedStartup | Name::InterruptedWaiting => vec![
                 do_it("Go on with it", &format!("resume {id}")),
-                do_it("Make a token to resume with", &format!("token {id}")),
+                do_it("Make a token to resume with", &format!("resume-token {id}")),
                 do_it("Do not go on with it", &format!("dismiss {id}")),
             ],
             Name::Paused if owned => vec![know("It goes on when it is resumed.")],

@@ -214,7 +214,7 @@ fn a_torn_last_line_is_put_aside() {
 fn a_damaged_mark_makes_no_other_form() {
     let disk = model();
     let folder = open(&disk);
-    let batch = driver("s").batch(vec![created(&mut driver("s")).records.remove(0)]);
+    let batch = driver("s").batch(vec![created(&mut driver("s")).records.into_vec().remove(0)]);
     let batch = Batch { guard: Guard::Shared, ..batch };
     if folder.append(&batch).is_err() {
         // Only with its lease: two lines, of which one is lost.

@@ -129,7 +129,7 @@ fn dying_while_deleting() {
         session: session.clone(),
         expected: 5,
         guard: Guard::Lease { boot: one.boot.clone(), epoch: 1 },
-        note: of(9, note),
+        notes: crate::WritableRecords::verbatim(vec![of(9, note)]),
     };
     let before = all(&open(&disk.copied()), &session).unwrap();
     die_everywhere(&disk, &|folder| folder.delete(&removal), &|disk, folder| {

@@ -114,7 +114,7 @@ fn written() -> InFolder {
             session: SessionId::reserved(),
             expected: 0,
             guard: crate::contract::Guard::Shared,
-            records: vec![of(7, created)],
+            records: crate::WritableRecords::verbatim(vec![of(7, created)]),
             durability: crate::contract::Durability::Synced,
             summary: None,
         };

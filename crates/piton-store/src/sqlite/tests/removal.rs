@@ -126,7 +126,10 @@ fn a_deleted_log_is_gone_from_the_files() {
             reason: None,
         };
         let guard = Guard::Lease { boot: driver.boot.clone(), epoch: 1 };
-        store.delete(&session("gone"), 4, guard, of(0, note)).await.unwrap();
+        store
+            .delete(&session("gone"), 4, guard, crate::WritableRecords::verbatim(vec![of(0, note)]))
+            .await
+            .unwrap();
         assert!(!holds(&folder, header) && !holds(&folder, &inline));
         assert!(store.head(&session("gone")).await.unwrap().is_none());
         assert!(matches!(

@@ -1,7 +1,7 @@
-//! What this process knows to be secret, and the one gate that every record passes on its way to
-//! the disk. What was given is masked in all sessions. What is learned from a session's records is
-//! masked in this session only, since content comes from anywhere and must not change what others
-//! write; and for as long as the process lives: it cannot be kept, since it must not be written.
+//! What this process knows to be secret. What was given is masked in all logs. What is learned from
+//! the records of one log is masked in this log only, since content comes from anywhere and must not
+//! change what others write; and for as long as the process lives: it cannot be kept, since it must
+//! not be written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,8 +52,8 @@ impl Masking {
         Arc::clone(&known.masker)
     }
 
-    /// Makes records as they may be written; gives those that changed as they were, by their place.
-    /// What stands under an excluded key in one of them is masked in all of them, and from now on.
+    /// Masks in place; returns the originals of the records that changed, by their index. A value
+    /// under an excluded key in one of them is masked in all of them, and from now on.
     pub(crate) fn mask(
         &self,
         session: &SessionId,
