@@ -22,6 +22,7 @@ use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
 use crate::env::Env;
 use crate::error::Result;
 use crate::redaction::{self, Redacted};
+use crate::registry::Reserved;
 use crate::removal::{self, Archived, Imported};
 use crate::session::{Ack, Archive, Remove, removal_note};
 use crate::view::View;
@@ -44,6 +45,11 @@ impl Guest {
 
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// The metadata log, written through the same writer.
+    pub(crate) async fn metadata(&self) -> Result<Reserved> {
+        Reserved::of(Arc::clone(&self.env.writer), Arc::clone(&self.env.clock)).await
     }
 
     /// Cancels a session's run; by default the latest.

@@ -49,7 +49,7 @@ impl Reserved {
         Self::of(Arc::clone(&env.writer), Arc::clone(&env.clock)).await
     }
 
-    async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
         let reserved = Self { writer, clock, registry: Arc::default(), revoked };
         reserved.catch_up().await?;

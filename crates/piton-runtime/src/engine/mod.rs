@@ -81,11 +81,11 @@ impl EngineOptions {
     /// With everything in its usual place of a data folder.
     pub fn new(service: Options, data: &Path) -> Self {
         Self {
+            launch: LaunchOptions::new(&service.masker),
             service,
             profiles: Vec::new(),
             default_agent: DEFAULT_AGENT.to_owned(),
             policy: Policy::default(),
-            launch: LaunchOptions::default(),
             worktrees: data.join("worktrees"),
             scratch: data.join("workspaces"),
             archive: data.join("archive"),
@@ -183,7 +183,7 @@ impl Engine {
         });
         let handle = service.handle();
         executions.attach(handle.clone()).await?;
-        let metadata = Reserved::open(Arc::clone(&store), Arc::clone(&clock)).await?;
+        let metadata = Reserved::open(&handle).await?;
         let worktrees = Worktrees::open(handle.clone(), &options.worktrees)?
             .with_executions(executions.clone());
         let plans = StartPlans::new(Arc::clone(&catalog), worktrees.clone(), options.scratch);
@@ -245,8 +245,13 @@ impl Engine {
 
     /// The log of what belongs to no session: tasks, access tokens, audit, deletions.
     pub async fn metadata(&self) -> Result<&Reserved> {
-        let Inner { metadata, store, clock, .. } = &*self.0;
-        metadata.get_or_try_init(|| Reserved::open(Arc::clone(store), Arc::clone(clock))).await
+        let open = || async {
+            match &self.0.writer {
+                Writer::Running(running) => Reserved::open(&running.handle).await,
+                Writer::Offline(writer) => writer.metadata().await,
+            }
+        };
+        self.0.metadata.get_or_try_init(open).await
     }
 
     /// Commands below the engine, for whoever drives sessions that have no agent.
