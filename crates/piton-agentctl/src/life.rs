@@ -150,7 +150,7 @@ async fn live(
     }
     let tree = Tree::new(&Mark::of(&launch.execution_id, here).map_err(failed)?);
     tokio::spawn(tree.clone().reap_always());
-    let workspace = Workspace::open(&launch.workspace, &tree).map_err(Error::Workspace)?;
+    let workspace = Workspace::open(&launch.workspace, here, &tree).map_err(Error::Workspace)?;
     let means = Means {
         spool,
         masker,

@@ -23,7 +23,7 @@ struct World {
 fn world(name: &str) -> World {
     let folder = tempfile::tempdir().unwrap();
     let tree = Tree::new(&execution(name));
-    let workspace = Workspace::open(folder.path(), &tree).unwrap();
+    let workspace = Workspace::open(folder.path(), &std::env::temp_dir(), &tree).unwrap();
     World { shells: Shells::new(&workspace), tree, folder }
 }
 

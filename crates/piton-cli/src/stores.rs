@@ -125,9 +125,6 @@ pub(crate) fn open_kind(settings: &Settings, kind: Kind, access: Access) -> Resu
             Arc::new(SqliteStore::open(options)?)
         }
         Kind::Files => {
-            // Lines that Piton never had open come without a lock, and reading takes it as well.
-            let is_new = !is_there(&data.join("files.lock"))?;
-            let access = if is_new { Access::ReadWrite } else { access };
             let options = files::Options { access, ..files::Options::new(data) };
             Arc::new(FilesStore::open(options)?)
         }

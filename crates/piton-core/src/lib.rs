@@ -24,6 +24,7 @@ pub mod redact;
 pub mod registry;
 pub mod request;
 pub mod resume;
+pub mod roster;
 pub mod spool;
 pub mod state;
 pub mod status;

@@ -6,7 +6,6 @@
 //!   machine, and `conformance` says what every executor must do
 //! - [`programs`]: where programs are
 //! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
-//! - [`worktree`]: git worktrees to run in, made and removed
 
 pub mod client;
 #[cfg(feature = "conformance")]
@@ -17,4 +16,3 @@ pub mod programs;
 pub mod protocol;
 pub mod spool;
 pub mod standalone;
-pub mod worktree;

@@ -7,7 +7,7 @@ use piton_core::Code;
 use piton_core::decide::Refusal;
 use piton_core::id::{self, SessionId, TaskId};
 use piton_exec::client::ClientError;
-use piton_exec::worktree;
+use piton_workspace::worktree;
 
 use crate::resuming::Obstacle;
 use piton_exec::executor::Fault;

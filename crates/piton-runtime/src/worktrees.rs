@@ -10,7 +10,7 @@ use piton_core::id::SessionId;
 use piton_core::state::Run;
 use piton_core::worktree::{Plan, Stage, Worktree};
 use piton_core::{Reason, State};
-use piton_exec::worktree::{Error as Fault, Force, Lock, Worktrees as Disk};
+use piton_workspace::worktree::{Error as Fault, Force, Lock, Worktrees as Disk};
 
 use crate::error::{Error, Result};
 use crate::executions::Executions;

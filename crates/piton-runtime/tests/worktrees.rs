@@ -252,7 +252,7 @@ async fn a_hostile_repository_runs_nothing() {
     let (session, path, plan) = rig.prepared("sess_1").await;
     assert_eq!(fs::read_to_string(path.join("a")).unwrap(), "one\n");
     fs::write(path.join("a"), "changed\n").unwrap();
-    let force = piton_exec::worktree::Force::No;
+    let force = piton_workspace::worktree::Force::No;
     assert_eq!(
         rig.worktrees.clean_up(&session, force).await.unwrap_err().code(),
         Code::WorktreeDirty
@@ -338,7 +338,7 @@ async fn what_a_log_from_elsewhere_names_is_not_touched() {
     let path = precious.to_str().unwrap().to_owned();
     rig.create(&session, Plan { path, ..plan }).await;
     assert_eq!(rig.refused(&session).await, (Code::WorktreeNotFound, None));
-    let force = piton_exec::worktree::Force::Yes;
+    let force = piton_workspace::worktree::Force::Yes;
     let refused = rig.worktrees.clean_up(&session, force).await.unwrap_err();
     assert_eq!(refusal(&refused), (Code::WorktreeNotFound, None));
     assert_eq!(fs::read_to_string(precious.join("a")).unwrap(), "one\n");

@@ -14,8 +14,8 @@ use piton_core::decide::Command;
 use piton_core::event::{ExecutorReady, ExecutorStarting, Outcome};
 use piton_core::id::SessionId;
 use piton_core::worktree::{Plan, Stage};
-use piton_exec::worktree::Force;
 use piton_runtime::{Error, Left};
+use piton_workspace::worktree::Force;
 
 use repo::{Rig, commit, git, works};
 

@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use piton_core::Timestamp;
 
 use crate::error::{Cause, Error, Result};
 
@@ -28,6 +31,12 @@ pub(crate) fn create(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The time of a record that the store itself writes.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Flushes the folder's names.

@@ -93,7 +93,7 @@ impl Connection {
         (connection, driver.run())
     }
 
-    /// SessionCapabilities version 1 of the protocol, files and terminals.
+    /// Offers version 1 of the protocol, files and terminals.
     pub async fn initialize(&self) -> Result<Hello, Error> {
         let after = self.limits.start_wait;
         let answer = self.request(method::INITIALIZE, wire::initialize(), after).await?;

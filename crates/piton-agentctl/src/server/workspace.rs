@@ -19,7 +19,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::ctl::Ctl;
 use crate::problem::{Refused, problem};
-use crate::workspace::{Error, ShellEvent, ShellWriter, Staged};
+use crate::workspace::{Error, ShellEvent, ShellWriter, Staged, shells};
 
 /// What is typed at once.
 const TYPED_BYTES_MAX: usize = 1024 * 1024;
@@ -29,15 +29,19 @@ const NORMAL: u16 = 1000;
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
-        use std::error::Error as _;
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            message = format!("{message}: {error}");
-            source = error.source();
-        }
-        problem(error.code(), message).into()
+        problem(error.code(), with_causes(&error)).into()
     }
+}
+
+impl From<shells::Error> for Refused {
+    fn from(error: shells::Error) -> Self {
+        problem(error.code(), with_causes(&error)).into()
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"))
 }
 
 #[derive(Debug, Deserialize)]

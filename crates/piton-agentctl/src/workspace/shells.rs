@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 
-use super::{Error, Workspace};
+use super::Workspace;
 use crate::tree::{Part, Scope};
 
 /// What is kept of a shell's output.
@@ -32,6 +32,33 @@ const SILENCE: Duration = Duration::from_millis(100);
 /// However much is written in the background after that.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 const SIZE_USUAL: (u16, u16) = (80, 24);
+
+/// Why a shell does not do what is wanted of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("There are {shells_max} shells already")]
+    TooManyShells { shells_max: usize },
+    #[error("There is no shell {shell_id:?}")]
+    NoShell { shell_id: String },
+    #[error("The shell does not start")]
+    ShellStart { source: io::Error },
+    #[error("The shell cannot be written to")]
+    ShellWrite { source: io::Error },
+    #[error("Processes of the shell do not end")]
+    ShellRemains { source: piton_exec::leftovers::Error },
+}
+
+impl Error {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooManyShells { .. } => "too_many_shells",
+            Self::NoShell { .. } => "shell_not_found",
+            Self::ShellStart { .. } => "shell_start",
+            Self::ShellWrite { .. } => "shell_write",
+            Self::ShellRemains { .. } => "shell_remains",
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShellEvent {

@@ -10,7 +10,7 @@ use piton_core::state::Executor;
 use piton_core::worktree::Plan;
 use piton_exec::client::{Client, ClientError};
 use piton_exec::protocol::workspace::NewShell;
-use piton_exec::worktree::Force;
+use piton_workspace::worktree::Force;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -10,8 +10,8 @@ use piton_api::session::{NewSession, SessionDeleted};
 use piton_api::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
 use piton_core::id::SessionId;
 use piton_core::worktree::{Plan, Stage};
-use piton_exec::worktree::Force;
 use piton_runtime::{Cleaned, Left};
+use piton_workspace::worktree::Force;
 
 use crate::app::App;
 use crate::extract::{Asker, Controller, Params, Path};

@@ -175,7 +175,11 @@ impl Disk for RealDisk {
         for one in fs::read_dir(folder)? {
             let one = one?;
             // A link is not followed: it may lead anywhere.
-            let metadata = one.metadata()?;
+            let metadata = match one.metadata() {
+                // Removed since its name was read.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                found => found?,
+            };
             let Ok(name) = one.file_name().into_string() else { continue };
             if metadata.is_file() {
                 found.push(entry(name, &metadata));

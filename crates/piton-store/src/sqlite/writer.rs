@@ -189,8 +189,8 @@ impl Writer {
             anchors.forget(&removal.session);
             Ok(())
         })?;
-        let reserved = SessionId::reserved();
-        self.anchors.note(self.anchor(&reserved));
+        self.appender.noted.clear();
+        self.anchors.note(self.anchor(&SessionId::reserved()));
         self.hub.look();
         Ok(())
     }
@@ -199,13 +199,15 @@ impl Writer {
         let session = copy.head.session.clone();
         self.alone(|conn, appender| appender.copy_in(conn, copy).map_err(Trouble::into_error))?;
         self.state.wal.much_was_written();
-        self.anchors.note(self.anchor(&session));
+        self.appender.noted.clear();
+        let metadata = SessionId::reserved();
+        self.anchors.note([&session, &metadata].into_iter().filter_map(|id| self.anchor(id)));
         self.hub.look();
         Ok(())
     }
 
     /// A transaction of its own for something else than batches.
-    fn alone<T>(
+    pub(super) fn alone<T>(
         &mut self,
         work: impl FnOnce(&Connection, &mut Appender) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -455,7 +457,14 @@ impl Writer {
                 (work, _) => work.refuse(Error::Closed),
             }
         }
-        self.anchors.note(committed.iter().filter_map(|(_, batch)| self.anchor(&batch.session)));
+        let noted = std::mem::take(&mut self.appender.noted);
+        let metadata = SessionId::reserved();
+        let sessions = committed.iter().map(|(_, batch)| &batch.session);
+        let moved = sessions.chain((!noted.is_empty()).then_some(&metadata));
+        self.anchors.note(moved.filter_map(|session| self.anchor(session)));
+        for record in noted {
+            self.hub.committed(&metadata, record.seq, || vec![record.clone()]);
+        }
         for (appended, batch) in committed {
             self.hub.committed(&batch.session, appended.first, || {
                 let seqs = appended.first..;

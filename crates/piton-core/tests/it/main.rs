@@ -1,0 +1,19 @@
+//! Tests of `piton-core` from outside, as one program: a file for each subject.
+
+mod acceptance;
+mod common;
+mod decisions;
+mod folding;
+mod format;
+mod handles;
+mod late_records;
+mod properties;
+mod redaction;
+mod registry;
+mod resume_tokens;
+mod resuming;
+mod spool_import;
+mod status_table;
+mod told;
+mod transcript;
+mod worktrees;

@@ -1,0 +1,21 @@
+//! Where an agent works. Knows no log, no agent and no protocol.
+//!
+//! - [`git`]: the one way in which Piton runs git
+//! - [`Workspace`]: files below one folder, and what git says about them
+//! - [`worktree`]: git worktrees for sessions, made and removed
+
+mod beneath;
+mod files;
+pub mod git;
+mod status;
+mod types;
+mod workspace;
+pub mod worktree;
+
+pub use files::{Content, Range};
+pub use status::Staged;
+pub use types::{
+    DIFF_BYTES_MAX, FILE_BYTES_MAX, GitChange, GitCommit, GitDiff, GitStatus, LIST_MAX, LOG_MAX,
+    Listed, ListedKind, Listing,
+};
+pub use workspace::{Error, Workspace};
