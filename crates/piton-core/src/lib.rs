@@ -28,6 +28,7 @@ pub mod roster;
 pub mod spool;
 pub mod state;
 pub mod status;
+pub mod supervise;
 pub mod task;
 pub mod time;
 pub mod token;

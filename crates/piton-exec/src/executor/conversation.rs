@@ -95,7 +95,7 @@ impl Drained {
 pub(super) async fn follow(
     client: &Client,
     after: Option<Spool>,
-) -> Result<Box<dyn Following>, Fault> {
+) -> Result<Box<dyn Following>, ClientError> {
     let spool_id = client.health().await?.spool.spool_id;
     let pos = after.filter(|after| after.spool_id == spool_id).map_or(0, |after| after.pos);
     let stream = client.stream(&spool_id, pos).await?;

@@ -6,7 +6,6 @@
 //! `server_not_running`, and a session that a living process owns with `session_owned`.
 
 mod access_tokens;
-mod agents;
 mod caller;
 mod catalog;
 mod removal;
@@ -53,7 +52,6 @@ pub use tasks::{CreatedTask, TaskPage, TaskReport};
 pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
 pub use workspace::OpenedShell;
 
-use agents::Agents;
 use start_plan::StartPlans;
 
 /// What an engine is made of.
@@ -127,7 +125,6 @@ enum Writer {
 struct Running {
     handle: Handle,
     executions: Executions,
-    agents: Agents,
     plans: StartPlans,
     worktrees: Worktrees,
 }
@@ -182,21 +179,19 @@ impl Engine {
             ..options.service
         });
         let handle = service.handle();
-        executions.attach(handle.clone()).await?;
         let metadata = Reserved::open(&handle).await?;
         let worktrees = Worktrees::open(handle.clone(), &options.worktrees)?
             .with_executions(executions.clone());
         let plans = StartPlans::new(Arc::clone(&catalog), worktrees.clone(), options.scratch);
-        let agents = Agents::new(&handle, &executions, &plans, options.policy);
+        handle.supervisors().set_agents(Arc::new(plans.clone()), options.policy);
         let mut tasks = JoinSet::new();
-        let (followed, started) = (metadata.clone(), agents.clone());
+        let followed = metadata.clone();
         tasks.spawn(async move {
             if let Err(error) = followed.follow().await {
                 tracing::error!(code = %error.code(), "the metadata log is not followed");
             }
         });
-        tasks.spawn(async move { started.run().await });
-        let running = Running { handle, executions: executions.clone(), agents, plans, worktrees };
+        let running = Running { handle, executions: executions.clone(), plans, worktrees };
         let engine = Self(Arc::new(Inner {
             writer: Writer::Running(Box::new(running)),
             catalog,
@@ -252,6 +247,12 @@ impl Engine {
             }
         };
         self.0.metadata.get_or_try_init(open).await
+    }
+
+    /// The metadata log of a running engine.
+    pub fn metadata_log(&self) -> Result<&Reserved> {
+        self.running()?;
+        self.0.metadata.get().ok_or(Error::ShuttingDown)
     }
 
     /// Commands below the engine, for whoever drives sessions that have no agent.
