@@ -32,8 +32,8 @@ use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
 use crate::executions::Executions;
-use crate::guest::Guest;
-use crate::registry::Reserved;
+use crate::metadata::MetadataLog;
+use crate::offline::OfflineWriter;
 use crate::service::{Handle, Options, Service};
 use crate::session::Ack;
 use crate::view::View;
@@ -105,7 +105,7 @@ struct Inner {
     writer: Writer,
     catalog: Arc<AgentCatalog>,
     /// Read when it is first needed: most offline commands do not.
-    metadata: OnceCell<Reserved>,
+    metadata: OnceCell<MetadataLog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     ids: Ids,
@@ -117,7 +117,7 @@ struct Inner {
 #[derive(Debug)]
 enum Writer {
     Running(Box<Running>),
-    Offline(Guest),
+    Offline(OfflineWriter),
 }
 
 /// The parts of an engine that runs sessions.
@@ -179,7 +179,7 @@ impl Engine {
             ..options.service
         });
         let handle = service.handle();
-        let metadata = Reserved::open(&handle).await?;
+        let metadata = MetadataLog::open(&handle).await?;
         let worktrees = Worktrees::open(handle.clone(), &options.worktrees)?
             .with_executions(executions.clone());
         let plans = StartPlans::new(Arc::clone(&catalog), worktrees.clone(), options.scratch);
@@ -212,7 +212,7 @@ impl Engine {
         let (store, clock) = (options.service.store.clone(), options.service.clock.clone());
         Self(Arc::new(Inner {
             ids: Ids::new(Arc::clone(&clock), options.service.entropy.clone()),
-            writer: Writer::Offline(Service::guest(options.service)),
+            writer: Writer::Offline(Service::offline_writer(options.service)),
             catalog,
             metadata: OnceCell::new(),
             store,
@@ -239,10 +239,10 @@ impl Engine {
     }
 
     /// The log of what belongs to no session: tasks, access tokens, audit, deletions.
-    pub async fn metadata(&self) -> Result<&Reserved> {
+    pub async fn metadata(&self) -> Result<&MetadataLog> {
         let open = || async {
             match &self.0.writer {
-                Writer::Running(running) => Reserved::open(&running.handle).await,
+                Writer::Running(running) => MetadataLog::open(&running.handle).await,
                 Writer::Offline(writer) => writer.metadata().await,
             }
         };
@@ -250,7 +250,7 @@ impl Engine {
     }
 
     /// The metadata log of a running engine.
-    pub fn metadata_log(&self) -> Result<&Reserved> {
+    pub fn metadata_log(&self) -> Result<&MetadataLog> {
         self.running()?;
         self.0.metadata.get().ok_or(Error::ShuttingDown)
     }
