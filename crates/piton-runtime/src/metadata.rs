@@ -52,7 +52,7 @@ impl MetadataLog {
         Self::of(Arc::clone(&env.writer), Arc::clone(&env.clock)).await
     }
 
-    async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
         let saved = metadata_snapshot::load(writer.store()).await?.unwrap_or_default();
         let from = saved.last_seq;

@@ -23,3 +23,4 @@ pub use connections::ConnectionLimits;
 pub use limits::Rate;
 pub use openapi::description;
 pub use serve::{Server, Tls, TlsError};
+pub use sockets::{OPERATIONS, Operation};

@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::connections::Connection;
 use crate::extract;
 use crate::problem::{Problem, Result};
+pub use methods::{OPERATIONS, Operation};
 
 /// The version that is spoken, as a subprotocol.
 const PROTOCOL: &str = "piton.v1";
