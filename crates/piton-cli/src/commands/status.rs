@@ -1,6 +1,6 @@
 //! `piton status`: whether a server runs, and where.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::context::Context;
@@ -26,8 +26,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
         }
         return Ok(Exit::Failed);
     };
-    let live = client.get("/api/v1/executors").await?;
-    let live = live["executions"].as_array().map_or(0, Vec::len);
+    let executors = client.get("/api/v1/executors").await?;
+    let executors = executors["executions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_live =
+        |executor: &&Value| executor["status"] == "ready" || executor["status"] == "starting";
+    let live = executors.iter().filter(is_live).count();
     let place = client.place();
     if ui.json {
         ui.json_line(&json!({

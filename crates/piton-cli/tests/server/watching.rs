@@ -137,16 +137,14 @@ fn the_server_serves_before_it_has_found_its_executors() {
     world.start();
     // It is asked, and the log has not heard yet that it does not answer.
     let status = world.status(&silent);
-    assert_eq!(
-        (&status["executor_status"], &status["status"]),
-        (&json!("starting"), &json!("idle"))
-    );
+    assert_eq!((&status["executor_status"], &status["status"]), (&json!("ready"), &json!("idle")));
+    assert_eq!(status["resume_reason"], "executor_probing");
     world.when(&other, |status| status["executor_status"] == "ready");
     world.prompt(&other, "say hello");
     world.when(&other, |status| status["last_outcome"] == "completed");
     kill_process(agentctl, Signal::CONT).unwrap();
     world.when(&silent, |status| {
-        status["executor_status"] == "ready" && status["live"]["is_followed"] == true
+        status["executor_status"] == "ready" && status["live"]["is_connected"] == true
     });
     world.prompt(&silent, "say hello");
     world.when(&silent, |status| status["last_outcome"] == "completed");
