@@ -26,7 +26,7 @@ use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{Liveness, OsEntropy};
 use tokio::sync::Notify;
 
-const UNREACHABLE_AFTER: Duration = Duration::from_secs(60);
+const UNREACHABLE_AFTER: Duration = Duration::from_mins(1);
 
 /// Where executions live: outside of every process.
 #[derive(Debug, Default)]
