@@ -284,14 +284,12 @@ impl Supervisors {
     /// The supervisor ends, unless somebody woke it meanwhile: that message is given back.
     fn end(&self, session: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> Option<Message> {
         let mut registry = self.registry();
-        match inbox.try_recv() {
-            Ok(message) => Some(message),
-            Err(_) => {
-                registry.by_session.remove(session);
-                inbox.close();
-                None
-            }
+        if let Ok(message) = inbox.try_recv() {
+            return Some(message);
         }
+        registry.by_session.remove(session);
+        inbox.close();
+        None
     }
 }
 
