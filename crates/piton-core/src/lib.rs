@@ -17,6 +17,7 @@ pub mod limits;
 pub mod mask;
 pub mod note;
 pub mod overview;
+pub mod permissions;
 pub mod planted;
 pub mod reason;
 pub mod record;
@@ -32,6 +33,7 @@ pub mod supervise;
 pub mod task;
 pub mod time;
 pub mod token;
+pub mod trail;
 pub mod transcript;
 pub mod worktree;
 

@@ -11,6 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::mask::{Given, Masker};
@@ -274,6 +275,8 @@ pub enum Error {
     Stuck { execution: ExecutionId },
     #[error("{} is not a folder of our own that nobody else can enter", path.display())]
     Unsafe { path: PathBuf },
+    #[error("Others than its owner can write to {}", path.display())]
+    Exposed { path: PathBuf },
     #[error("No path for a socket is short enough: {} has {bytes} bytes", path.display())]
     TooLong { path: PathBuf, bytes: usize },
     #[error("The program {} cannot be started", path.display())]
@@ -295,6 +298,7 @@ impl Error {
             Self::Alive { .. } => "execution_alive",
             Self::Stuck { .. } => "execution_stuck",
             Self::Unsafe { .. } => "socket_folder_unsafe",
+            Self::Exposed { .. } => Code::FilePermissions.as_str(),
             Self::TooLong { .. } => "socket_path_too_long",
             Self::Program { .. } => "agentctl_missing",
             Self::Ended { .. } => "agentctl_ended",
@@ -307,6 +311,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Unsafe { .. } => Some("Remove it, or use a data folder with a shorter path"),
+            Self::Exposed { .. } => Some(Code::FilePermissions.hint()),
             Self::TooLong { .. } => Some("Use a data folder with a shorter path"),
             _ => None,
         }

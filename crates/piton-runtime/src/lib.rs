@@ -2,16 +2,17 @@
 //! durable and then acts, a session's supervisor owns its execution, the sweeper settles what
 //! deadlines left, the token service answers for those without a login. [`Handle`] is what callers hold.
 //!
-//! Who runs no sessions reads with a [`View`], and changes what nobody runs as a [`Guest`].
+//! Who runs no sessions reads with a [`View`], and changes what nobody runs as an [`OfflineWriter`].
 
+pub mod broadcast;
 mod coordinator;
 mod env;
 mod error;
 mod executions;
-mod guest;
 mod messages;
+mod metadata;
+mod offline;
 mod redaction;
-mod registry;
 mod removal;
 mod resumer;
 mod retention;
@@ -27,9 +28,9 @@ mod world;
 
 pub use error::{Error, Result};
 pub use executions::Executions;
-pub use guest::Guest;
+pub use metadata::{MetadataLog, Noted};
+pub use offline::OfflineWriter;
 pub use redaction::{Pattern, PatternInvalid, Redacted};
-pub use registry::{Noted, Reserved};
 pub use removal::{Archived, Imported};
 pub use resumer::Resumer;
 pub use retention::{Due, Retention, due};

@@ -11,23 +11,24 @@ use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::resume::Policy;
 use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, Reserved, Resumer, Worktrees};
+use piton_runtime::{Executions, Handle, MetadataLog, Resumer, Worktrees};
 use piton_store::Detail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::health::Readiness;
 use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
+use crate::connections::{Connection, ConnectionLimits, Connections, Presented};
 use crate::extract::Asker;
-use crate::feed::Feeds;
-use crate::index::Index;
+use crate::frames::Broadcasts;
+use crate::index::{self, Index};
 use crate::limits::{Limits, Rate};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Result};
 use crate::sockets::Sockets;
-use crate::sockets::rooms::Rooms;
 
 /// The principal of whoever can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
@@ -41,7 +42,7 @@ pub struct Options {
     pub handle: Handle,
     pub executions: Executions,
     pub worktrees: Worktrees,
-    pub reserved: Reserved,
+    pub metadata: MetadataLog,
     /// What can be run as an agent. Of several with one id the last counts.
     pub agents: Vec<Profile>,
     /// Opens everything; made anew by every life of the server and never written to a log.
@@ -55,6 +56,7 @@ pub struct Options {
     /// When agents are started again, and what they are told.
     pub policy: Policy,
     pub rate: Rate,
+    pub connections: ConnectionLimits,
     pub version: String,
 }
 
@@ -67,15 +69,15 @@ struct Inner {
     agents: Arc<Agents>,
     resumer: Resumer,
     limits: Limits,
-    feeds: Feeds,
+    connections: Connections,
+    broadcasts: Broadcasts,
     index: Index,
-    rooms: Rooms,
     sockets: Sockets,
     metrics: Metrics,
     audit: Audit,
+    readiness: Readiness,
     stop: CancellationToken,
     local: Arc<str>,
-    nobody: Arc<str>,
 }
 
 /// What a request came to, perhaps an earlier time.
@@ -97,17 +99,17 @@ impl App {
         let metrics = Metrics::new(options.handle.clone());
         Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
-            feeds: Feeds::new(view.clone(), metrics.clone()),
-            index: Index::new(view.clone()),
-            rooms: Rooms::new(view, metrics.clone()),
-            sockets: Sockets::default(),
+            connections: Connections::new(options.connections),
+            broadcasts: Broadcasts::new(view.clone()),
+            index: Index::new(view, index::render),
+            sockets: Sockets::new(options.connections.sockets_max),
             agents,
             resumer,
             metrics,
             audit: Audit::default(),
+            readiness: Readiness::default(),
             stop,
             local: LOCAL.into(),
-            nobody: "".into(),
             options,
         }))
     }
@@ -132,24 +134,24 @@ impl App {
         &self.0.options.worktrees
     }
 
-    pub(crate) fn reserved(&self) -> &Reserved {
-        &self.0.options.reserved
+    pub(crate) fn metadata(&self) -> &MetadataLog {
+        &self.0.options.metadata
     }
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    pub(crate) fn feeds(&self) -> &Feeds {
-        &self.0.feeds
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.0.connections
+    }
+
+    pub(crate) fn broadcasts(&self) -> &Broadcasts {
+        &self.0.broadcasts
     }
 
     pub(crate) fn index(&self) -> &Index {
         &self.0.index
-    }
-
-    pub(crate) fn rooms(&self) -> &Rooms {
-        &self.0.rooms
     }
 
     pub(crate) fn sockets(&self) -> &Sockets {
@@ -164,6 +166,10 @@ impl App {
         &self.0.audit
     }
 
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
+    }
+
     /// Notes what was done that no session's log tells of.
     pub(crate) async fn done(
         &self,
@@ -172,7 +178,7 @@ impl App {
         target: impl Into<String>,
     ) -> Result<()> {
         let note = asker.noted(action, target);
-        self.reserved().execute(None, registry::Command::Note(note)).await?;
+        self.metadata().execute(None, registry::Command::Note(note)).await?;
         Ok(())
     }
 
@@ -194,11 +200,27 @@ impl App {
         self.0.agents.by_id.get(id).ok_or_else(unknown)
     }
 
-    /// Who a token's holder is. Whoever has none, or a wrong one, shares one bucket with all others
-    /// like that: guessing is slow for everybody.
-    pub(crate) fn admit(&self, bearer: Option<&Bearer>, needed: Scope) -> Result<Arc<str>> {
+    /// Who a token's holder is. Requests without a token, and those with a wrong one, are taken
+    /// from buckets of their peer: guessing is slow, and keeps no other peer out.
+    pub(crate) fn admit(
+        &self,
+        connection: &Connection,
+        bearer: Option<&Bearer>,
+        needed: Scope,
+    ) -> Result<Arc<str>> {
+        let principal = self.recognize(connection, bearer, needed)?;
+        connection.identify(&principal)?;
+        Ok(principal)
+    }
+
+    fn recognize(
+        &self,
+        connection: &Connection,
+        bearer: Option<&Bearer>,
+        needed: Scope,
+    ) -> Result<Arc<str>> {
         let Some(bearer) = bearer else {
-            self.0.limits.take(&self.0.nobody)?;
+            self.admit_without_token(connection, Presented::Nothing)?;
             return Err(Problem::new(Code::Unauthenticated, "The request carries no token"));
         };
         if let Some(local) = &self.0.options.local
@@ -207,11 +229,13 @@ impl App {
         {
             return Ok(Arc::clone(&self.0.local));
         }
-        match self.reserved().admit(bearer, needed) {
+        match self.metadata().admit(bearer, needed) {
             Ok(access) => Ok(access.access_token_id.as_str().into()),
             Err(denied) => {
                 match denied {
-                    Denied::Unknown => self.0.limits.take(&self.0.nobody)?,
+                    Denied::Unknown => {
+                        self.admit_without_token(connection, Presented::WrongToken)?;
+                    }
                     // Somebody who is known.
                     Denied::Expired | Denied::Scope { .. } => {
                         self.0.limits.take(&bearer.id.as_str().into())?;
@@ -226,14 +250,18 @@ impl App {
     pub(crate) async fn lost(&self, bearer: Option<&Bearer>) {
         let local = self.0.options.local.as_ref().map(|local| &local.id);
         match bearer.filter(|bearer| Some(&bearer.id) != local) {
-            Some(bearer) => self.reserved().lost(&bearer.id).await,
+            Some(bearer) => self.metadata().lost(&bearer.id).await,
             None => std::future::pending().await,
         }
     }
 
-    /// Takes from the bucket of those who need no token.
-    pub(crate) fn admit_nobody(&self) -> Result<()> {
-        self.0.limits.take(&self.0.nobody)
+    /// Takes a request without a good token from the bucket of its peer.
+    pub(crate) fn admit_without_token(
+        &self,
+        connection: &Connection,
+        presented: Presented,
+    ) -> Result<()> {
+        self.0.limits.take(&connection.peer().bucket(presented))
     }
 
     /// Has a command carried out for somebody, once.
@@ -285,9 +313,9 @@ impl App {
         command: registry::Command,
     ) -> Result<Fulfilled<T>> {
         let kept = if keep { Some(to_value(&response)?) } else { None };
-        let noted = self.reserved().execute(Some(asked.request(kept)), command).await?;
+        let noted = self.metadata().execute(Some(asked.request(kept)), command).await?;
         match noted.verdict {
-            Verdict::Repeated { seq } => self.repeated(&SessionId::reserved(), seq).await,
+            Verdict::Repeated { seq } => self.repeated(&SessionId::metadata_log(), seq).await,
             _ => Ok(Fulfilled { response, replayed: false }),
         }
     }

@@ -158,7 +158,8 @@ fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
     let lost = (reader.first() > pos + 1).then(|| (pos + 1, reader.first() - 1));
     let mut drained = Drained { spool_id, lost, ..Drained::default() };
     let mut bytes = 0;
-    for entry in reader.after(pos).take(IMPORT_ENTRIES_MAX) {
+    let mut entries = reader.after(pos);
+    for entry in entries.by_ref().take(IMPORT_ENTRIES_MAX) {
         match entry {
             Ok(entry) => {
                 bytes += entry.weight();
@@ -172,6 +173,9 @@ fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
                 break;
             }
         }
+    }
+    if let Some(pos) = entries.cut_off() {
+        drained.damage = Some(format!("Entry {pos}, the last one, was cut off"));
     }
     drained
 }

@@ -3,7 +3,7 @@
 //! all commands it has only those that start and continue nothing.
 //!
 //! Each change is one batch that takes the lease, says what is to be said, and gives the lease back.
-//! Whatever kills a guest, the session belongs to nobody afterwards.
+//! Whatever kills an offline writer, the session belongs to nobody afterwards.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -29,14 +29,14 @@ use crate::view::View;
 /// How often a change is decided anew after somebody else wrote in between.
 const TRIES_MAX: usize = 8;
 
-/// Made by [`crate::Service::guest`].
+/// Made by [`crate::Service::offline_writer`].
 #[derive(Debug)]
-pub struct Guest {
+pub struct OfflineWriter {
     env: Arc<Env>,
     view: View,
 }
 
-impl Guest {
+impl OfflineWriter {
     pub(crate) fn new(env: Env) -> Self {
         let view = View::of(&env);
         Self { env: Arc::new(env), view }
@@ -159,7 +159,7 @@ impl Guest {
         Ok(redacted)
     }
 
-    /// Deletes a session's log; the reserved log keeps a note.
+    /// Deletes a session's log; the metadata log keeps a note.
     pub async fn delete(
         &self,
         session: &SessionId,
@@ -183,7 +183,7 @@ impl Guest {
         Ok(Archived { session: session.clone(), last_seq, bundle })
     }
 
-    /// Makes a session from a bundle, with a note in the reserved log.
+    /// Makes a session from a bundle, with a note in the metadata log.
     pub async fn import(
         &self,
         from: impl Read + Send + 'static,
