@@ -192,6 +192,10 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] provider: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")] run: Option<AdoptedRun>,
     } content [];
+    /// The session has another title; `None`: it has none any more.
+    SessionRenamed = "session.renamed" {
+        #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
+    } content [];
     /// The only end of a session.
     SessionClosed = "session.closed" {
         outcome: Outcome,

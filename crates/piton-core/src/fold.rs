@@ -93,7 +93,7 @@ impl State {
                 }
                 self.facts.unknown_critical.get_or_insert_with(|| unknown.kind.clone());
             }
-            Event::SessionCreated(e) => self.info = Some(created(ts, e)),
+            Event::SessionCreated(_) | Event::SessionRenamed(_) => self.apply_info(ts, event),
             Event::SessionAdopted(e) => {
                 // Only the first record stands for what came before it.
                 if self.info.is_some() {
@@ -168,6 +168,14 @@ impl State {
         if self.lease.owner.as_ref() != Some(boot) && !agent_lives {
             self.keep_unsaid();
             self.pending.clear();
+        }
+    }
+
+    fn apply_info(&mut self, ts: Timestamp, event: &Event) {
+        match (event, &mut self.info) {
+            (Event::SessionCreated(e), info) => *info = Some(created(ts, e)),
+            (Event::SessionRenamed(e), Some(info)) => info.title.clone_from(&e.title),
+            _ => {}
         }
     }
 

@@ -354,6 +354,11 @@ pub fn goes_on_with(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> 
     goes_on.then(|| run.run_id.clone())
 }
 
+/// Whether a prompt may be taken now: its agent runs, or is started because of the prompt.
+pub fn can_prompt(facts: &Facts, restart: AgentRestart) -> bool {
+    is_running(facts) || is_occasion(restart, StartTrigger::Prompt)
+}
+
 /// What an agent that has become ready is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {

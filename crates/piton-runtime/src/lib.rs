@@ -6,6 +6,7 @@
 
 pub mod broadcast;
 mod coordinator;
+mod engine;
 mod env;
 mod error;
 mod executions;
@@ -26,6 +27,12 @@ mod view;
 mod worktrees;
 mod world;
 
+pub use engine::{
+    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, CreatedSession, CreatedTask,
+    DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled, IssuedResumeToken, IssuedToken,
+    NewAccessToken, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
+    SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
+};
 pub use error::{Error, Result};
 pub use executions::Executions;
 pub use metadata::{MetadataLog, Noted};

@@ -49,7 +49,7 @@ impl MetadataLog {
         Self::of(Arc::clone(&env.writer), Arc::clone(&env.clock)).await
     }
 
-    async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
         let metadata = Self { writer, clock, registry: Arc::default(), revoked };
         metadata.catch_up().await?;

@@ -21,6 +21,7 @@ use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
+use crate::metadata::MetadataLog;
 use crate::redaction::{self, Redacted};
 use crate::removal::{self, Archived, Imported};
 use crate::session::{Ack, Archive, Remove, removal_note};
@@ -46,6 +47,11 @@ impl OfflineWriter {
         &self.view
     }
 
+    /// The metadata log, written through the same writer.
+    pub(crate) async fn metadata(&self) -> Result<MetadataLog> {
+        MetadataLog::of(Arc::clone(&self.env.writer), Arc::clone(&self.env.clock)).await
+    }
+
     /// Cancels a session's run; by default the latest.
     pub async fn cancel(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack> {
         let command = |run_id| Command::Cancel { run_id, reason: Reason::UserRequest };
@@ -56,6 +62,12 @@ impl OfflineWriter {
     pub async fn dismiss(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack> {
         let command = |run_id| Command::Dismiss { run_id };
         self.change(session, |state| Ok(command(run_or_latest(state, run.as_ref())?))).await
+    }
+
+    /// Carries a command out, if no living process owns the session. Only for commands that start
+    /// and continue nothing.
+    pub async fn execute(&self, session: &SessionId, command: Command) -> Result<Ack> {
+        self.change(session, |_| Ok(command.clone())).await
     }
 
     /// A new token for an open wait; the old one is revoked. Shown here and nowhere else.

@@ -169,6 +169,21 @@ fn closing_ends_the_run_that_has_not_ended() {
     assert_eq!(dismissed.done(close(Outcome::Failed)), ["session.closed"]);
 }
 
+/// The title is what the last record says, also of a closed session; the same title again is no
+/// change.
+#[test]
+fn a_session_has_the_title_of_its_last_rename() {
+    let mut world = World::new();
+    let title = |world: &World| world.state.info.as_ref().and_then(|info| info.title.clone());
+    let rename = |title: Option<&str>| Command::Rename { title: title.map(ToOwned::to_owned) };
+    assert_eq!(world.done(rename(Some("One"))), ["session.renamed"]);
+    assert_eq!(world.done(rename(Some("One"))), [""; 0]);
+    assert_eq!(title(&world).as_deref(), Some("One"));
+    world.done(close(Outcome::Completed));
+    assert_eq!(world.done(rename(None)), ["session.renamed"]);
+    assert_eq!(title(&world), None);
+}
+
 /// A run may be started without a message, and names none.
 #[test]
 fn a_run_without_a_message_has_no_message_record() {

@@ -118,7 +118,21 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         // What an agentctl refuses, or does not answer to, is another model's business.
         Error::Agentctl(_) => world.agents,
         Error::Obstacle(_) | Error::AgentLate => world.habits.is_some(),
-        Error::Worktree(_) => false,
+        // The handle has no arguments to check, no keys, no catalog and no workspaces.
+        Error::Worktree(_)
+        | Error::WorktreePending { .. }
+        | Error::Invalid(_)
+        | Error::Id(_)
+        | Error::AgentNotFound { .. }
+        | Error::AgentNotRunning
+        | Error::ResponseNotKept
+        | Error::ServerRequired
+        | Error::CursorInvalid
+        | Error::TaskTooLarge { .. }
+        | Error::LinkInvalid
+        | Error::ShellNotFound
+        | Error::FileExists { .. }
+        | Error::Workspace(_) => false,
         Error::Store(error) => match error.code() {
             code @ (Code::StorePoisoned | Code::DiskFull) => world.inner().injected.contains(&code),
             Code::SessionOwned | Code::EpochStale | Code::SeqConflict => world.inner().boots() > 1,
