@@ -423,7 +423,7 @@ async fn an_offline_writer_interrupts_an_orphaned_run() {
     let boot: BootId = "boot_2".parse().unwrap();
     world.outside.alive.lock().unwrap().insert(boot.clone());
     let (options, _) = world.options(&boot);
-    let offline = Service::guest(options);
+    let offline = Service::offline_writer(options);
     offline.dismiss(&session, None).await.unwrap();
     let records = offline.view().records(&session, 0, 256).await.unwrap();
     let kinds: Vec<_> = records.iter().map(|record| &*record.kind).collect();
