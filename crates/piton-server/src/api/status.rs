@@ -2,11 +2,10 @@
 //! only asked for.
 
 use piton_api::agent::Execution;
-use piton_api::status::{Live, Wait};
+use piton_api::status::Live;
 use piton_api::{SessionStatus, SessionSummary};
 use piton_core::id::SessionId;
-use piton_core::state::{Facts, State};
-use piton_runtime::Listed;
+use piton_runtime::{Listed, SessionReport};
 use piton_store::Row;
 
 use crate::app::App;
@@ -24,23 +23,14 @@ pub(crate) fn execution(app: &App, row: &Row) -> Option<Execution> {
     let status = app.handle().view().status(&summary.facts);
     let spelled = SessionSummary::new(session, &summary.info, &summary.facts, *last_seq, &status);
     let agent = summary.info.agent_profile_id.as_deref();
-    Execution::new(&spelled, &summary.facts, app.agents_known().abilities(agent))
-}
-
-/// The open waits of a session, with their questions.
-pub(crate) async fn waits(app: &App, session: &SessionId, facts: &Facts) -> Result<Vec<Wait>> {
-    let open = app.handle().view().open_waits(session, facts).await;
-    Ok(open.iter().map(|open| Wait::new(session, open)).collect())
+    Execution::new(&spelled, &summary.facts, app.engine().catalog().abilities(agent))
 }
 
 pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> {
-    let state: State = app.handle().state(session).await?;
-    let abilities = app.resumer().abilities(&state);
-    let overview = app.handle().view().overview(session, state, abilities).await?;
-    Ok(SessionStatus::new(&overview, Some(live(app, session))))
+    Ok(spelled(&app.engine().session(session).await?))
 }
 
-fn live(app: &App, session: &SessionId) -> Live {
-    use piton_runtime::Driver as _;
-    Live { at: app.handle().view().now(), is_connected: app.executions().is_live(session) }
+pub(crate) fn spelled(report: &SessionReport) -> SessionStatus {
+    let live = Live { at: report.at, is_connected: report.is_connected };
+    SessionStatus::new(&report.overview, Some(live))
 }
