@@ -134,10 +134,7 @@ pub(crate) fn open_kind(settings: &Settings, kind: Kind, access: Access) -> Resu
 fn key_settings(settings: &Settings) -> KeySettings {
     let environment = std::env::var("PITON_KEY").ok().filter(|key| !key.is_empty());
     let auto = KeySettings::default();
-    #[cfg(feature = "keychain")]
     let keychain = Some(Arc::new(piton_store::OsKeychain) as Arc<dyn piton_store::Keychain>);
-    #[cfg(not(feature = "keychain"))]
-    let keychain = None;
     KeySettings {
         order: match &settings.key_source.value {
             KeyChoice::Auto => auto.order,

@@ -438,7 +438,7 @@ events! {
     } content [];
 
     /// Somebody asked for what the records before it, in the same batch, say. In a session's log or
-    /// the reserved one.
+    /// the metadata log.
     RequestAccepted = "request.accepted" {
         /// Who asked.
         principal: String,
@@ -450,9 +450,9 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] digest: Option<String>,
     } content ["response"];
 
-    /// In the reserved log: somebody wants something done.
+    /// In the metadata log: somebody wants something done.
     TaskCreated = "task.created" { task_id: TaskId, title: String, } content [];
-    /// In the reserved log: whoever knows the secret may use the API.
+    /// In the metadata log: whoever knows the secret may use the API.
     AccessTokenCreated = "access_token.created" {
         access_token_id: AccessTokenId,
         name: String,
@@ -463,10 +463,10 @@ events! {
         /// Good once, to be exchanged for a lasting one.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] single_use: bool,
     } content [];
-    /// In the reserved log: a secret that is good once was used.
+    /// In the metadata log: a secret that is good once was used.
     AccessTokenUsed = "access_token.used" { access_token_id: AccessTokenId, } content [];
     AccessTokenRevoked = "access_token.revoked" { access_token_id: AccessTokenId, } content [];
-    /// In the reserved log: something that an operator may want to know of.
+    /// In the metadata log: something that an operator may want to know of.
     AuditRecorded = "audit.recorded" {
         #[serde(default, skip_serializing_if = "Option::is_none")] principal: Option<String>,
         action: String,
@@ -485,7 +485,7 @@ events! {
         logs: u64,
         reason: String,
     } content [];
-    /// In the reserved log: a session's log was deleted.
+    /// In the metadata log: a session's log was deleted.
     SessionDeleted = "session.deleted" {
         session_id: SessionId,
         last_seq: Seq,
@@ -493,7 +493,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] chain: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     } content [];
-    /// In the reserved log: a closed session's log was moved into a bundle.
+    /// In the metadata log: a closed session's log was moved into a bundle.
     SessionArchived = "session.archived" {
         session_id: SessionId,
         last_seq: Seq,
@@ -503,7 +503,7 @@ events! {
         /// BLAKE3 of the bundle, in hex.
         digest: String,
     } content [];
-    /// In the reserved log: a log was made from a bundle.
+    /// In the metadata log: a log was made from a bundle.
     SessionImported = "session.imported" {
         session_id: SessionId,
         last_seq: Seq,

@@ -133,7 +133,7 @@ impl State {
             | Event::AgentSessionAssigned(_)
             | Event::AgentError(_)
             | Event::AgentExited(_)
-            | Event::AgentSessionCleared(_) => self.apply_execution(event),
+            | Event::AgentSessionCleared(_) => self.apply_execution(seq, event),
             Event::WorkspacePlanned(_)
             | Event::WorkspacePrepared(_)
             | Event::WorkspaceRemoved(_) => self.facts.apply_workspace(event),
@@ -196,6 +196,7 @@ impl State {
             boot_id: run.boot_id.clone(),
             started_at: run.started_at,
             started_seq: seq,
+            ended_at: None,
             phase: Phase::Open,
             blocked: false,
             waits: BTreeMap::new(),

@@ -11,39 +11,52 @@ use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::resume::Policy;
 use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, Reserved, Resumer, Worktrees};
+use piton_runtime::{Executions, Handle, MetadataLog, Resumer, Worktrees};
 use piton_store::Detail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::health::Readiness;
 use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
+use crate::connections::{Connection, ConnectionLimits, Connections, Presented};
 use crate::extract::Asker;
-use crate::feed::Feeds;
-use crate::index::Index;
+use crate::frames::Broadcasts;
+use crate::index::{self, Index};
 use crate::limits::{Limits, Rate};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Result};
 use crate::sockets::Sockets;
-use crate::sockets::rooms::Rooms;
 
 /// The principal of whoever can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
 
+/// Stands for the session's id in an agent's command.
+pub const SESSION: &str = "{session}";
+
 /// What a server is made of.
 #[derive(Debug)]
 pub struct Options {
-    /// A running one.
-    pub engine: Engine,
+    pub handle: Handle,
+    pub executions: Executions,
+    pub worktrees: Worktrees,
+    pub metadata: MetadataLog,
+    /// What can be run as an agent. Of several with one id the last counts.
+    pub agents: Vec<Profile>,
     /// Opens everything; made anew by every life of the server and never written to a log.
     pub local: Option<Bearer>,
     /// Names by which the server may be spoken to, beside its address.
     pub hosts: Vec<String>,
     /// Pages of other origins that may use it.
     pub origins: Vec<String>,
+    /// Where sessions work that name no folder.
+    pub scratch: PathBuf,
+    /// When agents are started again, and what they are told.
+    pub policy: Policy,
     pub rate: Rate,
+    pub connections: ConnectionLimits,
     pub version: String,
 }
 
@@ -53,18 +66,25 @@ pub(crate) struct App(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
-    handle: Handle,
-    reserved: Reserved,
+    agents: Arc<Agents>,
+    resumer: Resumer,
     limits: Limits,
-    feeds: Feeds,
+    connections: Connections,
+    broadcasts: Broadcasts,
     index: Index,
-    rooms: Rooms,
     sockets: Sockets,
     metrics: Metrics,
     audit: Audit,
+    readiness: Readiness,
     stop: CancellationToken,
     local: Arc<str>,
-    nobody: Arc<str>,
+}
+
+/// What a request came to, perhaps an earlier time.
+#[derive(Debug)]
+pub(crate) struct Fulfilled<T> {
+    pub(crate) response: T,
+    pub(crate) replayed: bool,
 }
 
 impl App {
@@ -79,17 +99,17 @@ impl App {
         let metrics = Metrics::new(options.handle.clone());
         Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
-            feeds: Feeds::new(view.clone(), metrics.clone()),
-            index: Index::new(view.clone()),
-            rooms: Rooms::new(view, metrics.clone()),
-            sockets: Sockets::default(),
+            connections: Connections::new(options.connections),
+            broadcasts: Broadcasts::new(view.clone()),
+            index: Index::new(view, index::render),
+            sockets: Sockets::new(options.connections.sockets_max),
             agents,
             resumer,
             metrics,
             audit: Audit::default(),
+            readiness: Readiness::default(),
             stop,
             local: LOCAL.into(),
-            nobody: "".into(),
             options,
         }))
     }
@@ -98,32 +118,40 @@ impl App {
         &self.0.options
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.0.options.engine
-    }
-
     pub(crate) fn handle(&self) -> &Handle {
-        &self.0.handle
+        &self.0.options.handle
     }
 
-    pub(crate) fn reserved(&self) -> &Reserved {
-        &self.0.reserved
+    pub(crate) fn executions(&self) -> &Executions {
+        &self.0.options.executions
+    }
+
+    pub(crate) fn resumer(&self) -> &Resumer {
+        &self.0.resumer
+    }
+
+    pub(crate) fn worktrees(&self) -> &Worktrees {
+        &self.0.options.worktrees
+    }
+
+    pub(crate) fn metadata(&self) -> &MetadataLog {
+        &self.0.options.metadata
     }
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    pub(crate) fn feeds(&self) -> &Feeds {
-        &self.0.feeds
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.0.connections
+    }
+
+    pub(crate) fn broadcasts(&self) -> &Broadcasts {
+        &self.0.broadcasts
     }
 
     pub(crate) fn index(&self) -> &Index {
         &self.0.index
-    }
-
-    pub(crate) fn rooms(&self) -> &Rooms {
-        &self.0.rooms
     }
 
     pub(crate) fn sockets(&self) -> &Sockets {
@@ -138,16 +166,61 @@ impl App {
         &self.0.audit
     }
 
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
+    }
+
+    /// Notes what was done that no session's log tells of.
+    pub(crate) async fn done(
+        &self,
+        asker: &Asker,
+        action: &str,
+        target: impl Into<String>,
+    ) -> Result<()> {
+        let note = asker.noted(action, target);
+        self.metadata().execute(None, registry::Command::Note(note)).await?;
+        Ok(())
+    }
+
     /// Resolves when the server is to end.
     pub(crate) fn stop(&self) -> &CancellationToken {
         &self.0.stop
     }
 
-    /// Who a token's holder is. Whoever has none, or a wrong one, shares one bucket with all others
-    /// like that: guessing is slow for everybody.
-    pub(crate) fn admit(&self, bearer: Option<&Bearer>, needed: Scope) -> Result<Arc<str>> {
+    pub(crate) fn agents(&self) -> &BTreeMap<String, Profile> {
+        &self.0.agents.by_id
+    }
+
+    pub(crate) fn agents_known(&self) -> &Agents {
+        &self.0.agents
+    }
+
+    pub(crate) fn agent(&self, id: &str) -> Result<&Profile> {
+        let unknown = || Problem::new(Code::AgentNotFound, format!("There is no agent {id:?}"));
+        self.0.agents.by_id.get(id).ok_or_else(unknown)
+    }
+
+    /// Who a token's holder is. Requests without a token, and those with a wrong one, are taken
+    /// from buckets of their peer: guessing is slow, and keeps no other peer out.
+    pub(crate) fn admit(
+        &self,
+        connection: &Connection,
+        bearer: Option<&Bearer>,
+        needed: Scope,
+    ) -> Result<Arc<str>> {
+        let principal = self.recognize(connection, bearer, needed)?;
+        connection.identify(&principal)?;
+        Ok(principal)
+    }
+
+    fn recognize(
+        &self,
+        connection: &Connection,
+        bearer: Option<&Bearer>,
+        needed: Scope,
+    ) -> Result<Arc<str>> {
         let Some(bearer) = bearer else {
-            self.0.limits.take(&self.0.nobody)?;
+            self.admit_without_token(connection, Presented::Nothing)?;
             return Err(Problem::new(Code::Unauthenticated, "The request carries no token"));
         };
         if let Some(local) = &self.0.options.local
@@ -156,11 +229,13 @@ impl App {
         {
             return Ok(Arc::clone(&self.0.local));
         }
-        match self.reserved().admit(bearer, needed) {
+        match self.metadata().admit(bearer, needed) {
             Ok(access) => Ok(access.access_token_id.as_str().into()),
             Err(denied) => {
                 match denied {
-                    Denied::Unknown => self.0.limits.take(&self.0.nobody)?,
+                    Denied::Unknown => {
+                        self.admit_without_token(connection, Presented::WrongToken)?;
+                    }
                     // Somebody who is known.
                     Denied::Expired | Denied::Scope { .. } => {
                         self.0.limits.take(&bearer.id.as_str().into())?;
@@ -175,14 +250,104 @@ impl App {
     pub(crate) async fn lost(&self, bearer: Option<&Bearer>) {
         let local = self.0.options.local.as_ref().map(|local| &local.id);
         match bearer.filter(|bearer| Some(&bearer.id) != local) {
-            Some(bearer) => self.reserved().lost(&bearer.id).await,
+            Some(bearer) => self.metadata().lost(&bearer.id).await,
             None => std::future::pending().await,
         }
     }
 
-    /// Takes from the bucket of those who need no token.
-    pub(crate) fn admit_nobody(&self) -> Result<()> {
-        self.0.limits.take(&self.0.nobody)
+    /// Takes a request without a good token from the bucket of its peer.
+    pub(crate) fn admit_without_token(
+        &self,
+        connection: &Connection,
+        presented: Presented,
+    ) -> Result<()> {
+        self.0.limits.take(&connection.peer().bucket(presented))
+    }
+
+    /// Has a command carried out for somebody, once.
+    pub(crate) async fn execute<T: Serialize + DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        asked: &Asked<'_>,
+        response: T,
+        command: Command,
+    ) -> Result<Fulfilled<T>> {
+        let kept = Some(to_value(&response)?);
+        self.execute_keeping(session, asked, kept, response, command).await
+    }
+
+    /// The same, if the answer shows a secret: it must not reach the log.
+    pub(crate) async fn execute_unkept<T: DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        asked: &Asked<'_>,
+        response: T,
+        command: Command,
+    ) -> Result<Fulfilled<T>> {
+        self.execute_keeping(session, asked, None, response, command).await
+    }
+
+    async fn execute_keeping<T: DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        asked: &Asked<'_>,
+        kept: Option<Value>,
+        response: T,
+        command: Command,
+    ) -> Result<Fulfilled<T>> {
+        let request = asked.request(kept);
+        let command = Command::Requested { request, command: Box::new(command) };
+        let ack = self.handle().execute(session, command).await?;
+        match ack.verdict {
+            Verdict::Repeated { seq } => self.repeated(session, seq).await,
+            _ => Ok(Fulfilled { response, replayed: false }),
+        }
+    }
+
+    /// The same for what belongs to no session.
+    pub(crate) async fn register<T: Serialize + DeserializeOwned>(
+        &self,
+        asked: &Asked<'_>,
+        keep: bool,
+        response: T,
+        command: registry::Command,
+    ) -> Result<Fulfilled<T>> {
+        let kept = if keep { Some(to_value(&response)?) } else { None };
+        let noted = self.metadata().execute(Some(asked.request(kept)), command).await?;
+        match noted.verdict {
+            Verdict::Repeated { seq } => self.repeated(&SessionId::metadata_log(), seq).await,
+            _ => Ok(Fulfilled { response, replayed: false }),
+        }
+    }
+
+    /// What the first of several equal requests was answered.
+    pub(crate) async fn repeated<T: DeserializeOwned>(
+        &self,
+        session: &SessionId,
+        seq: Seq,
+    ) -> Result<Fulfilled<T>> {
+        let store = self.handle().view().store();
+        let records = store.read(session, seq - 1, 1, Detail::Full).await?;
+        let kept = records.first().and_then(|record| record.content_field("response"));
+        let response = kept.and_then(|kept| serde_json::from_value(kept).ok());
+        let not_kept = || {
+            Problem::new(Code::ResponseNotKept, "The request was fulfilled before, under this key")
+        };
+        Ok(Fulfilled { response: response.ok_or_else(not_kept)?, replayed: true })
+    }
+}
+
+/// A request on its way to the log.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) action: &'static str,
+    pub(crate) body: Value,
+}
+
+impl Asked<'_> {
+    pub(crate) fn request(&self, response: Option<Value>) -> piton_core::request::Request {
+        self.asker.request(self.action, &self.body, response)
     }
 }
 

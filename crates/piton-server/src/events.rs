@@ -12,24 +12,26 @@ use bytes::Bytes;
 use futures_util::stream;
 use piton_api::problem::Problem as Document;
 use piton_api::record::StreamQuery;
-use piton_core::Code;
 use piton_core::id::SessionId;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::app::App;
 use crate::extract::{Params, Path, Reader};
-use crate::feed;
+use crate::frames;
+use crate::metrics::Subscriber;
 use crate::problem::{Problem, Result};
 
 /// How often a stream says that it is there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// A session's records, from after a position, for ever.
+/// A session's records from after a position, as they become durable.
 ///
 /// The `id` of an event is the record's seq. A client that reconnects sends it as `Last-Event-ID`
-/// (or `?after=`) and goes on without a gap or a repeat, also when the server was started anew.
+/// (or `?after=`) and continues without a gap or a repeat, also when the server was restarted. An
+/// event `session.state_changed` without an id comes before the record that changes the derived
+/// status; its fields are those of the WebSocket's event.
 #[utoipa::path(
     get, path = "/sessions/{session_id}/events", tag = "sessions",
     params(
@@ -50,9 +52,6 @@ pub(crate) async fn session_events(
     headers: HeaderMap,
 ) -> Result<Response> {
     let session = SessionId::from_user(&session)?;
-    let head = app.handle().view().store().head(&session).await?;
-    let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
-    let last = head.ok_or_else(unknown)?.last_seq;
     // What the client's own reconnection says is newer than the address it was first given.
     let after = match headers.get(LAST_EVENT_ID) {
         Some(id) => {
@@ -61,16 +60,13 @@ pub(crate) async fn session_events(
         }
         None => from.after.unwrap_or(0),
     };
-    if after > last {
-        let title = format!("The log ends at {last}, before {after}");
-        return Err(Problem::new(Code::CursorInvalid, title));
-    }
-    let feed = app.feeds().read(&session, after, last);
+    let (log, _) = frames::read(&app, &session, after).await?;
     let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
     let stopped = Box::pin(app.stop().clone().cancelled_owned());
     let beats = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    let taken_back = Box::pin(reader.pass().lost(app.clone()));
-    let following = Following { app, feed, taken_back, stopped, beats };
+    let revoked = Box::pin(reader.pass().lost(app.clone()));
+    let subscriber = app.metrics().subscribe();
+    let following = Following { log, subscriber, revoked, stopped, beats };
     let frames = stream::unfold((following, Some(begin)), |(mut following, begin)| async move {
         let frame = match begin {
             Some(begin) => Some(begin),
@@ -83,17 +79,12 @@ pub(crate) async fn session_events(
 
 /// One reader's stream.
 struct Following {
-    app: App,
-    feed: feed::Reader,
+    log: frames::Reader,
+    subscriber: Subscriber,
     /// These live as long as the stream: to be made for every event they would cost more than it.
-    taken_back: Pin<Box<dyn Future<Output = ()> + Send>>,
+    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     beats: Interval,
-}
-
-enum Next {
-    Frame(Result<Option<Bytes>>),
-    Beat,
 }
 
 impl Following {
@@ -102,21 +93,19 @@ impl Following {
         let next = tokio::select! {
             biased;
             () = &mut self.stopped => return None,
-            () = &mut self.taken_back => return None,
-            frame = self.feed.next() => Next::Frame(frame),
-            _ = self.beats.tick() => Next::Beat,
+            () = &mut self.revoked => return None,
+            next = self.log.next() => next,
+            _ = self.beats.tick() => return Some(Bytes::from_static(b": here\n\n")),
         };
-        let session = self.feed.session();
+        let owner = self.log.owner();
         match next {
-            Next::Frame(Ok(frame)) => frame,
-            Next::Frame(Err(problem)) => {
-                tracing::warn!(%session, code = %problem.code, "a reader's stream ends");
-                None
+            Ok(parts) => {
+                self.subscriber.delivered(frames::count(&parts));
+                Some(frames::events(owner, &parts))
             }
-            Next::Beat => {
-                // Nothing comes of a log that was deleted.
-                let head = self.app.handle().view().store().head(session).await;
-                head.ok().flatten().map(|_| Bytes::from_static(b": here\n\n"))
+            Err(error) => {
+                tracing::info!(session = %owner.session, code = %error.code(), "a reader's stream ends");
+                None
             }
         }
     }

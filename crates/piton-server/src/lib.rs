@@ -4,9 +4,10 @@
 mod api;
 mod app;
 mod audit;
+mod connections;
 mod events;
 mod extract;
-mod feed;
+mod frames;
 mod guard;
 mod index;
 mod limits;
@@ -15,8 +16,11 @@ mod openapi;
 mod problem;
 mod serve;
 mod sockets;
+mod stall;
 
 pub use app::{Options, SESSION};
+pub use connections::ConnectionLimits;
 pub use limits::Rate;
 pub use openapi::description;
 pub use serve::{Server, Tls, TlsError};
+pub use sockets::{OPERATIONS, Operation};

@@ -35,12 +35,12 @@ pub use contract::{
 };
 pub use error::{Cause, Error, Result};
 pub use files::FilesStore;
-pub use folder::refuse_network;
+pub use folder::{refuse_exposed, refuse_network};
 pub use hub::{Change, Changes, Commit, Hint, Hints, Hub};
 #[cfg(feature = "keychain")]
 pub use keychain::OsKeychain;
 pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, SecretText};
-pub use load::{LoadedState, load};
+pub use load::{LoadedState, load, load_at};
 pub use sqlite::SqliteStore;
 pub use tail::{POLL, Tail};
 pub use writer::{Masked, Position, WritableRecords, Writer};

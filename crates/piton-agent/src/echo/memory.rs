@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -59,7 +60,7 @@ impl Memory {
         change(&mut self.sessions);
         let Some(file) = &self.file else { return Ok(()) };
         // Others may remember other sessions in it.
-        let lock = File::create(beside(file, "lock"))?;
+        let lock = create(&beside(file, "lock"))?;
         lock.lock()?;
         let mut sessions = read(file)?;
         change(&mut sessions);
@@ -74,6 +75,11 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// What was said to the agent is its user's alone.
+fn create(file: &Path) -> io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(file)
+}
+
 fn read(file: &Path) -> io::Result<Sessions> {
     match fs::read(file) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -85,7 +91,7 @@ fn read(file: &Path) -> io::Result<Sessions> {
 /// All of it or nothing, whenever the process or the machine dies.
 fn write(file: &Path, sessions: &Sessions) -> io::Result<()> {
     let new = beside(file, "new");
-    let mut written = File::create(&new)?;
+    let mut written = create(&new)?;
     written.write_all(&serde_json::to_vec(sessions)?)?;
     written.sync_all()?;
     fs::rename(&new, file)?;

@@ -1,6 +1,7 @@
 //! `piton serve`: the server, until it is told to end. Agents go on without it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +10,9 @@ use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::executor::LaunchOptions;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{Clock, Executions, Ids, Options, Reserved, Service, SystemClock, Worktrees};
+use piton_runtime::{
+    Clock, Executions, Ids, MetadataLog, Options, Service, SystemClock, Worktrees,
+};
 use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
@@ -60,6 +63,9 @@ pub(crate) struct Args {
     /// An origin whose pages may use the server
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+    /// End without an error if a server runs already
+    #[arg(long, hide = true)]
+    unless_running: bool,
     /// How the log looks
     #[arg(long, value_name = "FORMAT", default_value = "pretty")]
     log: LogFormat,
@@ -132,7 +138,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     start_logging(args.log);
     let plan = Plan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
-    let held = Held::take(&data)?;
+    let held = match Held::take(&data) {
+        Err(error) if args.unless_running && error.code() == Some(Code::ServerRunning) => {
+            return Ok(Exit::Good);
+        }
+        held => held?,
+    };
     let listener = bind(plan.listen).await?;
     // The command line speaks no TLS: it has a door of its own, which only this machine reaches.
     let own = match plan.tls {
@@ -144,7 +155,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids = Ids::new(Arc::clone(&clock), Arc::new(OsEntropy));
     let locks = cx.locks();
-    // Alive first, then a look at who converts the store, as guests do.
+    // Alive first, then a look at who converts the store, as offline writers do.
     let alive = locks.hold(ids.boot()?)?;
     conversion::refuse(&data)?;
     let store = stores::open_or_create_store(&cx.settings)?;
@@ -167,7 +178,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     // Served at once: executors are found again meanwhile, all at the same time.
     let service = Service::begin(options);
     executions.attach(service.handle()).await?;
-    let reserved = Reserved::open(&service.handle()).await?;
+    let metadata = MetadataLog::open(&service.handle()).await?;
 
     let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
     let options = piton_server::Options {
@@ -175,7 +186,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         executions: executions.clone(),
         worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?
             .with_executions(executions.clone()),
-        reserved,
+        metadata,
         agents: agents(cx)?,
         local: Some(local.clone()),
         hosts: plan.hosts.clone(),
@@ -183,6 +194,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         scratch: data.join("workspaces"),
         policy: cx.settings.resume.policy(),
         rate: piton_server::Rate::default(),
+        connections: piton_server::ConnectionLimits::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let mut server = Server::start(listener, plan.tls.clone(), options)?;
@@ -212,7 +224,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 
 /// What can be run. The built-in agent finds a place to remember in.
 fn agents(cx: &Context) -> Result<Vec<Profile>> {
-    std::fs::create_dir_all(agents::echo_memory(&cx.settings.data.value))?;
+    let memory = agents::echo_memory(&cx.settings.data.value);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(memory)?;
     agents::all(&cx.settings)
 }
 

@@ -4,13 +4,17 @@
 
 mod agents;
 mod attacks;
+mod broadcast;
 mod care;
 mod commands;
 mod cuts;
 mod fuzz;
 mod index;
+mod limited;
+mod limits;
 mod matrix;
 mod operations;
+mod permissions;
 mod pty;
 mod resuming;
 mod secrets;

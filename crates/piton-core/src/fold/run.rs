@@ -40,6 +40,7 @@ impl State {
                 }
                 run.boot_id = e.boot_id.clone();
                 run.phase = Phase::Open;
+                run.ended_at = None;
                 run.blocked = false;
                 let run_id = e.run_id.clone();
                 self.is_wanted();
@@ -76,16 +77,16 @@ impl State {
                 if self.streams(&e.run_id) {
                     self.is_kept(e.stop_reason.as_deref());
                 }
-                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Completed));
+                self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Completed));
             }
             Event::RunFailed(e) => {
                 if self.streams(&e.run_id) {
                     self.is_unkept();
                 }
-                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Failed));
+                self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Failed));
             }
             Event::RunCancelled(e) => {
-                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Cancelled));
+                self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Cancelled));
             }
             Event::RunInterrupted(e) => {
                 let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_unfinished()) else {
@@ -93,9 +94,14 @@ impl State {
                 };
                 let was_waiting = e.reason == Reason::WaitTimeout || !run.waits.is_empty();
                 self.note_lost(seq, e.reason);
-                self.end_run(seq, &e.run_id, Phase::Interrupted { reason: e.reason, was_waiting });
+                self.end_run(
+                    seq,
+                    ts,
+                    &e.run_id,
+                    Phase::Interrupted { reason: e.reason, was_waiting },
+                );
             }
-            Event::RunDismissed(e) => self.end_run(seq, &e.run_id, Phase::Dismissed),
+            Event::RunDismissed(e) => self.end_run(seq, ts, &e.run_id, Phase::Dismissed),
             _ => {}
         }
     }
@@ -112,6 +118,7 @@ impl State {
             boot_id: e.boot_id.clone(),
             started_at: ts,
             started_seq: seq,
+            ended_at: None,
             phase: Phase::Open,
             blocked: false,
             waits: BTreeMap::new(),
@@ -140,12 +147,13 @@ impl State {
     }
 
     /// A run that is not the current one, or has ended, stays as it is.
-    fn end_run(&mut self, seq: Seq, run_id: &RunId, phase: Phase) {
+    fn end_run(&mut self, seq: Seq, ts: Timestamp, run_id: &RunId, phase: Phase) {
         let Some(run) = self.run_named(run_id) else { return };
         if matches!(run.phase, Phase::Ended(_)) {
             return;
         }
         run.phase = phase;
+        run.ended_at.get_or_insert(ts);
         run.blocked = false;
         run.waits.clear();
         self.forget_messages();

@@ -42,8 +42,8 @@ fn an_agents_session_id_is_kept_until_the_agent_disowns_it() {
     };
     let agent = |status, session: Option<&str>| {
         let error = (status == AgentStatus::Error).then_some(Reason::AgentError);
-        let session_id = session.map(ToOwned::to_owned);
-        Some(Agent { session_id, error, ..Agent::new(status) })
+        let (session_id, error_seq) = (session.map(ToOwned::to_owned), error.map(|_| 7));
+        Some(Agent { session_id, error, error_seq, ..Agent::new(status) })
     };
     world.observe(ready("exec_1", Some("theirs")));
     world.observe(event::AgentError {

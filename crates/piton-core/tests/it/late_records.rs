@@ -76,6 +76,7 @@ fn an_abandoned_executor_that_returns_changes_nothing() {
                 status: ExecutorStatus::Stopped,
                 code: None,
                 reason: None,
+                error_seq: None,
                 promised: None,
             }),
             &Some(Agent { session_id: Some("theirs".into()), ..Agent::new(AgentStatus::Exited) })

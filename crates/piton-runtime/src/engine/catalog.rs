@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use piton_agent::profiles::Profile;
 use piton_core::State;
+use piton_core::resume::Abilities;
 use piton_exec::programs;
 
 use crate::error::{Error, Result};
@@ -46,6 +47,12 @@ impl AgentCatalog {
     pub fn of(&self, state: &State) -> Result<&Profile> {
         let named = state.info.as_ref().and_then(|info| info.agent_profile_id.as_deref());
         self.get(named.unwrap_or(&self.default))
+    }
+
+    /// What an agent can do with a conversation that it had, by its profile.
+    pub fn abilities(&self, agent_profile_id: Option<&str>) -> Abilities {
+        let profile = self.by_id.get(agent_profile_id.unwrap_or(&self.default));
+        profile.map(|profile| profile.abilities).unwrap_or_default()
     }
 
     /// Where an agent's program is, if it is installed. `path`: the search path, unless the profile

@@ -6,7 +6,6 @@
 //! `server_not_running`, and a session that a living process owns with `session_owned`.
 
 mod access_tokens;
-mod agents;
 mod caller;
 mod catalog;
 mod removal;
@@ -33,8 +32,8 @@ use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
 use crate::executions::Executions;
-use crate::guest::Guest;
-use crate::registry::Reserved;
+use crate::metadata::MetadataLog;
+use crate::offline::OfflineWriter;
 use crate::service::{Handle, Options, Service};
 use crate::session::Ack;
 use crate::view::View;
@@ -53,7 +52,6 @@ pub use tasks::{CreatedTask, TaskPage, TaskReport};
 pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
 pub use workspace::OpenedShell;
 
-use agents::Agents;
 use start_plan::StartPlans;
 
 /// What an engine is made of.
@@ -107,7 +105,7 @@ struct Inner {
     writer: Writer,
     catalog: Arc<AgentCatalog>,
     /// Read when it is first needed: most offline commands do not.
-    metadata: OnceCell<Reserved>,
+    metadata: OnceCell<MetadataLog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     ids: Ids,
@@ -119,7 +117,7 @@ struct Inner {
 #[derive(Debug)]
 enum Writer {
     Running(Box<Running>),
-    Offline(Guest),
+    Offline(OfflineWriter),
 }
 
 /// The parts of an engine that runs sessions.
@@ -127,7 +125,6 @@ enum Writer {
 struct Running {
     handle: Handle,
     executions: Executions,
-    agents: Agents,
     plans: StartPlans,
     worktrees: Worktrees,
 }
@@ -182,21 +179,19 @@ impl Engine {
             ..options.service
         });
         let handle = service.handle();
-        executions.attach(handle.clone()).await?;
-        let metadata = Reserved::open(&handle).await?;
+        let metadata = MetadataLog::open(&handle).await?;
         let worktrees = Worktrees::open(handle.clone(), &options.worktrees)?
             .with_executions(executions.clone());
         let plans = StartPlans::new(Arc::clone(&catalog), worktrees.clone(), options.scratch);
-        let agents = Agents::new(&handle, &executions, &plans, options.policy);
+        handle.supervisors().set_agents(Arc::new(plans.clone()), options.policy);
         let mut tasks = JoinSet::new();
-        let (followed, started) = (metadata.clone(), agents.clone());
+        let followed = metadata.clone();
         tasks.spawn(async move {
             if let Err(error) = followed.follow().await {
                 tracing::error!(code = %error.code(), "the metadata log is not followed");
             }
         });
-        tasks.spawn(async move { started.run().await });
-        let running = Running { handle, executions: executions.clone(), agents, plans, worktrees };
+        let running = Running { handle, executions: executions.clone(), plans, worktrees };
         let engine = Self(Arc::new(Inner {
             writer: Writer::Running(Box::new(running)),
             catalog,
@@ -217,7 +212,7 @@ impl Engine {
         let (store, clock) = (options.service.store.clone(), options.service.clock.clone());
         Self(Arc::new(Inner {
             ids: Ids::new(Arc::clone(&clock), options.service.entropy.clone()),
-            writer: Writer::Offline(Service::guest(options.service)),
+            writer: Writer::Offline(Service::offline_writer(options.service)),
             catalog,
             metadata: OnceCell::new(),
             store,
@@ -244,14 +239,20 @@ impl Engine {
     }
 
     /// The log of what belongs to no session: tasks, access tokens, audit, deletions.
-    pub async fn metadata(&self) -> Result<&Reserved> {
+    pub async fn metadata(&self) -> Result<&MetadataLog> {
         let open = || async {
             match &self.0.writer {
-                Writer::Running(running) => Reserved::open(&running.handle).await,
+                Writer::Running(running) => MetadataLog::open(&running.handle).await,
                 Writer::Offline(writer) => writer.metadata().await,
             }
         };
         self.0.metadata.get_or_try_init(open).await
+    }
+
+    /// The metadata log of a running engine.
+    pub fn metadata_log(&self) -> Result<&MetadataLog> {
+        self.running()?;
+        self.0.metadata.get().ok_or(Error::ShuttingDown)
     }
 
     /// Commands below the engine, for whoever drives sessions that have no agent.

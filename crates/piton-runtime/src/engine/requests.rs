@@ -177,7 +177,7 @@ impl Engine {
         let metadata = self.metadata().await?;
         let noted = metadata.execute(Some(request.logged(kept)), command).await?;
         match noted.verdict {
-            Verdict::Repeated { seq } => self.replay(&SessionId::reserved(), seq).await,
+            Verdict::Repeated { seq } => self.replay(&SessionId::metadata_log(), seq).await,
             _ => Ok(Fulfilled::new(response)),
         }
     }

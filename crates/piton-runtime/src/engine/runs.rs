@@ -30,8 +30,8 @@ impl Engine {
         if let Some(replayed) = self.replay_if_open(session, &request).await? {
             return Ok(replayed);
         }
-        running.agents.settle(session).await?;
-        running.agents.ensure(session, StartTrigger::Manual).await?;
+        let supervisors = running.handle.supervisors();
+        supervisors.ensure_running(session, StartTrigger::Manual).await?;
         // As it is now, and not as it was before the agent was started.
         let facts = self.view().state(session).await?.facts;
         let run_id = goes_on_with(&facts, self.policy().continue_run, StartTrigger::Manual);
@@ -56,10 +56,11 @@ impl Engine {
         if let Some(replayed) = self.replay_if_open(session, &request).await? {
             return Ok(replayed);
         }
+        let supervisors = running.handle.supervisors();
         if fresh {
-            running.agents.ensure_fresh(session).await?;
+            supervisors.start_fresh(session).await?;
         } else {
-            running.agents.ensure(session, StartTrigger::Manual).await?;
+            supervisors.ensure_running(session, StartTrigger::Manual).await?;
         }
         let started = AffectedRun { session_id: session.clone(), run_id: None };
         self.execute(session, &request, started, Command::Nothing).await
@@ -72,7 +73,7 @@ impl Engine {
         let state = self.view().state(session).await?;
         // A closed session can be looked at, too.
         if state.facts.closed.is_none() {
-            match running.agents.ensure(session, StartTrigger::Open).await {
+            match running.handle.supervisors().ensure_running(session, StartTrigger::Open).await {
                 // The log says why there is no agent, and so does the status.
                 Err(Error::Obstacle(_)) => {}
                 ensured => {

@@ -108,7 +108,8 @@ impl Engine {
             self.prepare_worktree(&session_id).await?;
         }
         if start && !created.replayed {
-            running.agents.ensure_later(&session_id, StartTrigger::Created);
+            let supervisors = running.handle.supervisors();
+            supervisors.ensure_running_later(&session_id, StartTrigger::Created);
         }
         Ok(created)
     }

@@ -14,7 +14,7 @@ use piton_store::BoxFuture;
 
 use super::catalog::{AgentCatalog, SESSION_PLACEHOLDER};
 use crate::error::{Error, Result};
-use crate::resuming::{Obstacle, Recipe, Recipes};
+use crate::supervisor::{Obstacle, Recipe, Recipes};
 use crate::worktrees::Worktrees;
 
 /// Makes start plans. Cheap to clone.

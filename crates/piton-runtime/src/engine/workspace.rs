@@ -78,7 +78,7 @@ impl Engine {
         let arguments = json!({"cols": cols, "rows": rows});
         let request = Request::new(caller, "shells.open", session, &arguments)?;
         let requests = self.metadata().await?.read(|known| known.requests.clone());
-        let metadata_log = SessionId::reserved();
+        let metadata_log = SessionId::metadata_log();
         if let Some(replayed) = self.find_replay(&metadata_log, &requests, &request).await? {
             return Ok(replayed);
         }

@@ -55,6 +55,9 @@ async fn every_change_of_a_run_is_made_once_for_a_key() {
     until_named(engine, &session, "paused").await;
     let resumed = engine.resume(&keyed("r"), &session).await.unwrap();
     assert_eq!(paused.response.run_id, resumed.response.run_id);
+    until_named(engine, &session, "idle").await;
+    engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(engine, &session, |_| world.fleet.prompts().len() == 3).await;
     // Long after, and under the same keys: nothing happens again.
     let cancelled = engine.cancel(&keyed("c"), &session, None).await.unwrap();
     until_named(engine, &session, "idle").await;
@@ -223,7 +226,7 @@ async fn a_running_engine_redacts_and_archives_a_closed_session() {
     assert_eq!(engine.import(bundle, None).await.unwrap().session, session);
     let again = engine.archive(&caller(), &session, ArchiveTarget::default()).await.unwrap_err();
     assert_eq!(again.code(), Code::FileExists, "a bundle is not replaced");
-    let metadata = piton_core::id::SessionId::reserved();
+    let metadata = piton_core::id::SessionId::metadata_log();
     let records = engine.view().records(&metadata, 0, 1_000).await.unwrap();
     let mut audited = BTreeMap::<String, usize>::new();
     for record in records {

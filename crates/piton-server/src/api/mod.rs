@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod health;
 pub(crate) mod records;
 pub(crate) mod sessions;
+pub(crate) mod starting;
 pub(crate) mod status;
 pub(crate) mod tasks;
 pub(crate) mod waits;
@@ -16,7 +17,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use piton_runtime::Fulfilled;
+use crate::app::Fulfilled;
 
 /// An answer that says whether it was given before.
 #[derive(Debug)]

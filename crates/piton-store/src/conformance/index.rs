@@ -220,11 +220,11 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
         names.push(driver.session.clone());
     }
     let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
-    let reserved = SessionId::reserved();
-    let head = store.head(&reserved).await.unwrap();
+    let metadata = SessionId::metadata_log();
+    let head = store.head(&metadata).await.unwrap();
     store
         .append(Batch {
-            session: reserved.clone(),
+            session: metadata.clone(),
             expected: head.map_or(0, |head| head.last_seq),
             guard: Guard::Shared,
             records: WritableRecords::verbatim(vec![of(0, task)]),
@@ -233,7 +233,7 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
         })
         .await
         .unwrap();
-    names.push(reserved);
+    names.push(metadata);
     names.sort();
     let mut found: Vec<SessionId> = Vec::new();
     loop {

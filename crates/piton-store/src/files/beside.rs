@@ -60,7 +60,7 @@ impl Folder {
         let path = self.log_path(session);
         for look in 1..=LOOKS_MAX {
             let opened = match self.disk.entry(&path) {
-                Ok(entry) => self.open_log(session, entry.guarded)?.map(|(log, _)| log),
+                Ok(entry) => self.open_log(session, entry.exposure)?.map(|(log, _)| log),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                 Err(e) => return Err(Self::unreadable(&path, e)),
             };

@@ -62,7 +62,7 @@ use crate::hub::{Changes, Hints, Hub};
 use crate::load::LoadedState;
 use crate::writer::WritableRecords;
 
-pub use self::disk::{Disk, DiskFile, Entry, Guarded, RealDisk};
+pub use self::disk::{Disk, DiskFile, Entry, RealDisk};
 pub use self::folder::Folder;
 pub use self::model::{Crash, ModelDisk};
 pub use crate::sqlite::Access;
@@ -121,6 +121,7 @@ impl FilesStore {
         if access == Access::ReadWrite {
             data_folder::create(&data)?;
         }
+        data_folder::refuse_exposed(&data)?;
         data_folder::refuse_network(&data)?;
         let disk = Arc::new(RealDisk::new(access == Access::ReadOnly));
         // Before the lock's file is made.
@@ -275,6 +276,13 @@ fn lock(path: &Path) -> Result<File> {
 impl Store for FilesStore {
     fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
         self.ask_writer(|reply| Work::Append { batch: Box::new(batch), reply })
+    }
+
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        self.readers.ask(|folder| {
+            folder.check_writable()?;
+            data_folder::check_writable(&folder.paths.data)
+        })
     }
 
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {

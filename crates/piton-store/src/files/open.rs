@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::id::SessionId;
+use piton_core::permissions::Exposure;
 use piton_core::{Event, Seq, Timestamp, chain};
 
 use super::Access;
-use super::disk::{self, Disk, DiskFile, Guarded};
+use super::disk::{self, Disk, DiskFile};
 use super::folder::Folder;
 use super::line;
 use super::log::{End, Folded, Health, Log, is_marked};
@@ -114,7 +115,7 @@ impl Folder {
                         }
                         continue;
                     }
-                    let opened = folder.open_log(&session, entry.guarded);
+                    let opened = folder.open_log(&session, entry.exposure);
                     // One log that cannot be opened keeps nobody from the others.
                     let opened = opened
                         .unwrap_or_else(|error| Some((broken(&session, FOREIGN_KEY, error), 0)));
@@ -188,7 +189,7 @@ impl Folder {
         }
         for folder in [&paths.data, &paths.sessions] {
             let found = self.disk.entry(folder).map_err(|e| Self::unreadable(folder, e))?;
-            if found.guarded == Guarded::Exposed {
+            if found.exposure == Exposure::Writable {
                 return Err(Error::FilePermissions { path: folder.clone() });
             }
         }
@@ -214,7 +215,7 @@ impl Folder {
     pub(super) fn read_again(&self, session: &SessionId) -> Result<Option<Log>> {
         let path = self.log_path(session);
         let entry = self.disk.entry(&path).map_err(|e| Self::unreadable(&path, e))?;
-        Ok(self.open_log(session, entry.guarded)?.map(|(log, _)| log))
+        Ok(self.open_log(session, entry.exposure)?.map(|(log, _)| log))
     }
 
     /// Opens one log, and says up to which byte it was known to be durable; `None` if there is
@@ -222,12 +223,12 @@ impl Folder {
     pub(super) fn open_log(
         &self,
         session: &SessionId,
-        guarded: Guarded,
+        exposure: Exposure,
     ) -> Result<Option<(Log, u64)>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
         let broken = |key, error| Ok(Some((broken(session, key, error), 0)));
-        if guarded == Guarded::Exposed {
+        if exposure == Exposure::Writable {
             return broken(FOREIGN_KEY, Error::FilePermissions { path });
         }
         let file = match self.disk.open(&path) {
@@ -261,7 +262,7 @@ impl Folder {
         match self.disk.entry(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Self::unreadable(&path, e)),
-            Ok(entry) if entry.guarded != Guarded::Private => {
+            Ok(entry) if entry.exposure != Exposure::Private => {
                 return Err(Error::KeyPermissions { path });
             }
             Ok(_) => {}

@@ -99,8 +99,16 @@ impl Writer {
                 Ok(appended) => self.committed(Waiting { batch, reply, appended }),
                 Err(e) => answer(reply, Err(e)),
             },
-            Work::Delete { removal, reply } => answer(reply, self.folder.delete(&removal)),
-            Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(*copy)),
+            Work::Delete { removal, reply } => {
+                let deleted = self.folder.delete(&removal);
+                self.hub.look();
+                answer(reply, deleted);
+            }
+            Work::CopyIn { copy, reply } => {
+                let copied = self.folder.copy_in(*copy);
+                self.hub.look();
+                answer(reply, copied);
+            }
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
             Work::Register => {
                 if let Err(error) = self.folder.register() {

@@ -197,6 +197,17 @@ impl Store for MemoryStore {
         })
     }
 
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        let refusal = if self.shared.poisoned.load(Ordering::SeqCst) {
+            Err(Error::Poisoned(None))
+        } else if self.shared.hooks.disk_full() {
+            Err(Error::DiskFull(None))
+        } else {
+            Ok(())
+        };
+        Box::pin(async move { refusal })
+    }
+
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
         let session = session.clone();
         self.query(move |disk| {
@@ -360,6 +371,7 @@ impl Store for MemoryStore {
                 return Err(Error::Poisoned(None));
             }
             shared.disk().delete(&removal, &*shared.liveness, || shared.fresh_key())?;
+            shared.hub.look();
             shared.hooks.step(Point::Flushed).await;
             Ok(())
         })

@@ -6,8 +6,9 @@
 //! removed are missed. It is there before the store's first log is, so a store without it lost it.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -291,6 +292,7 @@ fn open(path: &Path) -> Option<Connection> {
 
 fn try_open(path: &Path) -> rusqlite::Result<Connection> {
     let is_new = !fs::exists(path).unwrap_or(true);
+    create_private(path);
     let conn = Connection::open(path)?;
     schema::configure(&conn)?;
     refuse_foreign(&conn)?;
@@ -304,6 +306,12 @@ fn try_open(path: &Path) -> rusqlite::Result<Connection> {
     }
     conn.execute_batch("PRAGMA synchronous = NORMAL;")?;
     Ok(conn)
+}
+
+/// Made by us and not by SQLite, so that only its owner can read it; its companions inherit that.
+fn create_private(path: &Path) {
+    // One that exists stays as it is; of any other failure SQLite says more.
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
 /// Before anything is written: a file that is neither ours nor empty belongs to somebody.

@@ -47,6 +47,7 @@ use crate::contract::{
     Liveness, LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
+use crate::folder;
 use crate::hub::{Changes, Hints, Hub};
 use crate::keys::{KeySettings, Keys};
 use crate::load::LoadedState;
@@ -256,6 +257,17 @@ impl Store for SqliteStore {
         let prepared = Prepared::new(&batch, &self.chain_keys, key, entropy);
         let batch = Box::new(batch);
         self.ask_writer(|reply| Work::Append { batch, prepared, reply })
+    }
+
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        let (access, path, counters) = (self.access, self.path.clone(), self.counters.clone());
+        self.readers.ask(move |_| {
+            if access == Access::ReadOnly {
+                return Err(Error::ReadOnly { path, source: None });
+            }
+            counters.check_writable()?;
+            folder::check_writable(path.parent().unwrap_or(&path))
+        })
     }
 
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {

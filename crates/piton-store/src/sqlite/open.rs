@@ -39,11 +39,15 @@ pub(crate) fn open(options: &Options) -> Result<Opened> {
     match options.access {
         Access::ReadWrite => {
             folder::create(&options.data)?;
+            folder::refuse_exposed(&options.data)?;
             folder::refuse_network(&options.data)?;
             writable(&options.data)?;
             create_if_missing(options, &path)?;
         }
-        Access::ReadOnly => folder::refuse_network(&options.data)?,
+        Access::ReadOnly => {
+            folder::refuse_exposed(&options.data)?;
+            folder::refuse_network(&options.data)?;
+        }
     }
     refuse_foreign(&path)?;
     let conn = match options.access {
@@ -225,7 +229,7 @@ fn is_unlisted(conn: &Connection) -> rusqlite::Result<bool> {
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let id = row.get_ref(0)?.as_str().ok().and_then(|id| id.parse::<SessionId>().ok());
-        if id.is_some_and(|id| !id.is_reserved()) {
+        if id.is_some_and(|id| !id.is_metadata_log()) {
             return Ok(true);
         }
     }

@@ -2,7 +2,7 @@
 //! commits, and only then answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use piton_core::id::SessionId;
@@ -29,9 +29,19 @@ pub(crate) struct Counters {
     records: AtomicU64,
     flushes: AtomicU64,
     latency: Mutex<Latency>,
+    /// Why nothing is written any more.
+    poisoned: OnceLock<Cause>,
 }
 
 impl Counters {
+    /// Refuses as an append is refused after a failed flush.
+    pub(crate) fn check_writable(&self) -> crate::error::Result<()> {
+        match self.poisoned.get() {
+            Some(cause) => Err(Error::Poisoned(Some(cause.clone()))),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn read(&self) -> Stats {
         Stats {
             batches: self.batches.load(Ordering::Relaxed),
@@ -190,7 +200,7 @@ impl Writer {
             Ok(())
         })?;
         self.appender.noted.clear();
-        self.anchors.note(self.anchor(&SessionId::reserved()));
+        self.anchors.note(self.anchor(&SessionId::metadata_log()));
         self.hub.look();
         Ok(())
     }
@@ -200,7 +210,7 @@ impl Writer {
         self.alone(|conn, appender| appender.copy_in(conn, copy).map_err(Trouble::into_error))?;
         self.state.wal.much_was_written();
         self.appender.noted.clear();
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         self.anchors.note([&session, &metadata].into_iter().filter_map(|id| self.anchor(id)));
         self.hub.look();
         Ok(())
@@ -400,8 +410,15 @@ impl Writer {
             && let Err(e) = self.conn.execute_batch("ROLLBACK")
         {
             tracing::error!(error = %e, "The transaction could not be rolled back");
-            self.state.poisoned.get_or_insert_with(|| Arc::new(e));
+            self.poison(Arc::new(e));
         }
+    }
+
+    /// The end of all writing.
+    fn poison(&mut self, cause: Cause) {
+        let cause = self.state.poisoned.get_or_insert(cause);
+        // Set before: the first cause counts.
+        let _ = self.counters.poisoned.set(cause.clone());
     }
 
     /// The error for those who asked; after a failed flush, also the end of all writing.
@@ -410,7 +427,7 @@ impl Writer {
             Failure::Full(e) | Failure::Other(e) => e,
             Failure::Flush(cause) => {
                 tracing::error!(error = %cause, "A flush failed: the store stops writing");
-                self.state.poisoned.get_or_insert_with(|| cause.clone());
+                self.poison(cause.clone());
                 Error::Poisoned(Some(cause))
             }
         }
@@ -458,7 +475,7 @@ impl Writer {
             }
         }
         let noted = std::mem::take(&mut self.appender.noted);
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let sessions = committed.iter().map(|(_, batch)| &batch.session);
         let moved = sessions.chain((!noted.is_empty()).then_some(&metadata));
         self.anchors.note(moved.filter_map(|session| self.anchor(session)));

@@ -5,7 +5,7 @@
 //! lost, torn or kept; a flush fails; the disk fills; the clock jumps; two boots want one session;
 //! a boot loses its lock and does not know it; wake-ups are lost; snapshots are swapped for wrong
 //! ones; an agent outlives its boot, or not, or cannot be reached, and is brought back, knowing or not;
-//! a guest changes what nobody runs.
+//! an offline writer changes what nobody runs.
 
 mod agent;
 mod agent_checks;
@@ -25,7 +25,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use piton_core::mask::{KeyPatterns, Masker};
-use piton_core::planted::{self, Bug};
+use piton_core::planted::Bug;
 use piton_exec::executor::LaunchOptions;
 use piton_runtime::{Executions, Options, Resumer, Service};
 use tokio::task::JoinSet;
@@ -76,7 +76,7 @@ pub struct Stats {
     pub interruptions: u64,
     pub answers: u64,
     pub replays: u64,
-    /// Changes that guests made.
+    /// Changes that offline writers made.
     pub visits: u64,
 }
 
@@ -88,17 +88,29 @@ pub fn simulate(seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
 /// The same on a given store.
 ///
 /// # Panics
-/// If no single-threaded runtime can be made.
+/// If no single-threaded runtime can be made, or a bug is to be planted in a build without the
+/// feature `planted`.
 pub fn simulate_on(on: On, seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
-    planted::plant(bug);
+    plant(bug);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let report = match runtime {
         Ok(runtime) => runtime.block_on(live(on, seed, tracing)),
         Err(error) => panic!("no runtime to simulate on: {error}"),
     };
-    planted::plant(None);
+    plant(None);
     report
+}
+
+#[cfg(feature = "planted")]
+fn plant(bug: Option<Bug>) {
+    piton_core::planted::plant(bug);
+}
+
+/// There is no switch in this build.
+#[cfg(not(feature = "planted"))]
+fn plant(bug: Option<Bug>) {
+    assert!(bug.is_none(), "{bug:?} can be planted only in a build with the feature `planted`");
 }
 
 /// Runs one seed twice; a difference is a violation like any other.
@@ -311,7 +323,11 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
             masker: Arc::clone(&MASKER),
             ..Options::new(boot.id.clone(), store, liveness, entropy)
         };
-        tasks.spawn(client::visit(Arc::clone(world), Arc::clone(boot), Service::guest(options)));
+        tasks.spawn(client::visit(
+            Arc::clone(world),
+            Arc::clone(boot),
+            Service::offline_writer(options),
+        ));
     }
     let working = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {

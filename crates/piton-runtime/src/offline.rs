@@ -3,7 +3,7 @@
 //! all commands it has only those that start and continue nothing.
 //!
 //! Each change is one batch that takes the lease, says what is to be said, and gives the lease back.
-//! Whatever kills a guest, the session belongs to nobody afterwards.
+//! Whatever kills an offline writer, the session belongs to nobody afterwards.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -16,13 +16,13 @@ use piton_core::event::{SessionLeased, SessionReleased};
 use piton_core::id::{BootId, RunId, SessionId, WaitId};
 use piton_core::redact::Plan;
 use piton_core::token::{NewToken, ResumeToken};
-use piton_core::{Code, NewRecord, Reason, Seq, State};
+use piton_core::{Code, NewRecord, Reason, Seq, State, supervise};
 use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
+use crate::metadata::MetadataLog;
 use crate::redaction::{self, Redacted};
-use crate::registry::Reserved;
 use crate::removal::{self, Archived, Imported};
 use crate::session::{Ack, Archive, Remove, removal_note};
 use crate::view::View;
@@ -30,14 +30,14 @@ use crate::view::View;
 /// How often a change is decided anew after somebody else wrote in between.
 const TRIES_MAX: usize = 8;
 
-/// Made by [`crate::Service::guest`].
+/// Made by [`crate::Service::offline_writer`].
 #[derive(Debug)]
-pub struct Guest {
+pub struct OfflineWriter {
     env: Arc<Env>,
     view: View,
 }
 
-impl Guest {
+impl OfflineWriter {
     pub(crate) fn new(env: Env) -> Self {
         let view = View::of(&env);
         Self { env: Arc::new(env), view }
@@ -48,8 +48,8 @@ impl Guest {
     }
 
     /// The metadata log, written through the same writer.
-    pub(crate) async fn metadata(&self) -> Result<Reserved> {
-        Reserved::of(Arc::clone(&self.env.writer), Arc::clone(&self.env.clock)).await
+    pub(crate) async fn metadata(&self) -> Result<MetadataLog> {
+        MetadataLog::of(Arc::clone(&self.env.writer), Arc::clone(&self.env.clock)).await
     }
 
     /// Cancels a session's run; by default the latest.
@@ -171,7 +171,7 @@ impl Guest {
         Ok(redacted)
     }
 
-    /// Deletes a session's log; the reserved log keeps a note.
+    /// Deletes a session's log; the metadata log keeps a note.
     pub async fn delete(
         &self,
         session: &SessionId,
@@ -195,7 +195,7 @@ impl Guest {
         Ok(Archived { session: session.clone(), last_seq, bundle })
     }
 
-    /// Makes a session from a bundle, with a note in the reserved log.
+    /// Makes a session from a bundle, with a note in the metadata log.
     pub async fn import(
         &self,
         from: impl Read + Send + 'static,
@@ -276,9 +276,12 @@ impl Guest {
     /// What became of a run that a dead boot left is told before anything is decided about it. Not if
     /// its executor may live: whether it does only those can find out who run sessions.
     fn interruption(&self, state: &State, cx: &Context) -> Result<Vec<NewRecord>> {
-        let Some(run) = self.view.stranded(&state.facts) else { return Ok(Vec::new()) };
-        let dead = BTreeSet::from([run.boot_id.clone()]);
-        Ok(decide::decide(state, cx, Command::Recover { dead, probe: None })?.records)
+        let run = self.view.stranded(&state.facts);
+        let dead: BTreeSet<_> = run.map(|run| run.boot_id.clone()).into_iter().collect();
+        match supervise::orphaned_run(&state.facts, &dead) {
+            Some(command) => Ok(decide::decide(state, cx, command)?.records),
+            None => Ok(Vec::new()),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The reserved log's writer and reader: tasks, and who may use the API. Others write to the same
+//! The metadata log's writer and reader: tasks, and who may use the API. Others write to the same
 //! log; what they wrote is read before anything is decided anew.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::service::Handle;
 use crate::world::Clock;
 
-/// How often something is decided anew after somebody else wrote to the reserved log.
+/// How often something is decided anew after somebody else wrote to the metadata log.
 const TRIES_MAX: usize = 32;
 const READ_MAX: usize = 1_000;
 const REVOKED: &str = "access_token.revoked";
@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_mins(1);
 
 /// What callers hold. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Reserved {
+pub struct MetadataLog {
     writer: Arc<Writer>,
     clock: Arc<dyn Clock>,
     registry: Arc<Mutex<Registry>>,
@@ -42,7 +42,7 @@ pub struct Noted {
     pub last_seq: Seq,
 }
 
-impl Reserved {
+impl MetadataLog {
     /// Of a service's store: written through the service's writer.
     pub async fn open(handle: &Handle) -> Result<Self> {
         let env = handle.env();
@@ -51,9 +51,9 @@ impl Reserved {
 
     pub(crate) async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
-        let reserved = Self { writer, clock, registry: Arc::default(), revoked };
-        reserved.catch_up().await?;
-        Ok(reserved)
+        let metadata = Self { writer, clock, registry: Arc::default(), revoked };
+        metadata.catch_up().await?;
+        Ok(metadata)
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -103,7 +103,7 @@ impl Reserved {
     pub async fn catch_up(&self) -> Result<()> {
         loop {
             let after = self.lock().last_seq;
-            let id = SessionId::reserved();
+            let id = SessionId::metadata_log();
             let records = self.writer.store().read(&id, after, READ_MAX, Detail::Headers).await?;
             if records.is_empty() {
                 return Ok(());
@@ -142,7 +142,7 @@ impl Reserved {
     /// Keeps up with what others write, for ever.
     pub async fn follow(&self) -> Result<()> {
         let after = self.lock().last_seq;
-        let mut tail = Tail::new(Arc::clone(self.writer.store()), SessionId::reserved(), after);
+        let mut tail = Tail::new(Arc::clone(self.writer.store()), SessionId::metadata_log(), after);
         loop {
             tail.next().await?;
             self.catch_up().await?;
@@ -199,10 +199,10 @@ mod tests {
         })
     }
 
-    async fn open(store: &Arc<dyn Store>) -> Reserved {
+    async fn open(store: &Arc<dyn Store>) -> MetadataLog {
         let boot = "boot_1".parse().unwrap();
         let writer = Writer::new(Arc::clone(store), boot, Arc::default());
-        Reserved::of(Arc::new(writer), Arc::new(SystemClock)).await.unwrap()
+        MetadataLog::of(Arc::new(writer), Arc::new(SystemClock)).await.unwrap()
     }
 
     /// Resolves only by a wake-up: nothing else is waited for.
