@@ -1,6 +1,5 @@
 //! What handlers take: bodies, queries and callers, each with its own problem when it is wrong.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::HttpBody as _;

@@ -15,7 +15,7 @@ use piton_runtime::{Fulfilled, IssuedToken};
 
 use super::Reply;
 use crate::app::App;
-use crate::extract::{Administrator, Body, Path};
+use crate::extract::{Administrator, Body, Path, WithoutToken};
 use crate::problem::{Problem, Result};
 
 fn shown(issued: IssuedToken) -> AccessTokenIssued {
@@ -91,8 +91,8 @@ pub(crate) async fn list(
         expires_at: access.expires_at,
         single_use: access.single_use,
     };
-    let access = app.metadata().read(|registry| registry.access.values().map(view).collect());
-    Json(AccessTokenList { access })
+    let access = app.engine().access_tokens().await?.iter().map(view).collect();
+    Ok(Json(AccessTokenList { access }))
 }
 
 /// Takes a token back.
@@ -105,8 +105,6 @@ pub(crate) async fn revoke(
     Administrator(caller): Administrator,
     Path(access): Path<String>,
 ) -> Result<StatusCode> {
-    let access_token_id: AccessTokenId = access.parse()?;
-    let request = asker.request("access.revoke", &serde_json::Value::Null, None);
-    app.metadata().execute(Some(request), Command::Revoke { access_token_id }).await?;
+    app.engine().revoke_access_token(&caller, access.parse()?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,7 +7,7 @@ use piton_api::agent::Execution;
 use piton_api::status::Live;
 use piton_api::{SessionStatus, SessionSummary};
 use piton_core::id::SessionId;
-use piton_runtime::{Listed, SessionReport};
+use piton_runtime::{Contact, Listed, SessionReport};
 use piton_store::Row;
 
 use crate::app::App;
@@ -32,7 +32,7 @@ pub(crate) async fn execution(app: &App, row: &Row) -> Option<Execution> {
     let execution =
         Execution::new(&spelled, &summary.facts, app.engine().catalog().abilities(agent))?;
     let cause = view.error_cause(session, &summary.facts).await;
-    let live = live(app, session);
+    let live = live(app.engine().contact(session));
     let mut execution = execution.with_error(cause.as_ref()).with_last_seen(Some(&live));
     if live.is_connected {
         (execution.address, execution.pid) = contact(app, session).await;
@@ -45,6 +45,20 @@ pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> 
 }
 
 pub(crate) fn spelled(report: &SessionReport) -> SessionStatus {
-    let live = Live { at: report.at, is_connected: report.is_connected };
-    SessionStatus::new(&report.overview, Some(live))
+    SessionStatus::new(&report.overview, Some(live(report.contact)))
+}
+
+/// Where a connected agentctl is reached, and its process; whatever does not come at once is left out.
+async fn contact(app: &App, session: &SessionId) -> (Option<String>, Option<u32>) {
+    let asking = async {
+        let client = app.engine().agentctl(session).await.ok()?;
+        let pid = client.health_of_any().await.ok().map(|health| health.pid);
+        Some((Some(format!("unix:{}", client.socket().display())), pid))
+    };
+    tokio::time::timeout(CONTACT_TIMEOUT, asking).await.ok().flatten().unwrap_or_default()
+}
+
+fn live(contact: Contact) -> Live {
+    let Contact { at, is_connected, last_seen_at } = contact;
+    Live { at, is_connected, last_seen_at }
 }

@@ -11,19 +11,14 @@ use piton_api::workspace::{
     DiffQuery, FileEntry, FileList, FileQuery, FolderQuery, GitChange, GitCommit, GitDiff, GitLog,
     GitStatus, LogQuery, NewShell as NewShellRequest, Shell,
 };
-use piton_core::Code;
 use piton_core::id::SessionId;
-use piton_core::registry;
 use piton_exec::client::Client;
-use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind, NewShell};
+use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind};
 
-use super::{Reply, starting};
-use crate::app::{App, Asked, to_value};
+use super::Reply;
+use crate::app::App;
 use crate::extract::{Content, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Problem, Result};
-
-/// Columns and rows that a terminal may have.
-pub(crate) const SIDE_MAX: u16 = 1_000;
 
 /// What is in a folder of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/files", tag = "workspace",
@@ -168,13 +163,6 @@ pub(crate) async fn open_shell(
     Ok(Reply::created(
         opened.map(|shell| Shell { session_id: shell.session_id, shell_id: shell.shell_id }),
     ))
-}
-
-pub(crate) fn check_side(side: u16) -> Result<()> {
-    if (1..=SIDE_MAX).contains(&side) {
-        return Ok(());
-    }
-    Err(Problem::malformed(format!("A terminal has 1 to {SIDE_MAX} columns and rows")))
 }
 
 /// Ends a shell and what was started in it.
