@@ -271,6 +271,8 @@ events! {
         run_id: RunId,
         /// Why the agent stopped, as it spelled it.
         #[serde(default, skip_serializing_if = "Option::is_none")] stop_reason: Option<String>,
+        /// A part of what the agent said was left out: it was over a limit.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool,
     } content [];
     RunFailed = "run.failed" {
         run_id: RunId,
@@ -391,6 +393,8 @@ events! {
         execution_id: ExecutionId,
         what: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
+        /// A part of what the agent said in the run was left out.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool,
     } content ["update"];
     /// What the agent replayed of its history is not what the log has.
     AgentHistoryDiverged = "agent.history_diverged" {

@@ -65,8 +65,8 @@ impl State {
                 return Change::Inner;
             }
             Event::AgentUpdated(e) if e.what == REFUSAL => return self.has_refused(e),
+            Event::AgentUpdated(e) => return self.mark_truncated(e),
             Event::ToolUpdated(_)
-            | Event::AgentUpdated(_)
             | Event::AgentHistoryDiverged(_)
             | Event::StatusDerived(_)
             | Event::RecordRedacted(_)
@@ -201,6 +201,7 @@ impl State {
             blocked: false,
             waits: BTreeMap::new(),
             settled_waits: VecDeque::new(),
+            truncated: false,
         });
         self.recent_runs.extend(e.run.iter().map(|run| run.run_id.clone()));
     }

@@ -192,6 +192,9 @@ pub struct Run {
     pub waits: BTreeMap<WaitId, Wait>,
     /// The waits that ended last, oldest first.
     pub settled_waits: VecDeque<WaitId>,
+    /// A part of what the agent said in it was left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

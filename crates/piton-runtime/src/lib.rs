@@ -12,6 +12,7 @@ mod error;
 mod executions;
 mod messages;
 mod metadata;
+mod metadata_snapshot;
 mod offline;
 mod redaction;
 mod removal;

@@ -15,12 +15,15 @@ use piton_store::{Detail, Tail, Writer};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::metadata_snapshot;
 use crate::service::Handle;
 use crate::world::Clock;
 
 /// How often something is decided anew after somebody else wrote to the metadata log.
 const TRIES_MAX: usize = 32;
 const READ_MAX: usize = 1_000;
+/// Records after which a start saves what it has read for the next one.
+const SAVED_AFTER: Seq = 1_000;
 const REVOKED: &str = "access_token.revoked";
 /// How long somebody is believed to have time left without a look at the clock.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
@@ -51,8 +54,17 @@ impl MetadataLog {
 
     pub(crate) async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
-        let metadata = Self { writer, clock, registry: Arc::default(), revoked };
+        let saved = metadata_snapshot::load(writer.store()).await?.unwrap_or_default();
+        let from = saved.last_seq;
+        let metadata = Self { writer, clock, registry: Arc::new(Mutex::new(saved)), revoked };
         metadata.catch_up().await?;
+        let registry = metadata.read(Clone::clone);
+        if registry.last_seq >= from + SAVED_AFTER {
+            // A cache: the next start reads more if it cannot be saved.
+            if let Err(error) = metadata_snapshot::save(metadata.writer.store(), &registry).await {
+                tracing::warn!(%error, "The snapshot of the metadata log is not saved");
+            }
+        }
         Ok(metadata)
     }
 
@@ -241,5 +253,43 @@ mod tests {
         other.execute(None, revoke).await.unwrap();
         log.catch_up().await.unwrap();
         assert!(ends(lost).await, "written by another process");
+    }
+
+    /// Wants to show: a start does not read the whole log again, and a snapshot that somebody else
+    /// made gives nobody access.
+    #[tokio::test]
+    async fn a_start_reads_on_from_a_sealed_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(sqlite::Options::new(folder.path())).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let log = open(&store).await;
+        let key: AccessTokenId = "key_1".parse().unwrap();
+        log.execute(None, granted(&key)).await.unwrap();
+        for expected in [1, 501, 1_001] {
+            let task = |n: u64| piton_core::event::TaskCreated {
+                task_id: format!("task_{}", expected + n).parse().unwrap(),
+                title: "t".into(),
+            };
+            let records = (0..500).map(|n| NewRecord::new(log.clock.now(), task(n))).collect();
+            log.writer.append_metadata(expected, records).await.unwrap();
+        }
+        let id = SessionId::metadata_log();
+        assert_eq!(store.snapshot(&id).await.unwrap(), None);
+        let whole = open(&store).await.read(Clone::clone);
+        assert_eq!((whole.last_seq, whole.tasks.len()), (1_501, 1_500));
+        let saved = store.snapshot(&id).await.unwrap().unwrap();
+        assert_eq!(saved.seq, 1_501);
+        assert_eq!(metadata_snapshot::load(&store).await.unwrap(), Some(whole.clone()));
+        assert_eq!(store.verify(&id).await.unwrap().problem, None, "it is no session's snapshot");
+        log.catch_up().await.unwrap();
+        let revoke = Command::Revoke { access_token_id: key };
+        log.execute(None, revoke).await.unwrap();
+        let next = open(&store).await.read(Clone::clone);
+        assert_eq!((next.last_seq, next.access.len()), (1_502, 0), "read on from the snapshot");
+        let forged = piton_store::Snapshot { body: saved.body.replace("phone", "thief"), ..saved };
+        assert!(forged.body.contains("thief"), "something was forged");
+        store.save_snapshot(&id, forged).await.unwrap();
+        assert_eq!(metadata_snapshot::load(&store).await.unwrap(), None);
+        assert_eq!(open(&store).await.read(Clone::clone), next);
     }
 }

@@ -133,7 +133,10 @@ fn a_deleted_session_is_gone_and_noted() {
         assert_eq!(refused.code(), Code::RunInProgress);
         handle.delete_forced(&id, Some("by mistake".into())).await.unwrap();
         assert_eq!(process.store.head(&id).await.unwrap(), None);
-        assert_eq!(metadata_kinds(&*process.store).await, ["session.deleted"]);
+        assert_eq!(
+            metadata_kinds(&*process.store).await,
+            ["session.registered", "session.deleted"]
+        );
         let gone = handle.execute(&id, Command::Close { outcome: Outcome::Completed }).await;
         assert_eq!(gone.unwrap_err().code(), Code::SessionNotFound, "it is not in memory, either");
         assert_eq!(handle.delete(&id, None).await.unwrap_err().code(), Code::SessionNotFound);
@@ -177,7 +180,7 @@ fn an_archived_session_comes_back_as_it_was() {
         assert_eq!(archived.last_seq, before.len() as u64);
         assert_eq!(process.store.head(&id).await.unwrap(), None);
         let notes = records(&*process.store, &SessionId::metadata_log()).await;
-        let Event::SessionArchived(note) = notes[0].event().unwrap() else { panic!("{notes:?}") };
+        let Event::SessionArchived(note) = notes[1].event().unwrap() else { panic!("{notes:?}") };
         let bytes = std::fs::read(&archived.bundle).unwrap();
         assert_eq!(note.digest, blake3::hash(&bytes).to_hex().to_string());
         assert_eq!((note.session_id, note.last_seq), (id.clone(), archived.last_seq));
@@ -191,7 +194,7 @@ fn an_archived_session_comes_back_as_it_was() {
         assert_eq!(records(&*process.store, &id).await, before);
         assert_eq!(process.store.verify(&id).await.unwrap().problem, None);
         let notes = metadata_kinds(&*process.store).await;
-        assert_eq!(notes, ["session.archived", "session.imported"]);
+        assert_eq!(notes, ["session.registered", "session.archived", "session.imported"]);
     });
 }
 

@@ -14,9 +14,10 @@ use piton_api::problem::Problem as Document;
 use piton_api::record::StreamQuery;
 use piton_core::id::SessionId;
 use tokio::time::{Instant, Interval};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use crate::app::App;
+use crate::connections::Connection;
 use crate::extract::{Params, Path, Reader};
 use crate::frames;
 use crate::metrics::Subscriber;
@@ -24,6 +25,8 @@ use crate::problem::{Problem, Result};
 
 /// How often a stream says that it is there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a stream may take to end when its access token does.
+const REVOKED_WAIT: Duration = Duration::from_secs(1);
 const LAST_EVENT_ID: &str = "last-event-id";
 
 /// A session's records from after a position, as they become durable.
@@ -47,6 +50,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(crate) async fn session_events(
     State(app): State<App>,
     reader: Reader,
+    connection: Connection,
     Path(session): Path<String>,
     Params(from): Params<StreamQuery>,
     headers: HeaderMap,
@@ -64,9 +68,8 @@ pub(crate) async fn session_events(
     let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
     let stopped = Box::pin(app.stop().clone().cancelled_owned());
     let beats = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    let revoked = Box::pin(reader.pass().lost(app.clone()));
-    let subscriber = app.metrics().subscribe();
-    let following = Following { log, subscriber, revoked, stopped, beats };
+    let (access, subscriber) = (Access::watch(&app, reader, connection), app.metrics().subscribe());
+    let following = Following { log, subscriber, access, stopped, beats };
     let frames = stream::unfold((following, Some(begin)), |(mut following, begin)| async move {
         let frame = match begin {
             Some(begin) => Some(begin),
@@ -82,7 +85,7 @@ struct Following {
     log: frames::Reader,
     subscriber: Subscriber,
     /// These live as long as the stream: to be made for every event they would cost more than it.
-    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
+    access: Access,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     beats: Interval,
 }
@@ -93,7 +96,7 @@ impl Following {
         let next = tokio::select! {
             biased;
             () = &mut self.stopped => return None,
-            () = &mut self.revoked => return None,
+            () = self.access.ended() => return None,
             next = self.log.next() => next,
             _ = self.beats.tick() => return Some(Bytes::from_static(b": here\n\n")),
         };
@@ -108,6 +111,37 @@ impl Following {
                 None
             }
         }
+    }
+}
+
+/// The access token that a stream depends on, watched while the stream is open.
+#[derive(Debug)]
+pub(crate) struct Access {
+    revoked: Pin<Box<WaitForCancellationFutureOwned>>,
+    _open: DropGuard,
+}
+
+impl Access {
+    /// A reader that takes nothing is not asked for, so its stream does not notice the end of its
+    /// access token: then its connection is closed.
+    pub(crate) fn watch(app: &App, reader: Reader, connection: Connection) -> Self {
+        let (revoked, open) = (CancellationToken::new(), CancellationToken::new());
+        let (end, closed, app) = (revoked.clone(), open.clone(), app.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = closed.cancelled() => return,
+                () = reader.pass().lost(app) => end.cancel(),
+            }
+            if tokio::time::timeout(REVOKED_WAIT, closed.cancelled()).await.is_err() {
+                connection.close();
+            }
+        });
+        Self { revoked: Box::pin(revoked.cancelled_owned()), _open: open.drop_guard() }
+    }
+
+    /// Resolves when the access token is revoked, or has expired.
+    pub(crate) async fn ended(&mut self) {
+        (&mut self.revoked).await;
     }
 }
 

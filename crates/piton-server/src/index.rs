@@ -2,7 +2,6 @@
 //! renders each entry once for all readers.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -16,7 +15,8 @@ use serde::Serialize;
 
 use crate::api::status;
 use crate::app::App;
-use crate::events::{HEARTBEAT, event_stream};
+use crate::connections::Connection;
+use crate::events::{Access, HEARTBEAT, event_stream};
 use crate::extract::Reader;
 use crate::metrics::Subscriber;
 use crate::problem::Result;
@@ -62,12 +62,16 @@ fn frame(event: Event<Bytes>) -> Bytes {
         (status = "4XX", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn index_events(State(app): State<App>, reader: Reader) -> Result<Response> {
+pub(crate) async fn index_events(
+    State(app): State<App>,
+    reader: Reader,
+    connection: Connection,
+) -> Result<Response> {
     let index = app.index().read().await?;
     let subscriber = app.metrics().subscribe();
     let begin = Bytes::from_static(b"retry: 1000\n\n");
-    let revoked = Box::pin(reader.pass().lost(app.clone()));
-    let following = Following { app, revoked, index, _subscriber: subscriber };
+    let access = Access::watch(&app, reader, connection);
+    let following = Following { app, access, index, _subscriber: subscriber };
     let frames = stream::unfold((following, Some(begin)), |(mut following, begin)| async move {
         let frame = match begin {
             Some(begin) => Some(begin),
@@ -80,7 +84,7 @@ pub(crate) async fn index_events(State(app): State<App>, reader: Reader) -> Resu
 
 struct Following {
     app: App,
-    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
+    access: Access,
     index: IndexReader<Bytes>,
     _subscriber: Subscriber,
 }
@@ -90,7 +94,7 @@ impl Following {
         let event = tokio::select! {
             biased;
             () = self.app.stop().cancelled() => return None,
-            () = &mut self.revoked => return None,
+            () = self.access.ended() => return None,
             event = tokio::time::timeout(HEARTBEAT, self.index.next()) => event,
         };
         match event {

@@ -181,7 +181,7 @@ async fn accept(
             };
             tokio::select! {
                 () = conversation => {}
-                () = closing.closing() => tracing::debug!("a connection gave way to a newer one"),
+                () = closing.closing() => tracing::debug!("a connection is closed from this side"),
             }
         });
     }

@@ -101,3 +101,35 @@ fn a_deleted_session_ends_its_readers() {
     stream.read_to_end(&mut Vec::new()).unwrap();
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
+
+/// How many readers the server counts.
+fn readers(world: &World) -> u64 {
+    let metrics = world.get("/metrics").text;
+    let line = metrics.lines().find(|line| line.starts_with("piton_subscribers"));
+    line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Wants to show: the end of an access token ends its streams, also one whose reader takes nothing,
+/// so that the server never gets round to telling it.
+#[test]
+fn a_stalled_reader_ends_with_its_access_token() {
+    let mut world = World::new();
+    let session = world.session();
+    let body = json!({"name": "x", "scopes": ["read"]});
+    let token = world.post("/api/v1/access-tokens", &body).good();
+    let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+    let stalled = open(&world, &session, &bearer);
+    // More than the sockets' buffers hold.
+    world.prompt(&session, "flood 6000000");
+    world.when(&session, |status| status["last_outcome"] == "completed");
+    assert_eq!(readers(&world), 1);
+    let id = token["access_token_id"].as_str().unwrap();
+    let revoked = world.ask("DELETE", &format!("/api/v1/access-tokens/{id}"), None, &[]);
+    assert_eq!(revoked.status, 204);
+    let until = Instant::now() + Duration::from_secs(15);
+    while readers(&world) > 0 {
+        assert!(Instant::now() < until, "the stream of a revoked token is open");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(stalled);
+}

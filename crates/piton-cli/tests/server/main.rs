@@ -9,6 +9,7 @@ mod care;
 mod commands;
 mod cuts;
 mod fuzz;
+mod hostile;
 mod index;
 mod limited;
 mod limits;

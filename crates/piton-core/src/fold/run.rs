@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::event::{Event, Outcome, RunStarted, Seq};
+use super::Change;
+use crate::event::{AgentUpdated, Event, Outcome, RunStarted, Seq};
 use crate::id::{RunId, WaitId};
 use crate::limits::RUNS_KEPT;
 use crate::reason::Reason;
@@ -106,6 +107,15 @@ impl State {
         }
     }
 
+    /// Of an update that says so: a part of what the agent said in the run was left out.
+    pub(super) fn mark_truncated(&mut self, e: &AgentUpdated) -> Change {
+        let run_id = e.run_id.as_ref().filter(|_| e.truncated);
+        let run = run_id.and_then(|run_id| self.run_named(run_id));
+        let Some(run) = run else { return Change::Inner };
+        run.truncated = true;
+        Change::Summary
+    }
+
     fn started(&mut self, seq: Seq, ts: Timestamp, e: &RunStarted) {
         self.calls.clear();
         self.forget_messages();
@@ -123,6 +133,7 @@ impl State {
             blocked: false,
             waits: BTreeMap::new(),
             settled_waits: VecDeque::new(),
+            truncated: false,
         });
         let (run_id, message_id) = (e.run_id.clone(), e.message_id.clone());
         let said = self.last_said.as_ref();

@@ -234,6 +234,7 @@ fn facts(row: &Row) -> Facts {
         phase,
         blocked: row.blocked,
         waits: waits.collect(),
+        truncated: false,
         settled_waits: std::collections::VecDeque::new(),
     });
     let executor = row.executor.map(|status| Executor {

@@ -128,9 +128,9 @@ fn view(item: Item) -> Message {
         Item::User { seq, message_id, text: said } => {
             Message::User { seq, message_id: message_id.to_string(), text: text(said) }
         }
-        Item::Agent { seq, message_id, text: said, complete } => {
+        Item::Agent { seq, message_id, text: said, complete, truncated } => {
             let message_id = message_id.to_string();
-            Message::Agent { seq, message_id, text: text(said), complete }
+            Message::Agent { seq, message_id, text: text(said), complete, truncated }
         }
         Item::Tool { seq, call_id, name, arguments, outcome } => {
             let (status, result) = match outcome {

@@ -71,7 +71,9 @@ pub async fn filters_select(harness: &dyn Harness) {
     assert_eq!(names(&*store, of_task("task_2", Select::NeedsRecovery)).await, [""; 0]);
     assert_eq!(names(&*store, of_task("task_3", Select::All)).await, [""; 0]);
     let run_id = "run_1".parse().unwrap();
-    open.append(vec![of(70, event::RunCompleted { run_id, stop_reason: None })]).await.unwrap();
+    open.append(vec![of(70, event::RunCompleted { run_id, stop_reason: None, truncated: false })])
+        .await
+        .unwrap();
     assert_eq!(names(&*store, query(Select::NeedsRecovery)).await, [""; 0]);
 }
 
@@ -131,7 +133,7 @@ pub async fn deadlines_are_listed_earliest_first(harness: &dyn Harness) {
     assert_eq!(names(&*store, due(1_000)).await, ["early", "mid", "late"]);
     let run_id = "run_1".parse().unwrap();
     drivers[1]
-        .append(vec![of(5, event::RunCompleted { run_id, stop_reason: None })])
+        .append(vec![of(5, event::RunCompleted { run_id, stop_reason: None, truncated: false })])
         .await
         .unwrap();
     assert_eq!(names(&*store, due(1_000)).await, ["mid", "late"]);

@@ -11,13 +11,14 @@ use rusqlite::Connection;
 use super::anchor::{Anchor, Anchors};
 use super::append::{Appender, Inserts, Trouble};
 use super::failure::{self, Failure};
-use super::queue::{Next, Queue, Work};
 use super::wal::{self, Ahead, Wal};
+use super::work::Work;
 use super::{rebuild, removal, rotate};
 use crate::admit::{Removal, batch_bytes};
 use crate::contract::{Appended, Latency, LogCopy, Stats};
 use crate::error::{Cause, Error};
 use crate::hub::Hub;
+use crate::queue::{Ending, Next, Queue, Work as _};
 
 /// Bytes of a page, and how many pages a record dirties at most times, for estimating.
 const PAGE_BYTES: usize = 4_096;
@@ -61,7 +62,7 @@ impl Counters {
 pub(crate) struct Writer {
     pub(crate) conn: Connection,
     pub(crate) appender: Appender,
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) queue: Arc<Queue<Work>>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) anchors: Arc<Anchors>,
     pub(crate) counters: Arc<Counters>,
@@ -126,15 +127,6 @@ struct Uncommitted {
     /// Whether its transaction began. If not, it is nobody's fault in the group.
     begun: bool,
     failure: Failure,
-}
-
-/// However the writer's thread ends, nobody waits for it afterwards.
-struct Ending(Arc<Queue>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
 }
 
 /// What one piece of work of a group came to.
