@@ -45,7 +45,7 @@ pub(crate) fn echo_memory(data: &Path) -> PathBuf {
 }
 
 fn echo(program: &Path, data: &Path) -> Profile {
-    let memory = echo_memory(data).join(format!("{}.json", piton_server::SESSION));
+    let memory = echo_memory(data).join(format!("{}.json", piton_runtime::SESSION_PLACEHOLDER));
     let parts = [program.as_os_str(), "agent".as_ref(), "echo".as_ref()];
     let rest = ["--".as_ref(), "--memory".as_ref(), memory.as_os_str()];
     let command = parts.into_iter().chain(rest).map(|part| part.to_string_lossy().into_owned());

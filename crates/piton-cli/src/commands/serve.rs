@@ -8,11 +8,8 @@ use std::sync::Arc;
 use piton_agent::profiles::Profile;
 use piton_core::Code;
 use piton_core::access::Bearer;
-use piton_exec::executor::LaunchOptions;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{
-    Clock, Executions, Ids, MetadataLog, Options, Service, SystemClock, Worktrees,
-};
+use piton_runtime::{Clock, Engine, EngineOptions, Ids, Options, SystemClock};
 use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
@@ -161,38 +158,25 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
     let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
-    let launch_options = LaunchOptions::new(&masker);
-    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch_options);
     let options = Options {
         clock: Arc::clone(&clock),
         masker,
-        driver: Arc::new(executions.clone()),
-        executors: Arc::new(executions.clone()),
-        ..Options::new(
-            alive.boot().clone(),
-            Arc::clone(&store),
-            Arc::new(locks),
-            Arc::new(OsEntropy),
-        )
+        ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
+    };
+    let options = EngineOptions {
+        profiles: agents(cx)?,
+        policy: cx.settings.resume.policy(),
+        ..EngineOptions::new(options, &data)
     };
     // Served at once: executors are found again meanwhile, all at the same time.
-    let service = Service::begin(options);
-    executions.attach(service.handle()).await?;
-    let metadata = MetadataLog::open(&service.handle()).await?;
+    let running = Engine::start(options, Arc::new(standalone)).await?;
 
     let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
     let options = piton_server::Options {
-        handle: service.handle(),
-        executions: executions.clone(),
-        worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?
-            .with_executions(executions.clone()),
-        metadata,
-        agents: agents(cx)?,
+        engine: running.engine(),
         local: Some(local.clone()),
         hosts: plan.hosts.clone(),
         origins: plan.origins.clone(),
-        scratch: data.join("workspaces"),
-        policy: cx.settings.resume.policy(),
         rate: piton_server::Rate::default(),
         connections: piton_server::ConnectionLimits::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -216,8 +200,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let exit = ended().await?;
     tracing::info!("ending: agents go on without the server");
     server.shut_down().await;
-    executions.detach();
-    service.shut_down().await;
+    running.shut_down().await;
     drop(held);
     Ok(exit)
 }

@@ -150,6 +150,15 @@ impl Engine {
         })
     }
 
+    /// Refuses a session that does not belong to the task which a request names.
+    pub async fn check_task(&self, session: &SessionId, task: &TaskId) -> Result<()> {
+        let info = self.view().state(session).await?.info;
+        if info.and_then(|info| info.task_id).as_ref() == Some(task) {
+            return Ok(());
+        }
+        Err(piton_store::Error::SessionNotFound { session: session.clone() }.into())
+    }
+
     /// A page of sessions with their statuses, last active first.
     pub async fn sessions(&self, filter: SessionFilter) -> Result<(Vec<Listed>, Option<Cursor>)> {
         let limit = page_limit(filter.limit)?;

@@ -63,6 +63,11 @@ impl Engine {
         if shell_id.is_empty() || !shell_id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(Error::ShellNotFound);
         }
+        self.agentctl(session).await
+    }
+
+    /// The way to the agentctl of a session; none is launched.
+    pub async fn agentctl(&self, session: &SessionId) -> Result<Client> {
         self.running()?.executions.workspace(session).await
     }
 
@@ -143,7 +148,7 @@ impl Engine {
 }
 
 /// Refuses a terminal that no program could draw in.
-pub(super) fn check_terminal_side(side: u16) -> Result<()> {
+pub fn check_terminal_side(side: u16) -> Result<()> {
     if (1..=TERMINAL_SIDE_MAX).contains(&side) {
         return Ok(());
     }

@@ -182,7 +182,7 @@ impl Place {
 
     fn start(&self, profile: &Profile) -> io::Result<Child> {
         let command = profile.command.iter();
-        let command = command.map(|part| part.replace(piton_server::SESSION, "probe"));
+        let command = command.map(|part| part.replace(piton_runtime::SESSION_PLACEHOLDER, "probe"));
         self.tree.spawn(Program {
             command: command.collect(),
             cwd: self.folder.path().to_owned(),
