@@ -5,7 +5,7 @@ mod common;
 
 use common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Opened, Wording};
-use piton_agent::echo;
+use piton_echo as echo;
 use piton_core::spool::{Fact, OpenedAs};
 use serde_json::{Value, json};
 

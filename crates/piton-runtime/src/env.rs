@@ -7,7 +7,7 @@ use piton_store::{Liveness, Store, Writer};
 
 use crate::service::Options;
 use crate::tally::Tally;
-use crate::world::{Clock, Driver, Executors, Ids};
+use crate::world::{Clock, Driver, Executors, Ids, SessionFiles};
 
 #[derive(Debug)]
 pub(crate) struct Env {
@@ -17,6 +17,7 @@ pub(crate) struct Env {
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
+    pub files: Arc<dyn SessionFiles>,
     pub writer: Arc<Writer>,
     pub snapshot_every: u64,
     pub ids: Ids,
@@ -38,6 +39,7 @@ impl Env {
             liveness: options.liveness,
             driver: options.driver,
             executors: options.executors,
+            files: options.files,
             snapshot_every: options.snapshot_every,
             tally: Tally::default(),
         }

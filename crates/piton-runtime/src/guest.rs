@@ -242,6 +242,7 @@ impl Guest {
             }
             return Err(error);
         }
+        self.env.files.remove(session);
         Ok(last_seq)
     }
 

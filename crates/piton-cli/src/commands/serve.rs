@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use piton_agent::profiles::Profile;
 use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::executor::LaunchOptions;
@@ -17,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::Context;
+use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
 use crate::server::{Held, Place};
 use crate::ui::{Tone, Ui};
@@ -152,8 +152,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
     let launch_options = LaunchOptions::new(&masker);
     let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch_options);
+    let memory = EchoMemory::new(&data);
+    memory.prepare()?;
+    memory.sweep(&*store).await?;
     let options = Options {
         clock: Arc::clone(&clock),
+        files: Arc::new(memory),
         masker,
         driver: Arc::new(executions.clone()),
         executors: Arc::new(executions.clone()),
@@ -176,7 +180,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?
             .with_executions(executions.clone()),
         reserved,
-        agents: agents(cx)?,
+        agents: agents::all(&cx.settings)?,
         local: Some(local.clone()),
         hosts: plan.hosts.clone(),
         origins: plan.origins.clone(),
@@ -208,12 +212,6 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     service.shut_down().await;
     drop(held);
     Ok(exit)
-}
-
-/// What can be run. The built-in agent finds a place to remember in.
-fn agents(cx: &Context) -> Result<Vec<Profile>> {
-    std::fs::create_dir_all(agents::echo_memory(&cx.settings.data.value))?;
-    agents::all(&cx.settings)
 }
 
 fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {
