@@ -26,7 +26,9 @@ use crate::sweeper::Sweeper;
 use crate::tally::Counts;
 use crate::tokens::{Answered, TokenService};
 use crate::view::{Listed, View};
-use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles, SystemClock};
+use crate::world::{
+    Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles, SystemClock,
+};
 
 /// How often deadlines are looked at.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
