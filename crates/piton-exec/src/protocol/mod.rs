@@ -17,7 +17,6 @@
 //! `/health` is answered in every version, since it says which there are. `/alive` needs none of
 //! all this: it is how an executor, which has no secrets, sees that somebody is there.
 
-pub mod command_line;
 pub mod workspace;
 
 use std::path::PathBuf;
@@ -27,7 +26,7 @@ use piton_core::spool::{Entry, Pos, SessionCapabilities};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use command_line::{CommandLine, Output, PromptBy, Way};
+pub use piton_core::command_line::{CommandLine, Output, PromptBy, Way};
 
 /// The newest version of the protocol that this program speaks. Versions 1 to 4 came before the
 /// first release, with other names for spool entries: they are not spoken any more.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use piton_agent::profiles::{self, Profile};
+use piton_agent::profiles::Profile;
 use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
@@ -13,7 +13,7 @@ use piton_core::resume::Abilities;
 use piton_core::state::Executor;
 use piton_core::{Code, State, Timestamp};
 use piton_exec::client::Client;
-use piton_exec::protocol::{CommandLine, Output, Start};
+use piton_exec::protocol::Start;
 use piton_runtime::{Obstacle, Recipe, Recipes, Worktrees};
 use piton_store::BoxFuture;
 
@@ -115,17 +115,7 @@ fn start(session: &SessionId, agent: &Profile) -> Start {
     let continuation = agent.continuation.as_ref().filter(|_| !agent.is_acp());
     let other = continuation.map(|continuation| &continuation.command);
     let command = other.filter(|command| !command.is_empty()).unwrap_or(&agent.command);
-    let command_line = continuation.map(|continuation| CommandLine {
-        new: continuation.new.clone(),
-        resume: continuation.resume.clone(),
-        resume_at: continuation.resume_at.clone(),
-        fork: continuation.fork.clone(),
-        output: match continuation.output {
-            profiles::Output::Text => Output::Text,
-            profiles::Output::StreamJson => Output::StreamJson,
-        },
-        ..CommandLine::default()
-    });
+    let command_line = continuation.map(|continuation| continuation.line.clone());
     Start {
         command: command.iter().map(part).collect(),
         env: agent.env.clone(),
