@@ -1,7 +1,7 @@
 # What a developer does with Piton. `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run chat demo simulate demo-svg test test-agents lint fmt soak bench dist
+.PHONY: help setup setup-build run chat demo simulate demo-svg test test-agents lint fmt soak bench dist
 
 # Where `make run` and `make chat` keep their sessions.
 DATA := target/run
@@ -9,18 +9,22 @@ DATA := target/run
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
 
-setup: ## Install what is missing; quick when nothing is
+setup: ## Install what is missing to build and test; quick when nothing is
 	@scripts/setup
 
-run: setup ## Build, then start the server with the built-in agent: no API key, no network
+# What it takes to build and run: no test tool.
+setup-build:
+	@scripts/setup build
+
+run: setup-build ## Build, then start the server with the built-in agent: no API key, no network
 	cargo build -p piton-cli
 	target/debug/piton --data $(DATA) serve
 
-chat: setup ## Talk to the built-in agent; uses the server of `make run`, or starts one
+chat: setup-build ## Talk to the built-in agent; uses the server of `make run`, or starts one
 	cargo build -p piton-cli
 	target/debug/piton --data $(DATA) chat
 
-demo: setup ## Watch a worker being killed and going on
+demo: setup-build ## Watch a worker being killed and going on
 	cargo run -p piton-cli -- demo
 
 simulate: setup ## Let the simulator look for trouble on fresh seeds for twenty seconds
@@ -46,6 +50,7 @@ fmt: setup ## Format all code
 soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes, 1,000 cut readers
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
+	cargo test --release -p piton-testkit --features planted --test planted -- --nocapture
 	cargo test --release -p piton-testkit --test kill --test agents -- --ignored --nocapture
 	cargo test --release -p piton-cli --test server -- --ignored --nocapture
 
@@ -54,5 +59,5 @@ bench: setup ## Measure the log and the commands; prints tables with method and 
 	cargo bench -p piton-cli --bench cli
 	cargo bench -p piton-cli --bench server
 
-dist: setup ## Build as for a release: thin LTO, symbols stripped
+dist: setup-build ## Build as for a release: thin LTO, symbols stripped
 	cargo build --profile dist --locked --workspace --exclude piton-testkit

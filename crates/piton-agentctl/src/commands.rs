@@ -245,6 +245,45 @@ mod tests {
         assert_eq!(second.await.unwrap().unwrap_err().code, "agent_running");
     }
 
+    /// A command that is under way is known however many come after it: its repeat is not done.
+    #[tokio::test]
+    async fn what_is_under_way_is_never_forgotten() {
+        let temp = tempfile::tempdir().unwrap();
+        let commands = Arc::new(Commands { known_max: 3, ..commands(temp.path()) });
+        let (go, gone) = tokio::sync::broadcast::channel::<()>(1);
+        let mut under_way = Vec::new();
+        for n in 0..3 {
+            let (doing, mut gone) = (Arc::clone(&commands), gone.resubscribe());
+            under_way.push(tokio::spawn(async move {
+                let act = |_| async move {
+                    gone.recv().await.unwrap();
+                    Ok(json!(n))
+                };
+                doing.run(stop(&format!("c{n}")), always, act).await
+            }));
+            while commands.count() <= n {
+                tokio::task::yield_now().await;
+            }
+        }
+        let more = commands.run(stop("c3"), always, |_| async { panic!("too many") }).await;
+        assert_eq!(more.unwrap_err().code, "limit_reached");
+        let repeated = {
+            let commands = Arc::clone(&commands);
+            tokio::spawn(async move {
+                commands.run(stop("c0"), always, |_| async { panic!("done twice") }).await
+            })
+        };
+        tokio::task::yield_now().await;
+        go.send(()).unwrap();
+        assert!(repeated.await.unwrap().unwrap().replayed);
+        for (n, one) in under_way.into_iter().enumerate() {
+            assert_eq!(one.await.unwrap().unwrap().result, json!(n));
+        }
+        // Those are settled: the oldest of them makes room.
+        let more = commands.run(stop("c3"), always, |_| async { Ok(Value::Null) }).await;
+        assert!(!more.unwrap().replayed);
+    }
+
     #[tokio::test]
     async fn the_oldest_settled_ids_are_forgotten() {
         let temp = tempfile::tempdir().unwrap();

@@ -68,8 +68,10 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let world = World::new();
     let (run, mut stream) = ready(&world, &[]).await;
     let client = run.client(1);
-    ctl::until("ready", async || client.health().await.unwrap().agent.status == Some(AgentStatus::Ready))
-        .await;
+    ctl::until("ready", async || {
+        client.health().await.unwrap().agent.status == Some(AgentStatus::Ready)
+    })
+    .await;
     let health = client.health().await.unwrap();
     assert!(health.agent.pid.is_some() && health.agent.agent_session_id.is_some());
     let again = act(&run, "again", Act::Start(echo(&[]))).await.unwrap_err();
@@ -216,8 +218,10 @@ async fn what_is_no_agent_is_named() {
         assert!(message.contains(words), "{message}");
     }
     let client = run.client(1);
-    ctl::until("error", async || client.health().await.unwrap().agent.status == Some(AgentStatus::Error))
-        .await;
+    ctl::until("error", async || {
+        client.health().await.unwrap().agent.status == Some(AgentStatus::Error)
+    })
+    .await;
     let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -292,8 +296,10 @@ async fn a_flood_is_held_back_and_nothing_is_lost() {
     let run = world.launch_with(spec).await;
     let client = run.client(1);
     act(&run, "start", Act::Start(echo(&[]))).await.unwrap();
-    ctl::until("ready", async || client.health().await.unwrap().agent.status == Some(AgentStatus::Ready))
-        .await;
+    ctl::until("ready", async || {
+        client.health().await.unwrap().agent.status == Some(AgentStatus::Ready)
+    })
+    .await;
     prompt(&run, "p1", "flood 1000000").await.unwrap();
     ctl::until("full", async || client.health().await.unwrap().spool.blocked.is_some()).await;
     let mut stream = run.stream(1, 0).await;

@@ -69,7 +69,9 @@ async fn a_lower_epoch_is_refused_and_a_higher_one_takes_over() {
     let run = world.launch().await;
     let mut old = run.stream(1, 0).await;
     assert_eq!(run.client(5).health().await.unwrap().epoch, 5);
-    assert_eq!(code(old.next().await), "epoch_stale");
+    // A stream that is not ended would be waited for without an end.
+    let ended = tokio::time::timeout(Duration::from_secs(30), old.next()).await;
+    assert_eq!(code(ended.expect("the old stream ends")), "epoch_stale");
     assert_eq!(code(run.client(4).health().await), "epoch_stale");
     assert_eq!(code(run.client(4).command(&stop("c1")).await), "epoch_stale");
     let kept = std::fs::read_to_string(run.folder().join("epoch")).unwrap();

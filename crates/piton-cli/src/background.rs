@@ -14,8 +14,10 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 
 const LOG: &str = "server.log";
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How long a server that another process started may take before we start one again.
+const OTHER_START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The data folder's server; one is started if none runs.
 pub(crate) async fn ensure(cx: &Context) -> Result<Client> {
@@ -40,23 +42,40 @@ pub(crate) async fn ensure(cx: &Context) -> Result<Client> {
     if cx.settings.file_exists {
         command.arg("--config").arg(std::path::absolute(&cx.settings.file)?);
     }
-    command.arg("serve");
+    command.args(["serve", "--unless-running"]);
     if cx.settings.server.listen.value.is_none() {
         command.args(["--listen", "127.0.0.1:0"]);
     }
     // In a group of its own: what ends this terminal's commands does not end the server.
     command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
-    let mut child = command.spawn().map_err(|error| {
-        Error::new(Code::ServerUnreachable, "The server could not be started").because(&error)
-    })?;
-    let until = Instant::now() + PATIENCE;
+    let mut start = || {
+        command.spawn().map_err(|error| {
+            Error::new(Code::ServerUnreachable, "The server could not be started").because(&error)
+        })
+    };
+    let mut child = start()?;
+    let until = Instant::now() + START_TIMEOUT;
+    // Our server ended because another process's server has the data folder; we use that one.
+    let mut other_until = None;
     loop {
         if let Some(client) = Client::find(data) {
             return Ok(client);
         }
-        let ended = child.try_wait().ok().flatten().is_some();
-        // Somebody else's may have been faster than ours.
-        if (ended && Client::find(data).is_none()) || Instant::now() >= until {
+        let now = Instant::now();
+        let has_failed = match (child.try_wait().ok().flatten(), other_until) {
+            (None, _) => false,
+            (Some(status), None) => {
+                other_until = Some(now + OTHER_START_TIMEOUT);
+                !status.success()
+            }
+            (Some(_), Some(end)) if now < end => false,
+            (Some(_), Some(_)) => {
+                // The other one never came as far as saying where it is.
+                (child, other_until) = (start()?, None);
+                false
+            }
+        };
+        if has_failed || now >= until {
             let message = "The server did not start";
             let hint = format!("{} says why.", log.display());
             return Err(Error::new(Code::ServerUnreachable, message).with_hint(hint));

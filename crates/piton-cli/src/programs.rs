@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use piton_exec::programs;
+use piton_exec::{environment, programs};
 
 /// How long another program may take to say something.
 const SAY_WAIT: Duration = Duration::from_secs(5);
@@ -24,6 +24,9 @@ pub(crate) fn said(name: &str, arguments: &[&str]) -> Option<String> {
 /// The same of one that is found elsewhere.
 pub(crate) fn said_in(path: Option<&OsStr>, name: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(programs::find(name, path)?);
+    for name in environment::private_variables() {
+        command.env_remove(name);
+    }
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let until = Instant::now() + SAY_WAIT;

@@ -125,9 +125,6 @@ pub(crate) fn open_kind(settings: &Settings, kind: Kind, access: Access) -> Resu
             Arc::new(SqliteStore::open(options)?)
         }
         Kind::Files => {
-            // Lines that Piton never had open come without a lock, and reading takes it as well.
-            let is_new = !is_there(&data.join("files.lock"))?;
-            let access = if is_new { Access::ReadWrite } else { access };
             let options = files::Options { access, ..files::Options::new(data) };
             Arc::new(FilesStore::open(options)?)
         }
@@ -137,10 +134,7 @@ pub(crate) fn open_kind(settings: &Settings, kind: Kind, access: Access) -> Resu
 fn key_settings(settings: &Settings) -> KeySettings {
     let environment = std::env::var("PITON_KEY").ok().filter(|key| !key.is_empty());
     let auto = KeySettings::default();
-    #[cfg(feature = "keychain")]
     let keychain = Some(Arc::new(piton_store::OsKeychain) as Arc<dyn piton_store::Keychain>);
-    #[cfg(not(feature = "keychain"))]
-    let keychain = None;
     KeySettings {
         order: match &settings.key_source.value {
             KeyChoice::Auto => auto.order,

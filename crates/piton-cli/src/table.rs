@@ -2,7 +2,7 @@
 //! columns of a row stand below each other.
 
 use crate::error::Result;
-use crate::text::{padded, shortened, width};
+use crate::text::{one_line, padded, shortened, width};
 use crate::ui::{Tone, Ui};
 
 const GAP: usize = 2;
@@ -36,8 +36,10 @@ impl Table {
         Self { columns: columns.into(), rows: Vec::new() }
     }
 
+    /// What does not fit on one line, or would control the terminal, is replaced.
     pub(crate) fn row(&mut self, cells: impl Into<Vec<(Tone, String)>>) {
-        self.rows.push(cells.into());
+        let cells = cells.into().into_iter().map(|(tone, text)| (tone, one_line(&text)));
+        self.rows.push(cells.collect());
     }
 
     pub(crate) fn print(&self, ui: &mut Ui) -> Result<()> {

@@ -1,28 +1,68 @@
 //! Text that others wrote, made fit to be shown: no control characters, no more than fits.
 
+use std::fmt::Write as _;
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// On one line and harmless to a terminal: line ends and tabs become blanks, other control
-/// characters and those that reorder text become `�`.
+/// On one line and harmless to a terminal: line ends and tabs become blanks, and what [`visible`]
+/// replaces is replaced.
 pub(crate) fn one_line(text: &str) -> String {
-    let clean = |c: char| match c {
-        '\n' | '\r' | '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        '\u{2028}' | '\u{2029}' => ' ',
+    let blank = |c: char| match c {
+        '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
         c => c,
     };
-    text.trim().chars().map(clean).collect()
+    visible(&text.trim().chars().map(blank).collect::<String>())
 }
 
-/// Text of somebody else's, without what would steer the terminal.
+/// Text that others wrote, with every character that would control the terminal or reorder the text
+/// replaced by a name that can be read: `^[` for escape, `<U+009B>` for what has no such name. Line
+/// ends and tabs stay.
 pub(crate) fn visible(text: &str) -> String {
-    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
-    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+    let mut shown = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            // The end of a line as some systems write it.
+            '\r' if chars.peek() == Some(&'\n') => {}
+            // As terminals echo them: ^@ to ^_.
+            '\0'..='\x1f' => {
+                shown.push('^');
+                shown.push(char::from(c as u8 + b'@'));
+            }
+            '\x7f' => shown.push_str("^?"),
+            c if steers(c) => {
+                // Writing to a string does not fail.
+                let _ = write!(shown, "<U+{:04X}>", u32::from(c));
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// JSON, with what could control the terminal escaped as JSON escapes it: it reads as the same value.
+pub(crate) fn visible_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if steers(c) || c == '\x7f' {
+            // Only within a string, and none of them is outside of the first plane.
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Whether a character beyond ASCII controls the terminal, or reorders what is around it.
+fn steers(c: char) -> bool {
+    matches!(c, '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Cut to a width, with `…` in place of what is missing.
@@ -71,7 +111,19 @@ mod tests {
 
     #[test]
     fn what_could_harm_a_terminal_is_replaced() {
-        assert_eq!(one_line(" a\r\nb\tc\x1b[31m\u{9b}0m\u{202e}d\0 "), "a  b c�[31m�0m�d�");
+        assert_eq!(
+            one_line(" a\r\nb\tc\x1b[31m\u{9b}0m\u{202e}d\0 "),
+            "a  b c^[[31m<U+009B>0m<U+202E>d^@"
+        );
+        assert_eq!(visible("a\r\nb\tc\rd\x7f"), "a\nb\tc^Md^?");
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        let value = serde_json::json!({"a\u{9b}": "\x1b]0;\x07 \u{9d}\x7f\u{202e} ü 日"});
+        let shown = visible_json(&value.to_string());
+        assert!(!shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 
     #[test]

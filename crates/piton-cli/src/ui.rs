@@ -1,9 +1,12 @@
 //! Where output goes, how wide and in which colours. Data is buffered and goes to stdout; what is
-//! said about it goes to stderr.
+//! said about it goes to stderr. What others wrote is part of nearly every line, so nothing that is
+//! written here controls the terminal but what was made by [`Ui::paint`] or [`control`].
 
 use std::env;
 use std::fmt::Display;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::sync::LazyLock;
 
 use anstyle::{AnsiColor, Style};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,6 +14,7 @@ use serde_json::Value;
 
 use crate::call::Call;
 use crate::error::{Error, Exit, Result};
+use crate::text::{visible, visible_json};
 
 /// The width when nobody says another.
 const WIDTH: usize = 80;
@@ -113,17 +117,22 @@ impl Ui {
 
     /// One line of data.
     pub(crate) fn line(&mut self, line: impl Display) -> Result<()> {
-        Ok(writeln!(self.out, "{line}")?)
+        Ok(writeln!(self.out, "{}", for_terminal(&line.to_string()))?)
     }
 
-    /// Data that has its own line ends.
+    /// Text that has its own line ends.
+    pub(crate) fn text(&mut self, text: &str) -> Result<()> {
+        Ok(self.out.write_all(for_terminal(text).as_bytes())?)
+    }
+
+    /// Bytes that are written as they are: never what somebody else wrote.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.out.write_all(bytes)?)
     }
 
     /// One JSON value on a line of its own.
     pub(crate) fn json_line(&mut self, value: &Value) -> Result<()> {
-        self.line(value)
+        Ok(writeln!(self.out, "{}", visible_json(&value.to_string()))?)
     }
 
     pub(crate) fn flush(&mut self) -> Result<()> {
@@ -159,7 +168,7 @@ impl Ui {
     /// How far long work has come; only for people who look on.
     pub(crate) fn progress(text: &str) {
         if io::stderr().is_terminal() {
-            told(&format!("\r\x1b[K{text}"));
+            told(&format!("{}{text}", control("\r\x1b[K")));
         }
     }
 
@@ -176,7 +185,8 @@ impl Ui {
             return error.exit;
         }
         if self.json {
-            told(&format!("{}\n", error.to_json(&self.call)));
+            let json = visible_json(&error.to_json(&self.call).to_string());
+            let _ = io::stderr().write_all(format!("{json}\n").as_bytes());
             return error.exit;
         }
         for (label, text) in error.lines(&self.call) {
@@ -190,12 +200,38 @@ impl Ui {
 
 /// If stderr is gone there is nobody left to tell.
 fn told(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(for_terminal(text).as_bytes());
+}
+
+/// Says that a control sequence is our own. Nobody who writes text knows the number in it.
+static OURS: LazyLock<String> =
+    LazyLock::new(|| format!("\u{fdd0}{:016x}\u{fdd1}", RandomState::new().hash_one(0)));
+const OURS_END: char = '\u{fdd2}';
+
+/// A control sequence of our own, which reaches the terminal as it is.
+pub(crate) fn control(sequence: impl Display) -> String {
+    format!("{}{sequence}{OURS_END}", *OURS)
+}
+
+/// Text as it is written: our own control sequences, and of everything else what can be read.
+pub(crate) fn for_terminal(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(OURS.as_str()) {
+        written.push_str(&visible(before));
+        let (sequence, after) = after.split_once(OURS_END).unwrap_or((after, ""));
+        written.push_str(sequence);
+        rest = after;
+    }
+    written + &visible(rest)
 }
 
 fn painted(color: bool, tone: Tone, text: &str) -> String {
     let style = tone.style();
-    if color && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    if !color || style == Style::new() {
+        return text.to_owned();
+    }
+    format!("{}{text}{}", control(style), control(style.render_reset()))
 }
 
 /// <https://no-color.org> and <https://bixense.com/clicolors>.
@@ -224,4 +260,21 @@ pub(crate) fn plain(text: &str) -> String {
         rest = after.split_once('m').map_or("", |(_, after)| after);
     }
     plain + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_sequences_reach_the_terminal() {
+        let forged = "\u{fdd0}0000000000000000\u{fdd1}\x1b[2J\u{fdd2}";
+        let text = format!("{}bad\x1b]0;x\x07{} {forged}", control("\x1b[31m"), control("\x1b[0m"));
+        let written = for_terminal(&text);
+        assert!(written.starts_with("\x1b[31mbad^[]0;x^G\x1b[0m "), "{written:?}");
+        assert_eq!(written.matches('\x1b').count(), 2, "{written:?}");
+        assert_eq!(painted(true, Tone::Plain, "\x1b[2J"), "\x1b[2J");
+        let title = for_terminal(&painted(true, Tone::Title, "\x1b[2J"));
+        assert_eq!(title, "\x1b[1m^[[2J\x1b[0m");
+    }
 }

@@ -113,7 +113,7 @@ codes! {
     StoreNewer = "store_newer", "Upgrade Piton: this store was made by a newer version.";
     StoreTooOld = "store_too_old", "This store was made before the first release; use the version of Piton that made it to export what you need.";
     StoreBusy = "store_busy", "Another process holds the store for too long; find it and stop it.";
-    StoreInUse = "store_in_use", "One process at a time opens a store of plain files; stop the other one, or convert the store to sqlite.";
+    StoreInUse = "store_in_use", "One process at a time writes to a store of plain files; stop the other one, or convert the store to sqlite.";
     StoreOverloaded = "store_overloaded", "Wait for outstanding appends before sending more, and look at the disk.";
     NetworkFilesystem = "network_filesystem", "Put the data folder on a local disk; locks and flushes cannot be trusted here.";
     KeyMissing = "key_missing", "Provide the key that the store names, from the source it names.";

@@ -112,7 +112,9 @@ impl CommandLine {
             Way::Resume { id: Some(id), .. } | Way::Fork { id } if !is_fit(id) => {
                 (&self.new, None, None)
             }
-            Way::Resume { id, message_id: Some(at) } if is_fit(at) && !self.resume_at.is_empty() => {
+            Way::Resume { id, message_id: Some(at) }
+                if is_fit(at) && !self.resume_at.is_empty() =>
+            {
                 (&self.resume_at, id, Some(at))
             }
             Way::Resume { id, .. } if !self.resume.is_empty() => (&self.resume, id, None),

@@ -471,6 +471,16 @@ events! {
         /// How often, since the last one like it; once, if it is not said.
         #[serde(default, skip_serializing_if = "Option::is_none")] count: Option<u64>,
     } content [];
+    /// In the metadata log: a session's log exists from here on, until a record says that it was
+    /// deleted or archived. The store writes it by itself.
+    SessionRegistered = "session.registered" { session_id: SessionId, } content [];
+    /// In the metadata log: anchors were missing or damaged and were made again from the logs as
+    /// they were then. A log that was cut before that does not show it.
+    AnchorsRecreated = "anchors.recreated" {
+        /// How many logs got a new anchor.
+        logs: u64,
+        reason: String,
+    } content [];
     /// In the reserved log: a session's log was deleted.
     SessionDeleted = "session.deleted" {
         session_id: SessionId,

@@ -77,13 +77,13 @@ impl State {
             | Event::AuditRecorded(_)
             | Event::SessionDeleted(_)
             | Event::SessionArchived(_)
-            | Event::SessionImported(_) => return Change::Inner,
-            Event::SessionLeased(e) => {
-                self.is_leased_by(&e.boot_id);
-                self.lease.apply(event);
-                return Change::Inner;
-            }
-            Event::SessionReleased(_) => {
+            | Event::SessionImported(_)
+            | Event::SessionRegistered(_)
+            | Event::AnchorsRecreated(_) => return Change::Inner,
+            Event::SessionLeased(_) | Event::SessionReleased(_) => {
+                if let Event::SessionLeased(e) = event {
+                    self.is_leased_by(&e.boot_id);
+                }
                 self.lease.apply(event);
                 return Change::Inner;
             }

@@ -3,6 +3,7 @@
 //! Docker and remote executors are to come: nothing here speaks of pids, and of paths only where
 //! a file lies on the server's own machine. The simulator implements the same trait.
 
+mod connection;
 mod conversation;
 
 use std::fmt;
@@ -10,11 +11,13 @@ use std::io;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::mask::{Given, Masker};
 use piton_core::spool::{Pos, Spool};
 
+pub use connection::Connections;
 pub use conversation::{Drained, Fault};
 
 use crate::client::Client;
@@ -177,12 +180,33 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
         })
     }
 
-    /// A client of agentctl, for what is no record: files, git, shells.
+    /// The clients of the current connections, for an executor that keeps them: then the handshake
+    /// (where agentctl is, and which version it speaks) is made once per connection.
+    fn connections(&self) -> Option<&Connections> {
+        None
+    }
+
+    /// A client of agentctl, for what is no record: files, git, shells. That of the current
+    /// connection, if there is one.
     fn client<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
+        Box::pin(async move {
+            match self.connections().and_then(|connections| connections.get(at)) {
+                Some(client) => Ok(client),
+                None => self.connect(at).await,
+            }
+        })
+    }
+
+    /// A client of a new connection: the handshake is made again with its first request.
+    fn connect<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
         Box::pin(async move {
             let located = self.find(&at.execution).await.map_err(Fault::unreachable)?;
             let located = located.ok_or_else(|| Fault::unreachable("It is not there"))?;
-            Ok(located.client(&at.secret, at.epoch))
+            let client = located.client(&at.secret, at.epoch);
+            if let Some(connections) = self.connections() {
+                connections.insert(at, client.clone());
+            }
+            Ok(client)
         })
     }
 
@@ -190,7 +214,10 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// refused before it is journaled: nothing of it is remembered or in the spool, and a repeat is
     /// tried again. Everything else is in the spool before the agent is touched.
     fn command<'a>(&'a self, at: &'a At, command: Command) -> BoxFuture<'a, Result<Reply, Fault>> {
-        Box::pin(async move { Ok(self.client(at).await?.command(&command).await?) })
+        Box::pin(async move {
+            let answered = self.client(at).await?.command(&command).await;
+            connection::answered(self.connections(), at, answered)
+        })
     }
 
     /// The entries that agentctl writes to its spool, from behind a position.
@@ -199,7 +226,10 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
         at: &'a At,
         after: Option<Spool>,
     ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
-        Box::pin(async move { conversation::follow(&self.client(at).await?, after).await })
+        Box::pin(async move {
+            let followed = conversation::follow(&self.connect(at).await?, after).await;
+            connection::answered(self.connections(), at, followed)
+        })
     }
 
     /// Whether a turn is under way, as agentctl says itself; also of one that speaks another
@@ -245,6 +275,8 @@ pub enum Error {
     Stuck { execution: ExecutionId },
     #[error("{} is not a folder of our own that nobody else can enter", path.display())]
     Unsafe { path: PathBuf },
+    #[error("Others than its owner can write to {}", path.display())]
+    Exposed { path: PathBuf },
     #[error("No path for a socket is short enough: {} has {bytes} bytes", path.display())]
     TooLong { path: PathBuf, bytes: usize },
     #[error("The program {} cannot be started", path.display())]
@@ -266,6 +298,7 @@ impl Error {
             Self::Alive { .. } => "execution_alive",
             Self::Stuck { .. } => "execution_stuck",
             Self::Unsafe { .. } => "socket_folder_unsafe",
+            Self::Exposed { .. } => Code::FilePermissions.as_str(),
             Self::TooLong { .. } => "socket_path_too_long",
             Self::Program { .. } => "agentctl_missing",
             Self::Ended { .. } => "agentctl_ended",
@@ -278,6 +311,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Unsafe { .. } => Some("Remove it, or use a data folder with a shorter path"),
+            Self::Exposed { .. } => Some(Code::FilePermissions.hint()),
             Self::TooLong { .. } => Some("Use a data folder with a shorter path"),
             _ => None,
         }

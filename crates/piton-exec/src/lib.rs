@@ -4,14 +4,16 @@
 //! - [`spool`]: what agentctl leaves behind
 //! - [`executor`]: how an agentctl is launched, found and ended; [`standalone`] does it on this
 //!   machine, and `conformance` says what every executor must do
-//! - [`programs`]: where programs are
+//! - [`programs`]: where programs are; [`environment`]: what they do not inherit
 //! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
 
 pub mod client;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod environment;
 pub mod executor;
 pub mod leftovers;
+mod private;
 pub mod programs;
 pub mod protocol;
 pub mod spool;

@@ -147,3 +147,32 @@ async fn what_respawns_is_ended_too() {
     assert!(!leftovers::any(&mark).unwrap());
     child.wait().unwrap();
 }
+
+/// What begins while others are being killed was never asked to end; it is found and killed as well.
+#[tokio::test]
+async fn what_appears_while_others_are_killed_is_killed_too() {
+    use std::sync::{Arc, Mutex};
+    let stubborn = || shell("trap '' TERM; echo ready; while :; do sleep 1; done", &[]);
+    let children = Arc::new(Mutex::new(vec![stubborn()]));
+    let (found, starting) = (Arc::clone(&children), Arc::clone(&children));
+    let target = leftovers::Target {
+        find: Arc::new(move || {
+            let pids: Vec<u32> = found.lock().unwrap().iter().map(Child::id).collect();
+            let all = leftovers::proc::all()?.into_iter();
+            Ok(all.filter(|one| pids.contains(&one.pid) && !one.zombie).collect())
+        }),
+        // Called in every round of kills: the first two bring something new.
+        kill: Arc::new(move || {
+            let mut children = starting.lock().unwrap();
+            if children.len() < 3 {
+                children.push(stubborn());
+            }
+        }),
+    };
+    let ended = leftovers::end_target(target, Duration::from_millis(50)).await.unwrap();
+    assert_eq!((ended.processes.len(), ended.killed.len()), (3, 3));
+    for mut child in children.lock().unwrap().drain(..) {
+        use std::os::unix::process::ExitStatusExt as _;
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+}

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::session::{Ack, Answer, Request, Session, Work};
+use crate::supervisor::Wake;
 
 /// Commands that may wait for one session.
 const INBOX_MAX: usize = 256;
@@ -57,13 +58,27 @@ impl Coordinator {
         self.ask(session, Work::Execute(Box::new(command), durability)).await
     }
 
+    /// Like [`Self::execute`], for the session's supervisor: it knows what became of the execution.
+    pub(crate) async fn execute_settled(
+        &self,
+        session: &SessionId,
+        command: Command,
+    ) -> Result<Ack> {
+        let work = Work::Execute(Box::new(command), Durability::Synced);
+        self.ask_when(session, work, true).await
+    }
+
     /// Brings work to its session. One that removes the session ends its task, too.
     pub(crate) async fn ask(&self, session: &SessionId, work: Work) -> Result<Ack> {
+        self.ask_when(session, work, false).await
+    }
+
+    async fn ask_when(&self, session: &SessionId, work: Work, mut is_settled: bool) -> Result<Ack> {
         let mut last = Error::ShuttingDown;
         for _ in 0..TRIES_MAX {
             let sender = self.sender(session)?;
             let (reply, answer) = oneshot::channel();
-            let request = Request { work: work.clone(), reply };
+            let request = Request { work: work.clone(), is_settled, reply };
             if sender.send(request).await.is_err() {
                 self.forget(session, &sender);
                 continue;
@@ -76,6 +91,16 @@ impl Coordinator {
                 }
                 Ok(Answer::Settled(result)) => return result,
                 Ok(Answer::AskAgain) => self.forget(session, &sender),
+                Ok(Answer::Unsettled) => {
+                    // If that cannot be found out either, the session's own rules decide.
+                    if let Err(error) = self.env.supervisors.settle(session, Wake::Command).await {
+                        if matches!(error, Error::ShuttingDown) {
+                            return Err(error);
+                        }
+                        tracing::warn!(%session, code = %error.code(), %error, "not settled");
+                    }
+                    is_settled = true;
+                }
                 Err(_) => return Err(Error::ShuttingDown),
             }
         }

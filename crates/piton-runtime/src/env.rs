@@ -6,8 +6,10 @@ use piton_core::id::BootId;
 use piton_store::{Liveness, Store, Writer};
 
 use crate::service::Options;
+use crate::supervisor::Supervisors;
+use crate::sweeper::Deadlines;
 use crate::tally::Tally;
-use crate::world::{Clock, Driver, Executors, Ids, SessionFiles};
+use crate::world::{Clock, Driver, Ids, SessionFiles};
 
 #[derive(Debug)]
 pub(crate) struct Env {
@@ -16,16 +18,19 @@ pub(crate) struct Env {
     pub clock: Arc<dyn Clock>,
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
-    pub executors: Arc<dyn Executors>,
+    pub supervisors: Supervisors,
     pub files: Arc<dyn SessionFiles>,
     pub writer: Arc<Writer>,
     pub snapshot_every: u64,
     pub ids: Ids,
     pub tally: Tally,
+    pub deadlines: Deadlines,
 }
 
 impl Env {
     pub(crate) fn new(options: Options) -> Self {
+        let (executors, entropy) = (options.executors, Arc::clone(&options.entropy));
+        let supervisors = Supervisors::new(executors, options.unreachable_after, entropy);
         Self {
             ids: Ids::new(Arc::clone(&options.clock), options.entropy),
             writer: Arc::new(Writer::new(
@@ -38,10 +43,11 @@ impl Env {
             clock: options.clock,
             liveness: options.liveness,
             driver: options.driver,
-            executors: options.executors,
+            supervisors,
             files: options.files,
             snapshot_every: options.snapshot_every,
             tally: Tally::default(),
+            deadlines: Deadlines::default(),
         }
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use piton_core::Code;
 use piton_core::decide::Refusal;
+use piton_exec::executor::Fault;
 use piton_workspace::worktree;
 
-use crate::resuming::Obstacle;
-use piton_exec::executor::Fault;
+use crate::supervisor::Obstacle;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

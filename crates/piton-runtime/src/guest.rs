@@ -16,7 +16,7 @@ use piton_core::event::{SessionLeased, SessionReleased};
 use piton_core::id::{BootId, RunId, SessionId, WaitId};
 use piton_core::redact::Plan;
 use piton_core::token::{NewToken, ResumeToken};
-use piton_core::{Code, NewRecord, Reason, Seq, State};
+use piton_core::{Code, NewRecord, Reason, Seq, State, supervise};
 use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
 
 use crate::env::Env;
@@ -265,9 +265,12 @@ impl Guest {
     /// What became of a run that a dead boot left is told before anything is decided about it. Not if
     /// its executor may live: whether it does only those can find out who run sessions.
     fn interruption(&self, state: &State, cx: &Context) -> Result<Vec<NewRecord>> {
-        let Some(run) = self.view.stranded(&state.facts) else { return Ok(Vec::new()) };
-        let dead = BTreeSet::from([run.boot_id.clone()]);
-        Ok(decide::decide(state, cx, Command::Recover { dead, probe: None })?.records)
+        let run = self.view.stranded(&state.facts);
+        let dead: BTreeSet<_> = run.map(|run| run.boot_id.clone()).into_iter().collect();
+        match supervise::orphaned_run(&state.facts, &dead) {
+            Some(command) => Ok(decide::decide(state, cx, command)?.records),
+            None => Ok(Vec::new()),
+        }
     }
 }
 

@@ -3,19 +3,15 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use piton_core::Seq;
 use piton_core::decide::Removal;
-use piton_core::event::SessionImported;
 use piton_core::id::SessionId;
-use piton_core::{Code, NewRecord, Seq};
 use piton_store::{SecretText, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
 use crate::service::Handle;
 use crate::session::{Archive, Remove, Work};
-
-/// How often a note is tried again after another process wrote to the metadata log.
-const TRIES_MAX: usize = 8;
 
 /// A session that is in a bundle now, and no longer in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,25 +75,7 @@ pub(crate) async fn import(
     from: impl Read + Send + 'static,
     passphrase: Option<&SecretText>,
 ) -> Result<Imported> {
-    let contents = bundle::import(&*env.store, from, passphrase).await?;
-    let bundle::Contents { session, last_seq, chain, records } = contents;
-    let chain = blake3::Hash::from(chain).to_hex().to_string();
-    let event = SessionImported { session_id: session.clone(), last_seq, chain };
-    note(env, NewRecord::new(env.clock.now(), event)).await?;
+    let contents = bundle::import(&*env.store, from, passphrase, env.clock.now()).await?;
+    let bundle::Contents { session, last_seq, records, .. } = contents;
     Ok(Imported { session, last_seq, records })
-}
-
-/// Appends to the metadata log, which others write to as well.
-async fn note(env: &Env, note: NewRecord) -> Result<()> {
-    let metadata = SessionId::reserved();
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let head = env.store.head(&metadata).await?;
-        let expected = head.map_or(0, |head| head.last_seq);
-        match env.writer.append_metadata(expected, vec![note.clone()]).await {
-            Err(error) if error.code() == Code::SeqConflict && tries < TRIES_MAX => {}
-            appended => return Ok(appended.map(drop)?),
-        }
-    }
 }

@@ -9,6 +9,7 @@ use piton_core::event::WaitKind;
 use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
 use piton_core::mask::Masker;
 use piton_core::status::{self, Status};
+use piton_core::supervise::UNREACHABLE_AFTER;
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::transcript::Item;
 use piton_core::{Record, Seq, State, limits};
@@ -20,8 +21,8 @@ use crate::coordinator::Coordinator;
 use crate::env::Env;
 use crate::error::Result;
 use crate::guest::Guest;
-use crate::recovery::{Recovered, RecoveryManager};
 use crate::session::Ack;
+use crate::supervisor::{Recovered, Supervisors, Wake};
 use crate::sweeper::Sweeper;
 use crate::tally::Counts;
 use crate::tokens::{Answered, TokenService};
@@ -30,8 +31,8 @@ use crate::world::{
     Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles, SystemClock,
 };
 
-/// How often deadlines are looked at.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How often deadlines and dead boots are looked for; a deadline that is known of is not waited for.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SNAPSHOT_EVERY: u64 = 200;
 /// With nothing settled for so long, nobody waits for the rest of the recovery.
 const RECOVERY_STALLED: Duration = Duration::from_secs(1);
@@ -52,6 +53,8 @@ pub struct Options {
     /// those of the environment, are the caller's to add.
     pub masker: Arc<Masker>,
     pub sweep_every: Duration,
+    /// How long an execution may be silent before the log calls it unreachable.
+    pub unreachable_after: Duration,
     /// Records after which a snapshot saves replaying them.
     pub snapshot_every: u64,
 }
@@ -74,6 +77,7 @@ impl Options {
             files: Arc::new(NoSessionFiles),
             masker: Arc::default(),
             sweep_every: SWEEP_EVERY,
+            unreachable_after: UNREACHABLE_AFTER,
             snapshot_every: SNAPSHOT_EVERY,
         }
     }
@@ -94,7 +98,6 @@ pub struct Handle {
     view: View,
     coordinator: Arc<Coordinator>,
     tokens: Arc<TokenService>,
-    recovery: Arc<RecoveryManager>,
     sweeper: Arc<Sweeper>,
 }
 
@@ -113,9 +116,9 @@ impl Service {
     /// executor is being asked.
     pub fn begin(options: Options) -> Self {
         let mut service = Self::assemble(options);
-        let recovery = Arc::clone(&service.handle.recovery);
+        let handle = service.handle();
         service.working.push(tokio::spawn(async move {
-            if let Err(error) = recovery.recover(|_| {}).await {
+            if let Err(error) = handle.recover_because(Wake::Boot, |_| {}).await {
                 // The sweeper tries it again.
                 tracing::error!(code = %error.code(), "recovery failed");
             }
@@ -128,25 +131,26 @@ impl Service {
         let sweep_every = options.sweep_every;
         let env = Arc::new(Env::new(options));
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&env)));
-        let recovery = Arc::new(RecoveryManager::new(Arc::clone(&env), Arc::clone(&coordinator)));
         let handle = Handle {
             tokens: Arc::new(TokenService::new(Arc::clone(&env), Arc::clone(&coordinator))),
             sweeper: Arc::new(Sweeper::new(
                 Arc::clone(&env),
                 Arc::clone(&coordinator),
-                Arc::clone(&recovery),
                 sweep_every,
             )),
             view: View::of(&env),
             env,
             coordinator,
-            recovery,
         };
+        handle.supervisors().attach(&handle);
         Self { handle, working: Vec::new() }
     }
 
     fn work(&mut self) {
-        self.working.push(tokio::spawn(Arc::clone(&self.handle.sweeper).run()));
+        let handle = self.handle.clone();
+        self.working.push(tokio::spawn(Arc::clone(&self.handle.sweeper).run(handle.clone())));
+        self.working
+            .push(tokio::spawn(async move { handle.supervisors().watch_leftovers().await }));
     }
 
     /// For a process that runs no sessions and wants to change one that nobody runs.
@@ -161,12 +165,14 @@ impl Service {
     /// Takes no further work and waits until the accepted is durable.
     pub async fn shut_down(self) {
         self.working.iter().for_each(JoinHandle::abort);
+        self.handle.supervisors().detach();
         self.handle.coordinator.shut_down().await;
     }
 
     /// Ends all work at once, wherever it is.
     pub fn abort(&self) {
         self.working.iter().for_each(JoinHandle::abort);
+        self.handle.supervisors().detach();
         self.handle.coordinator.abort();
     }
 }
@@ -217,6 +223,11 @@ impl Handle {
         &self.env
     }
 
+    /// Every session's supervisor.
+    pub fn supervisors(&self) -> &Supervisors {
+        &self.env.supervisors
+    }
+
     pub(crate) fn coordinator(&self) -> &Coordinator {
         &self.coordinator
     }
@@ -229,7 +240,7 @@ impl Handle {
     /// looks at all again.
     async fn recover_at_start(&self, mut each: impl FnMut(Recovered)) -> Result<()> {
         let settled = AtomicU64::new(0);
-        let recovering = self.recovery.recover(|recovered| {
+        let recovering = self.recover_because(Wake::Boot, |recovered| {
             settled.fetch_add(1, Ordering::Relaxed);
             each(recovered);
         });
@@ -255,6 +266,15 @@ impl Handle {
     /// Decides a command, makes it durable and answers. Everything that writes goes through here.
     pub async fn execute(&self, session: &SessionId, command: Command) -> Result<Ack> {
         self.coordinator.execute(session, command, Durability::Synced).await
+    }
+
+    /// Like [`Self::execute`], for the session's supervisor.
+    pub(crate) async fn execute_settled(
+        &self,
+        session: &SessionId,
+        command: Command,
+    ) -> Result<Ack> {
+        self.coordinator.execute_settled(session, command).await
     }
 
     /// Like [`Self::execute`], for streams: may share its flush with what comes within 50 ms.
@@ -431,7 +451,15 @@ impl Handle {
 
     /// Recovers again: what another boot left when it died while this one lived.
     pub async fn recover(&self, each: impl FnMut(Recovered)) -> Result<()> {
-        self.recovery.recover(each).await
+        self.recover_because(Wake::Sweep, each).await
+    }
+
+    pub(crate) async fn recover_because(
+        &self,
+        cause: Wake,
+        each: impl FnMut(Recovered),
+    ) -> Result<()> {
+        self.supervisors().recover(self, cause, each).await
     }
 
     /// Settles the deadlines that have passed; says how many sessions changed.

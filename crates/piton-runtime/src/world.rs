@@ -18,6 +18,8 @@ use piton_core::{Record, Timestamp};
 use piton_exec::executor::Drained;
 use piton_store::{BoxFuture, Entropy};
 
+use crate::executions::Executions;
+
 /// The time of day, which may jump, and waiting, which may not.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn now(&self) -> Timestamp;
@@ -60,10 +62,6 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
 
     /// Whether the agent of a session can be told something now.
     fn is_live(&self, session: &SessionId) -> bool;
-
-    /// A session was closed, and that is durable: its agent is not needed any more. Only a hint, since
-    /// the process may die before it is given.
-    fn closed(&self, _session: &SessionId) {}
 }
 
 /// Nobody there: effects are left pending, and no agent is live.
@@ -92,6 +90,11 @@ pub trait Executors: Send + Sync + fmt::Debug + 'static {
         _after: Option<Spool>,
     ) -> BoxFuture<Drained> {
         Box::pin(std::future::ready(Drained::default()))
+    }
+
+    /// How to speak to them, if they can be followed, started and ended from here.
+    fn executions(&self) -> Option<Executions> {
+        None
     }
 }
 

@@ -18,8 +18,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::health::Readiness;
 use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
+use crate::connections::{Connection, ConnectionLimits, Connections, Presented};
 use crate::extract::Asker;
 use crate::feed::Feeds;
 use crate::index::Index;
@@ -55,6 +57,7 @@ pub struct Options {
     /// When agents are started again, and what they are told.
     pub policy: Policy,
     pub rate: Rate,
+    pub connections: ConnectionLimits,
     pub version: String,
 }
 
@@ -67,15 +70,16 @@ struct Inner {
     agents: Arc<Agents>,
     resumer: Resumer,
     limits: Limits,
+    connections: Connections,
     feeds: Feeds,
     index: Index,
     rooms: Rooms,
     sockets: Sockets,
     metrics: Metrics,
     audit: Audit,
+    readiness: Readiness,
     stop: CancellationToken,
     local: Arc<str>,
-    nobody: Arc<str>,
 }
 
 /// What a request came to, perhaps an earlier time.
@@ -97,17 +101,18 @@ impl App {
         let metrics = Metrics::new(options.handle.clone());
         Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
+            connections: Connections::new(options.connections),
             feeds: Feeds::new(view.clone(), metrics.clone()),
             index: Index::new(view.clone()),
             rooms: Rooms::new(view, metrics.clone()),
-            sockets: Sockets::default(),
+            sockets: Sockets::new(options.connections.sockets_max),
             agents,
             resumer,
             metrics,
             audit: Audit::default(),
+            readiness: Readiness::default(),
             stop,
             local: LOCAL.into(),
-            nobody: "".into(),
             options,
         }))
     }
@@ -140,6 +145,10 @@ impl App {
         &self.0.limits
     }
 
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.0.connections
+    }
+
     pub(crate) fn feeds(&self) -> &Feeds {
         &self.0.feeds
     }
@@ -162,6 +171,10 @@ impl App {
 
     pub(crate) fn audit(&self) -> &Audit {
         &self.0.audit
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
     }
 
     /// Notes what was done that no session's log tells of.
@@ -194,11 +207,27 @@ impl App {
         self.0.agents.by_id.get(id).ok_or_else(unknown)
     }
 
-    /// Who a token's holder is. Whoever has none, or a wrong one, shares one bucket with all others
-    /// like that: guessing is slow for everybody.
-    pub(crate) fn admit(&self, bearer: Option<&Bearer>, needed: Scope) -> Result<Arc<str>> {
+    /// Who a token's holder is. Requests without a token, and those with a wrong one, are taken
+    /// from buckets of their peer: guessing is slow, and keeps no other peer out.
+    pub(crate) fn admit(
+        &self,
+        connection: &Connection,
+        bearer: Option<&Bearer>,
+        needed: Scope,
+    ) -> Result<Arc<str>> {
+        let principal = self.recognize(connection, bearer, needed)?;
+        connection.identify(&principal)?;
+        Ok(principal)
+    }
+
+    fn recognize(
+        &self,
+        connection: &Connection,
+        bearer: Option<&Bearer>,
+        needed: Scope,
+    ) -> Result<Arc<str>> {
         let Some(bearer) = bearer else {
-            self.0.limits.take(&self.0.nobody)?;
+            self.admit_without_token(connection, Presented::Nothing)?;
             return Err(Problem::new(Code::Unauthenticated, "The request carries no token"));
         };
         if let Some(local) = &self.0.options.local
@@ -211,7 +240,9 @@ impl App {
             Ok(access) => Ok(access.access_token_id.as_str().into()),
             Err(denied) => {
                 match denied {
-                    Denied::Unknown => self.0.limits.take(&self.0.nobody)?,
+                    Denied::Unknown => {
+                        self.admit_without_token(connection, Presented::WrongToken)?;
+                    }
                     // Somebody who is known.
                     Denied::Expired | Denied::Scope { .. } => {
                         self.0.limits.take(&bearer.id.as_str().into())?;
@@ -231,9 +262,13 @@ impl App {
         }
     }
 
-    /// Takes from the bucket of those who need no token.
-    pub(crate) fn admit_nobody(&self) -> Result<()> {
-        self.0.limits.take(&self.0.nobody)
+    /// Takes a request without a good token from the bucket of its peer.
+    pub(crate) fn admit_without_token(
+        &self,
+        connection: &Connection,
+        presented: Presented,
+    ) -> Result<()> {
+        self.0.limits.take(&connection.peer().bucket(presented))
     }
 
     /// Has a command carried out for somebody, once.

@@ -22,6 +22,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::app::App;
+use crate::connections::{Connection, Presented};
 use crate::problem::{Problem, Result};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -198,9 +199,11 @@ impl Asker {
     }
 }
 
-/// Lets in who has the scope.
-fn admit(parts: &Parts, app: &App, needed: Scope) -> Result<Asker> {
-    let principal = app.admit(presented(app, &parts.headers)?.as_ref(), needed)?;
+/// Lets in who has the scope, before anything of the body is read.
+async fn admit(parts: &mut Parts, app: &App, needed: Scope) -> Result<Asker> {
+    let Ok(connection) = Connection::from_request_parts(parts, app).await;
+    let bearer = presented(app, &connection, bearer(&parts.headers))?;
+    let principal = app.admit(&connection, bearer.as_ref(), needed)?;
     app.limits().take(&principal)?;
     // One that is no text is as wrong as an empty one.
     let key = parts.headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
@@ -208,12 +211,29 @@ fn admit(parts: &Parts, app: &App, needed: Scope) -> Result<Asker> {
 }
 
 /// The token that a request carries; what is none is counted like a wrong one.
-fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Bearer>> {
-    let found = bearer(headers);
+pub(crate) fn presented(
+    app: &App,
+    connection: &Connection,
+    found: Result<Option<Bearer>>,
+) -> Result<Option<Bearer>> {
     if found.is_err() {
-        app.admit_nobody()?;
+        app.admit_without_token(connection, Presented::WrongToken)?;
     }
     found
+}
+
+/// A client that needs no token. Counted before anything of the body is read.
+#[derive(Debug)]
+pub(crate) struct WithoutToken;
+
+impl FromRequestParts<App> for WithoutToken {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let Ok(connection) = Connection::from_request_parts(parts, app).await;
+        app.admit_without_token(&connection, Presented::Nothing)?;
+        Ok(Self)
+    }
 }
 
 /// The token in a request's headers.
@@ -237,7 +257,7 @@ macro_rules! scoped {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-                admit(parts, app, Scope::$scope).map(Self)
+                admit(parts, app, Scope::$scope).await.map(Self)
             }
         }
     )*};
@@ -258,7 +278,7 @@ impl FromRequestParts<App> for Reader {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        admit(parts, app, Scope::Read)?;
+        admit(parts, app, Scope::Read).await?;
         Ok(Self(Pass(bearer(&parts.headers)?)))
     }
 }

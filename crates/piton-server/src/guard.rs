@@ -1,6 +1,8 @@
 //! Who may speak to the server at all: pages of other origins may not, and nobody may call it by a
 //! name that is not its own (a page whose name was pointed at this machine would).
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -71,22 +73,52 @@ fn host_of(request: &Request) -> Option<String> {
     hosts.next().is_none().then_some(host)
 }
 
-/// The name alone, in lower case, without its port.
-fn name_of(host: &str) -> String {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+/// The host that a `Host` header names, without its port; `None` if it is not exactly a name or an
+/// address with perhaps a port. What a lenient reader would skip is how another host's name gets in.
+fn host_name(host: &str) -> Option<HostName> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            (HostName::Address(address.parse::<Ipv6Addr>().ok()?.into()), port)
+        }
+        None => {
+            let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+            let name = match name.parse::<Ipv4Addr>() {
+                Ok(address) => HostName::Address(address.into()),
+                Err(_) if is_dns_name(name) => HostName::Dns(name.to_ascii_lowercase()),
+                Err(_) => return None,
+            };
+            (name, port)
+        }
     };
-    name.to_ascii_lowercase()
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_good = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+    is_good.then_some(name)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum HostName {
+    Address(IpAddr),
+    /// In lower case.
+    Dns(String),
+}
+
+fn is_dns_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    name.split('.').all(is_label)
 }
 
 fn host_allowed(host: &str, allowed: &[String]) -> bool {
-    let name = name_of(host);
-    let loopback = match name.parse::<std::net::IpAddr>() {
-        Ok(address) => address.is_loopback(),
-        Err(_) => name == "localhost",
+    let Some(name) = host_name(host) else { return false };
+    let is_loopback = match &name {
+        HostName::Address(address) => address.is_loopback(),
+        HostName::Dns(name) => name == "localhost",
     };
-    loopback || allowed.iter().any(|known| name_of(known) == name)
+    is_loopback || allowed.iter().any(|known| host_name(known).as_ref() == Some(&name))
 }
 
 /// A page of the server itself, or one that was named.
@@ -108,6 +140,55 @@ mod tests {
         }
         for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "10.0.0.1", ""] {
             assert!(!host_allowed(host, &named), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_perhaps_a_port() {
+        let address = |text: &str| Some(HostName::Address(text.parse().unwrap()));
+        let dns = |text: &str| Some(HostName::Dns(text.to_owned()));
+        for (host, expected) in [
+            ("127.0.0.1", address("127.0.0.1")),
+            ("127.0.0.1:65535", address("127.0.0.1")),
+            ("[::1]", address("::1")),
+            ("[0:0:0:0:0:0:0:1]:80", address("::1")),
+            ("LocalHost:80", dns("localhost")),
+            ("a-b_c.example", dns("a-b_c.example")),
+        ] {
+            assert_eq!(host_name(host), expected, "{host}");
+        }
+        for host in [
+            "127.0.0.1:80@evil",
+            "127.0.0.1:80@evil:80",
+            "user@127.0.0.1",
+            "[localhost",
+            "[localhost]",
+            "[127.0.0.1]",
+            "[127.0.0.1]evil.com",
+            "[::1]evil.com",
+            "[::1]:80@evil",
+            "[::1]80",
+            "[::1",
+            "::1",
+            "[]",
+            "localhost:",
+            "localhost:x",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:80:80",
+            "localhost.",
+            ".localhost",
+            "local host",
+            "localhost/",
+            "localhost#",
+            "localhost\\evil",
+            "localhost,evil",
+            "localhost\0",
+            ":80",
+            "",
+        ] {
+            assert_eq!(host_name(host), None, "{host:?}");
+            assert!(!host_allowed(host, &[host.to_owned(), "localhost".to_owned()]), "{host:?}");
         }
     }
 

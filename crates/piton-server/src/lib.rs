@@ -4,6 +4,7 @@
 mod api;
 mod app;
 mod audit;
+mod connections;
 mod events;
 mod extract;
 mod feed;
@@ -17,6 +18,7 @@ mod serve;
 mod sockets;
 
 pub use app::{Options, SESSION};
+pub use connections::ConnectionLimits;
 pub use limits::Rate;
 pub use openapi::description;
 pub use serve::{Server, Tls, TlsError};

@@ -12,6 +12,9 @@ use crate::problem::{Problem, Result};
 /// Principals that are remembered; beyond it those with full buckets are forgotten.
 const PRINCIPALS_MAX: usize = 4_096;
 
+/// The bucket of all who are too many to be remembered.
+const OTHERS: &str = "others";
+
 /// Requests per second that an asker may go on with, and how many at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
@@ -57,8 +60,14 @@ impl Limits {
         if buckets.len() >= PRINCIPALS_MAX {
             buckets.retain(|_, bucket| refilled(bucket) < burst);
         }
-        let bucket =
-            buckets.entry(Arc::clone(principal)).or_insert(Bucket { left: burst, at: now });
+        // More than can be remembered share one bucket: forgetting would give each a full one.
+        let is_new = !buckets.contains_key(principal);
+        let name = if is_new && buckets.len() >= PRINCIPALS_MAX {
+            OTHERS.into()
+        } else {
+            Arc::clone(principal)
+        };
+        let bucket = buckets.entry(name).or_insert(Bucket { left: burst, at: now });
         let left = refilled(bucket);
         if left < 1.0 {
             let mut problem = Problem::new(Code::RateLimited, "Too many requests");

@@ -20,13 +20,26 @@ pub(crate) struct Problem {
     pub(crate) reason: Option<Reason>,
     /// After how many seconds it may be tried again.
     pub(crate) retry_after_s: Option<u64>,
+    /// Instead of the code's own.
+    status: Option<StatusCode>,
 }
 
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 impl Problem {
     pub(crate) fn new(code: Code, title: impl Into<String>) -> Self {
-        Self { code, title: title.into(), detail: None, reason: None, retry_after_s: None }
+        Self {
+            code,
+            title: title.into(),
+            detail: None,
+            reason: None,
+            retry_after_s: None,
+            status: None,
+        }
+    }
+
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status: Some(status), ..self }
     }
 
     pub(crate) fn with_detail(self, detail: impl Into<String>) -> Self {
@@ -167,12 +180,17 @@ impl From<Denied> for Problem {
 }
 
 impl Problem {
+    fn status(&self) -> StatusCode {
+        self.status.unwrap_or_else(|| status_of(self.code))
+    }
+
     pub(crate) fn document(self) -> problem::Problem {
+        let status = self.status();
         let Self { code, title, detail, reason, .. } = self;
         problem::Problem {
             kind: format!("urn:piton:error:{code}"),
             title,
-            status: status_of(code).as_u16(),
+            status: status.as_u16(),
             code: code.into(),
             hint: code.hint().to_owned(),
             detail,
@@ -184,7 +202,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (code, retry_after_s) = (self.code, self.retry_after_s);
-        let status = status_of(code);
+        let status = self.status();
         let document = self.document();
         let mut response = (status, axum::Json(document)).into_response();
         response.extensions_mut().insert(code);

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -24,10 +26,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Options};
+use crate::connections::{Connection, Connections};
 use crate::openapi;
 
-/// Connections at the same time; others wait to be taken.
-const CONNECTIONS_MAX: usize = 4_096;
 /// How long a request's headers, and a TLS handshake, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const HEADER_BYTES_MAX: usize = 64 * 1024;
@@ -80,6 +81,7 @@ pub struct Server {
     address: SocketAddr,
     stop: CancellationToken,
     router: Router,
+    connections: Connections,
     serving: Vec<JoinHandle<()>>,
 }
 
@@ -104,15 +106,17 @@ impl Server {
             }
         }));
         let (stopped, served) = (stop.clone(), router.clone());
+        let connections = app.connections().clone();
+        let counted = connections.clone();
         let serving = tokio::spawn(async move {
-            accept(listener, tls, served, &stopped).await;
+            accept(listener, tls, served, &counted, &stopped).await;
             // What became a socket is no request any more.
             if tokio::time::timeout(ENDING, app.sockets().over()).await.is_err() {
                 tracing::warn!("a socket did not end in time");
             }
             keeping_up.abort();
         });
-        Ok(Self { address, stop, router, serving: vec![serving] })
+        Ok(Self { address, stop, router, connections, serving: vec![serving] })
     }
 
     /// Serves the same, without TLS, on a listener that only this machine reaches: its own programs
@@ -124,7 +128,10 @@ impl Server {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let (router, stop) = (self.router.clone(), self.stop.clone());
-        self.serving.push(tokio::spawn(async move { accept(listener, None, router, &stop).await }));
+        let connections = self.connections.clone();
+        self.serving.push(tokio::spawn(async move {
+            accept(listener, None, router, &connections, &stop).await;
+        }));
         Ok(address)
     }
 
@@ -142,24 +149,26 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<Tls>, router: Router, stop: &CancellationToken) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn accept(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    router: Router,
+    connections: &Connections,
+    stop: &CancellationToken,
+) {
     let conversations = TaskTracker::new();
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.0));
     loop {
-        let place = tokio::select! {
-            () = stop.cancelled() => break,
-            place = Arc::clone(&places).acquire_owned() => place,
-        };
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors, mostly: there will be some again.
                 tracing::warn!(%error, "a connection was not taken");
+                connections.make_room();
                 tokio::time::sleep(BREATH).await;
                 continue;
             }
@@ -169,15 +178,22 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, router: Router, stop: &
             tracing::debug!(%error, "a connection may be slow");
         }
         let (router, stop, acceptor) = (router.clone(), stop.clone(), acceptor.clone());
+        let connection = connections.accept(peer.ip());
         conversations.spawn(async move {
-            let _place = place;
-            let Some(acceptor) = acceptor else {
-                return converse(stream, router, &stop).await;
+            let closing = connection.clone();
+            let conversation = async {
+                let Some(acceptor) = acceptor else {
+                    return converse(stream, router, connection, &stop).await;
+                };
+                match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => converse(stream, router, connection, &stop).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
+                    Err(_) => tracing::debug!("no TLS in time"),
+                }
             };
-            match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => converse(stream, router, &stop).await,
-                Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
-                Err(_) => tracing::debug!("no TLS in time"),
+            tokio::select! {
+                () = conversation => {}
+                () = closing.closing() => tracing::debug!("a connection gave way to a newer one"),
             }
         });
     }
@@ -189,17 +205,21 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, router: Router, stop: &
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     router: Router,
+    connection: Connection,
     stop: &CancellationToken,
 ) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(connection.clone());
+        router.call(request)
+    });
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HEADER_BYTES_MAX)
         .half_close(false);
-    let connection = builder
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .with_upgrades();
+    let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

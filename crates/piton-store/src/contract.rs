@@ -8,7 +8,7 @@ use std::time::Duration;
 use piton_core::chain;
 use piton_core::id::{BootId, SessionId, TaskId, TokenId};
 use piton_core::state::{Lease, Summary};
-use piton_core::{Record, Seq, Timestamp, token};
+use piton_core::{NewRecord, Record, Seq, Timestamp, token};
 
 use crate::error::Result;
 use crate::hub::{Changes, Hints};
@@ -50,6 +50,12 @@ pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// target must be an earlier record of the same log (`BatchInvalid`); one without content, or whose
 /// content is gone already, stays as it is.
 ///
+/// # The metadata log lists every session
+/// The store registers a session by itself when its log begins: `session.registered` in the metadata
+/// log, without a flush of its own. What was deleted, archived or imported has a record there, too.
+/// So [`Store::verify_store`] finds a session that was taken away. No crash makes it see one that
+/// was not.
+///
 /// # What is appended
 /// [`WritableRecords`] are masked, or copied as they were: [`crate::Writer`] makes them.
 ///
@@ -68,6 +74,12 @@ pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// [`Store::rebuild_caches`] deletes them all and makes them again from the records.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>>;
+
+    /// Whether an append would be taken now: refused as an append would be after a failed flush, on a
+    /// full disk, or where nothing can be written. Costs a small write and its flush.
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Where a session's log stands; `None` if there is no such session.
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>>;
@@ -111,6 +123,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Walks a session's chain, its blobs and its anchor.
     fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>>;
+
+    /// Looks for what no single log shows: sessions that the metadata log lists and that are not
+    /// there, anchors that were removed or damaged, an index of sessions that is damaged. Reads the
+    /// metadata log and one row per session; changes nothing.
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>>;
 
     fn rebuild_caches(&self) -> BoxFuture<Result<()>>;
 
@@ -213,6 +230,9 @@ pub struct LogCopy {
     pub head: CopyHead,
     /// In order; an error ends the copy and leaves nothing behind.
     pub records: Box<dyn Iterator<Item = Result<CopiedRecord>> + Send>,
+    /// What the metadata log says about it, in one transaction with the copy where the store has
+    /// any. `None` if the metadata log is copied as well.
+    pub note: Option<NewRecord>,
 }
 
 impl fmt::Debug for LogCopy {
@@ -293,8 +313,38 @@ pub struct Verification {
     pub anchored_to: Option<Seq>,
 }
 
+/// What [`Store::verify_store`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whose it is; `None` if it is about the whole store.
+    pub session: Option<SessionId>,
+    pub problem: Problem,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
+    /// The metadata log lists the session, and there is no log of it.
+    SessionMissing,
+    /// There are sessions, and the metadata log that lists them is gone.
+    MetadataMissing,
+    /// The anchor that is kept outside the log is gone or cannot be read.
+    AnchorMissing,
+    /// The store's anchors are gone.
+    AnchorsMissing,
+    /// The store's anchors cannot be read, or some of them are gone.
+    AnchorsDamaged {
+        why: String,
+    },
+    /// A cache knows a record that the log does not have: the log was cut, or somebody changed the
+    /// cache.
+    CutBehindCache {
+        known: Seq,
+        found: Seq,
+    },
+    /// The index by which sessions are listed does not fit together.
+    IndexDamaged {
+        why: String,
+    },
     /// A link does not follow from its record and predecessor.
     ChainBroken {
         seq: Seq,
@@ -346,6 +396,26 @@ pub enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::SessionMissing => {
+                f.write_str("the metadata log lists the session, but its log is not there")
+            }
+            Self::MetadataMissing => {
+                f.write_str("the metadata log, which lists every session, is not there")
+            }
+            Self::AnchorMissing => f.write_str(
+                "its anchor is missing or unreadable, so a log that was cut would not show it",
+            ),
+            Self::AnchorsMissing => f.write_str(
+                "the file of anchors is missing, so logs that were cut would not show it",
+            ),
+            Self::AnchorsDamaged { why } => write!(
+                f,
+                "the file of anchors is damaged ({why}), so logs that were cut may not show it"
+            ),
+            Self::CutBehindCache { known, found } => {
+                write!(f, "the log ends at record {found}, but a cache of it knows record {known}")
+            }
+            Self::IndexDamaged { why } => write!(f, "the index of sessions is damaged: {why}"),
             Self::ChainBroken { seq } => {
                 write!(f, "record {seq} is not what was written, or not in its place")
             }

@@ -1,12 +1,21 @@
 //! The data folder: made private, on a local disk, and flushed when names in it change.
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use piton_core::Timestamp;
+
+use piton_core::permissions::{Exposure, Permissions};
 
 use crate::error::{Cause, Error, Result};
+
+/// What [`check_writable`] writes.
+const CHECK_FILE: &str = "write-check";
+const CHECK_BYTES: usize = 64 * 1024;
 
 /// Makes the folder and those above it if they are not there, readable by their owner only. A
 /// folder that was made is there after a power cut, too.
@@ -30,10 +39,31 @@ pub(crate) fn create(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The time of a record that the store itself writes.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
 /// Flushes the folder's names.
 pub(crate) fn sync(path: &Path) -> Result<()> {
     let flushed = File::open(path).and_then(|folder| folder.sync_all());
     flushed.map_err(|e| write_failed(path, e))
+}
+
+/// Writes and flushes as much as an append may need, and removes it again.
+pub(crate) fn check_writable(data: &Path) -> Result<()> {
+    let path = data.join(CHECK_FILE);
+    let write = || {
+        let mut options = File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        file.write_all(&[0; CHECK_BYTES])?;
+        file.sync_data()
+    };
+    let written = write();
+    // Left by a check that was killed, it is overwritten by the next one.
+    let _ = fs::remove_file(&path);
+    written.map_err(|e| write_failed(data, e))
 }
 
 /// What a failed write in the folder means for the store.
@@ -47,6 +77,42 @@ pub(crate) fn write_failed(path: &Path, e: io::Error) -> Error {
         }
         _ => Error::Unreadable { path: path.to_owned(), source },
     }
+}
+
+/// Who can get at a file or folder beside its owner.
+pub(crate) fn exposure(found: &fs::Metadata) -> Exposure {
+    let permissions = Permissions { owner_uid: found.uid(), mode: found.mode() };
+    permissions.exposure(rustix::process::geteuid().as_raw())
+}
+
+/// Refuses a data folder that others own or can write to, and one in which they own or can write
+/// to a name: Piton executes programs from it and believes its files. A folder that does not exist
+/// is not refused.
+pub fn refuse_exposed(data: &Path) -> Result<()> {
+    let unreadable = |path: &Path, e: io::Error| Error::Unreadable {
+        path: path.to_owned(),
+        source: Some(Arc::new(e) as Cause),
+    };
+    let refuse = |path: &Path| match fs::metadata(path) {
+        Ok(found) if exposure(&found) == Exposure::Writable => {
+            Err(Error::FilePermissions { path: path.to_owned() })
+        }
+        // A name that leads nowhere is never used.
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(unreadable(path, e)),
+        _ => Ok(()),
+    };
+    refuse(data)?;
+    let names = match fs::read_dir(data) {
+        Ok(names) => names,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        // Not a folder: what opens it says so.
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+        Err(e) => return Err(unreadable(data, e)),
+    };
+    for name in names {
+        refuse(&name.map_err(|e| unreadable(data, e))?.path())?;
+    }
+    Ok(())
 }
 
 /// Refuses network file systems: neither their locks nor their flushes can be trusted.

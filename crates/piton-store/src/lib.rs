@@ -29,13 +29,13 @@ mod writer;
 pub use boots::{BootGuard, BootLocks, Holder};
 
 pub use contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy, Guard,
-    Head, IndexEntry, Latency, Liveness, LogCopy, OsEntropy, Page, Problem, Query, Row, Select,
-    Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy,
+    Finding, Guard, Head, IndexEntry, Latency, Liveness, LogCopy, OsEntropy, Page, Problem, Query,
+    Row, Select, Snapshot, Stats, Store, Verification,
 };
 pub use error::{Cause, Error, Result};
 pub use files::FilesStore;
-pub use folder::refuse_network;
+pub use folder::{refuse_exposed, refuse_network};
 pub use hub::{Change, Changes, Commit, Hint, Hints, Hub};
 #[cfg(feature = "keychain")]
 pub use keychain::OsKeychain;

@@ -4,3 +4,4 @@
 pub mod crash;
 pub mod drive;
 pub mod sim;
+pub mod tools;

@@ -2,7 +2,6 @@
 //! written is not acknowledged. Only order is looked at, so a slow machine changes nothing.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -27,7 +26,7 @@ fn can_trace(what: &str) -> bool {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().replace('\n', " "),
         Err(e) => format!("strace does not start ({e}); scripts/setup installs it"),
     };
-    let _ = writeln!(std::io::stderr(), "LEFT OUT: {what}: {why}");
+    piton_testkit::tools::left_out(what, &why);
     false
 }
 

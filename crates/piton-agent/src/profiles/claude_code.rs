@@ -4,7 +4,8 @@
 //! it; `--resume-session-at` is not in its help, and counts with `-p` alone.
 
 use super::{
-    AGENT_MESSAGE_ID, AGENT_SESSION_ID, CommandLine, Continuation, Output, Profile, Quirks, npm, texts,
+    AGENT_MESSAGE_ID, AGENT_SESSION_ID, CommandLine, Continuation, Output, Profile, Quirks, npm,
+    texts,
 };
 
 pub(super) fn profile() -> Profile {

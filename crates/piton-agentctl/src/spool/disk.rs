@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use piton_core::spool::Pos;
+use piton_exec::spool::format;
+
 /// One folder.
 pub(crate) trait Disk: Send {
     /// Makes a file, over one that is there.
@@ -14,6 +17,8 @@ pub(crate) trait Disk: Send {
     fn remove(&mut self, name: &str) -> io::Result<()>;
     /// Names are on the disk when this returns.
     fn sync_names(&mut self) -> io::Result<()>;
+    /// Writes down up to where everything is flushed, without a flush. That it cannot is no failure.
+    fn note_flushed(&mut self, _spool_id: &str, _pos: Pos) {}
 }
 
 pub(crate) trait SegmentFile: Send {
@@ -24,26 +29,53 @@ pub(crate) trait SegmentFile: Send {
 
 /// A folder of the operating system.
 #[derive(Debug)]
-pub(crate) struct OsDisk(pub(crate) PathBuf);
+pub(crate) struct OsDisk {
+    folder: PathBuf,
+    flushed: Option<File>,
+}
+
+impl OsDisk {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder, flushed: None }
+    }
+}
 
 impl Disk for OsDisk {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn SegmentFile>> {
-        let path = self.0.join(name);
+        let path = self.folder.join(name);
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
         Ok(Box::new(file))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.0.join(from), self.0.join(to))
+        fs::rename(self.folder.join(from), self.folder.join(to))
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.0.join(name))
+        fs::remove_file(self.folder.join(name))
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()
+        File::open(&self.folder)?.sync_all()
+    }
+
+    fn note_flushed(&mut self, spool_id: &str, pos: Pos) {
+        let mut write = || -> io::Result<()> {
+            let file = match &self.flushed {
+                Some(file) => file,
+                None => {
+                    let mut options = OpenOptions::new();
+                    options.write(true).create(true).truncate(true).mode(0o600);
+                    let file = options.open(self.folder.join(format::FLUSHED_FILE))?;
+                    self.flushed.insert(file)
+                }
+            };
+            file.write_all_at(format::flushed_line(spool_id, pos).as_bytes(), 0)
+        };
+        if let Err(error) = write() {
+            tracing::debug!("Up to where the spool is flushed is not written down: {error}");
+        }
     }
 }
 

@@ -119,7 +119,7 @@ impl Spool {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|e| failed(io::Error::other(e)))?;
         let spool_id = format!("spool_{}", hex::encode(random));
-        let disk = Box::new(OsDisk(folder.to_owned()));
+        let disk = Box::new(OsDisk::new(folder.to_owned()));
         Self::begin(disk, folder, spool_id, key, bytes_max).map_err(failed)
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use piton_agent::Journal;
 use piton_core::spool::{Channel, Entry, Fact, Note, Pos};
-use piton_exec::spool::SpoolReader;
+use piton_exec::spool::{SpoolReader, format};
 
 use super::disk::{Disk, OsDisk, SegmentFile};
 use super::{ReadError, Spool};
@@ -240,7 +240,7 @@ impl SegmentFile for BrokenFile {
 
 fn broken(folder: &Path, bytes_max: u64) -> (Spool, Arc<Faults>) {
     let faults = Arc::new(Faults::default());
-    let disk = Broken { disk: OsDisk(folder.to_owned()), faults: faults.clone() };
+    let disk = Broken { disk: OsDisk::new(folder.to_owned()), faults: faults.clone() };
     let spool = Spool::begin(Box::new(disk), folder, "spool_t".into(), &KEY, bytes_max);
     (spool.unwrap(), faults)
 }
@@ -321,6 +321,48 @@ async fn only_what_must_be_flushed_is() {
         spool.keep(vec![text(&"x".repeat(10_000))]).await.unwrap();
     }
     assert!(faults.syncs.load(Ordering::SeqCst) > before);
+}
+
+/// A batch that ends in text is kept when what must be durable in it is, though a server might make
+/// it so instead.
+#[tokio::test]
+async fn a_mixed_batch_that_ends_in_text_waits_for_its_flush() {
+    let temp = tempfile::tempdir().unwrap();
+    let (spool, faults) = broken(temp.path(), 1 << 20);
+    let _followed = spool.followed();
+    for n in 1..=3 {
+        spool.keep(vec![text("before"), flushed(n), text("behind")]).await.unwrap();
+        assert_eq!(faults.syncs.load(Ordering::SeqCst), n, "nobody acknowledged");
+    }
+}
+
+/// Up to where everything was flushed stands beside the segments: an end that gets lost is noticed.
+#[tokio::test]
+async fn an_end_that_was_flushed_and_is_lost_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let spool = Spool::create(temp.path(), &KEY, 1).unwrap();
+    for n in 0..3 {
+        spool.keep(vec![flushed(n)]).await.unwrap();
+    }
+    spool.keep(vec![text("not flushed")]).await.unwrap();
+    let noted = std::fs::read(temp.path().join(format::FLUSHED_FILE)).unwrap();
+    let (of, pos) = format::parse_flushed(&noted).unwrap();
+    assert_eq!(
+        (Some(of.as_str()), pos),
+        (SpoolReader::open(temp.path(), &KEY).unwrap().spool_id(), 3)
+    );
+    assert_eq!(positions(&on_disk(temp.path(), 0)), [1, 2, 3, 4]);
+    for first in [4, 3] {
+        std::fs::remove_file(temp.path().join(format::segment_name(first))).unwrap();
+    }
+    let reader = SpoolReader::open(temp.path(), &KEY).unwrap();
+    let mut entries = reader.after(0);
+    assert_eq!(
+        entries.by_ref().take(2).map(|entry| entry.unwrap().pos).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    let error = entries.next().unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "Entries 3 to 3 are missing");
 }
 
 /// What a server has in its log needs no flush here; one that is slow is not waited for.

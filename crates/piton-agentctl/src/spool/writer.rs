@@ -346,6 +346,7 @@ impl Writer {
     fn is_flushed(&mut self) {
         if let Some((last, _)) = self.unflushed.back() {
             self.flushed = *last;
+            self.disk.note_flushed(self.sealer.spool_id(), self.flushed);
         }
         self.flush_by = None;
         self.unflushed.clear();

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use piton_exec::environment;
 use piton_exec::leftovers::{Cgroup, proc};
 use tokio::process::{Child, Command};
 
@@ -15,7 +16,7 @@ pub struct Program {
     /// Program and arguments.
     pub command: Vec<String>,
     pub cwd: PathBuf,
-    /// Added to our own environment.
+    /// Added to our own environment, of which what is meant for Piton is not inherited.
     pub env: Vec<(String, String)>,
     /// Removed from it.
     pub env_remove: Vec<String>,
@@ -46,6 +47,9 @@ impl Tree {
         };
         let mut command = Command::new(name);
         command.args(args).current_dir(&program.cwd);
+        for variable in environment::private_variables() {
+            command.env_remove(variable);
+        }
         for variable in &program.env_remove {
             command.env_remove(variable);
         }

@@ -74,6 +74,7 @@ impl Rig {
             // As fast as it goes.
             policy: piton_core::resume::Policy::default(),
             rate: Rate { per_second: 1e6, burst: 1e6 },
+            connections: piton_server::ConnectionLimits::default(),
             version: "0".to_owned(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;

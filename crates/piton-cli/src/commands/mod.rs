@@ -86,7 +86,7 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Agent(command) => block_on(agent::run(command)),
         Command::Agentctl(args) => agentctl::run(&args),
         Command::Config(command) => {
-            let cx = context(ui, &cli.global)?;
+            let cx = context_of_any_folder(ui, &cli.global)?;
             config::run(ui, &cx, &command)
         }
         Command::Chat(args) => {
@@ -115,7 +115,7 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
             block_on(open::run(ui, &cx, args))
         }
         Command::Doctor(args) => {
-            let cx = context(ui, &cli.global)?;
+            let cx = context_of_any_folder(ui, &cli.global)?;
             block_on(doctor::run(ui, &cx, args))
         }
         Command::Agents(command) => {
@@ -145,7 +145,15 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
     }
 }
 
+/// For a command that executes or believes what lies in the data folder.
 fn context(ui: &mut Ui, global: &Global) -> Result<Context> {
+    let cx = context_of_any_folder(ui, global)?;
+    piton_store::refuse_exposed(&cx.settings.data.value)?;
+    Ok(cx)
+}
+
+/// For a command that says what is wrong with the data folder, or does not look at it.
+fn context_of_any_folder(ui: &mut Ui, global: &Global) -> Result<Context> {
     let settings = Settings::load(global)?;
     ui.set_color(settings.color.value);
     ui.call = Call::of(&settings);

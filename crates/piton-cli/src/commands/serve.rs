@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// An origin whose pages may use the server
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+    /// End without an error if a server runs already
+    #[arg(long, hide = true)]
+    unless_running: bool,
     /// How the log looks
     #[arg(long, value_name = "FORMAT", default_value = "pretty")]
     log: LogFormat,
@@ -132,7 +135,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     start_logging(args.log);
     let plan = Plan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
-    let held = Held::take(&data)?;
+    let held = match Held::take(&data) {
+        Err(error) if args.unless_running && error.code() == Some(Code::ServerRunning) => {
+            return Ok(Exit::Good);
+        }
+        held => held?,
+    };
     let listener = bind(plan.listen).await?;
     // The command line speaks no TLS: it has a door of its own, which only this machine reaches.
     let own = match plan.tls {
@@ -187,6 +195,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         scratch: data.join("workspaces"),
         policy: cx.settings.resume.policy(),
         rate: piton_server::Rate::default(),
+        connections: piton_server::ConnectionLimits::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let mut server = Server::start(listener, plan.tls.clone(), options)?;

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::table::{Column, Table};
+use crate::text::one_line;
 use crate::ui::{Tone, Ui};
 
 #[derive(Debug, Subcommand)]
@@ -135,7 +136,7 @@ fn print_task(ui: &mut Ui, task: &Value) -> Result<()> {
     if ui.json {
         return ui.json_line(task);
     }
-    let title = ui.paint(Tone::Title, &text(task, "title"));
+    let title = ui.paint(Tone::Title, &one_line(&text(task, "title")));
     ui.line(format_args!("{title}  {}", text(task, "state")))?;
     let sessions = task["sessions"].as_array().cloned().unwrap_or_default();
     let columns = [Column::Whole("SESSION"), Column::Whole("STATUS"), Column::Cut("TITLE")];

@@ -3,7 +3,9 @@
 //!
 //! Nobody sets where an agent's home is: it would find another past than its own.
 
-use piton_agent::profiles::{self, AGENT_SESSION_ID, CommandLine, Continuation, Origin as Who, Output, Profile};
+use piton_agent::profiles::{
+    self, AGENT_SESSION_ID, CommandLine, Continuation, Origin as Who, Output, Profile,
+};
 use piton_core::resume::Abilities;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

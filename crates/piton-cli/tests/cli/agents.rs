@@ -229,3 +229,23 @@ fn an_agent_without_a_home_is_a_problem() {
     assert_eq!((&home["level"], &home["says"]), (&json!("problem"), &json!("HOME is not set")));
     assert_eq!(output.status.code(), Some(1));
 }
+
+/// Whoever starts an agent, Piton's own variables stay with Piton: the store's key above all.
+#[test]
+fn an_agent_that_is_tried_does_not_see_what_is_meant_for_piton() {
+    let mut home = home();
+    let seen = home.path().join("seen");
+    script(&home, "bin/spy", &format!("/usr/bin/env >> '{}'; exit 1", seen.display()));
+    home.write(FILE, "[agents.spy]\ncommand = ['spy']\nenv = { PITON_GIVEN = 'yes' }\n");
+    home.set("PITON_KEY", "5e6ff1dc").set("SPY_SEES", "this");
+    for line in ["agents probe spy", "agents doctor spy"] {
+        let output = home.command(line.split_whitespace()).output().unwrap();
+        assert!(!output.status.success(), "{line}: {output:?}");
+        let told = std::fs::read_to_string(&seen).unwrap_or_default();
+        std::fs::remove_file(&seen).unwrap();
+        assert!(told.contains("SPY_SEES=this"), "{line}: {told}");
+        assert!(told.contains("PITON_GIVEN=yes"), "what a profile gives it has: {told}");
+        assert!(told.contains("PITON_EXECUTION="), "by which it is found: {told}");
+        assert!(!told.contains("PITON_KEY") && !told.contains("5e6ff1dc"), "{line}: {told}");
+    }
+}

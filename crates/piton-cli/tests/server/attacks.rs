@@ -95,7 +95,14 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
 #[test]
 fn other_hosts_and_other_pages_are_refused() {
     let world = World::new();
-    for host in ["evil.example", "127.0.0.1.evil.example", ""] {
+    for host in [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "",
+        "127.0.0.1:80@evil",
+        "[localhost",
+        "[127.0.0.1]evil.com",
+    ] {
         let answer = world.ask("GET", "/api/v1/sessions", None, &[("host", host)]);
         assert_eq!((answer.status, answer.code()), (403, "host_refused"), "{host:?}");
     }
@@ -264,4 +271,38 @@ fn a_data_folder_has_one_server_and_an_address_one_listener() {
     assert!(said.contains("address_in_use"), "{said}");
     let said = second(&world.folder.path().join("third"), "0.0.0.0:0");
     assert!(said.contains("tls_required"), "{said}");
+}
+
+/// Clients without a token that never finish their requests hold all the connections that such
+/// clients can have, and keep nobody with a token out.
+#[test]
+fn half_sent_requests_do_not_shut_the_owner_out() {
+    let mut world = World::new();
+    let session = world.quiet_session(None);
+    let bearer = world.bearer(&["read"]);
+    let half_sent = |path: &str| {
+        let headers = [("content-type", "application/json"), ("content-length", "1000")];
+        world.send("POST", path, None, &headers)
+    };
+    let mut held: Vec<_> = (0..600).map(|_| half_sent("/api/v1/sign-in")).collect();
+    let works = |world: &World| {
+        assert_eq!(world.told(&["status"])["address"], world.address.as_str());
+        assert!(world.command(&["sessions", "show", &session]).output().unwrap().status.success());
+        let answer = world.raw("GET", "/api/v1/sessions", None, &[("authorization", &bearer)]);
+        assert_eq!(answer.status, 200);
+    };
+    works(&world);
+    // Headers that do not end are the same.
+    for _ in 0..600 {
+        let mut stream =
+            std::net::TcpStream::connect(world.address.trim_start_matches("http://")).unwrap();
+        stream.write_all(b"POST /api/v1/sign-in HTTP/1.1\r\n").unwrap();
+        held.push(stream);
+    }
+    works(&world);
+    // A client that signs in gets in as well.
+    let link = world.post("/api/v1/links", &json!({"name": "b", "scopes": ["read"]})).good();
+    let body = json!({"link": link["token"]}).to_string();
+    assert_eq!(world.raw("POST", "/api/v1/sign-in", Some(body.as_bytes()), &[]).status, 201);
+    drop(held);
 }

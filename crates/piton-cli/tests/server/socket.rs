@@ -32,7 +32,16 @@ pub(crate) enum Silence {
 
 impl Socket {
     pub(crate) fn open(world: &World, path: &str, headers: &[(&str, &str)]) -> Result<Self, Value> {
-        let host = world.address.trim_start_matches("http://");
+        Self::open_at(&world.address, path, headers)
+    }
+
+    /// The same at any server.
+    pub(crate) fn open_at(
+        address: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Self, Value> {
+        let host = address.trim_start_matches("http://");
         let mut request = format!("ws://{host}{path}").into_client_request().unwrap();
         for (name, value) in headers {
             let name: HeaderName = name.parse().unwrap();

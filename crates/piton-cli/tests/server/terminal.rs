@@ -284,3 +284,22 @@ fn the_screen_tells_the_whole_story() {
     attached.type_in("/quit\n");
     assert!(attached.ends().0);
 }
+
+/// Without a server each of several starts one; all use the one that was first.
+#[test]
+fn several_chats_at_once_share_the_server_that_was_first() {
+    let home = Home::new();
+    let chats: Vec<_> = (0..4)
+        .map(|n| {
+            let mut command = home.piton(&["chat", "--print", &format!("say {n}")]);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    for (n, chat) in chats.into_iter().enumerate() {
+        let output = chat.wait_with_output().unwrap();
+        let said = (output.status.code(), String::from_utf8(output.stdout).unwrap());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, (Some(0), format!("{n}\n")), "{told}");
+    }
+}

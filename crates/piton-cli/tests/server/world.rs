@@ -79,6 +79,24 @@ impl World {
     pub(crate) fn start_with(&mut self, change: impl FnOnce(&mut Command)) {
         let mut command = piton();
         change(&mut command);
+        self.start_as(command);
+    }
+
+    /// The same under another umask.
+    pub(crate) fn start_under_umask(&mut self, umask: &str) {
+        let piton = piton();
+        let mut command = Command::new("sh");
+        for (name, value) in piton.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.args(["-c", "umask \"$0\"; exec \"$@\"", umask]).arg(piton.get_program());
+        self.start_as(command);
+    }
+
+    fn start_as(&mut self, mut command: Command) {
         command.arg("--data").arg(self.data()).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -295,7 +313,7 @@ pub(crate) fn answer(mut stream: TcpStream, asked: &str) -> Answer {
     }
 }
 
-fn send(
+pub(crate) fn send(
     address: &str,
     method: &str,
     path: &str,
@@ -349,7 +367,7 @@ impl Drop for World {
 }
 
 /// Ends what still runs from a data folder's own copies of the program.
-fn end_leftovers(data: &Path) {
+pub(crate) fn end_leftovers(data: &Path) {
     let Ok(entries) = std::fs::read_dir("/proc") else { return };
     let bin = data.join("bin");
     for entry in entries.flatten() {

@@ -147,10 +147,16 @@ pub enum Command {
     Abandon {
         execution_id: ExecutionId,
     },
-    /// Boots have died: what became of the executor decides what becomes of a run of theirs.
+    /// Boots have died, or an executor changed: what became of it decides what becomes of its run.
+    /// Complete when it is made: by the session's supervisor, which asks the executor first, or by
+    /// [`crate::supervise::orphaned_run`] where no executor is left to ask.
     Recover {
         dead: BTreeSet<BootId>,
+        /// `None`: no executor may live.
         probe: Option<Probe>,
+        /// The execution belonged to another boot: a surviving one is recorded as ready again, so
+        /// that clients learn that it was found.
+        takes_over: bool,
     },
     /// Deadlines that have passed. `live`: the agent is there and can be told. One whose executor
     /// may live is told later.
@@ -418,8 +424,8 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
             return execution::abandon(state, cx, &execution_id);
         }
         // What a closed session's agent is still owed must reach it.
-        Command::Recover { dead, probe } => {
-            return Ok(recovery::recover(state, cx, &dead, probe));
+        Command::Recover { dead, probe, takes_over } => {
+            return Ok(recovery::recover(state, cx, &dead, probe, takes_over));
         }
         Command::Redact(redact) => return redact::redact(state, cx, redact),
         Command::Import(import) => return import::import(state, cx, import),

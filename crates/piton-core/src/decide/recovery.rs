@@ -51,6 +51,7 @@ pub(super) fn recover(
     cx: &Context,
     dead: &BTreeSet<BootId>,
     probe: Option<Probe>,
+    takes_over: bool,
 ) -> Decision {
     let run = state.facts.run.as_ref().filter(|run| {
         let twice =
@@ -61,7 +62,7 @@ pub(super) fn recover(
     let mut records = Vec::new();
     match (executor, probe) {
         (Some(executor), Some(Probe::Alive)) => {
-            if executor.status != ExecutorStatus::Ready {
+            if executor.status != ExecutorStatus::Ready || takes_over {
                 let execution_id = executor.execution_id.clone();
                 records.push(NewRecord::new(cx.now, ExecutorReady { execution_id }));
             }

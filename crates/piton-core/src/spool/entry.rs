@@ -313,3 +313,51 @@ const KINDS: &[&str] = &[
     "history_diverged",
     "dropped",
 ];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A fixed table, so that a kind whose rule changes by accident is noticed: what somebody acts on
+    /// is on the disk first, what can be told again or only informs need not be.
+    #[test]
+    fn what_must_be_on_the_disk_before_anybody_acts_on_it() {
+        let table = [
+            ("command_accepted", true, json!({"command_id": "c", "command": "stop"})),
+            ("agent_starting", false, json!({})),
+            ("agent_ready", true, json!({"opened_as": "new"})),
+            ("agent_session_assigned", true, json!({"agent_session_id": "a"})),
+            ("agent_session_refused", true, json!({"code": 1, "message": "m"})),
+            ("agent_error", true, json!({"code": "c", "message": "m"})),
+            ("agent_exited", true, json!({})),
+            ("turn_started", true, json!({})),
+            ("turn_ended", true, json!({"stop_reason": "end_turn"})),
+            ("turn_failed", true, json!({"code": "c", "message": "m"})),
+            ("text", false, json!({"message_id": "m", "offset": 0, "text": "t"})),
+            ("text_end", true, json!({"message_id": "m", "length": 1, "hash": "h"})),
+            ("tool_call", true, json!({"call_id": "c", "name": "n", "arguments": {}})),
+            ("tool_update", false, json!({"call_id": "c", "update": {}})),
+            ("tool_result", true, json!({"call_id": "c", "status": "succeeded", "result": {}})),
+            (
+                "wait_opened",
+                true,
+                json!({"wait_id": "w", "wait_kind": "permission", "question": {}}),
+            ),
+            ("wait_ended", true, json!({"wait_id": "w", "why": "answered"})),
+            ("update", false, json!({"what": "plan", "update": {}})),
+            ("history_diverged", true, json!({"unseen": 1, "rest": []})),
+            ("dropped", false, json!({"why": "line_too_long", "bytes": 1})),
+        ];
+        let kinds: Vec<_> = table.iter().map(|(kind, ..)| *kind).collect();
+        assert_eq!(kinds, KINDS);
+        for (kind, is_flushed, mut fields) in table {
+            fields["kind"] = kind.into();
+            let fact: Fact = serde_json::from_value(fields).unwrap();
+            assert_eq!(fact.is_flushed(), is_flushed, "{kind}");
+        }
+        let unknown = Fact::Unknown { name: "later".to_owned(), fields: json!({}) };
+        assert!(unknown.is_flushed(), "of what is not known the worst is expected");
+    }
+}

@@ -14,6 +14,7 @@ mod resume_tokens;
 mod resuming;
 mod spool_import;
 mod status_table;
+mod supervise;
 mod told;
 mod transcript;
 mod worktrees;

@@ -298,6 +298,8 @@ fn histories_reach_every_kind_that_decisions_write() {
         "session.deleted",
         "session.archived",
         "session.imported",
+        "session.registered",
+        "anchors.recreated",
         // The generator redacts nothing.
         "record.redacted",
     ];

@@ -95,7 +95,7 @@ impl Drained {
 pub(super) async fn follow(
     client: &Client,
     after: Option<Spool>,
-) -> Result<Box<dyn Following>, Fault> {
+) -> Result<Box<dyn Following>, ClientError> {
     let spool_id = client.health().await?.spool.spool_id;
     let pos = after.filter(|after| after.spool_id == spool_id).map_or(0, |after| after.pos);
     let stream = client.stream(&spool_id, pos).await?;
@@ -158,7 +158,8 @@ fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
     let lost = (reader.first() > pos + 1).then(|| (pos + 1, reader.first() - 1));
     let mut drained = Drained { spool_id, lost, ..Drained::default() };
     let mut bytes = 0;
-    for entry in reader.after(pos).take(IMPORT_ENTRIES_MAX) {
+    let mut entries = reader.after(pos);
+    for entry in entries.by_ref().take(IMPORT_ENTRIES_MAX) {
         match entry {
             Ok(entry) => {
                 bytes += entry.weight();
@@ -172,6 +173,9 @@ fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
                 break;
             }
         }
+    }
+    if let Some(pos) = entries.cut_off() {
+        drained.damage = Some(format!("Entry {pos}, the last one, was cut off"));
     }
     drained
 }

@@ -31,6 +31,26 @@ const HEADER_HEAD: usize = 14;
 /// No header is longer.
 pub const HEADER_BYTES_MAX: usize = HEADER_HEAD + ID_BYTES_MAX + 4;
 
+/// Beside the segments: up to where the writer has flushed. Written without a flush of its own, so it
+/// may trail; a spool that ends before it has lost its end.
+pub const FLUSHED_FILE: &str = "flushed";
+const FLUSHED_BYTES_MAX: usize = 20 + 1 + ID_BYTES_MAX + 1;
+
+/// What stands in [`FLUSHED_FILE`]. Of one spool it has always the same length.
+pub fn flushed_line(spool_id: &str, pos: Pos) -> String {
+    format!("{pos:020} {spool_id}\n")
+}
+
+/// The spool and the position in a [`FLUSHED_FILE`]; `None` if it is not whole.
+pub fn parse_flushed(text: &[u8]) -> Option<(String, Pos)> {
+    if text.len() > FLUSHED_BYTES_MAX {
+        return None;
+    }
+    let line = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
+    let (pos, spool_id) = line.split_once(' ')?;
+    Some((spool_id.to_owned(), pos.parse().ok()?))
+}
+
 /// The name of the segment that begins with `first`. Sorted by name is sorted by position.
 pub fn segment_name(first: Pos) -> String {
     format!("{first:020}.{SUFFIX}")

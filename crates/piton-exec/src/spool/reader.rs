@@ -16,6 +16,8 @@ pub struct SpoolReader {
     spool_id: Option<String>,
     /// By first position.
     segments: Vec<(Pos, PathBuf)>,
+    /// Up to where the writer had flushed, as it wrote beside the segments; 0 if that is not known.
+    flushed: Pos,
 }
 
 impl SpoolReader {
@@ -49,7 +51,16 @@ impl SpoolReader {
                 None => return Err(Error::Foreign { path: path.clone() }),
             }
         }
-        Ok(Self { key, spool_id, segments })
+        let flushed = fs::read(folder.join(format::FLUSHED_FILE)).ok();
+        let flushed = match flushed.as_deref().and_then(format::parse_flushed) {
+            Some((of, pos)) if spool_id.as_ref().is_none_or(|known| *known == of) => {
+                // Also if no segment is left that says so.
+                spool_id.get_or_insert(of);
+                pos
+            }
+            _ => 0,
+        };
+        Ok(Self { key, spool_id, segments, flushed })
     }
 
     /// `None`: its writer died before it wrote anything.
@@ -62,12 +73,13 @@ impl SpoolReader {
         self.segments.first().map_or(1, |(first, _)| *first)
     }
 
-    /// The entries behind `pos`. What was trimmed is missing without a word: compare with
+    /// The entries behind `pos`. An end that is missing, though it was flushed, is an error after the
+    /// last one; what was trimmed is missing without a word: compare with
     /// [`Self::first`].
     pub fn after(&self, pos: Pos) -> Entries<'_> {
         let wanted = pos.saturating_add(1).max(self.first());
         let index = self.segments.iter().rposition(|(first, _)| *first <= wanted).unwrap_or(0);
-        Entries { reader: self, index, open: None, next: wanted, over: false }
+        Entries { reader: self, index, open: None, next: wanted, over: false, torn: false }
     }
 }
 
@@ -79,6 +91,8 @@ pub struct Entries<'a> {
     open: Option<SegmentReader>,
     next: Pos,
     over: bool,
+    /// The last segment ends in the middle of an entry.
+    torn: bool,
 }
 
 impl Entries<'_> {
@@ -103,10 +117,20 @@ impl Entries<'_> {
             if let Some(until) = until.filter(|until| self.next < *until) {
                 return Err(Error::Missing { first: self.next, last: until - 1 });
             }
+            self.torn = self.open.as_ref().is_none_or(SegmentReader::is_torn);
             self.index += 1;
             self.open = None;
         }
+        if self.next <= self.reader.flushed {
+            return Err(Error::Missing { first: self.next, last: self.reader.flushed });
+        }
         Ok(None)
+    }
+
+    /// The entry that was cut off at the very end, once everything before it was read. It was never
+    /// acknowledged, and may be all that is missing.
+    pub fn cut_off(&self) -> Option<Pos> {
+        (self.torn && self.over).then_some(self.next)
     }
 
     fn entry(&mut self) -> Result<Option<Entry>, Error> {

@@ -35,6 +35,8 @@ pub struct SegmentReader {
     next: Pos,
     /// Of the frame at `next`.
     offset: u64,
+    /// The last look found a frame that was cut off.
+    is_torn: bool,
 }
 
 impl SegmentReader {
@@ -53,7 +55,7 @@ impl SegmentReader {
                     .map_err(|source| Error::Io { path: path.clone(), source })?;
                 let sealer = Sealer::new(key, &spool_id);
                 let file = BufReader::with_capacity(64 * 1024, file);
-                Ok(Some(Self { path, file, sealer, next: first, offset }))
+                Ok(Some(Self { path, file, sealer, next: first, offset, is_torn: false }))
             }
             Header::Torn => Ok(None),
             Header::Newer(version) => Err(Error::Newer { path, version }),
@@ -68,6 +70,11 @@ impl SegmentReader {
     /// The position of the entry that comes next.
     pub fn next_pos(&self) -> Pos {
         self.next
+    }
+
+    /// Whether it ends, as far as it was read, in the middle of an entry.
+    pub fn is_torn(&self) -> bool {
+        self.is_torn
     }
 
     /// Goes to a place that is known to be the beginning of the frame at `pos`.
@@ -99,7 +106,8 @@ impl SegmentReader {
                 self.next += 1;
                 Ok(Some(body))
             }
-            Found::End | Found::Torn => {
+            found @ (Found::End | Found::Torn) => {
+                self.is_torn = matches!(found, Found::Torn);
                 // A live writer may finish it: the next look begins at its beginning again.
                 let offset = self.offset;
                 self.file.seek(SeekFrom::Start(offset)).map_err(|source| self.failed(source))?;

@@ -183,6 +183,68 @@ fn nothing_at_all_is_an_empty_spool() {
     assert!(reader.after(0).next().is_none());
 }
 
+/// Truncated between frames, without its last segments, or damaged in its last frame: what was flushed
+/// and is missing is named behind what can be read.
+#[test]
+fn an_end_that_was_flushed_and_is_missing_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let (last, ends) = segment("spool_a", 5..=7);
+    let flushed = temp.path().join(format::FLUSHED_FILE);
+    let mut flipped = last.clone();
+    flipped[ends[3] - 1] ^= 1;
+    for (tail, whole) in [
+        (Some(&last[..]), 7),
+        (Some(&last[..ends[2]]), 6),
+        (Some(&last[..ends[3] - 1]), 6),
+        (Some(&flipped[..]), 6),
+        (Some(&last[..ends[0]]), 4),
+        (None, 4),
+    ] {
+        write(temp.path(), 1, &segment("spool_a", 1..=4).0);
+        match tail {
+            Some(tail) => write(temp.path(), 5, tail),
+            None => fs::remove_file(temp.path().join(format::segment_name(5))).unwrap(),
+        }
+        for (of, pos) in [("spool_a", 7), ("spool_a", 4), ("spool_b", 7)] {
+            fs::write(&flushed, format::flushed_line(of, pos)).unwrap();
+            let (found, error) = read(temp.path(), 0);
+            assert_eq!(found, entries(1..=whole));
+            let missing = (of == "spool_a" && whole < pos).then_some((whole + 1, pos));
+            let error = error.map(|error| match error {
+                Error::Missing { first, last } => (first, last),
+                error => panic!("{error}"),
+            });
+            assert_eq!(error, missing, "{whole} of {pos}");
+        }
+    }
+    // What the log has is not missed.
+    fs::write(&flushed, format::flushed_line("spool_a", 4)).unwrap();
+    fs::remove_file(temp.path().join(format::segment_name(1))).unwrap();
+    let reader = SpoolReader::open(temp.path(), &KEY).unwrap();
+    assert_eq!(reader.spool_id(), Some("spool_a"), "though no segment is left");
+    assert!(matches!(read(temp.path(), 1).1, Some(Error::Missing { first: 2, last: 4 })));
+    assert!(read(temp.path(), 4).1.is_none());
+    fs::write(&flushed, "half a li").unwrap();
+    assert!(read(temp.path(), 0).1.is_none(), "what is not whole says nothing");
+}
+
+/// An entry that a crash cut off was never acknowledged: it is no error, and can be asked for.
+#[test]
+fn an_entry_that_was_cut_off_is_told() {
+    let temp = tempfile::tempdir().unwrap();
+    let (bytes, ends) = segment("spool_a", 1..=3);
+    for (length, cut_off) in
+        [(ends[3], None), (ends[3] - 1, Some(3)), (ends[2] + 5, Some(3)), (ends[2], None)]
+    {
+        write(temp.path(), 1, &bytes[..length]);
+        let reader = SpoolReader::open(temp.path(), &KEY).unwrap();
+        let mut entries = reader.after(0);
+        assert_eq!(entries.cut_off(), None, "not read to its end yet");
+        assert!(entries.by_ref().all(|entry| entry.is_ok()));
+        assert_eq!(entries.cut_off(), cut_off, "{length}");
+    }
+}
+
 #[test]
 fn what_is_no_segment_or_a_newer_one_is_named() {
     let temp = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ mod start;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -21,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
 use crate::client::alive;
-use crate::executor::{Error, Executor, Fault, Found, LaunchSpec, Located, Result};
+use crate::executor::{Connections, Error, Executor, Fault, Found, LaunchSpec, Located, Result};
 use crate::leftovers;
 use crate::protocol::files;
 
@@ -50,6 +51,7 @@ pub struct Standalone {
     scope_program: Option<PathBuf>,
     temp: PathBuf,
     protocol_max: Option<u32>,
+    connections: Arc<Connections>,
 }
 
 impl Standalone {
@@ -59,7 +61,8 @@ impl Standalone {
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         let temp = std::env::temp_dir();
         let (scope_program, protocol_max) = (start::scope_program(), None);
-        Self { data, program, args, scope_program, temp, protocol_max }
+        let connections = Arc::default();
+        Self { data, program, args, scope_program, temp, protocol_max, connections }
     }
 
     /// The program that puts a command into a scope of its own; `None`: none does.
@@ -236,7 +239,12 @@ impl Executor for Standalone {
         execution: &'a ExecutionId,
         _epoch: u64,
     ) -> BoxFuture<'a, Result<(), Fault>> {
+        self.connections.remove(execution);
         Box::pin(async { self.stop_now(execution).await.map_err(Fault::unreachable) })
+    }
+
+    fn connections(&self) -> Option<&Connections> {
+        Some(&self.connections)
     }
 
     fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf>> {
@@ -258,6 +266,7 @@ impl Executor for Standalone {
     }
 
     fn forget<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<()>> {
+        self.connections.remove(execution);
         Box::pin(self.forget_now(execution))
     }
 }

@@ -3,13 +3,15 @@
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::permissions::Exposure;
 
 use crate::executor::{Address, Error, Located, Result};
 use crate::leftovers::Mark;
+use crate::private;
 use crate::protocol::files;
 use crate::spool::format;
 
@@ -61,7 +63,7 @@ impl Place {
     pub(super) fn make(&self, session: &SessionId) -> Result<()> {
         self.make_folder()?;
         let path = self.folder.join(SESSION_FILE);
-        let written = fs::write(&path, session.as_str());
+        let written = private::write(&path, session.as_str().as_bytes());
         written.map_err(|source| Error::Io { what: "write", path, source })
     }
 
@@ -108,7 +110,7 @@ impl Place {
             (socket.clone(), socket)
         };
         let path = self.folder.join(SOCKET_FILE);
-        let written = fs::write(&path, said.as_os_str().as_bytes());
+        let written = private::write(&path, said.as_os_str().as_bytes());
         written.map_err(|source| Error::Io { what: "write", path, source })?;
         Ok(socket)
     }
@@ -185,11 +187,11 @@ impl Place {
     /// too late. Who holds the lock already is not concerned: look at the lock again.
     pub(super) fn condemn(&self) -> Result<()> {
         let path = self.folder.join(files::GONE);
-        match File::create(&path) {
+        match private::write(&path, b"") {
             // Nothing was ever launched here, and whoever launches makes the folder first.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(source) => Err(Error::Io { what: "write", path, source }),
-            Ok(_) => Ok(()),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -220,7 +222,7 @@ fn fits(path: &Path) -> bool {
 
 /// A folder in the temp folder, where everybody may make things: it must be ours and closed.
 fn private_folder(temp: &Path) -> Result<PathBuf> {
-    let uid = rustix::process::geteuid().as_raw();
+    let uid = private::our_uid();
     let path = temp.join(format!("piton-{uid}"));
     match DirBuilder::new().mode(0o700).create(&path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -231,7 +233,7 @@ fn private_folder(temp: &Path) -> Result<PathBuf> {
     // Not through a link: that could be anybody's.
     let found = fs::symlink_metadata(&path);
     let found = found.map_err(|source| Error::Io { what: "read", path: path.clone(), source })?;
-    if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
+    if !found.is_dir() || private::exposure(&found) != Exposure::Private {
         return Err(Error::Unsafe { path });
     }
     Ok(path)
@@ -240,7 +242,7 @@ fn private_folder(temp: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
     fn place(data: &Path) -> Place {
         let place = Place::new(data, &"exec_1".parse().unwrap());

@@ -2,17 +2,19 @@
 //! pull the ground from under what runs. Copies that nothing runs from are removed.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use piton_core::permissions::Exposure;
 use tokio::sync::Mutex;
 
 use super::paths::Place;
 use crate::executor::{Error, Result};
 use crate::leftovers::proc;
+use crate::private;
 
 /// One copy at a time: the others find it made.
 static COPYING: Mutex<()> = Mutex::const_new(());
@@ -106,12 +108,44 @@ fn is_old(file: &Metadata) -> bool {
 /// The copy to start; made if there is none of this very program.
 fn versioned(data: &Path, program: &Path) -> Result<PathBuf> {
     let path = path_of(data, program)?;
-    if path.exists() {
-        return Ok(path);
+    let folder = data.join("bin");
+    // A program that others could have put there, or can change, is never executed.
+    refuse_exposed(data)?;
+    refuse_exposed(&folder)?;
+    if !is_there(&path)? {
+        let failed = |source| Error::Io { what: "make", path: path.clone(), source };
+        copy(program, &folder, &path).map_err(failed)?;
+        is_there(&path)?;
     }
-    let failed = |source| Error::Io { what: "make", path: path.clone(), source };
-    copy(program, &data.join("bin"), &path).map_err(failed)?;
     Ok(path)
+}
+
+/// Refuses a folder that others own or can write to; one that does not exist is made private.
+fn refuse_exposed(folder: &Path) -> Result<()> {
+    match fs::metadata(folder) {
+        Ok(found) if private::exposure(&found) == Exposure::Writable => {
+            Err(Error::Exposed { path: folder.to_owned() })
+        }
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(Error::Io { what: "read", path: folder.to_owned(), source: e })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the copy exists; refuses one that others own or can write to.
+fn is_there(path: &Path) -> Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found)
+            if found.is_file()
+                && private::permissions(&found).is_safe_program(private::our_uid()) =>
+        {
+            Ok(true)
+        }
+        Ok(_) => Err(Error::Exposed { path: path.to_owned() }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(Error::Io { what: "read", path: path.to_owned(), source }),
+    }
 }
 
 /// Where the copy of this very program is, or would be.
@@ -130,11 +164,13 @@ fn path_of(data: &Path, program: &Path) -> Result<PathBuf> {
 fn copy(program: &Path, folder: &Path, path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
     // A link costs nothing and keeps the file when its other name goes. Not every file system and
-    // not every owner allows it.
-    match fs::hard_link(program, path) {
-        Ok(()) => return Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        Err(_) => {}
+    // not every owner allows it, and a program that others can change would stay theirs to change.
+    if private::permissions(&fs::metadata(program)?).is_safe_program(private::our_uid()) {
+        match fs::hard_link(program, path) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(_) => {}
+        }
     }
     copy_whole(program, path)
 }
@@ -144,9 +180,16 @@ fn copy_whole(program: &Path, path: &Path) -> io::Result<()> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     let new = path.with_extension(format!("{}{SUFFIX_NEW}", hex::encode(random)));
-    let copied = fs::copy(program, &new)
-        .and_then(|_| fs::File::open(&new)?.sync_all())
-        .and_then(|()| fs::rename(&new, path));
+    let write = || {
+        let mut options = File::options();
+        let mut file = options.write(true).create_new(true).mode(0o700).open(&new)?;
+        io::copy(&mut File::open(program)?, &mut file)?;
+        file.sync_all()?;
+        // Closed first: a program that is open for writing cannot be started.
+        drop(file);
+        fs::rename(&new, path)
+    };
+    let copied = write();
     if copied.is_err() {
         let _ = fs::remove_file(&new);
     }

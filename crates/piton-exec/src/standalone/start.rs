@@ -1,8 +1,6 @@
 //! Starting an agentctl that outlives us.
 
-use std::ffi::OsString;
 use std::io::ErrorKind::NotFound;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -13,6 +11,7 @@ use tokio::time::Instant;
 
 use super::paths::Place;
 use super::{ANSWER_WAIT, POLL, Standalone, answers, program};
+use crate::environment;
 use crate::executor::{Error, LaunchSpec, Result};
 use crate::protocol::Launch;
 
@@ -119,19 +118,12 @@ impl Standalone {
             None => Command::new(program),
         };
         command.args(&self.args);
-        forget_piton(&mut command, std::env::vars_os().map(|(name, _)| name));
+        for name in environment::private_variables() {
+            command.env_remove(name);
+        }
         // The server's own folder may be removed or unmounted.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command
-    }
-}
-
-/// What is meant for the server is not inherited: the store's key is nothing that an agent may
-/// see. Nor is the marker: a Piton that an agent started is no part of that agent's execution, and
-/// what it launches must not be ended with it.
-fn forget_piton(command: &mut Command, names: impl Iterator<Item = OsString>) {
-    for name in names.filter(|name| name.as_bytes().starts_with(b"PITON_")) {
-        command.env_remove(name);
     }
 }
 
@@ -144,18 +136,4 @@ fn reap(mut child: Child) {
     tokio::spawn(async move {
         let _ = child.wait().await;
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_meant_for_the_server_is_not_inherited() {
-        let mut command = Command::new("agentctl");
-        let names = ["PITON_KEY", "PATH", "PITON_EXECUTION", "MY_PITON_KEY", "PITON"];
-        forget_piton(&mut command, names.into_iter().map(OsString::from));
-        let changed: Vec<_> = command.as_std().get_envs().collect();
-        assert_eq!(changed, [("PITON_EXECUTION".as_ref(), None), ("PITON_KEY".as_ref(), None)]);
-    }
 }

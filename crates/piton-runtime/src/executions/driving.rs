@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{Executions, PROTOCOL_UNSUPPORTED};
 use crate::error::{Error, Result};
+use crate::supervisor::Wake;
 use crate::world::{Deed, Driver, Executors};
 
 /// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
@@ -40,32 +41,14 @@ impl Driver for Executions {
     }
 
     fn is_live(&self, session: &SessionId) -> bool {
-        self.followed().live.contains_key(session)
-    }
-
-    fn closed(&self, session: &SessionId) {
-        let (executions, session) = (self.clone(), session.clone());
-        let mut followed = self.followed();
-        if !followed.closed {
-            followed.tasks.spawn(async move { executions.end_closed(&session).await });
-        }
+        self.links().connected.contains_key(session)
     }
 }
 
 impl Executors for Executions {
     fn probe(&self, _session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe> {
         let (executions, execution) = (self.clone(), execution.clone());
-        Box::pin(async move {
-            // One that is on its way must not be said to be gone.
-            executions.launched(&execution).await;
-            match executions.0.executor.probe(&execution).await {
-                // It answers, and nothing can be said to it: whoever follows it told why.
-                Probe::Alive if executions.followed().refused.contains(&execution) => {
-                    Probe::Unreachable
-                }
-                probe => probe,
-            }
-        })
+        Box::pin(async move { executions.0.executor.probe(&execution).await })
     }
 
     fn drain(
@@ -87,6 +70,10 @@ impl Executors for Executions {
             }
         })
     }
+
+    fn executions(&self) -> Option<Executions> {
+        Some(self.clone())
+    }
 }
 
 impl Executions {
@@ -103,7 +90,7 @@ impl Executions {
         let told = loop {
             let Ok((at, state)) = self.current(&handle, &session).await else {
                 if begins {
-                    self.is_stranded(&session);
+                    handle.supervisors().wake(&session, Wake::Undelivered);
                 }
                 return false;
             };
@@ -111,7 +98,7 @@ impl Executions {
             let run = state.facts.run.as_ref();
             let paused = run.is_some_and(|r| r.run_id == run_id && r.phase == Phase::Paused);
             if begins && !ready {
-                self.is_stranded(&session);
+                handle.supervisors().wake(&session, Wake::Undelivered);
             }
             if begins && (!ready || paused) || !state.pending.contains_key(&deed.cause.seq) {
                 return false;

@@ -3,10 +3,10 @@
 
 mod driving;
 mod following;
+mod leftovers;
 mod preparing;
-mod strangers;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,28 +17,31 @@ use piton_core::event::{Event, ExecutorError, ExecutorReady, ExecutorStarting};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
+use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, State};
 use piton_exec::client::Client;
-use piton_exec::executor::{self, At, Fault, LaunchOptions, LaunchSpec};
+use piton_exec::executor::{self, At, Fault, Following, Found, LaunchOptions, LaunchSpec};
 use piton_exec::protocol::{self, Act, Start};
-use piton_store::{Query, Select, Store};
-use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinSet;
+use piton_store::Store;
+use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
-use crate::resuming::Obstacle;
 use crate::service::Handle;
+use crate::supervisor::{Obstacle, Wake};
+
+pub(crate) use following::{Over, pump};
 
 /// How often a command is sent again when no answer came.
 const TRIES_MAX: usize = 5;
-const TRY_AGAIN: Duration = Duration::from_millis(200);
-const PAGE: usize = 256;
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// Executions of one session whose secrets are kept.
+const SECRETS_MAX: usize = 4;
 /// An agentctl and this program have no version in common.
 const PROTOCOL_UNSUPPORTED: &str = "protocol_unsupported";
 
-/// Cheap to clone. Give it to [`crate::Options`] as driver and as executors, and
-/// [`Executions::attach`] the service's handle when it has started.
+/// Speaks to the executions of sessions. Cheap to clone. Give it to [`crate::Options`] as driver and as
+/// executors: the service's supervisors follow, start and end what it reaches.
 #[derive(Clone)]
 pub struct Executions(Arc<Inner>);
 
@@ -48,14 +51,11 @@ struct Inner {
     store: Arc<dyn Store>,
     attached: Mutex<Attached>,
     attached_changed: Notify,
-    followed: Mutex<Followed>,
+    links: Mutex<Links>,
     launched_changed: Notify,
-    /// Sessions that were seen to have a run that no agent works on. A hint.
-    stranded: Mutex<BTreeSet<SessionId>>,
-    stranded_changed: Notify,
 }
 
-/// The service holds these executions, and these the service: not for longer than they are attached.
+/// The service holds these executions, and these the service: not for longer than it runs.
 enum Attached {
     NotYet,
     To(Box<Handle>),
@@ -63,42 +63,41 @@ enum Attached {
 }
 
 #[derive(Default)]
-struct Followed {
-    /// Executions with a follower.
-    by_session: HashMap<SessionId, ExecutionId>,
+struct Links {
     /// Sessions whose agentctl is connected, and which one it is.
-    live: HashMap<SessionId, ExecutionId>,
-    /// Executions that live and do not let themselves be followed.
-    refused: HashSet<ExecutionId>,
-    /// Executions that are being launched: nobody may take them for dead.
+    connected: HashMap<SessionId, ExecutionId>,
+    /// Executions that are being launched: they must not be taken for dead.
     launching: HashSet<ExecutionId>,
-    tasks: JoinSet<()>,
-    closed: bool,
-}
-
-impl Followed {
-    /// What is connected since under another execution stays.
-    fn is_dead(&mut self, session: &SessionId, execution: &ExecutionId) {
-        if self.live.get(session) == Some(execution) {
-            self.live.remove(session);
-        }
-    }
+    /// What is needed to speak to the executions of supervised sessions.
+    secrets: HashMap<SessionId, Vec<(ExecutionId, [u8; 32])>>,
 }
 
 /// A launch that is under way.
-struct OnItsWay(Executions, ExecutionId);
+struct Launch {
+    executions: Executions,
+    session: SessionId,
+    execution: ExecutionId,
+}
 
-impl OnItsWay {
-    fn new(executions: &Executions, execution: &ExecutionId) -> Self {
-        executions.followed().launching.insert(execution.clone());
-        Self(executions.clone(), execution.clone())
+impl Launch {
+    fn begin(executions: &Executions, session: &SessionId, execution: &ExecutionId) -> Self {
+        executions.links().launching.insert(execution.clone());
+        let (executions, execution) = (executions.clone(), execution.clone());
+        Self { executions, session: session.clone(), execution }
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for Launch {
     fn drop(&mut self) {
-        self.0.followed().launching.remove(&self.1);
-        self.0.0.launched_changed.notify_waiters();
+        self.executions.links().launching.remove(&self.execution);
+        self.executions.0.launched_changed.notify_waiters();
+        let attached = match &*self.executions.attached() {
+            Attached::To(handle) => Some(Handle::clone(handle)),
+            Attached::NotYet | Attached::NoMore => None,
+        };
+        if let Some(handle) = attached {
+            handle.supervisors().wake(&self.session, Wake::LaunchEnded);
+        }
     }
 }
 
@@ -114,23 +113,19 @@ impl Executions {
         store: Arc<dyn Store>,
         launch_options: LaunchOptions,
     ) -> Self {
-        let (attached, attached_changed) = (Mutex::new(Attached::NotYet), Notify::new());
-        let (followed, launched_changed) = (Mutex::default(), Notify::new());
         Self(Arc::new(Inner {
             executor,
             launch_options,
             store,
-            attached,
-            attached_changed,
-            followed,
-            launched_changed,
-            stranded: Mutex::default(),
-            stranded_changed: Notify::new(),
+            attached: Mutex::new(Attached::NotYet),
+            attached_changed: Notify::new(),
+            links: Mutex::default(),
+            launched_changed: Notify::new(),
         }))
     }
 
-    fn followed(&self) -> MutexGuard<'_, Followed> {
-        self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.0.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn attached(&self) -> MutexGuard<'_, Attached> {
@@ -142,46 +137,67 @@ impl Executions {
         self.0.attached_changed.notify_waiters();
     }
 
-    /// The service has started and has taken over what was alive: follow it, and end what is no
-    /// session's any more.
-    pub async fn attach(&self, handle: Handle) -> Result<()> {
+    pub(crate) fn attach_to(&self, handle: &Handle) {
         self.set(Attached::To(Box::new(handle.clone())));
-        let mut after = None;
-        loop {
-            let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE };
-            let page = self.0.store.list(query).await?;
-            for row in page.rows {
-                let executor = row.summary.facts.executor.filter(Executor::may_live);
-                let theirs = row.lease.owner.filter(|owner| owner != handle.boot());
-                let is_theirs = theirs.is_some_and(|owner| handle.env().is_alive(&owner));
-                if let (Some(executor), false) = (executor, is_theirs) {
-                    self.follow(&row.session, &executor.execution_id);
-                }
-            }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => break,
-            }
-        }
-        let executions = self.clone();
-        self.followed().tasks.spawn(async move {
-            if let Err(error) = executions.0.executor.tidy().await {
-                tracing::warn!(code = error.code(), %error, "old programs are not cleared away");
-            }
-            executions.watch_strangers().await;
-        });
-        Ok(())
     }
 
-    /// Follows nobody any more; agents and their agentctls go on.
+    /// The service attaches itself when it is made.
+    pub async fn attach(&self, _handle: Handle) -> Result<()> {
+        std::future::ready(Ok(())).await
+    }
+
+    /// Speaks to no execution any more; agents and their agentctls go on.
     pub fn detach(&self) {
-        let mut followed = self.followed();
-        followed.closed = true;
-        followed.tasks.abort_all();
-        followed.live.clear();
-        drop(followed);
+        self.links().connected.clear();
         self.set(Attached::NoMore);
-        self.0.stranded_changed.notify_one();
+    }
+
+    pub(crate) fn set_connected(&self, session: &SessionId, execution: &ExecutionId) {
+        self.links().connected.insert(session.clone(), execution.clone());
+    }
+
+    /// What is connected since under another execution stays.
+    pub(crate) fn set_disconnected(&self, session: &SessionId, execution: &ExecutionId) {
+        let mut links = self.links();
+        if links.connected.get(session) == Some(execution) {
+            links.connected.remove(session);
+        }
+    }
+
+    pub(crate) fn is_connected(&self, session: &SessionId, execution: &ExecutionId) -> bool {
+        self.links().connected.get(session) == Some(execution)
+    }
+
+    pub(crate) fn is_launching(&self, execution: &ExecutionId) -> bool {
+        self.links().launching.contains(execution)
+    }
+
+    /// Every execution that is there, dead or alive.
+    pub(crate) async fn list(&self) -> Vec<Found> {
+        let listed = self.0.executor.list().await;
+        let listed = listed.inspect_err(|error| tracing::warn!(%error, "executions not listed"));
+        listed.unwrap_or_default()
+    }
+
+    /// Clears away what no execution uses any more.
+    pub(crate) async fn tidy(&self) {
+        if let Err(error) = self.0.executor.tidy().await {
+            tracing::warn!(code = error.code(), %error, "old programs are not cleared away");
+        }
+    }
+
+    /// Shakes hands with an execution and follows what it says.
+    pub(crate) async fn follow(
+        &self,
+        at: &At,
+        after: Option<Spool>,
+    ) -> Result<Box<dyn Following>, Fault> {
+        self.0.executor.follow(at, after).await
+    }
+
+    /// Ends an execution and everything it left running.
+    pub(crate) async fn stop_at(&self, at: &At) -> Result<(), Fault> {
+        self.0.executor.stop(&at.execution, at.epoch).await
     }
 
     /// The service's handle, as soon as there is one.
@@ -197,45 +213,77 @@ impl Executions {
         }
     }
 
-    /// Whom to speak to about an execution. Its secret is derived, not kept.
-    async fn at(&self, session: &SessionId, execution: &ExecutionId, epoch: u64) -> Result<At> {
-        let head = self.0.store.copy_head(session).await?;
-        let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
-        let secret = head.ok_or_else(unknown)?.chain_key.derive(&format!("execution {execution}"));
+    /// How to speak to an execution. Its secret is derived once and kept while the session is
+    /// supervised; it is never stored.
+    pub(crate) async fn at(
+        &self,
+        session: &SessionId,
+        execution: &ExecutionId,
+        epoch: u64,
+    ) -> Result<At> {
+        let known = {
+            let links = self.links();
+            let secrets = links.secrets.get(session).into_iter().flatten();
+            secrets.clone().find(|(of, _)| of == execution).map(|(_, secret)| *secret)
+        };
+        let secret = match known {
+            Some(secret) => secret,
+            None => self.derive_secret(session, execution).await?,
+        };
         Ok(At { session: session.clone(), execution: execution.clone(), secret, epoch })
     }
 
-    /// Starts an agentctl for a session that has none. The workspace is usable when this returns.
-    /// Goes on when the asker has left.
-    pub async fn launch(&self, session: &SessionId, workspace: PathBuf) -> Result<ExecutionId> {
-        let (executions, session) = (self.clone(), session.clone());
-        let (told, launched) = oneshot::channel();
-        self.followed().tasks.spawn(async move {
-            // Nobody may be left to hear it; the log says it, too.
-            let _ = told.send(executions.launch_now(&session, workspace).await);
-        });
-        launched.await.map_err(|_| Error::ShuttingDown)?
+    async fn derive_secret(
+        &self,
+        session: &SessionId,
+        execution: &ExecutionId,
+    ) -> Result<[u8; 32]> {
+        let head = self.0.store.copy_head(session).await?;
+        let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
+        let secret = head.ok_or_else(unknown)?.chain_key.derive(&format!("execution {execution}"));
+        let mut links = self.links();
+        let secrets = links.secrets.entry(session.clone()).or_default();
+        secrets.retain(|(of, _)| of != execution);
+        let over = (secrets.len() + 1).saturating_sub(SECRETS_MAX);
+        secrets.drain(..over);
+        secrets.push((execution.clone(), secret));
+        Ok(secret)
     }
 
-    async fn launch_now(&self, session: &SessionId, workspace: PathBuf) -> Result<ExecutionId> {
+    /// The session has no supervisor any more.
+    pub(crate) fn forget_secrets(&self, session: &SessionId) {
+        self.links().secrets.remove(session);
+    }
+
+    /// Starts an agentctl for a session that has none. The workspace is usable when this returns. The
+    /// launch continues if the caller leaves.
+    pub async fn launch(&self, session: &SessionId, workspace: PathBuf) -> Result<ExecutionId> {
+        let handle = self.handle().await?;
+        handle.supervisors().launch(session, workspace).await
+    }
+
+    pub(crate) async fn launch_now(
+        &self,
+        session: &SessionId,
+        workspace: PathBuf,
+    ) -> Result<ExecutionId> {
         let handle = self.handle().await?;
         let execution_id = handle.ids().execution()?;
         let runtime = self.0.executor.name().to_owned();
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         // From before the log knows of it until it answers.
-        let on_its_way = OnItsWay::new(self, &execution_id);
+        let launch = Launch::begin(self, session, &execution_id);
         observe(&handle, session, starting, None).await?;
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
         let launched = self.0.executor.launch(self.launch_spec(&at, workspace)).await;
-        drop(on_its_way);
+        drop(launch);
         if let Err(fault) = launched {
             self.not_launched(&handle, &at, &fault).await?;
             return Err(fault.into());
         }
         let ready = ExecutorReady { execution_id: execution_id.clone() };
         observe(&handle, session, ready, None).await?;
-        self.follow(session, &execution_id);
         Ok(execution_id)
     }
 
@@ -254,29 +302,6 @@ impl Executions {
         }
     }
 
-    /// What was said to a session has no agent to be given to.
-    fn is_stranded(&self, session: &SessionId) {
-        let mut stranded = self.0.stranded.lock().unwrap_or_else(PoisonError::into_inner);
-        if stranded.insert(session.clone()) {
-            self.0.stranded_changed.notify_one();
-        }
-    }
-
-    /// The next session of which that was seen; `None` when nobody is attached any more.
-    pub(crate) async fn stranded(&self) -> Option<SessionId> {
-        loop {
-            let changed = self.0.stranded_changed.notified();
-            let next = self.0.stranded.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
-            if next.is_some() {
-                return next;
-            }
-            if matches!(*self.attached(), Attached::NoMore) {
-                return None;
-            }
-            changed.await;
-        }
-    }
-
     /// Nothing could be launched, and the log says why.
     pub(crate) async fn cannot_launch(
         &self,
@@ -291,21 +316,21 @@ impl Executions {
         }
         let execution_id = handle.ids().execution()?;
         let runtime = self.0.executor.name().to_owned();
-        let on_its_way = OnItsWay::new(self, &execution_id);
+        let launch = Launch::begin(self, session, &execution_id);
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         observe(&handle, session, starting, None).await?;
         let (reason, code) = (Some(obstacle.reason), Some(obstacle.code.to_string()));
         let failed = ExecutorError { execution_id, reason, code };
         let failed = observe(&handle, session, failed, Some(obstacle.message.clone())).await;
-        drop(on_its_way);
+        drop(launch);
         failed
     }
 
     /// Waits for the end of a launch that is under way here.
-    async fn launched(&self, execution: &ExecutionId) {
+    pub(crate) async fn launched(&self, execution: &ExecutionId) {
         loop {
             let changed = self.0.launched_changed.notified();
-            if !self.followed().launching.contains(execution) {
+            if !self.is_launching(execution) {
                 return;
             }
             changed.await;
@@ -320,7 +345,7 @@ impl Executions {
         let unseen = executor.is_some_and(|e| e.status == ExecutorStatus::Starting)
             && facts.agent.is_none_or(|agent| agent.status == AgentStatus::Exited);
         if !is_gone || !unseen {
-            return handle.execute(&at.session, recover()).await.map(drop);
+            return handle.supervisors().settle(&at.session, Wake::Stopped).await.map(drop);
         }
         let reason = Some(Reason::ExecutorError);
         let code = match fault {
@@ -364,7 +389,7 @@ impl Executions {
         let handle = self.handle().await?;
         let (at, _) = self.current(&handle, session).await?;
         self.0.executor.stop(&at.execution, at.epoch).await?;
-        handle.execute(session, recover()).await.map(drop)
+        handle.supervisors().settle(session, Wake::Stopped).await.map(drop)
     }
 
     /// Asks the agent something that its protocol has and ours does not.
@@ -385,7 +410,7 @@ impl Executions {
         let mut state = handle.state(session).await?;
         if state.lease.owner.as_ref() != Some(handle.boot()) {
             // Another's epoch is not ours to speak with.
-            handle.execute(session, recover()).await?;
+            handle.supervisors().settle(session, Wake::Command).await?;
             state = handle.state(session).await?;
             if let Some(owner) = state.lease.owner.clone().filter(|owner| owner != handle.boot()) {
                 let session = session.clone();
@@ -408,7 +433,7 @@ impl Executions {
             let command = protocol::Command { id, act: act.clone() };
             match self.0.executor.command(at, command).await {
                 Err(Fault::Unreachable { .. }) if tries < TRIES_MAX => {
-                    tokio::time::sleep(TRY_AGAIN * u32::try_from(tries).unwrap_or(1)).await;
+                    tokio::time::sleep(RETRY_DELAY * u32::try_from(tries).unwrap_or(1)).await;
                     // It may have been given up meanwhile, and another be the session's.
                     let handle = self.handle().await?;
                     if self.current(&handle, &at.session).await?.0.execution != at.execution {
@@ -419,11 +444,6 @@ impl Executions {
             }
         }
     }
-}
-
-/// The session finds out itself what became of its executor.
-pub(crate) fn recover() -> Command {
-    Command::Recover { dead: std::collections::BTreeSet::new(), probe: None }
 }
 
 async fn observe(
@@ -437,6 +457,6 @@ async fn observe(
 }
 
 /// Another process owns the session now: what it does is not ours.
-fn not_ours(error: &Error) -> bool {
+pub(crate) fn is_not_ours(error: &Error) -> bool {
     matches!(error.code(), Code::SessionOwned | Code::EpochStale | Code::SessionNotFound)
 }

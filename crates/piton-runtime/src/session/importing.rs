@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use piton_core::decide::{Command, Decision, Import, Verdict, asks};
+use piton_core::decide::{Command, Decision, Import, asks};
 use piton_core::id::{MessageId, RunId};
 use piton_core::spool::{Entry, Fact};
 use piton_core::token::NewToken;
@@ -96,32 +96,5 @@ impl Session {
             import.fresh.push(NewToken::from(&self.env.ids.token()?));
         }
         self.decide(Command::Import(import))
-    }
-
-    /// What a dead execution wrote down is imported before its end is.
-    pub(super) async fn drain_spool(&mut self) {
-        let Some(executor) = &self.state.facts.executor else { return };
-        let execution_id = executor.execution_id.clone();
-        while self.broken.is_none() {
-            let after = self.state.spools.get(&execution_id).cloned();
-            let drained = self.env.executors.drain(&self.id, &execution_id, after).await;
-            if drained.is_empty() {
-                return;
-            }
-            let is_last = drained.damage.is_some();
-            let import = drained.import(execution_id.clone());
-            match self.import(import).await {
-                Ok(decision) if decision.outcome == Verdict::Already => return,
-                Ok(decision) => self.append(decision, Durability::Synced, None),
-                Err(error) => {
-                    tracing::error!(session = %self.id, %execution_id, code = %error.code(), "a dead execution's spool was not imported");
-                    return;
-                }
-            }
-            self.drain().await;
-            if is_last {
-                return;
-            }
-        }
     }
 }

@@ -16,10 +16,10 @@ use futures_util::stream::FuturesOrdered;
 use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Probe, Redact, Verdict};
 use piton_core::event::{Event, SessionLeased};
 use piton_core::fold::Change;
-use piton_core::id::{ExecutionId, SessionId};
+use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
-use piton_core::state::PROJECTOR_VERSION;
-use piton_core::{NewRecord, Seq, State};
+use piton_core::state::{Executor, PROJECTOR_VERSION};
+use piton_core::{NewRecord, Seq, State, supervise};
 use piton_store::{Appended, BoxFuture, Durability, Masked, Position, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 
@@ -27,6 +27,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::messages::{Cut, Messages};
 use crate::redaction;
+use crate::supervisor::Wake;
 use crate::tally::Happened;
 use crate::world::Deed;
 use acting::message_of;
@@ -41,8 +42,6 @@ const IDLE: Duration = Duration::from_mins(1);
 const HOLD: Duration = Duration::from_secs(10);
 /// Records read at a time.
 const READ_MAX: usize = 256;
-/// How long an executor may take to say that it lives.
-const PROBE_MAX: Duration = Duration::from_secs(10);
 
 /// What an asker learns once it is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +56,8 @@ pub struct Ack {
 
 pub(crate) struct Request {
     pub work: Work,
+    /// The asker knows what became of the session's execution, as far as that can be known.
+    pub is_settled: bool,
     pub reply: oneshot::Sender<Answer>,
 }
 
@@ -71,6 +72,8 @@ pub(crate) enum Answer {
     Settled(Result<Ack>),
     /// Not looked at: the session left memory. Ask again.
     AskAgain,
+    /// Not looked at: its supervisor has to find out what became of the execution first.
+    Unsettled,
 }
 
 /// A batch on its way to the disk.
@@ -79,8 +82,8 @@ struct Inflight {
     answer: Result<Ack>,
     reply: Option<oneshot::Sender<Answer>>,
     deeds: Vec<Deed>,
-    /// It closes the session.
-    closes: bool,
+    /// The supervisor has to know.
+    wakes: Option<Wake>,
     happened: Vec<Happened>,
 }
 
@@ -188,18 +191,19 @@ impl Session {
                     self.acting_on = None;
                     if done {
                         let command = Command::Done { of_seq };
-                        self.execute(command, Durability::Buffered, None).await;
+                        self.execute(command, Durability::Buffered, None, true).await;
                     }
                 }
                 Some(()) = self.saving.next(), if !self.saving.is_empty() => {}
                 request = self.inbox.recv(), if accepting => match request {
                     Some(request) => {
                         served = true;
-                        match request.work {
+                        let Request { work, is_settled, reply } = request;
+                        match work {
                             Work::Execute(command, durability) => {
-                                self.execute(*command, durability, Some(request.reply)).await;
+                                self.execute(*command, durability, Some(reply), is_settled).await;
                             }
-                            Work::Remove(removal) => self.remove(removal, request.reply).await,
+                            Work::Remove(removal) => self.remove(removal, reply, is_settled).await,
                         }
                     }
                     None => break,
@@ -223,10 +227,21 @@ impl Session {
         Context { now: self.env.clock.now(), boot: self.env.boot.clone() }
     }
 
-    /// A run that belongs to a boot that is not this one: nothing can be decided about it before
-    /// it is known what became of it.
-    fn needs_recovery(&self) -> bool {
-        !self.holds_lease() && self.state.facts.needs_recovery()
+    /// What a dead boot left is settled before anything is decided. False: the session's supervisor
+    /// has to ask the execution first.
+    async fn settle_orphan(&mut self) -> bool {
+        if self.holds_lease() || !self.state.facts.needs_recovery() {
+            return true;
+        }
+        if self.state.facts.executor.as_ref().is_some_and(Executor::may_live) {
+            return false;
+        }
+        let boot = self.state.facts.run.iter().map(|run| run.boot_id.clone());
+        let dead = boot.filter(|boot| !self.env.is_alive(boot)).collect();
+        if let Some(command) = supervise::orphaned_run(&self.state.facts, &dead) {
+            self.recover(command, None).await;
+        }
+        true
     }
 
     async fn execute(
@@ -234,16 +249,20 @@ impl Session {
         command: Command,
         durability: Durability,
         reply: Option<oneshot::Sender<Answer>>,
+        is_settled: bool,
     ) {
         if !matches!(command, Command::Say { .. } | Command::Said { .. } | Command::Done { .. }) {
             // What follows comes after all that was said before it.
             self.write_held(Cut::All);
         }
         if matches!(command, Command::Recover { .. }) {
-            return self.recover(reply).await;
+            return self.recover(command, reply).await;
         }
-        if self.needs_recovery() {
-            self.recover(None).await;
+        if !is_settled && !self.settle_orphan().await {
+            if let Some(reply) = reply {
+                let _ = reply.send(Answer::Unsettled);
+            }
+            return;
         }
         let decided = match command {
             Command::AnswerByToken(answer) => self.answer(answer).await,
@@ -265,7 +284,7 @@ impl Session {
     fn refuse(&mut self, reply: Option<oneshot::Sender<Answer>>, error: Error) {
         let (answer, deeds) = (Err(error), Vec::new());
         let happened = Vec::new();
-        let refused = Inflight { appended: None, answer, reply, deeds, closes: false, happened };
+        let refused = Inflight { appended: None, answer, reply, deeds, wakes: None, happened };
         self.inflight.push_back(Box::pin(std::future::ready(refused)));
     }
 
@@ -290,31 +309,16 @@ impl Session {
         NewRecord::new(self.env.clock.now(), SessionLeased { boot_id, epoch })
     }
 
-    /// Settles what a dead boot left. If the agent is alive it is taken over: once that is durable,
-    /// what the old boot owed it is carried out, under the old keys.
-    async fn recover(&mut self, reply: Option<oneshot::Sender<Answer>>) {
-        let executor = self.state.facts.executor.as_ref().filter(|executor| executor.may_live());
-        let probe = match executor.map(|executor| executor.execution_id.clone()) {
-            Some(execution) => Some(probe(&self.env, &self.id, &execution).await),
-            None => None,
-        };
-        if probe == Some(Probe::Gone) {
-            // What it wrote down comes before its end.
-            self.drain_spool().await;
-        }
-        let boot = self.state.facts.run.iter().map(|run| run.boot_id.clone());
-        let dead = boot.filter(|boot| !self.env.is_alive(boot)).collect();
-        let takes_over = probe == Some(Probe::Alive) && !self.holds_lease();
-        let mut decision = match self.decide(Command::Recover { dead, probe }) {
+    /// Writes down what became of an execution and its run. One that lives is taken over: once that is
+    /// durable, what the old boot had still to do for it is done, under the old keys.
+    async fn recover(&mut self, command: Command, reply: Option<oneshot::Sender<Answer>>) {
+        let is_alive = matches!(command, Command::Recover { probe: Some(Probe::Alive), .. });
+        let takes_over = is_alive && !self.holds_lease();
+        let decision = match self.decide(command) {
             Ok(decision) => decision,
             Err(error) => return self.refuse(reply, error),
         };
-        if takes_over && decision.records.is_empty() {
-            // Who follows an execution, and is owed to, is the session's writer.
-            let records = vec![self.claim()];
-            decision = Decision { records, outcome: Verdict::Done };
-        }
-        self.look_again |= probe == Some(Probe::Alive);
+        self.look_again |= is_alive;
         self.append(decision, Durability::Synced, reply);
         if takes_over {
             self.drain().await;
@@ -425,20 +429,20 @@ impl Session {
         let ack = Ack { verdict, last_seq: self.state.last_seq, held_bytes };
         if records.is_empty() {
             // What it is told rests on what is still being flushed: it waits its turn.
-            let (answer, closes) = (Ok(ack), false);
-            let settled = Inflight { appended: None, answer, reply, deeds, closes, happened };
+            let (answer, wakes) = (Ok(ack), None);
+            let settled = Inflight { appended: None, answer, reply, deeds, wakes, happened };
             return self.inflight.push_back(Box::pin(std::future::ready(settled)));
         }
         if planted::is(Bug::ActBeforeCommit) {
             self.deeds.extend(deeds.drain(..));
         }
-        let closes = records.iter().any(|record| matches!(record.event, Event::SessionClosed(_)));
+        let wakes = records.iter().find_map(|record| wake_of(&record.event));
         let summary = if summary_changed { self.state.summary() } else { None };
         let at = Position { expected, epoch: self.state.lease.epoch };
         let appending = self.env.writer.append(&self.id, at, records, durability, summary);
         self.inflight.push_back(Box::pin(async move {
             let appended = Some(appending.await);
-            Inflight { appended, answer: Ok(ack), reply, deeds, closes, happened }
+            Inflight { appended, answer: Ok(ack), reply, deeds, wakes, happened }
         }));
     }
 
@@ -455,8 +459,9 @@ impl Session {
             if !done.happened.is_empty() {
                 self.env.tally.add(done.happened);
             }
-            if done.closes {
-                self.env.driver.closed(&self.id);
+            self.env.deadlines.note(self.state.facts.deadline_at());
+            if let Some(cause) = done.wakes {
+                self.env.supervisors.wake(&self.id, cause);
             }
             done.answer
         };
@@ -494,17 +499,13 @@ async fn over(sleep: &mut Option<BoxFuture<()>>) {
     }
 }
 
-/// Asks an executor; one that does not answer is unreachable.
-async fn probe(env: &Env, id: &SessionId, execution: &ExecutionId) -> Probe {
-    let probe = tokio::select! {
-        biased;
-        probe = env.executors.probe(id, execution) => probe,
-        () = env.clock.sleep(PROBE_MAX) => Probe::Unreachable,
-    };
-    if planted::is(Bug::SilenceIsDeath) && probe == Probe::Unreachable {
-        return Probe::Gone;
+/// What the session's supervisor does something about.
+fn wake_of(event: &Event) -> Option<Wake> {
+    match event {
+        Event::SessionClosed(_) => Some(Wake::Closed),
+        Event::ExecutorAbandoned(_) => Some(Wake::Abandoned),
+        _ => None,
     }
-    probe
 }
 
 async fn save_snapshot(

@@ -15,6 +15,7 @@ use super::{Ack, Answer, Session};
 use crate::env::Env;
 use crate::error::Result;
 use crate::messages::Cut;
+use crate::supervisor::Wake;
 
 /// How a log is to be removed.
 #[derive(Clone, Debug)]
@@ -39,18 +40,27 @@ impl Remove {
 }
 
 impl Session {
-    pub(super) async fn remove(&mut self, remove: Remove, reply: oneshot::Sender<Answer>) {
+    pub(super) async fn remove(
+        &mut self,
+        remove: Remove,
+        reply: oneshot::Sender<Answer>,
+        is_settled: bool,
+    ) {
+        self.write_held(Cut::All);
+        if !is_settled && !self.settle_orphan().await {
+            let _ = reply.send(Answer::Unsettled);
+            return;
+        }
         let removed = self.try_remove(remove).await;
         self.removed = removed.is_ok();
+        if self.removed {
+            self.env.supervisors.wake(&self.id, Wake::Deleted);
+        }
         // The asker may have gone; what was removed stays removed.
         let _ = reply.send(Answer::Settled(removed));
     }
 
     async fn try_remove(&mut self, remove: Remove) -> Result<Ack> {
-        self.write_held(Cut::All);
-        if self.needs_recovery() {
-            self.recover(None).await;
-        }
         decide::may_remove(&self.state, remove.removal())?;
         if !self.holds_lease() {
             let claim = Decision { records: vec![self.claim()], outcome: Verdict::Done };

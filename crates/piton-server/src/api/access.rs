@@ -19,7 +19,7 @@ use piton_core::registry::Command;
 
 use super::Reply;
 use crate::app::{App, Asked, to_value};
-use crate::extract::{Administrator, Asker, Body, Path};
+use crate::extract::{Administrator, Asker, Body, Path, WithoutToken};
 use crate::problem::{Problem, Result};
 
 const NAME_BYTES_MAX: usize = 256;
@@ -129,9 +129,9 @@ pub(crate) async fn link(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn sign_in(
     State(app): State<App>,
+    _admitted: WithoutToken,
     Body(signing_in): Body<SignInRequest>,
 ) -> Result<Reply<AccessTokenIssued>> {
-    app.admit_nobody()?;
     // Nobody learns more than that about a link.
     let used_up = || {
         let title = "The link is not known, has run out, or was used before";

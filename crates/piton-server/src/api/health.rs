@@ -1,5 +1,8 @@
 //! Whether the server is there, ready, and how it does.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -7,12 +10,17 @@ use axum::{Json, http::HeaderValue};
 use piton_api::enums::ClosedList as _;
 use piton_api::problem::Problem as Document;
 use piton_api::server::Health;
-use piton_store::{Query, Select};
+use piton_core::Code;
+use piton_store::{Query, Select, Store};
+use tokio::sync::Mutex;
 
 use crate::app::App;
 use crate::extract::Reader;
 use crate::metrics::Open;
-use crate::problem::Result;
+use crate::problem::{Problem, Result};
+
+/// How old the last answer of the store may be.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Sessions that are looked at at a time.
 const PAGE: usize = 256;
@@ -29,11 +37,37 @@ pub(crate) async fn health() -> Json<Health> {
     (status = 200, body = Health),
     (status = 503, body = Document, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Health>> {
-    if app.stop().is_cancelled() {
-        return Err(piton_runtime::Error::ShuttingDown.into());
+pub(crate) async fn ready(State(app): State<App>) -> Response {
+    let ready = if app.stop().is_cancelled() {
+        Err(piton_runtime::Error::ShuttingDown.into())
+    } else {
+        app.readiness().check(app.handle().view().store()).await
+    };
+    match ready {
+        Ok(()) => Json(Health::ok()).into_response(),
+        Err(problem) => problem.with_status(StatusCode::SERVICE_UNAVAILABLE).into_response(),
     }
-    Ok(Json(Health::ok()))
+}
+
+/// Whether the store takes writes, asked at most so often: whoever asks needs no token, and a check
+/// costs a flush.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(Mutex<Option<(Instant, Option<(Code, String)>)>>);
+
+impl Readiness {
+    async fn check(&self, store: &Arc<dyn Store>) -> Result<()> {
+        // Held meanwhile: of many that ask at once, one checks.
+        let mut last = self.0.lock().await;
+        let refusal = match &*last {
+            Some((at, refusal)) if at.elapsed() < CHECK_EVERY => refusal.clone(),
+            _ => {
+                let refusal = store.check_writable().await.err();
+                let refusal = refusal.map(|error| (error.code(), error.to_string()));
+                last.insert((Instant::now(), refusal)).1.clone()
+            }
+        };
+        refusal.map_or(Ok(()), |(code, title)| Err(Problem::new(code, title)))
+    }
 }
 
 /// Counters and gauges, in the format that Prometheus reads.

@@ -2,6 +2,7 @@
 //! that does not wait for one.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,7 +64,8 @@ impl Agents {
         let is_there = tokio::task::spawn_blocking(move || {
             if is_own {
                 // That it cannot be made is seen below.
-                let _ = std::fs::create_dir_all(&looked_at);
+                let mut builder = std::fs::DirBuilder::new();
+                let _ = builder.recursive(true).mode(0o700).create(&looked_at);
             }
             looked_at.is_dir()
         });

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::{Reply, status};
 use crate::app::{App, Asked, Fulfilled, to_value};
-use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader};
+use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader, WithoutToken};
 use crate::problem::Result;
 
 /// Sessions that are looked at for open waits; those that are due first.
@@ -202,10 +202,10 @@ pub(crate) async fn mint(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn answer_with_token(
     State(app): State<App>,
+    _admitted: WithoutToken,
     Path(token_id): Path<String>,
     Body(presented): Body<TokenAnswerRequest>,
 ) -> Result<Json<AnswerAccepted>> {
-    app.admit_nobody()?;
     let token: ResumeToken = presented.token.parse().map_err(|_| Refusal::ResumeTokenNotFound)?;
     if token.id.as_str() != token_id {
         return Err(Refusal::ResumeTokenMismatch.into());

@@ -25,6 +25,7 @@ use super::{
     send, ticks,
 };
 use crate::app::{App, to_value};
+use crate::connections::Connection;
 use crate::problem::{Problem, Result};
 
 /// The largest message that is taken.
@@ -61,12 +62,13 @@ struct Request {
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn connect(
     State(app): State<App>,
+    connection: Connection,
     headers: HeaderMap,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
-    let bearer = presented(&app, &headers)?;
+    let bearer = presented(&app, &connection, &headers)?;
     let nobody = || Problem::new(Code::Unauthenticated, "The request carries no token");
-    match app.admit(bearer.as_ref(), Scope::Read) {
+    match app.admit(&connection, bearer.as_ref(), Scope::Read) {
         // Good for something else: each method asks for what it needs.
         Err(problem) if problem.code == Code::InsufficientScope => {}
         admitted => app.limits().take(&admitted?)?,
@@ -74,24 +76,31 @@ pub(crate) async fn connect(
     let bearer = bearer.ok_or_else(nobody)?;
     let upgrade = handshake(upgrade, MESSAGE_BYTES_MAX)?;
     let place = app.sockets().enter()?;
-    Ok(upgrade.on_upgrade(move |socket| converse(app, bearer, socket, place)))
+    Ok(upgrade.on_upgrade(move |socket| converse(app, connection, bearer, socket, place)))
 }
 
 /// What everything that a socket does shares.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) app: App,
+    pub(super) connection: Connection,
     pub(super) bearer: Arc<Bearer>,
     pub(super) out: mpsc::Sender<Message>,
     pub(super) subscriptions: Subscriptions,
 }
 
-async fn converse(app: App, bearer: Bearer, socket: WebSocket, place: Place) {
+async fn converse(
+    app: App,
+    connection: Connection,
+    bearer: Bearer,
+    socket: WebSocket,
+    place: Place,
+) {
     let (sink, mut source) = socket.split();
     let (out, outgoing) = mpsc::channel(OUTGOING_MAX);
     let mut writing = tokio::spawn(write(sink, outgoing));
     let subscriptions = Subscriptions::default();
-    let line = Line { app: app.clone(), bearer: Arc::new(bearer), out, subscriptions };
+    let line = Line { app: app.clone(), connection, bearer: Arc::new(bearer), out, subscriptions };
     let mut requests = JoinSet::new();
     let (mut hearing, mut ticks) = (Life::new(Instant::now()), ticks());
     let held = Arc::clone(&line.bearer);

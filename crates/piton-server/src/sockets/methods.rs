@@ -153,7 +153,7 @@ pub(super) async fn call(
 
 /// Lets in who has the scope, as for a request of their own.
 fn admit(line: &Line, needed: Scope, path: String, key: Option<String>) -> Result<Asker> {
-    let principal = line.app.admit(Some(&line.bearer), needed)?;
+    let principal = line.app.admit(&line.connection, Some(&line.bearer), needed)?;
     line.app.limits().take(&principal)?;
     Asker::new(principal, path, key)
 }

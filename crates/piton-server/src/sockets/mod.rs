@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::app::App;
+use crate::connections::Connection;
 use crate::extract;
 use crate::problem::{Problem, Result};
 
@@ -30,8 +31,6 @@ use crate::problem::{Problem, Result};
 const PROTOCOL: &str = "piton.v1";
 /// What a browser, which can set no headers, puts before its token.
 const BEARER: &str = "bearer.";
-/// Sockets at the same time.
-const SOCKETS_MAX: usize = 1_024;
 /// How often somebody who says nothing is asked whether they are there.
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// Silent for so long, nobody is there.
@@ -74,13 +73,11 @@ pub(crate) struct Place {
     _open: TaskTrackerToken,
 }
 
-impl Default for Sockets {
-    fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(SOCKETS_MAX)), open: TaskTracker::new() }
-    }
-}
-
 impl Sockets {
+    pub(crate) fn new(sockets_max: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(sockets_max)), open: TaskTracker::new() }
+    }
+
     fn enter(&self) -> Result<Place> {
         let full = |_| Problem::new(Code::LimitReached, "There are too many sockets already");
         let permit = Arc::clone(&self.places).try_acquire_owned().map_err(full)?;
@@ -115,12 +112,8 @@ fn credentials(headers: &HeaderMap) -> Result<Option<Bearer>> {
 }
 
 /// The same; what is no token is counted like a wrong one.
-fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Bearer>> {
-    let found = credentials(headers);
-    if found.is_err() {
-        app.admit_nobody()?;
-    }
-    found
+fn presented(app: &App, connection: &Connection, headers: &HeaderMap) -> Result<Option<Bearer>> {
+    extract::presented(app, connection, credentials(headers))
 }
 
 /// A request that is no handshake is told so.

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::api::workspace::{check_side, of_shell};
 use crate::app::App;
+use crate::connections::Connection;
 use crate::extract::Path;
 use crate::problem::Result;
 
@@ -65,11 +66,12 @@ enum Typed {
 pub(crate) async fn attach(
     State(app): State<App>,
     Path((session, shell_id)): Path<(String, String)>,
+    connection: Connection,
     headers: HeaderMap,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
-    let bearer = presented(&app, &headers)?;
-    let principal = app.admit(bearer.as_ref(), Scope::Control)?;
+    let bearer = presented(&app, &connection, &headers)?;
+    let principal = app.admit(&connection, bearer.as_ref(), Scope::Control)?;
     app.limits().take(&principal)?;
     let upgrade = handshake(upgrade, TYPED_BYTES_MAX)?;
     let client = of_shell(&app, &session, &shell_id).await?;

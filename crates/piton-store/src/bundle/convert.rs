@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use piton_core::Seq;
+use piton_core::event::SessionRegistered;
 use piton_core::id::SessionId;
+use piton_core::roster::Roster;
+use piton_core::{NewRecord, Seq};
 
 use super::{Error, PAGE_RECORDS};
-use crate::contract::{CopiedRecord, CopyHead, LogCopy, Query, Select, Store};
+use crate::contract::{CopiedRecord, CopyHead, Detail, LogCopy, Query, Select, Store};
 use crate::error::Result;
 
 /// A log that was copied, compared and verified.
@@ -39,23 +41,51 @@ pub async fn convert(
         return Err(Error::NotEmpty.into());
     }
     let mut done = 0;
+    // First: what it does not list is added to it.
+    if let Some(head) = from.copy_head(&reserved).await? {
+        copy(from, to, head, None, &mut done, &mut progress).await?;
+    }
+    let listed = roster(&**from).await?;
     let mut after = None;
     loop {
         let page = from.logs(after.as_ref(), PAGE_RECORDS).await?;
         let Some(last) = page.last() else { return Ok(done) };
         after = Some(last.clone());
-        for session in page {
+        for session in page.into_iter().filter(|session| !session.is_reserved()) {
             let unknown = || crate::Error::SessionNotFound { session: session.clone() };
             let head = from.copy_head(&session).await?.ok_or_else(unknown)?;
-            copy(from, to, head, &mut done, &mut progress).await?;
+            let is_listed = listed.contains(&session);
+            let note = if is_listed { None } else { registration(&**from, &session).await? };
+            copy(from, to, head, note, &mut done, &mut progress).await?;
         }
     }
+}
+
+/// What a store's metadata log lists.
+async fn roster(store: &dyn Store) -> Result<Roster> {
+    let (mut roster, mut last) = (Roster::default(), 0);
+    loop {
+        let page = store.read(&SessionId::reserved(), last, PAGE_RECORDS, Detail::Headers).await?;
+        let Some(end) = page.last() else { return Ok(roster) };
+        last = end.seq;
+        for event in page.iter().filter_map(|record| record.event().ok()) {
+            roster.apply(&event);
+        }
+    }
+}
+
+/// The record that lists a session, for one that began elsewhere.
+async fn registration(store: &dyn Store, session: &SessionId) -> Result<Option<NewRecord>> {
+    let first = store.read(session, 0, 1, Detail::Headers).await?;
+    let event = SessionRegistered { session_id: session.clone() };
+    Ok(first.first().map(|record| NewRecord::new(record.ts, event)))
 }
 
 async fn copy(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,
     head: CopyHead,
+    note: Option<NewRecord>,
     done: &mut u64,
     progress: &mut impl FnMut(Progress),
 ) -> Result<()> {
@@ -69,7 +99,7 @@ async fn copy(
         last: head.last_seq,
         page: VecDeque::new(),
     };
-    to.copy_in(LogCopy { head: head.clone(), records: Box::new(records) }).await?;
+    to.copy_in(LogCopy { head: head.clone(), records: Box::new(records), note }).await?;
     let unknown = || crate::Error::SessionNotFound { session: session.clone() };
     let there = to.copy_head(&session).await?.ok_or_else(unknown)?;
     let now = from.copy_head(&session).await?.ok_or_else(unknown)?;

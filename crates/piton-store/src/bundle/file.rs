@@ -5,6 +5,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use piton_core::Timestamp;
 use piton_core::id::SessionId;
 
 use super::{Contents, Error, Settings, check, export, import};
@@ -79,8 +80,9 @@ pub async fn import_file(
     store: &dyn Store,
     path: &Path,
     passphrase: Option<&SecretText>,
+    now: Timestamp,
 ) -> Result<Contents> {
-    import(store, open(path)?, passphrase).await
+    import(store, open(path)?, passphrase, now).await
 }
 
 fn open(path: &Path) -> Result<BufReader<File>> {

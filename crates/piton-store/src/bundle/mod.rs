@@ -18,8 +18,9 @@ mod write;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use piton_core::event::SessionImported;
 use piton_core::id::SessionId;
-use piton_core::{Content, Event, Seq, chain};
+use piton_core::{Content, Event, NewRecord, Seq, Timestamp, chain};
 
 use crate::contract::{CopyHead, Entropy, LogCopy, Store};
 use crate::error::Result;
@@ -116,18 +117,26 @@ fn contents(head: CopyHead, records: u64) -> Contents {
     Contents { session, last_seq, chain, records }
 }
 
-/// Makes a log from a bundle: all of it, with every link verified, or nothing.
+/// Makes a log from a bundle: all of it, with every link verified, or nothing. The metadata log
+/// says so, at the given time.
 pub async fn import(
     store: &dyn Store,
     from: impl Read + Send + 'static,
     passphrase: Option<&SecretText>,
+    now: Timestamp,
 ) -> Result<Contents> {
     let reader = Reader::begin(from, passphrase)?;
     if reader.head().session.is_reserved() {
         return Err(Error::Damaged { at: 0, why: "it names the store's own log" }.into());
     }
     let (head, progress) = (reader.head().clone(), reader.progress());
-    store.copy_in(LogCopy { head: head.clone(), records: Box::new(reader) }).await?;
+    let imported = SessionImported {
+        session_id: head.session.clone(),
+        last_seq: head.last_seq,
+        chain: blake3::Hash::from(head.chain).to_hex().to_string(),
+    };
+    let note = Some(NewRecord::new(now, imported));
+    store.copy_in(LogCopy { head: head.clone(), records: Box::new(reader), note }).await?;
     Ok(contents(head, progress.records()))
 }
 

@@ -5,7 +5,7 @@ use piton_core::{Code, Seq, event};
 
 use super::format::{HEAD, LEVEL, MAGIC, RECORD, VERSION};
 use super::*;
-use crate::conformance::{Boots, Driver, of, piece, run, said, session};
+use crate::conformance::{Boots, Driver, at, of, piece, run, said, session};
 use crate::contract::{CopiedRecord, OsEntropy};
 use crate::memory::{Disk, MemoryStore, Reliable};
 
@@ -49,7 +49,7 @@ async fn bundle(store: &Arc<dyn Store>, id: &SessionId, settings: &Settings) -> 
 async fn take(bytes: &[u8], passphrase: Option<&str>) -> (Arc<dyn Store>, Result<Contents>) {
     let store = memory();
     let passphrase = passphrase.map(|text| text.to_owned().into());
-    let taken = import(&*store, Cursor::new(bytes.to_vec()), passphrase.as_ref()).await;
+    let taken = import(&*store, Cursor::new(bytes.to_vec()), passphrase.as_ref(), at(9)).await;
     (store, taken)
 }
 
@@ -137,7 +137,7 @@ fn the_same_session_is_not_taken_twice() {
         let id = sample(&store, "s").await;
         let bytes = bundle(&store, &id, &settings(None)).await;
         let before = records(&store, &id).await;
-        let refused = import(&*store, Cursor::new(bytes), None).await.unwrap_err();
+        let refused = import(&*store, Cursor::new(bytes), None, at(9)).await.unwrap_err();
         assert_eq!(refused.code(), Code::SessionExists);
         assert_eq!(records(&store, &id).await, before);
         let missing = export(&*store, &session("x"), Vec::new(), &settings(None)).await;
@@ -374,7 +374,7 @@ fn files_are_whole_private_and_read_back() {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left over");
         let other = memory();
-        let contents = import_file(&*other, &path, Some(&passphrase("p"))).await.unwrap();
+        let contents = import_file(&*other, &path, Some(&passphrase("p")), at(9)).await.unwrap();
         assert_eq!(contents, file.contents);
 
         let nowhere = folder.path().join("missing").join("s.piton");
@@ -383,7 +383,7 @@ fn files_are_whole_private_and_read_back() {
         let unknown = write_file(&*store, &session("x"), &path, &settings(None)).await.unwrap_err();
         assert_eq!(unknown.code(), Code::SessionNotFound);
         assert_eq!(std::fs::read(&path).unwrap(), bytes, "the older file is untouched");
-        let refused = import_file(&*other, &nowhere, None).await.unwrap_err();
+        let refused = import_file(&*other, &nowhere, None, at(9)).await.unwrap_err();
         assert_eq!(refused.code(), Code::BundleIo);
     });
 }
@@ -399,7 +399,7 @@ fn a_store_is_converted_log_by_log_into_an_empty_one() {
         let reserved = SessionId::reserved();
         let batch = crate::Batch {
             session: reserved.clone(),
-            expected: 0,
+            expected: from.head(&reserved).await.unwrap().unwrap().last_seq,
             guard: crate::Guard::Shared,
             records: crate::WritableRecords::verbatim(vec![of(0, task)]),
             durability: crate::Durability::Synced,
@@ -443,9 +443,9 @@ fn stores_exchange_sessions_without_loss() {
         for id in [sample(&first, "s").await, driver.session] {
             let bytes = bundle(&first, &id, &settings(Some("p"))).await;
             let phrase = passphrase("p");
-            import(&*second, Cursor::new(bytes), Some(&phrase)).await.unwrap();
+            import(&*second, Cursor::new(bytes), Some(&phrase), at(9)).await.unwrap();
         }
-        assert_eq!(convert(&second, &last, |_| {}).await.unwrap(), 2);
+        assert_eq!(convert(&second, &last, |_| {}).await.unwrap(), 3);
         for id in ["s", "long"].map(session) {
             let mut after = 0;
             loop {
@@ -458,6 +458,6 @@ fn stores_exchange_sessions_without_loss() {
             assert_eq!(last.verify(&id).await.unwrap().problem, None);
         }
         let back = memory();
-        assert_eq!(convert(&last, &back, |_| {}).await.unwrap(), 2);
+        assert_eq!(convert(&last, &back, |_| {}).await.unwrap(), 3);
     });
 }

@@ -221,10 +221,11 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
     }
     let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
     let reserved = SessionId::reserved();
+    let head = store.head(&reserved).await.unwrap();
     store
         .append(Batch {
             session: reserved.clone(),
-            expected: 0,
+            expected: head.map_or(0, |head| head.last_seq),
             guard: Guard::Shared,
             records: WritableRecords::verbatim(vec![of(0, task)]),
             durability: Durability::Synced,

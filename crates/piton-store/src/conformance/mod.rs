@@ -8,6 +8,7 @@ pub mod caches;
 pub mod contents;
 pub mod index;
 pub mod leases;
+pub mod listing;
 pub mod removal;
 pub mod tails;
 
@@ -105,6 +106,7 @@ macro_rules! conformance {
             index: rows_follow_their_sessions,
             index: tokens_are_found,
             index: all_logs_are_named,
+            listing: a_session_is_listed_once,
             tails: a_tail_delivers_every_record_once,
             tails: a_late_tail_catches_up,
             tails: lost_hints_lose_nothing,
@@ -130,6 +132,7 @@ macro_rules! conformance_of_removal {
             removal: a_copy_is_the_same_to_the_byte,
             removal: a_bad_copy_leaves_nothing,
             removal: an_adopted_log_starts_later,
+            listing: every_session_is_listed,
         }
     };
 }

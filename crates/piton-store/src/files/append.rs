@@ -343,6 +343,11 @@ impl Folder {
         let durable = std::mem::take(&mut writer.staged);
         let mut logs = self.logs();
         for (session, staged) in durable {
+            if session.is_reserved() {
+                staged.events.iter().for_each(|(_, _, event)| logs.roster.apply(event));
+            } else if staged.is_new {
+                logs.unregistered.insert(session.clone());
+            }
             let log = logs.by_id.entry(session.clone()).or_insert_with(|| {
                 let end = End::empty(0, chain::GENESIS);
                 Log::new(session.clone(), staged.key.clone(), Form::Native, end)

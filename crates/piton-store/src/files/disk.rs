@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use piton_core::permissions::Exposure;
 
 /// The files of one data folder. Paths lie in it.
 pub trait Disk: Send + Sync + fmt::Debug + 'static {
@@ -61,18 +63,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 pub struct Entry {
     pub name: String,
     pub bytes: u64,
-    pub guarded: Guarded,
-}
-
-/// Who can get at a file beside its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guarded {
-    /// Nobody.
-    Private,
-    /// Others can read it.
-    Readable,
-    /// Others can write to it, or it is not ours.
-    Exposed,
+    pub exposure: Exposure,
 }
 
 /// The operating system's files.
@@ -103,16 +94,7 @@ impl RealDisk {
 struct RealFile(File);
 
 fn entry(name: String, found: &fs::Metadata) -> Entry {
-    let mode = found.mode();
-    let ours = found.uid() == rustix::process::geteuid().as_raw();
-    let guarded = if !ours || mode & 0o022 != 0 {
-        Guarded::Exposed
-    } else if mode & 0o044 != 0 {
-        Guarded::Readable
-    } else {
-        Guarded::Private
-    };
-    Entry { name, bytes: found.len(), guarded }
+    Entry { name, bytes: found.len(), exposure: crate::folder::exposure(found) }
 }
 
 impl Disk for RealDisk {
@@ -175,12 +157,16 @@ impl Disk for RealDisk {
         for one in fs::read_dir(folder)? {
             let one = one?;
             // A link is not followed: it may lead anywhere.
-            let metadata = one.metadata()?;
+            let metadata = match one.metadata() {
+                // Removed since its name was read.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                found => found?,
+            };
             let Ok(name) = one.file_name().into_string() else { continue };
             if metadata.is_file() {
                 found.push(entry(name, &metadata));
             } else if metadata.is_symlink() {
-                found.push(Entry { name, bytes: 0, guarded: Guarded::Exposed });
+                found.push(Entry { name, bytes: 0, exposure: Exposure::Writable });
             }
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
+use piton_core::roster::Roster;
 use piton_core::{Seq, chain, token};
 
 use super::append::Staged;
@@ -57,6 +58,10 @@ pub(super) struct Logs {
     pub(super) dirty: BTreeSet<SessionId>,
     /// Logs that are not there, though something beside them says that they were.
     pub(super) lost: BTreeSet<SessionId>,
+    /// What the metadata log lists.
+    pub(super) roster: Roster,
+    /// Durable logs that it does not list yet.
+    pub(super) unregistered: BTreeSet<SessionId>,
 }
 
 /// What only the writer knows.
@@ -80,6 +85,7 @@ impl Logs {
         self.tokens.retain(|_, owner| owner != session);
         self.dirty.remove(session);
         self.lost.remove(session);
+        self.unregistered.remove(session);
     }
 }
 

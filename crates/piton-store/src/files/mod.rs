@@ -5,7 +5,8 @@
 //! store that is to keep secrets from whoever gets at the disk is the SQLite one. A `README` in the
 //! folder says so, too.
 //!
-//! One process at a time has the folder open, to read or to write: a second one is told who. An
+//! One process at a time writes to the folder: a second one is told who does. Any number read beside
+//! it, without a lock. An
 //! append costs one write and one flush of the session's log; everything else (snapshot, token
 //! index, anchor) is written behind it and made again from the log when it is missing or damaged.
 //!
@@ -14,6 +15,7 @@
 
 mod adopt;
 mod append;
+mod beside;
 mod blobs;
 mod disk;
 mod folder;
@@ -24,6 +26,7 @@ mod open;
 mod paths;
 mod queue;
 mod read;
+mod register;
 mod remove;
 mod rewrite;
 mod scan;
@@ -50,8 +53,8 @@ use tokio::sync::oneshot;
 use crate::admit::Removal;
 use crate::boots::BootLocks;
 use crate::contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
-    LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Finding, Guard, Head,
+    Liveness, LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
 use crate::folder as data_folder;
@@ -59,7 +62,7 @@ use crate::hub::{Changes, Hints, Hub};
 use crate::load::LoadedState;
 use crate::writer::WritableRecords;
 
-pub use self::disk::{Disk, DiskFile, Entry, Guarded, RealDisk};
+pub use self::disk::{Disk, DiskFile, Entry, RealDisk};
 pub use self::folder::Folder;
 pub use self::model::{Crash, ModelDisk};
 pub use crate::sqlite::Access;
@@ -72,7 +75,7 @@ use self::threads::{Behind, Counters, Readers, Writer, spawn};
 pub struct Options {
     /// The data folder; made if it is not there.
     pub data: PathBuf,
-    /// Reading needs the folder's lock as much as writing does.
+    /// Reading needs no lock and works beside a writer.
     pub access: Access,
     pub liveness: Arc<dyn Liveness>,
     pub entropy: Arc<dyn Entropy>,
@@ -118,14 +121,20 @@ impl FilesStore {
         if access == Access::ReadWrite {
             data_folder::create(&data)?;
         }
+        data_folder::refuse_exposed(&data)?;
         data_folder::refuse_network(&data)?;
-        let lock = lock(&paths::Paths::new(&data).lock(), access)?;
         let disk = Arc::new(RealDisk::new(access == Access::ReadOnly));
+        // Before the lock's file is made.
+        open::check_format(&*disk, &paths::Paths::new(&data))?;
+        let lock = match access {
+            Access::ReadWrite => Some(lock(&paths::Paths::new(&data).lock())?),
+            Access::ReadOnly => None,
+        };
         let folder = Arc::new(Folder::open(disk, &data, access, liveness, entropy)?);
         Self::start(&folder, lock)
     }
 
-    fn start(folder: &Arc<Folder>, lock: File) -> Result<Self> {
+    fn start(folder: &Arc<Folder>, lock: Option<File>) -> Result<Self> {
         let no_thread = |e: std::io::Error| Error::Unreadable {
             path: folder.paths.data.clone(),
             source: Some(Arc::new(e) as Cause),
@@ -137,7 +146,7 @@ impl FilesStore {
             counters: Arc::default(),
             readers: Arc::new(Readers::start(folder).map_err(no_thread)?),
             behind: Arc::default(),
-            open: Mutex::new(Open { lock: Some(lock), ..Open::default() }),
+            open: Mutex::new(Open { lock, ..Open::default() }),
         };
         if folder.access == Access::ReadOnly {
             store.queue.close();
@@ -156,8 +165,8 @@ impl FilesStore {
         if folder.is_dirty() {
             behind.wake();
         }
-        let behind_folder = folder.clone();
-        let run = move || behind.run(&behind_folder);
+        let (behind_folder, queue) = (folder.clone(), store.queue.clone());
+        let run = move || behind.run(&behind_folder, &queue);
         open.behind = Some(spawn("piton-behind", run).map_err(no_thread)?);
         drop(open);
         Ok(store)
@@ -196,13 +205,37 @@ impl FilesStore {
         Box::pin(async move { answer.await.map_err(|_| Error::Closed)? })
     }
 
-    /// Something that is answered from memory.
+    /// Something that a writer answers from memory; a reader looks at the files first.
     fn know<T: Send + 'static>(
         &self,
+        about: Option<&SessionId>,
         question: impl FnOnce(&Folder) -> Result<T> + Send + 'static,
     ) -> BoxFuture<Result<T>> {
+        if self.folder.access == Access::ReadOnly {
+            let about = about.cloned();
+            return self.readers.ask(move |folder| {
+                match about {
+                    Some(session) => folder.refresh(&session)?,
+                    None => folder.refresh_all()?,
+                }
+                question(folder)
+            });
+        }
         let folder = self.folder.clone();
         Box::pin(async move { question(&folder) })
+    }
+
+    /// Something about one log that takes reading.
+    fn ask<T: Send + 'static>(
+        &self,
+        about: &SessionId,
+        question: impl FnOnce(&Folder, &SessionId) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<Result<T>> {
+        let about = about.clone();
+        self.readers.ask(move |folder| {
+            folder.refresh(&about)?;
+            question(folder, &about)
+        })
     }
 }
 
@@ -213,18 +246,10 @@ impl Drop for FilesStore {
 }
 
 /// The folder's lock. It belongs to the open file, which is closed on exec: no child inherits it.
-fn lock(path: &Path, access: Access) -> Result<File> {
-    let failed = |e| match access {
-        Access::ReadWrite => data_folder::write_failed(path, e),
-        Access::ReadOnly => {
-            Error::Unreadable { path: path.to_owned(), source: Some(Arc::new(e) as Cause) }
-        }
-    };
+fn lock(path: &Path) -> Result<File> {
+    let failed = |e| data_folder::write_failed(path, e);
     let mut options = OpenOptions::new();
-    options.read(true);
-    if access == Access::ReadWrite {
-        options.write(true).create(true).truncate(false).mode(0o600);
-    }
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
@@ -240,13 +265,11 @@ fn lock(path: &Path, access: Access) -> Result<File> {
         }
         Err(TryLockError::Error(e)) => return Err(failed(e)),
     }
-    if access == Access::ReadWrite {
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()));
-        written.map_err(failed)?;
-    }
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(failed)?;
     Ok(file)
 }
 
@@ -255,9 +278,16 @@ impl Store for FilesStore {
         self.ask_writer(|reply| Work::Append { batch: Box::new(batch), reply })
     }
 
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        self.readers.ask(|folder| {
+            folder.check_writable()?;
+            data_folder::check_writable(&folder.paths.data)
+        })
+    }
+
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
-        let session = session.clone();
-        self.know(move |folder| folder.head(&session))
+        let id = session.clone();
+        self.know(Some(session), move |folder| folder.head(&id))
     }
 
     fn read(
@@ -267,13 +297,11 @@ impl Store for FilesStore {
         limit: usize,
         detail: Detail,
     ) -> BoxFuture<Result<Vec<Record>>> {
-        let session = session.clone();
-        self.readers.ask(move |folder| folder.read(&session, after, limit, detail))
+        self.ask(session, move |folder, session| folder.read(session, after, limit, detail))
     }
 
     fn chain_at(&self, session: &SessionId, seq: Seq) -> BoxFuture<Result<Option<chain::Hash>>> {
-        let session = session.clone();
-        self.readers.ask(move |folder| folder.chain_at(&session, seq))
+        self.ask(session, move |folder, session| folder.chain_at(session, seq))
     }
 
     fn subscribe(&self, session: &SessionId) -> Hints {
@@ -285,42 +313,45 @@ impl Store for FilesStore {
     }
 
     fn snapshot(&self, session: &SessionId) -> BoxFuture<Result<Option<Snapshot>>> {
-        let session = session.clone();
-        self.know(move |folder| Ok(folder.snapshot(&session)))
+        let id = session.clone();
+        self.know(Some(session), move |folder| Ok(folder.snapshot(&id)))
     }
 
     fn save_snapshot(&self, session: &SessionId, snapshot: Snapshot) -> BoxFuture<Result<()>> {
-        let session = session.clone();
+        let id = session.clone();
         let behind = self.behind.clone();
-        self.know(move |folder| {
-            folder.save_snapshot(&session, snapshot)?;
+        self.know(Some(session), move |folder| {
+            folder.save_snapshot(&id, snapshot)?;
             behind.wake();
             Ok(())
         })
     }
 
     fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>> {
-        let session = session.clone();
-        self.readers.ask(move |folder| folder.load(&session))
+        self.ask(session, Folder::load)
     }
 
     fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>> {
         let after = after.cloned();
-        self.know(move |folder| Ok(folder.names(after.as_ref(), limit)))
+        self.know(None, move |folder| Ok(folder.names(after.as_ref(), limit)))
     }
 
     fn list(&self, query: Query) -> BoxFuture<Result<Page>> {
-        self.know(move |folder| Ok(folder.list(&query)))
+        self.know(None, move |folder| Ok(folder.list(&query)))
     }
 
     fn token(&self, token: &TokenId) -> BoxFuture<Result<Option<(SessionId, token::Entry)>>> {
         let token = token.clone();
-        self.know(move |folder| Ok(folder.token(&token)))
+        self.know(None, move |folder| Ok(folder.token(&token)))
     }
 
     fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
         let session = session.clone();
-        self.readers.ask(move |folder| folder.verify(&session))
+        self.readers.ask(move |folder| folder.verify_beside(&session))
+    }
+
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>> {
+        self.know(None, move |folder| Ok(folder.verify_store()))
     }
 
     fn rebuild_caches(&self) -> BoxFuture<Result<()>> {
@@ -339,11 +370,11 @@ impl Store for FilesStore {
     }
 
     fn copy_head(&self, session: &SessionId) -> BoxFuture<Result<Option<CopyHead>>> {
-        let session = session.clone();
-        if self.folder.is_upgradable(&session) {
-            return self.ask_writer(|reply| Work::CopyHead { session, reply });
+        let id = session.clone();
+        if self.folder.is_upgradable(session) {
+            return self.ask_writer(|reply| Work::CopyHead { session: id, reply });
         }
-        self.know(move |folder| folder.copy_head(&session))
+        self.know(Some(session), move |folder| folder.copy_head(&id))
     }
 
     fn copy_records(
@@ -352,11 +383,11 @@ impl Store for FilesStore {
         after: Seq,
         limit: usize,
     ) -> BoxFuture<Result<Vec<CopiedRecord>>> {
-        let session = session.clone();
-        self.readers.ask(move |folder| folder.copy_records(&session, after, limit))
+        self.ask(session, move |folder, session| folder.copy_records(session, after, limit))
     }
 
     fn copy_in(&self, copy: LogCopy) -> BoxFuture<Result<()>> {
+        let copy = Box::new(copy);
         self.ask_writer(|reply| Work::CopyIn { copy, reply })
     }
 

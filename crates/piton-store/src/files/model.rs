@@ -7,7 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, DiskFile, Entry, Guarded};
+use piton_core::permissions::Exposure;
+
+use super::disk::{Disk, DiskFile, Entry};
 
 /// What of an unflushed write reaches the disk is decided in pieces of this size.
 const SECTOR_BYTES: usize = 512;
@@ -365,7 +367,7 @@ impl Disk for ModelDisk {
             .filter_map(|(path, file)| {
                 let name = path.file_name()?.to_str()?.to_owned();
                 let bytes = inner.files[*file].now.len() as u64;
-                Some(Entry { name, bytes, guarded: Guarded::Private })
+                Some(Entry { name, bytes, exposure: Exposure::Private })
             })
             .collect())
     }
@@ -378,7 +380,7 @@ impl Disk for ModelDisk {
             Err(_) if inner.folders.contains(path) => 0,
             Err(e) => return Err(e),
         };
-        Ok(Entry { name, bytes, guarded: Guarded::Private })
+        Ok(Entry { name, bytes, exposure: Exposure::Private })
     }
 }
 

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::id::SessionId;
+use piton_core::permissions::Exposure;
 use piton_core::{Event, Seq, Timestamp, chain};
 
 use super::Access;
-use super::disk::{self, Disk, DiskFile, Guarded};
+use super::disk::{self, Disk, DiskFile};
 use super::folder::Folder;
 use super::line;
 use super::log::{End, Folded, Health, Log, is_marked};
@@ -107,7 +108,14 @@ impl Folder {
         for entry in entries {
             match paths::kind(&entry.name) {
                 Some((session, Kind::Log)) => {
-                    let opened = folder.open_log(&session, entry.guarded);
+                    if access == Access::ReadOnly {
+                        // Somebody may be writing: it is looked at until it is whole.
+                        if let Err(error) = folder.look_again(&session) {
+                            folder.logs().insert(broken(&session, FOREIGN_KEY, error));
+                        }
+                        continue;
+                    }
+                    let opened = folder.open_log(&session, entry.exposure);
                     // One log that cannot be opened keeps nobody from the others.
                     let opened = opened
                         .unwrap_or_else(|error| Some((broken(&session, FOREIGN_KEY, error), 0)));
@@ -134,32 +142,42 @@ impl Folder {
                 Some((_, Kind::Unfinished | Kind::Torn(_) | Kind::Other)) | None => {}
             }
         }
-        if flushed {
+        if flushed || access == Access::ReadOnly {
             // With a log that is younger than its snapshot, its name may be, too.
             folder.disk.sync_folder(sessions).map_err(unreadable)?;
         }
         {
             // A key alone is what a crash leaves of a log that never had a line.
             anchors.extend(keys.intersection(&snapshots).cloned());
-            let mut logs = folder.logs();
-            anchors.retain(|session| !logs.by_id.contains_key(session));
-            logs.lost = anchors;
+            anchors.retain(|session| !folder.logs().by_id.contains_key(session));
+            anchors.retain(|session| !folder.claims_nothing(session));
+            folder.logs().lost = anchors;
         }
         for session in deleting {
             folder.finish_deleting(&session)?;
         }
+        folder.compare_roster()?;
         for session in &folder.logs().lost {
             tracing::error!(%session, "The session's log is gone");
         }
         if access == Access::ReadWrite {
             folder.sweep_noted()?;
+            folder.note_lost_anchors()?;
         }
         Ok(folder)
+    }
+
+    /// Whether a log that is not there has an anchor from before its first line.
+    fn claims_nothing(&self, session: &SessionId) -> bool {
+        let Ok(Some(key)) = self.read_key(session) else { return false };
+        matches!(self.anchor_file(session, &key), Cache::Read((0, _)))
     }
 
     /// The folders, and what they say about themselves.
     fn prepare(&self) -> Result<()> {
         let paths = &self.paths;
+        // Before anything is written.
+        let is_made = check_format(&*self.disk, paths)?;
         if self.access == Access::ReadWrite {
             for folder in [&paths.sessions, &paths.blobs] {
                 self.disk.make_folder(folder).map_err(|e| write_failed(folder, e))?;
@@ -171,41 +189,25 @@ impl Folder {
         }
         for folder in [&paths.data, &paths.sessions] {
             let found = self.disk.entry(folder).map_err(|e| Self::unreadable(folder, e))?;
-            if found.guarded == Guarded::Exposed {
+            if found.exposure == Exposure::Writable {
                 return Err(Error::FilePermissions { path: folder.clone() });
             }
         }
-        let path = paths.format();
-        let read = disk::read(&*self.disk, &path, CACHE_BYTES_MAX);
-        match read.map_err(|e| Self::unreadable(&path, e))? {
-            Some(text) if !text.is_empty() => {
-                let format = serde_json::from_slice::<serde_json::Value>(&text).ok();
-                let format = format.as_ref().and_then(|format| format.get("format")?.as_u64());
-                match format.and_then(|format| u32::try_from(format).ok()) {
-                    Some(found) if found > FORMAT => {
-                        return Err(Error::Newer { found, supported: FORMAT });
-                    }
-                    Some(found) if found < FORMAT => {
-                        return Err(Error::TooOld { found, supported: FORMAT });
-                    }
-                    Some(_) if self.access == Access::ReadOnly => return Ok(()),
-                    // An earlier life may have died before its new folders were durable.
-                    Some(_) => {
-                        let flushed = self.disk.sync_folder(&paths.data);
-                        return flushed.map_err(|e| write_failed(&paths.data, e));
-                    }
-                    None => return Err(Error::Foreign { path }),
-                }
-            }
-            _ if self.access == Access::ReadOnly => return Ok(()),
-            _ => {}
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        if is_made {
+            // An earlier life may have died before its new folders were durable.
+            let flushed = self.disk.sync_folder(&paths.data);
+            return flushed.map_err(|e| write_failed(&paths.data, e));
         }
         let failed = |e| write_failed(&paths.data, e);
         if self.disk.entry(&paths.readme()).is_err() {
             self.write_flushed(&paths.readme(), README.as_bytes()).map_err(failed)?;
         }
+        self.prepare_metadata()?;
         let format = format!("{{\"store\":\"files\",\"format\":{FORMAT}}}\n");
-        self.write_flushed(&path, format.as_bytes()).map_err(failed)?;
+        self.write_flushed(&paths.format(), format.as_bytes()).map_err(failed)?;
         self.disk.sync_folder(&paths.data).map_err(failed)
     }
 
@@ -213,19 +215,29 @@ impl Folder {
     pub(super) fn read_again(&self, session: &SessionId) -> Result<Option<Log>> {
         let path = self.log_path(session);
         let entry = self.disk.entry(&path).map_err(|e| Self::unreadable(&path, e))?;
-        Ok(self.open_log(session, entry.guarded)?.map(|(log, _)| log))
+        Ok(self.open_log(session, entry.exposure)?.map(|(log, _)| log))
     }
 
     /// Opens one log, and says up to which byte it was known to be durable; `None` if there is
     /// nothing in it.
-    fn open_log(&self, session: &SessionId, guarded: Guarded) -> Result<Option<(Log, u64)>> {
+    pub(super) fn open_log(
+        &self,
+        session: &SessionId,
+        exposure: Exposure,
+    ) -> Result<Option<(Log, u64)>> {
         let path = self.log_path(session);
         let unreadable = |e| Self::unreadable(&path, e);
         let broken = |key, error| Ok(Some((broken(session, key, error), 0)));
-        if guarded == Guarded::Exposed {
+        if exposure == Exposure::Writable {
             return broken(FOREIGN_KEY, Error::FilePermissions { path });
         }
-        let file = self.disk.open(&path).map_err(unreadable)?;
+        let file = match self.disk.open(&path) {
+            // Removed meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.access == Access::ReadOnly => {
+                return Ok(None);
+            }
+            opened => opened.map_err(unreadable)?,
+        };
         let bytes = file.bytes().map_err(unreadable)?;
         if bytes == 0 {
             return Ok(None);
@@ -250,7 +262,7 @@ impl Folder {
         match self.disk.entry(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Self::unreadable(&path, e)),
-            Ok(entry) if entry.guarded != Guarded::Private => {
+            Ok(entry) if entry.exposure != Exposure::Private => {
                 return Err(Error::KeyPermissions { path });
             }
             Ok(_) => {}
@@ -307,10 +319,13 @@ impl Folder {
         let unreadable = |e| Self::unreadable(&path, e);
         let mut log = Log::new(session.clone(), key, Form::Native, End::empty(0, chain::GENESIS));
         match self.anchor_file(session, &log.key) {
+            // Made before the log had a line.
+            Cache::Read((0, _)) | Cache::Missing => {}
             Cache::Read(anchor) => log.anchor = Some(anchor),
-            Cache::Missing => {}
             Cache::Unreadable => drop(self.logs().dirty.insert(session.clone())),
         }
+        // Asked after the anchor: beside a writer, the log is never behind it.
+        let bytes = file.bytes().map_err(unreadable)?.max(bytes);
         let restored = self.restore(session, &log.key, file, bytes).map_err(unreadable)?;
         let mut known = 0;
         let found = if let Some(restored) = restored {
@@ -491,6 +506,24 @@ impl Folder {
     }
 }
 
+/// Whether the folder has a store of this program's format; refuses every other. Reads one file.
+pub(super) fn check_format(disk: &dyn Disk, paths: &paths::Paths) -> Result<bool> {
+    let path = paths.format();
+    let read = disk::read(disk, &path, CACHE_BYTES_MAX);
+    let Some(text) = read.map_err(|e| Folder::unreadable(&path, e))?.filter(|t| !t.is_empty())
+    else {
+        return Ok(false);
+    };
+    let format = serde_json::from_slice::<serde_json::Value>(&text).ok();
+    let format = format.as_ref().and_then(|format| format.get("format")?.as_u64());
+    match format.and_then(|format| u32::try_from(format).ok()) {
+        Some(found) if found > FORMAT => Err(Error::Newer { found, supported: FORMAT }),
+        Some(found) if found < FORMAT => Err(Error::TooOld { found, supported: FORMAT }),
+        Some(_) => Ok(true),
+        None => Err(Error::Foreign { path }),
+    }
+}
+
 /// A log of which nothing can be said.
 fn broken(session: &SessionId, key: chain::Key, error: Error) -> Log {
     tracing::error!(%session, %error, "The session cannot be opened");
@@ -528,7 +561,7 @@ fn read_whole(file: &Arc<dyn DiskFile>, bytes: u64, key: &chain::Key) -> io::Res
     read_lines(scanner, found)
 }
 
-fn read_on(
+pub(super) fn read_on(
     file: &Arc<dyn DiskFile>,
     bytes: u64,
     key: &chain::Key,

@@ -36,7 +36,7 @@ pub(super) enum Work {
         reply: Reply<()>,
     },
     CopyIn {
-        copy: LogCopy,
+        copy: Box<LogCopy>,
         reply: Reply<()>,
     },
     Rebuild {
@@ -47,6 +47,8 @@ pub(super) enum Work {
         session: SessionId,
         reply: Reply<Option<CopyHead>>,
     },
+    /// List new sessions in the metadata log.
+    Register,
 }
 
 impl Work {
@@ -56,7 +58,8 @@ impl Work {
             Self::Delete { .. }
             | Self::CopyIn { .. }
             | Self::Rebuild { .. }
-            | Self::CopyHead { .. } => true,
+            | Self::CopyHead { .. }
+            | Self::Register => true,
         }
     }
 
@@ -66,7 +69,8 @@ impl Work {
             Self::Delete { .. }
             | Self::CopyIn { .. }
             | Self::Rebuild { .. }
-            | Self::CopyHead { .. } => 0,
+            | Self::CopyHead { .. }
+            | Self::Register => 0,
         }
     }
 
@@ -78,6 +82,7 @@ impl Work {
             Self::Delete { reply, .. } | Self::CopyIn { reply, .. } | Self::Rebuild { reply } => {
                 reply.send(Err(error)).is_ok()
             }
+            Self::Register => true,
         };
     }
 }

@@ -24,9 +24,10 @@ use super::rewrite::Anew;
 use super::scan::{Form, Scanner};
 use super::snapshot::{self, CACHE_BYTES_MAX};
 use crate::admit::{self, Removal};
-use crate::contract::{Batch, CopiedRecord, Durability, Guard, LogCopy};
+use crate::contract::{CopiedRecord, LogCopy};
 use crate::error::{Error, Result};
 use crate::folder::write_failed;
+use crate::writer::WritableRecords;
 
 /// Which log is to go, and which record decides it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,17 +56,7 @@ impl Folder {
             (log.end.seq, log.end.chain)
         };
         let reserved = SessionId::reserved();
-        let expected = self.head(&reserved)?.map_or(0, |head| head.last_seq);
-        let note_seq = self
-            .stage(&Batch {
-                session: reserved.clone(),
-                expected,
-                guard: Guard::Shared,
-                records: removal.notes.clone(),
-                durability: Durability::Synced,
-                summary: None,
-            })?
-            .last;
+        let note_seq = self.stage_note(removal.notes.clone())?;
         let path = self.paths.deleting(session);
         let noted = {
             let mut writer = self.writer();
@@ -187,11 +178,11 @@ impl Folder {
     }
 
     /// Makes a log from a copy; durable when this returns.
-    pub fn copy_in(&self, copy: LogCopy) -> Result<()> {
+    pub fn copy_in(&self, mut copy: LogCopy) -> Result<()> {
         if let Some((_, e)) = self.flush_staged()?.into_iter().next() {
             return Err(e);
         }
-        let _writing = self.writer();
+        let writing = self.writer();
         self.check_writable()?;
         let session = copy.head.session.clone();
         if self.logs().by_id.contains_key(&session) {
@@ -199,12 +190,24 @@ impl Folder {
         }
         let new = paths::unfinished(&self.paths.log(&session));
         let mut blobs = BTreeSet::new();
+        let note = copy.note.take();
         let made = self.write_copy(copy, &new, &mut blobs);
         match made {
             Ok(log) => {
-                let mut logs = self.logs();
-                logs.insert(log);
-                logs.dirty.insert(session);
+                {
+                    let mut logs = self.logs();
+                    if session.is_reserved() {
+                        logs.roster = self.fold_roster(&log);
+                    } else if note.is_some() {
+                        logs.unregistered.insert(session.clone());
+                    }
+                    logs.insert(log);
+                    logs.dirty.insert(session.clone());
+                }
+                drop(writing);
+                // A crash before it leaves a log that the next opening registers.
+                note.map_or(Ok(()), |note| self.note(WritableRecords::verbatim(vec![note])))?;
+                self.logs().unregistered.remove(&session);
                 Ok(())
             }
             Err(e) => {

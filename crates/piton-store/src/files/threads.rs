@@ -100,8 +100,14 @@ impl Writer {
                 Err(e) => answer(reply, Err(e)),
             },
             Work::Delete { removal, reply } => answer(reply, self.folder.delete(&removal)),
-            Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(copy)),
+            Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(*copy)),
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
+            Work::Register => {
+                if let Err(error) = self.folder.register() {
+                    // Tried again with the next change, or by the next life.
+                    tracing::warn!(%error, "New sessions are not registered yet");
+                }
+            }
             Work::CopyHead { session, reply } => answer(reply, self.folder.copy_head(&session)),
         }
     }
@@ -178,8 +184,9 @@ impl Behind {
         self.changed.notify_all();
     }
 
-    /// Until closed; then once more, so that the next life finds everything.
-    pub(super) fn run(&self, folder: &Folder) {
+    /// Until closed; then once more, so that the next life finds everything. The writer has ended
+    /// by then.
+    pub(super) fn run(&self, folder: &Folder, queue: &Queue) {
         loop {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             while !state.woken && !state.closed {
@@ -197,7 +204,16 @@ impl Behind {
             drop(state);
             folder.write_behind();
             if closed {
+                if folder.has_unregistered() {
+                    if let Err(error) = folder.register() {
+                        tracing::warn!(%error, "New sessions are not registered yet");
+                    }
+                    folder.write_behind();
+                }
                 return;
+            }
+            if folder.has_unregistered() {
+                queue.push(Work::Register);
             }
         }
     }

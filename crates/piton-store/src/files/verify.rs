@@ -122,13 +122,13 @@ impl Folder {
         if !self.logs().lost.contains(session) {
             return Err(Error::SessionNotFound { session: session.clone() });
         }
-        let Some(key) = self.read_key(session)? else {
-            let place = self.paths.key(session).display().to_string();
-            return Err(Error::KeyMissing { key_id: session.to_string(), place });
+        let Ok(Some(key)) = self.read_key(session) else {
+            let problem = Some(Problem::SessionMissing);
+            return Ok(Verification { good_to: 0, problem, anchored_to: None });
         };
         let snapshot = self.cache(&self.paths.snapshot(session));
         let known = match (self.anchor_file(session, &key), snapshot) {
-            (Cache::Read((anchored, _)), _) => Some(anchored),
+            (Cache::Read((anchored @ 1.., _)), _) => Some(anchored),
             (_, Cache::Read(text)) => {
                 snapshot::read(session, &key, &text).map(|file| file.last_seq)
             }
@@ -136,7 +136,7 @@ impl Folder {
         };
         let problem = match known {
             Some(anchored) => Problem::CutBehindAnchor { anchored, found: 0 },
-            None => Problem::IndexDisagrees { what: IndexEntry::Session },
+            None => Problem::SessionMissing,
         };
         Ok(Verification { good_to: 0, problem: Some(problem), anchored_to: known })
     }
@@ -193,7 +193,7 @@ impl Folder {
         let snapshot = self.cache(&self.paths.snapshot(session));
         let tokens = self.cache(&self.paths.tokens(session));
         let anchor = self.anchor_file(session, &view.key);
-        let is_remade = {
+        let (is_remade, needs_anchor) = {
             let logs = self.logs();
             let log = logs.by_id.get(session)?;
             // Somebody appended meanwhile, and may have written caches that know more.
@@ -203,16 +203,18 @@ impl Folder {
             if let Some(found) = walk.differs(log) {
                 return Some(found);
             }
-            self.access == Access::ReadWrite && logs.dirty.contains(session)
+            let is_remade = self.access == Access::ReadWrite && logs.dirty.contains(session);
+            (is_remade, self.needs_anchor(&logs.roster, log))
         };
         if view.form == Form::Foreign {
             return None;
         }
         // One that was torn in a crash is about to be made again.
         let unreadable = |problem| (!is_remade).then_some(problem);
-        if matches!(anchor, Cache::Unreadable) {
-            let what = IndexEntry::Session;
-            return unreadable(Problem::IndexDisagrees { what });
+        let is_gone = needs_anchor && matches!(anchor, Cache::Missing);
+        if is_gone || matches!(anchor, Cache::Unreadable) {
+            // First of all: whatever a cache says, the log may have been cut.
+            return unreadable(Problem::AnchorMissing);
         }
         let file = match snapshot {
             // What somebody else wrote before the log was brought here.
@@ -229,11 +231,18 @@ impl Folder {
             Cache::Read(file) => {
                 let own = file.own.as_ref()?;
                 let seq = file.last_seq;
-                let newer = seq > walk.good_to || own.projector() > PROJECTOR_VERSION;
+                if seq > walk.good_to {
+                    // Unless a writer beside this reader has appended, and written it, since.
+                    let cut = !self.has_grown(session, view.end.bytes);
+                    let found = walk.good_to;
+                    return cut.then_some(Problem::CutBehindCache { known: seq, found });
+                }
+                let newer = own.projector() > PROJECTOR_VERSION;
                 let same_end = seq == walk.good_to && own.projector() == PROJECTOR_VERSION;
                 let differs =
                     same_end && (own.chain() != walk.chain || *own.state() != walk.folded.state);
-                if newer || differs || own.saved().is_some_and(|(_, p)| p > PROJECTOR_VERSION) {
+                let saved = own.saved().filter(|_| !session.is_reserved());
+                if newer || differs || saved.is_some_and(|(_, p)| p > PROJECTOR_VERSION) {
                     return Some(Problem::SnapshotDisagrees { seq });
                 }
             }
@@ -289,7 +298,10 @@ impl Walk {
         }
         let saved = log.saved.as_ref()?;
         let seq = saved.seq;
-        let newer = seq > self.good_to || saved.projector > PROJECTOR_VERSION;
+        if seq > self.good_to {
+            return Some(Problem::CutBehindCache { known: seq, found: self.good_to });
+        }
+        let newer = saved.projector > PROJECTOR_VERSION && !log.session.is_reserved();
         let differs = self.at_saved.as_ref().is_some_and(|(chain, state)| {
             let fits = *chain == saved.chain && saved.projector == PROJECTOR_VERSION;
             fits && serde_json::from_str::<State>(&saved.body).ok().as_ref() != Some(state)

@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use piton_core::event::SessionRegistered;
 use piton_core::id::{BootId, SessionId, TokenId};
 use piton_core::planted::{self, Bug};
+use piton_core::roster::Roster;
 use piton_core::state::Lease;
 use piton_core::{Content, Event, NewRecord, Record, Seq, State, chain, token};
 
@@ -43,6 +45,8 @@ pub struct Log {
     pub state: State,
     pub tokens: BTreeMap<TokenId, token::Entry>,
     pub snapshot: Option<Snapshot>,
+    /// The metadata log lists it as soon as anything of it is durable.
+    unregistered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +68,7 @@ impl Log {
             state: State::default(),
             tokens: BTreeMap::new(),
             snapshot: None,
+            unregistered: false,
         }
     }
 
@@ -184,7 +189,8 @@ impl Disk {
         }
         let key = if log.is_some() { None } else { Some(fresh_key()?) };
         if let Some(key) = key {
-            self.logs.insert(batch.session.clone(), Log::new(key));
+            let unregistered = !batch.session.is_reserved();
+            self.logs.insert(batch.session.clone(), Log { unregistered, ..Log::new(key) });
         }
         let writer = match &batch.guard {
             Guard::Lease { boot, .. } => Some(boot),
@@ -222,13 +228,50 @@ impl Disk {
                 records.extend(page);
             }
             let records = Box::new(records.into_iter().map(Ok));
-            disk.copy_in(LogCopy { head: CopyHead { anchor: None, ..head }, records })?;
+            disk.copy_in(LogCopy { head: CopyHead { anchor: None, ..head }, records, note: None })?;
         }
         Ok(disk)
     }
 
     pub fn flush(&mut self) {
         self.logs.values_mut().for_each(Log::flush);
+        self.register();
+    }
+
+    /// Lists new sessions in the metadata log, durably, as one transaction with their beginning.
+    fn register(&mut self) {
+        let mut new = Vec::new();
+        for (session, log) in self.logs.iter_mut().filter(|(_, log)| log.flushed > 0) {
+            if std::mem::take(&mut log.unregistered) {
+                let ts = log.lines.first().map(|line| line.record.ts);
+                let event = SessionRegistered { session_id: session.clone() };
+                let key = log.key.clone();
+                new.extend(ts.map(|ts| (key, NewRecord::new(ts, event))));
+            }
+        }
+        for (key, record) in new {
+            self.note(key, &[record]);
+        }
+    }
+
+    /// Appends to the metadata log, durably; made with the key if it is not there.
+    fn note(&mut self, key: chain::Key, records: &[NewRecord]) {
+        let metadata = self.logs.entry(SessionId::reserved()).or_insert_with(|| Log::new(key));
+        metadata.write(records, None);
+        metadata.flush();
+    }
+
+    /// Sessions that the metadata log lists and that are not there.
+    pub(super) fn missing(&self) -> Vec<SessionId> {
+        let mut roster = Roster::default();
+        let metadata = self.logs.get(&SessionId::reserved());
+        for line in metadata.iter().flat_map(|log| &log.lines[..log.flushed]) {
+            if let Ok(event) = line.record.event() {
+                roster.apply(&event);
+            }
+        }
+        let gone = roster.iter().filter(|session| !self.logs.contains_key(*session));
+        gone.cloned().collect()
     }
 
     /// Removes a log and notes it in the reserved one, durably.
@@ -241,16 +284,10 @@ impl Disk {
         let unknown = || Error::SessionNotFound { session: removal.session.clone() };
         let log = self.logs.get(&removal.session).ok_or_else(unknown)?;
         admit::check_removal(removal, log.last_seq(), &log.lease, liveness)?;
-        let reserved = SessionId::reserved();
-        if !self.logs.contains_key(&reserved) {
-            self.logs.insert(reserved.clone(), Log::new(fresh_key()?));
-        }
+        let key = fresh_key()?;
         self.flush();
         self.logs.remove(&removal.session);
-        if let Some(log) = self.logs.get_mut(&reserved) {
-            log.write(&removal.notes, None);
-            log.flush();
-        }
+        self.note(key, &removal.notes);
         Ok(())
     }
 
@@ -281,7 +318,11 @@ impl Disk {
         }
         check.end()?;
         log.flush();
+        let key = log.key.clone();
         self.logs.insert(session, log);
+        if let Some(note) = copy.note {
+            self.note(key, &[note]);
+        }
         Ok(())
     }
 
@@ -294,6 +335,7 @@ impl Disk {
             log.cut(kept);
         }
         self.logs.retain(|_, log| !log.lines.is_empty());
+        self.register();
     }
 
     /// One process is killed: what it wrote and had not flushed is rolled back or was committed
@@ -309,5 +351,6 @@ impl Disk {
             }
         }
         self.logs.retain(|_, log| !log.lines.is_empty());
+        self.register();
     }
 }

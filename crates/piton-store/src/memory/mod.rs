@@ -20,8 +20,9 @@ pub use disk::{Disk, Line, Log};
 use crate::admit::{self, Removal};
 use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Guard, Head,
-    Latency, Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Finding,
+    Guard, Head, Latency, Liveness, LogCopy, Page, Problem, Query, Snapshot, Stats, Store,
+    Verification,
 };
 use crate::error::{Error, Result};
 use crate::hub::{Changes, Hints, Hub};
@@ -196,6 +197,17 @@ impl Store for MemoryStore {
         })
     }
 
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        let refusal = if self.shared.poisoned.load(Ordering::SeqCst) {
+            Err(Error::Poisoned(None))
+        } else if self.shared.hooks.disk_full() {
+            Err(Error::DiskFull(None))
+        } else {
+            Ok(())
+        };
+        Box::pin(async move { refusal })
+    }
+
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
         let session = session.clone();
         self.query(move |disk| {
@@ -322,6 +334,14 @@ impl Store for MemoryStore {
         self.query(move |disk| {
             let unknown = || Error::SessionNotFound { session: session.clone() };
             Ok(verify(disk.logs.get(&session).ok_or_else(unknown)?))
+        })
+    }
+
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>> {
+        self.query(|disk| {
+            let missing = disk.missing().into_iter().map(Some);
+            let finding = |session| Finding { session, problem: Problem::SessionMissing };
+            Ok(missing.map(finding).collect())
         })
     }
 

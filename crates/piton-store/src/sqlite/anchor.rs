@@ -1,10 +1,14 @@
 //! Where each log stood, kept outside the log: a cut of the log's end would otherwise look like a
 //! shorter log. Written behind the appends, about once a second and at the end, and only about
 //! what is already durable; so it trails, and costs no append a flush.
+//!
+//! The file counts its rows in the transaction that adds or removes them: rows that somebody else
+//! removed are missed. It is there before the store's first log is, so a store without it lost it.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +18,7 @@ use piton_core::{Seq, chain};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::schema;
+use crate::contract::Problem;
 
 /// How far the anchors trail.
 const EVERY: Duration = Duration::from_secs(1);
@@ -77,7 +82,11 @@ impl Anchors {
         self.lock().pending.remove(session);
         let forget = || {
             let conn = try_open(&self.path)?;
-            conn.execute("DELETE FROM anchors WHERE session = ?1", [session.as_str()])
+            let tx = conn.unchecked_transaction()?;
+            let removed =
+                tx.execute("DELETE FROM anchors WHERE session = ?1", [session.as_str()])?;
+            count(&tx, -i64::try_from(removed).unwrap_or(i64::MAX))?;
+            tx.commit()
         };
         if let Err(e) = forget() {
             tracing::warn!(path = %self.path.display(), error = %e, "An anchor was not removed");
@@ -155,6 +164,17 @@ impl Anchors {
 
     /// Without the anchors everything works, but for noticing cuts: that is told and no more.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
+        let done = self.try_read(read);
+        if let Err(e) = &done {
+            tracing::warn!(path = %self.path.display(), error = %e, "Anchors not readable");
+        }
+        done.ok()
+    }
+
+    fn try_read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> rusqlite::Result<Connection> {
@@ -162,21 +182,81 @@ impl Anchors {
             schema::configure(&conn)?;
             Ok(conn)
         };
-        let done = reader.take().map_or_else(open, Ok).and_then(|conn| {
+        reader.take().map_or_else(open, Ok).and_then(|conn| {
             let done = read(&conn)?;
             *reader = Some(conn);
             Ok(done)
-        });
-        if let Err(e) = &done {
-            tracing::warn!(path = %self.path.display(), error = %e, "Anchors not readable");
+        })
+    }
+
+    /// What is wrong with the file as a whole, without looking at each row.
+    pub(crate) fn examine(&self) -> Option<Problem> {
+        if !fs::exists(&self.path).unwrap_or(true) {
+            return Some(Problem::AnchorsMissing);
         }
-        done.ok()
+        let damaged = |why: String| Some(Problem::AnchorsDamaged { why });
+        match self.try_read(|conn| Ok((application_id(conn)?, counted(conn)?))) {
+            Ok((APPLICATION_ID, _)) => None,
+            Ok(_) => damaged("something else wrote it".to_owned()),
+            Err(e) => damaged(e.to_string()),
+        }
+    }
+
+    /// The same with every row.
+    pub(crate) fn verify(&self) -> Option<Problem> {
+        if let Some(problem) = self.examine() {
+            return Some(problem);
+        }
+        let damaged = |why: String| Some(Problem::AnchorsDamaged { why });
+        let looked = self.try_read(|conn| {
+            // As of one moment: others write meanwhile.
+            let tx = conn.unchecked_transaction()?;
+            let said: String = tx.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+            let there: i64 = tx.query_row("SELECT count(*) FROM anchors", [], |row| row.get(0))?;
+            Ok((said, counted(&tx)?, there))
+        });
+        match looked {
+            Ok((said, _, _)) if said != "ok" => damaged(said),
+            Ok((_, None, _)) => damaged("it does not say how many anchors it has".to_owned()),
+            Ok((_, Some(counted), there)) if counted != there => {
+                damaged(format!("it had {counted} anchors and has {there}"))
+            }
+            Ok(_) => None,
+            Err(e) => damaged(e.to_string()),
+        }
     }
 
     /// Opens the file for the thread; a missing or damaged one is said and made anew.
     pub(crate) fn open(&self) -> Option<Connection> {
         open(&self.path)
     }
+
+    /// Writes down where logs stand now, at once.
+    pub(crate) fn write_now(
+        &self,
+        conn: &Connection,
+        ends: &HashMap<SessionId, Anchor>,
+    ) -> rusqlite::Result<()> {
+        let _writing = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        write(conn, ends)
+    }
+}
+
+/// How many anchors there are, by the file's own count.
+fn counted(conn: &Connection) -> rusqlite::Result<Option<i64>> {
+    if !has_table(conn, "meta")? {
+        return Ok(None);
+    }
+    conn.query_row("SELECT value FROM meta WHERE name = 'anchors'", [], |row| row.get(0)).optional()
+}
+
+/// Changes the count; within the transaction that adds or removes rows.
+fn count(conn: &Connection, by: i64) -> rusqlite::Result<()> {
+    if by != 0 {
+        conn.prepare_cached("UPDATE meta SET value = value + ?1 WHERE name = 'anchors'")?
+            .execute([by])?;
+    }
+    Ok(())
 }
 
 fn open(path: &Path) -> Option<Connection> {
@@ -211,12 +291,27 @@ fn open(path: &Path) -> Option<Connection> {
 }
 
 fn try_open(path: &Path) -> rusqlite::Result<Connection> {
+    let is_new = !fs::exists(path).unwrap_or(true);
+    create_private(path);
     let conn = Connection::open(path)?;
     schema::configure(&conn)?;
     refuse_foreign(&conn)?;
-    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
+    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
     create(&conn)?;
+    if let (true, Some(folder)) = (is_new, path.parent()) {
+        // It must not be lost to a power cut that the store's first log survives.
+        if let Err(e) = crate::folder::sync(folder) {
+            tracing::warn!(path = %path.display(), error = %e, "The anchors' name is not durable");
+        }
+    }
+    conn.execute_batch("PRAGMA synchronous = NORMAL;")?;
     Ok(conn)
+}
+
+/// Made by us and not by SQLite, so that only its owner can read it; its companions inherit that.
+fn create_private(path: &Path) {
+    // One that exists stays as it is; of any other failure SQLite says more.
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
 /// Before anything is written: a file that is neither ours nor empty belongs to somebody.
@@ -239,24 +334,44 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
     if application_id(conn)? != APPLICATION_ID {
         conn.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID};"))?;
     }
+    if has_table(conn, "meta")? {
+        return Ok(());
+    }
+    // Two processes may come here at once.
     conn.execute_batch(
-        "CREATE TABLE IF NOT EXISTS anchors(
-           session TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL) WITHOUT ROWID;",
+        "BEGIN IMMEDIATE;
+         CREATE TABLE IF NOT EXISTS anchors(
+           session TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL) WITHOUT ROWID;
+         CREATE TABLE IF NOT EXISTS meta(
+           name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+         INSERT OR IGNORE INTO meta(name, value) VALUES ('anchors', (SELECT count(*) FROM anchors));
+         COMMIT;",
     )
+}
+
+fn has_table(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?
+        .exists([name])
 }
 
 fn write(conn: &Connection, pending: &HashMap<SessionId, Anchor>) -> rusqlite::Result<()> {
     let tx = conn.unchecked_transaction()?;
     {
         // Never backwards: a log that was cut must not take its anchor with it.
-        let mut save = tx.prepare_cached(
-            "INSERT INTO anchors(session, seq, chain) VALUES (?1, ?2, ?3)
-             ON CONFLICT(session) DO UPDATE SET seq = excluded.seq, chain = excluded.chain
-             WHERE excluded.seq > anchors.seq",
+        let mut advance = tx.prepare_cached(
+            "UPDATE anchors SET seq = ?2, chain = ?3 WHERE session = ?1 AND seq < ?2",
         )?;
+        let mut add = tx.prepare_cached(
+            "INSERT OR IGNORE INTO anchors(session, seq, chain) VALUES (?1, ?2, ?3)",
+        )?;
+        let mut added = 0;
         for (session, anchor) in pending {
-            save.execute((session.as_str(), anchor.seq.cast_signed(), anchor.chain.as_slice()))?;
+            let row = (session.as_str(), anchor.seq.cast_signed(), anchor.chain.as_slice());
+            if advance.execute(row)? == 0 {
+                added += i64::try_from(add.execute(row)?).unwrap_or(i64::MAX);
+            }
         }
+        count(&tx, added)?;
     }
     tx.commit()
 }

@@ -5,23 +5,28 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use piton_core::id::{BootId, SessionId, TaskId};
+use piton_core::event::SessionRegistered;
+use piton_core::id::{BootId, SessionId};
 use piton_core::state::{Lease, Summary};
-use piton_core::{Content, Event, NewRecord, Seq, Timestamp, chain, token};
+use piton_core::{Content, Event, NewRecord, Record, Seq, chain, token};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use zeroize::Zeroizing;
 
 use super::anchor::Anchors;
+use super::caches::Columns;
 use super::content::Kept;
 use super::failure::{self, Failure};
 use super::prepare::{ChainKeys, Prepared};
 use super::schema::{Form, rid};
 use super::{content, logs, rebuild, removal, schema};
 use crate::admit;
-use crate::contract::{Appended, Batch, CopiedRecord, Entropy, Liveness, Snapshot};
+use crate::contract::{
+    Appended, Batch, CopiedRecord, Durability, Entropy, Guard, Liveness, Snapshot,
+};
 use crate::crypto::{Place, Subkeys};
 use crate::error::{Cause, Error};
 use crate::keys::Keys;
+use crate::writer::WritableRecords;
 
 /// Sessions whose end the writer remembers.
 const SESSIONS_CACHED_MAX: usize = 4_096;
@@ -72,6 +77,8 @@ pub(crate) struct Appender {
     pub(super) moved: Vec<SessionId>,
     /// The open transaction took something out.
     pub(super) took_out: bool,
+    /// What the transaction appended to the metadata log by itself.
+    pub(super) noted: Vec<Record>,
 }
 
 impl Appender {
@@ -93,6 +100,7 @@ impl Appender {
             ends: HashMap::new(),
             moved: Vec::new(),
             took_out: false,
+            noted: Vec::new(),
         }
     }
 
@@ -118,6 +126,7 @@ impl Appender {
 
     pub(crate) fn rolled_back(&mut self) {
         self.took_out = false;
+        self.noted.clear();
         for session in self.moved.drain(..) {
             self.ends.remove(&session);
         }
@@ -148,13 +157,73 @@ impl Appender {
         };
         let new_lease =
             admit::check(batch, last_seq, &lease, &*self.liveness).map_err(Trouble::Refused)?;
+        let registers = !known && !batch.session.is_reserved();
+        if !known {
+            self.refuse_lost(conn, &batch.session)?;
+        }
+        if registers && !self.find_end(conn, &SessionId::reserved())? {
+            self.refuse_lost(conn, &SessionId::reserved())?;
+        }
         let current = self.keys.current();
         self.moved.push(batch.session.clone());
         if !known {
             let chain_key = self.fresh_chain_key()?;
             self.create_log(conn, &batch.session, chain_key, &current)?;
         }
-        self.insert(inserts, batch, prepared, new_lease, &current)
+        let appended = self.insert(inserts, batch, prepared, new_lease, &current)?;
+        if let (true, Some(first)) = (registers, batch.records.first()) {
+            let session_id = batch.session.clone();
+            let registered = NewRecord::new(first.ts, SessionRegistered { session_id });
+            self.note(inserts, WritableRecords::verbatim(vec![registered]))?;
+        }
+        Ok(appended)
+    }
+
+    /// Appends to the metadata log, within the open transaction and without a flush of its own.
+    pub(super) fn note(
+        &mut self,
+        inserts: &mut Inserts<'_>,
+        records: WritableRecords,
+    ) -> Result<(), Trouble> {
+        let metadata = SessionId::reserved();
+        if !self.find_end(inserts.conn, &metadata)? {
+            let (chain_key, current) = (self.fresh_chain_key()?, self.keys.current());
+            self.moved.push(metadata.clone());
+            self.create_log(inserts.conn, &metadata, chain_key, &current)?;
+        }
+        let expected = self.ends.get(&metadata).map_or(0, |end| end.last_seq);
+        let batch = Batch {
+            session: metadata,
+            expected,
+            guard: Guard::Shared,
+            records,
+            durability: Durability::Synced,
+            summary: None,
+        };
+        let appended = self.append(inserts, &batch, None).map_err(|trouble| match trouble {
+            // What the note is about is written already.
+            Trouble::Refused(e) => Trouble::Failed(Failure::Other(e)),
+            failed @ Trouble::Failed(_) => failed,
+        })?;
+        let seqs = appended.first..;
+        self.noted.extend(seqs.zip(&batch.records).map(|(seq, record)| record.at(seq)));
+        Ok(())
+    }
+
+    /// Refuses to begin a log in the place of one that was there.
+    pub(super) fn refuse_lost(
+        &self,
+        conn: &Connection,
+        session: &SessionId,
+    ) -> Result<(), Trouble> {
+        let has_logs = || conn.prepare_cached("SELECT 1 FROM logs")?.exists([]);
+        let is_lost = self.anchors.of(session).is_some()
+            // The metadata log is made together with the first session, or before it.
+            || (session.is_reserved() && has_logs().map_err(|e| self.failed(e))?);
+        if is_lost {
+            return Err(Trouble::Refused(Error::ChainBroken { session: session.clone(), seq: 1 }));
+        }
+        Ok(())
     }
 
     /// Whether the log is there; if so its end is remembered.
@@ -463,14 +532,15 @@ pub(crate) fn save_summary(
            needs_recovery = excluded.needs_recovery, deadline_at = excluded.deadline_at,
            summary = excluded.summary",
     )?;
+    let columns = Columns::of(session, summary);
     save.execute((
         no,
-        session.as_str(),
-        summary.info.active_at.as_millis(),
-        summary.info.task_id.as_ref().map(TaskId::as_str),
-        summary.facts.closed.is_some(),
-        summary.facts.needs_recovery(),
-        summary.facts.deadline_at().map(Timestamp::as_millis),
+        columns.id,
+        columns.active_at,
+        columns.task_id,
+        columns.closed,
+        columns.needs_recovery,
+        columns.deadline_at,
         to_json(summary)?,
     ))?;
     Ok(())

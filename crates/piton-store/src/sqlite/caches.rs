@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::state::{PROJECTOR_VERSION, Summary};
-use piton_core::{Event, State, token};
+use piton_core::{Event, State, Timestamp, token};
 use rusqlite::OptionalExtension;
 
 use super::logs;
@@ -22,6 +22,30 @@ pub(crate) struct Caches {
     snapshot_wrong: bool,
     /// A record made no sense: nothing can be compared.
     pub(crate) unreadable: bool,
+}
+
+/// By what a session is listed, beside its summary.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
+    pub(crate) id: String,
+    pub(crate) active_at: i64,
+    pub(crate) task_id: Option<String>,
+    pub(crate) closed: bool,
+    pub(crate) needs_recovery: bool,
+    pub(crate) deadline_at: Option<i64>,
+}
+
+impl Columns {
+    pub(crate) fn of(session: &SessionId, summary: &Summary) -> Self {
+        Self {
+            id: session.as_str().to_owned(),
+            active_at: summary.info.active_at.as_millis(),
+            task_id: summary.info.task_id.as_ref().map(|task| task.as_str().to_owned()),
+            closed: summary.facts.closed.is_some(),
+            needs_recovery: summary.facts.needs_recovery(),
+            deadline_at: summary.facts.deadline_at().map(Timestamp::as_millis),
+        }
+    }
 }
 
 impl Caches {
@@ -64,8 +88,12 @@ impl Reader {
             return Ok(None);
         }
         // One that is ahead of the log was made from records that are no longer there.
-        let beyond = snapshot.as_ref().filter(|snapshot| snapshot.seq > state.last_seq);
-        if let Some(wrong) = snapshot.as_ref().filter(|_| snapshot_wrong).or(beyond) {
+        let found = state.last_seq;
+        let ahead = |known| Ok(Some(Problem::CutBehindCache { known, found }));
+        if let Some(beyond) = snapshot.as_ref().filter(|snapshot| snapshot.seq > found) {
+            return ahead(beyond.seq);
+        }
+        if let Some(wrong) = snapshot.as_ref().filter(|_| snapshot_wrong) {
             return Ok(Some(Problem::SnapshotDisagrees { seq: wrong.seq }));
         }
         let disagrees = |what| Ok(Some(Problem::IndexDisagrees { what }));
@@ -76,20 +104,30 @@ impl Reader {
             .map_err(|e| self.failed(e))?;
         // Without it nothing of this log is cached.
         let Some(lease) = lease else { return Ok(None) };
+        if lease.as_ref().is_some_and(|lease| lease.epoch > state.lease.epoch) {
+            // Only a record behind the log's end can have said so.
+            return ahead(found + 1);
+        }
         if lease != Some(state.lease.clone()) {
             return disagrees(IndexEntry::Lease);
         }
-        let saved: Option<String> = self
-            .conn
-            .prepare_cached("SELECT summary FROM sessions WHERE no = ?1")
-            .and_then(|mut find| find.query_row([no], |row| row.get(0)).optional())
-            .map_err(|e| self.failed(e))?;
-        let saved = saved.map(|saved| serde_json::from_str::<Summary>(&saved).ok());
+        let saved = self.row_of(no)?;
         let listed = state.summary().filter(|_| !session.is_reserved());
-        if saved != listed.map(Some) {
+        let later =
+            |saved: &Summary, listed: &Summary| saved.info.active_at > listed.info.active_at;
+        if let (Some((_, Some(saved))), Some(listed)) = (&saved, &listed)
+            && later(saved, listed)
+        {
+            return ahead(found + 1);
+        }
+        let listed = listed.map(|listed| (Columns::of(session, &listed), Some(listed)));
+        if saved != listed {
             return disagrees(IndexEntry::Session);
         }
         let saved = self.tokens_of(no)?;
+        if saved.keys().any(|id| !tokens.contains_key(id)) {
+            return ahead(found + 1);
+        }
         let ids = tokens.keys().chain(saved.keys());
         let differs =
             |id: &&TokenId| tokens.get(*id).map(Some) != saved.get(*id).map(Option::as_ref);
@@ -97,6 +135,30 @@ impl Reader {
             Some(id) => disagrees(IndexEntry::Token(id.clone())),
             None => Ok(None),
         }
+    }
+
+    /// A log's row in the index; its summary is `None` if it cannot be read.
+    fn row_of(&self, no: i64) -> Result<Option<(Columns, Option<Summary>)>> {
+        let row = |row: &rusqlite::Row<'_>| {
+            let columns = Columns {
+                id: row.get(0)?,
+                active_at: row.get(1)?,
+                task_id: row.get(2)?,
+                closed: row.get(3)?,
+                needs_recovery: row.get(4)?,
+                deadline_at: row.get(5)?,
+            };
+            Ok((columns, row.get::<_, String>(6)?))
+        };
+        let found = self
+            .conn
+            .prepare_cached(
+                "SELECT id, active_at, task_id, closed, needs_recovery, deadline_at, summary
+                 FROM sessions WHERE no = ?1",
+            )
+            .and_then(|mut find| find.query_row([no], row).optional())
+            .map_err(|e| self.failed(e))?;
+        Ok(found.map(|(columns, summary)| (columns, serde_json::from_str(&summary).ok())))
     }
 
     /// `None` for an entry that cannot be read.

@@ -11,6 +11,7 @@ use super::{logs, rebuild};
 use crate::admit::CopyCheck;
 use crate::contract::{CopiedRecord, CopyHead, Detail, LogCopy, READ_BYTES_MAX};
 use crate::error::{Error, Result};
+use crate::writer::WritableRecords;
 
 /// Most records in one answer.
 const RECORDS_MAX: usize = 10_000;
@@ -68,10 +69,11 @@ impl Appender {
         let failed = |e| Trouble::Failed(Failure::Other(e));
         let current = self.keys.current();
         let mut inserts = Inserts::new(conn).map_err(|e| self.failed(e))?;
-        let mut check = CopyCheck::new(copy.head);
+        let LogCopy { head, records, note } = copy;
+        let mut check = CopyCheck::new(head);
         self.moved.push(session.clone());
         let no = self.create_log(conn, &session, check.head().chain_key.clone(), &current)?;
-        for copied in copy.records {
+        for copied in records {
             let copied = copied.map_err(failed)?;
             check.next(&copied).map_err(failed)?;
             self.insert_copied(&mut inserts, &session, &copied, &current)?;
@@ -81,6 +83,6 @@ impl Appender {
         if let Some(end) = self.ends.get_mut(&session) {
             end.lease = lease;
         }
-        Ok(())
+        note.map_or(Ok(()), |note| self.note(&mut inserts, WritableRecords::verbatim(vec![note])))
     }
 }

@@ -24,6 +24,7 @@ mod removal;
 mod rotate;
 mod schema;
 mod verify;
+mod verify_store;
 mod wal;
 mod watch;
 mod writer;
@@ -42,10 +43,11 @@ use tokio::sync::oneshot;
 use crate::admit::Removal;
 use crate::boots::BootLocks;
 use crate::contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Guard, Head, Liveness,
-    LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Finding, Guard, Head,
+    Liveness, LogCopy, OsEntropy, Page, Query, Snapshot, Stats, Store, Verification,
 };
 use crate::error::{Cause, Error, Result};
+use crate::folder;
 use crate::hub::{Changes, Hints, Hub};
 use crate::keys::{KeySettings, Keys};
 use crate::load::LoadedState;
@@ -187,10 +189,11 @@ impl SqliteStore {
         };
         // If it cannot look now, the first transaction will say why.
         let _ = writer.look();
+        let anchors = self.anchors.clone();
+        // Before the writer begins: where there is a log, there are anchors.
+        let conn = writer.open_anchors();
         let mut threads = self.threads();
         threads.writer = Some(spawn("piton-write", move || writer.run())?);
-        let anchors = self.anchors.clone();
-        let conn = anchors.open();
         threads.anchors = Some(spawn("piton-anchor", move || anchors.run(conn))?);
         Ok(())
     }
@@ -254,6 +257,17 @@ impl Store for SqliteStore {
         let prepared = Prepared::new(&batch, &self.chain_keys, key, entropy);
         let batch = Box::new(batch);
         self.ask_writer(|reply| Work::Append { batch, prepared, reply })
+    }
+
+    fn check_writable(&self) -> BoxFuture<Result<()>> {
+        let (access, path, counters) = (self.access, self.path.clone(), self.counters.clone());
+        self.readers.ask(move |_| {
+            if access == Access::ReadOnly {
+                return Err(Error::ReadOnly { path, source: None });
+            }
+            counters.check_writable()?;
+            folder::check_writable(path.parent().unwrap_or(&path))
+        })
     }
 
     fn head(&self, session: &SessionId) -> BoxFuture<Result<Option<Head>>> {
@@ -324,6 +338,10 @@ impl Store for SqliteStore {
     fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
         let session = session.clone();
         self.readers.ask(move |reader| reader.verify(&session))
+    }
+
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>> {
+        self.readers.ask(Reader::verify_store)
     }
 
     fn rebuild_caches(&self) -> BoxFuture<Result<()>> {

@@ -20,10 +20,11 @@ use crate::keys::{KeySource, Keys};
 /// Held while a store is made, so that two processes do not make two.
 const CREATION_LOCK: &str = "store.lock";
 
-/// SQLite's file header: its beginning, and where our mark stands in it.
+/// SQLite's file header: its beginning, and where our mark and our format stand in it.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
 const APPLICATION_ID_AT: usize = 68;
+const USER_VERSION_AT: usize = 60;
 
 /// An opened database and its keys.
 #[derive(Debug)]
@@ -38,11 +39,15 @@ pub(crate) fn open(options: &Options) -> Result<Opened> {
     match options.access {
         Access::ReadWrite => {
             folder::create(&options.data)?;
+            folder::refuse_exposed(&options.data)?;
             folder::refuse_network(&options.data)?;
             writable(&options.data)?;
             create_if_missing(options, &path)?;
         }
-        Access::ReadOnly => folder::refuse_network(&options.data)?,
+        Access::ReadOnly => {
+            folder::refuse_exposed(&options.data)?;
+            folder::refuse_network(&options.data)?;
+        }
     }
     refuse_foreign(&path)?;
     let conn = match options.access {
@@ -134,11 +139,17 @@ fn refuse_foreign(path: &Path) -> Result<()> {
     if header.is_empty() || (header.len() < HEADER_BYTES && header.starts_with(MAGIC)) {
         return Err(Error::Damaged { path: path.to_owned(), source: None });
     }
-    let id = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
-    if header.starts_with(MAGIC) && id == Some(&schema::APPLICATION_ID.to_be_bytes()) {
-        Ok(())
-    } else {
-        Err(foreign())
+    let word = |at: usize| header.get(at..at + 4);
+    if !header.starts_with(MAGIC)
+        || word(APPLICATION_ID_AT) != Some(&schema::APPLICATION_ID.to_be_bytes())
+    {
+        return Err(foreign());
+    }
+    // SQLite would make files beside it only to say the same. 0 is no version of ours: see below.
+    let found = word(USER_VERSION_AT).and_then(|word| word.try_into().ok());
+    match found.map(u32::from_be_bytes) {
+        Some(found @ 1..schema::FORMAT) => Err(Error::TooOld { found, supported: schema::FORMAT }),
+        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,6 @@ use rusqlite::{Connection, OptionalExtension};
 use super::append::{Appender, Inserts, Trouble};
 use super::schema::{self, Form, rid};
 use crate::admit::{self, Removal};
-use crate::contract::{Batch, Durability, Guard};
 use crate::error::Error;
 
 impl Appender {
@@ -23,25 +22,16 @@ impl Appender {
         };
         admit::check_removal(removal, end.last_seq, &end.lease, &*self.liveness)
             .map_err(Trouble::Refused)?;
-        let no = end.no;
+        let (no, last_seq) = (end.no, end.last_seq);
+        if !self.find_end(conn, &SessionId::reserved())? {
+            self.refuse_lost(conn, &SessionId::reserved())?;
+        }
         self.took_out = true;
-        let last_seq = end.last_seq;
         begin(conn).and_then(|()| log(conn, session, no, last_seq)).map_err(|e| self.failed(e))?;
         self.ends.remove(session);
         self.chain_keys.forget_one(session);
-        let reserved = SessionId::reserved();
-        let known = self.find_end(conn, &reserved)?;
-        let last_seq = self.ends.get(&reserved).filter(|_| known).map_or(0, |end| end.last_seq);
-        let note = Batch {
-            session: reserved,
-            expected: last_seq,
-            guard: Guard::Shared,
-            records: removal.notes.clone(),
-            durability: Durability::Synced,
-            summary: None,
-        };
         let mut inserts = Inserts::new(conn).map_err(|e| self.failed(e))?;
-        self.append(&mut inserts, &note, None).map(drop)
+        self.note(&mut inserts, removal.notes.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 //! commits, and only then answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use piton_core::id::SessionId;
@@ -29,9 +29,19 @@ pub(crate) struct Counters {
     records: AtomicU64,
     flushes: AtomicU64,
     latency: Mutex<Latency>,
+    /// Why nothing is written any more.
+    poisoned: OnceLock<Cause>,
 }
 
 impl Counters {
+    /// Refuses as an append is refused after a failed flush.
+    pub(crate) fn check_writable(&self) -> crate::error::Result<()> {
+        match self.poisoned.get() {
+            Some(cause) => Err(Error::Poisoned(Some(cause.clone()))),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn read(&self) -> Stats {
         Stats {
             batches: self.batches.load(Ordering::Relaxed),
@@ -189,8 +199,8 @@ impl Writer {
             anchors.forget(&removal.session);
             Ok(())
         })?;
-        let reserved = SessionId::reserved();
-        self.anchors.note(self.anchor(&reserved));
+        self.appender.noted.clear();
+        self.anchors.note(self.anchor(&SessionId::reserved()));
         self.hub.look();
         Ok(())
     }
@@ -199,13 +209,15 @@ impl Writer {
         let session = copy.head.session.clone();
         self.alone(|conn, appender| appender.copy_in(conn, copy).map_err(Trouble::into_error))?;
         self.state.wal.much_was_written();
-        self.anchors.note(self.anchor(&session));
+        self.appender.noted.clear();
+        let metadata = SessionId::reserved();
+        self.anchors.note([&session, &metadata].into_iter().filter_map(|id| self.anchor(id)));
         self.hub.look();
         Ok(())
     }
 
     /// A transaction of its own for something else than batches.
-    fn alone<T>(
+    pub(super) fn alone<T>(
         &mut self,
         work: impl FnOnce(&Connection, &mut Appender) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -398,8 +410,15 @@ impl Writer {
             && let Err(e) = self.conn.execute_batch("ROLLBACK")
         {
             tracing::error!(error = %e, "The transaction could not be rolled back");
-            self.state.poisoned.get_or_insert_with(|| Arc::new(e));
+            self.poison(Arc::new(e));
         }
+    }
+
+    /// The end of all writing.
+    fn poison(&mut self, cause: Cause) {
+        let cause = self.state.poisoned.get_or_insert(cause);
+        // Set before: the first cause counts.
+        let _ = self.counters.poisoned.set(cause.clone());
     }
 
     /// The error for those who asked; after a failed flush, also the end of all writing.
@@ -408,7 +427,7 @@ impl Writer {
             Failure::Full(e) | Failure::Other(e) => e,
             Failure::Flush(cause) => {
                 tracing::error!(error = %cause, "A flush failed: the store stops writing");
-                self.state.poisoned.get_or_insert_with(|| cause.clone());
+                self.poison(cause.clone());
                 Error::Poisoned(Some(cause))
             }
         }
@@ -455,7 +474,14 @@ impl Writer {
                 (work, _) => work.refuse(Error::Closed),
             }
         }
-        self.anchors.note(committed.iter().filter_map(|(_, batch)| self.anchor(&batch.session)));
+        let noted = std::mem::take(&mut self.appender.noted);
+        let metadata = SessionId::reserved();
+        let sessions = committed.iter().map(|(_, batch)| &batch.session);
+        let moved = sessions.chain((!noted.is_empty()).then_some(&metadata));
+        self.anchors.note(moved.filter_map(|session| self.anchor(session)));
+        for record in noted {
+            self.hub.committed(&metadata, record.seq, || vec![record.clone()]);
+        }
         for (appended, batch) in committed {
             self.hub.committed(&batch.session, appended.first, || {
                 let seqs = appended.first..;

@@ -39,7 +39,11 @@ fn main() -> ExitCode {
         ["--seeds", count, "--from", from] => {
             number(count, |count| number(from, |from| many(on, from.min(count), count)))
         }
-        ["--planted"] => planted(on),
+        ["--planted"] if cfg!(feature = "planted") => planted(on),
+        ["--planted"] => {
+            eprintln!("piton-sim was built without the feature `planted`");
+            ExitCode::FAILURE
+        }
         _ => usage(),
     }
 }

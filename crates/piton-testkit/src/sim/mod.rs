@@ -25,7 +25,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use piton_core::mask::{KeyPatterns, Masker};
-use piton_core::planted::{self, Bug};
+use piton_core::planted::Bug;
 use piton_exec::executor::LaunchOptions;
 use piton_runtime::{Executions, Options, Resumer, Service};
 use tokio::task::JoinSet;
@@ -88,17 +88,29 @@ pub fn simulate(seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
 /// The same on a given store.
 ///
 /// # Panics
-/// If no single-threaded runtime can be made.
+/// If no single-threaded runtime can be made, or a bug is to be planted in a build without the
+/// feature `planted`.
 pub fn simulate_on(on: On, seed: u64, bug: Option<Bug>, tracing: bool) -> Report {
-    planted::plant(bug);
+    plant(bug);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let report = match runtime {
         Ok(runtime) => runtime.block_on(live(on, seed, tracing)),
         Err(error) => panic!("no runtime to simulate on: {error}"),
     };
-    planted::plant(None);
+    plant(None);
     report
+}
+
+#[cfg(feature = "planted")]
+fn plant(bug: Option<Bug>) {
+    piton_core::planted::plant(bug);
+}
+
+/// There is no switch in this build.
+#[cfg(not(feature = "planted"))]
+fn plant(bug: Option<Bug>) {
+    assert!(bug.is_none(), "{bug:?} can be planted only in a build with the feature `planted`");
 }
 
 /// Runs one seed twice; a difference is a violation like any other.

@@ -11,8 +11,8 @@ use piton_store::files::{Access, Folder, ModelDisk};
 use piton_store::memory::{Hooks, Point};
 use piton_store::{
     Appended, Batch, BoxFuture, Changes, CopiedRecord, CopyHead, Detail, Durability, Entropy,
-    Error, Guard, Head, Hints, Hub, Latency, Liveness, LoadedState, LogCopy, Page, Query, Result,
-    Snapshot, Stats, Store, Verification, WritableRecords,
+    Error, Finding, Guard, Head, Hints, Hub, Latency, Liveness, LoadedState, LogCopy, Page, Query,
+    Result, Snapshot, Stats, Store, Verification, WritableRecords,
 };
 
 use super::world::World;
@@ -120,6 +120,8 @@ impl Shared {
             self.flushes.fetch_add(1, Ordering::Relaxed);
             if self.world.chance(30) {
                 self.folder.write_behind();
+                // What cannot be registered now is tried again later, as in the real store.
+                drop(self.folder.register());
             }
             self.hooks.step(Point::Flushed).await;
         }
@@ -214,6 +216,10 @@ impl Store for FilesInWorld {
     fn verify(&self, session: &SessionId) -> BoxFuture<Result<Verification>> {
         let session = session.clone();
         self.query(move |folder| folder.verify(&session))
+    }
+
+    fn verify_store(&self) -> BoxFuture<Result<Vec<Finding>>> {
+        self.query(|folder| Ok(folder.verify_store()))
     }
 
     fn rebuild_caches(&self) -> BoxFuture<Result<()>> {

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::ui::control;
+
 /// A link that is longer than this is shown as it was written.
 const HELD_CHARS_MAX: usize = 500;
 const CODE: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Cyan)));
@@ -423,10 +425,11 @@ impl Markdown {
     fn style(&mut self, style: Style) {
         if style != self.shown {
             if self.shown != Style::new() {
-                self.out.push_str("\x1b[0m");
+                self.out.push_str(&control("\x1b[0m"));
             }
-            // Writing to a string does not fail.
-            let _ = write!(self.out, "{style}");
+            if style != Style::new() {
+                self.out.push_str(&control(style));
+            }
             self.shown = style;
         }
     }

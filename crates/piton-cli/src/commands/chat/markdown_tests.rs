@@ -4,7 +4,7 @@ use super::*;
 fn shown(text: &str) -> String {
     let mut markdown = Markdown::default();
     let shown = markdown.push(text) + &markdown.finish();
-    shown
+    crate::ui::for_terminal(&shown)
         .replace("\x1b[0m", "</>")
         .replace("\x1b[1m", "<b>")
         .replace("\x1b[2m", "<dim>")
@@ -111,10 +111,10 @@ fn it_does_not_matter_in_which_pieces_it_comes() {
 /// No letter that was said is lost: without its styles, what is shown has every word of the sample.
 #[test]
 fn every_word_is_shown() {
-    let plain = crate::ui::plain(&{
+    let plain = crate::ui::plain(&crate::ui::for_terminal(&{
         let mut markdown = Markdown::default();
         markdown.push(SAMPLE) + &markdown.finish()
-    });
+    }));
     for word in [
         "Head",
         "line",

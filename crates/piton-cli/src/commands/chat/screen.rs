@@ -90,7 +90,7 @@ impl Screen {
         }
         if self.speaking.take().is_some() {
             let rest = self.markdown.finish();
-            ui.raw(rest.as_bytes())?;
+            ui.text(&rest)?;
             ui.raw(b"\n")?;
         }
         Ok(())
@@ -126,7 +126,7 @@ impl Screen {
     pub(super) fn away(&mut self, ui: &mut Ui) -> Result<()> {
         self.end_line(ui)?;
         let text = "-- the server is away; the agent goes on, and this waits";
-        ui.raw(ui.paint(Tone::Quiet, text).as_bytes())?;
+        ui.text(&ui.paint(Tone::Quiet, text))?;
         self.open = Some(Open::Away);
         Ok(())
     }
@@ -248,14 +248,14 @@ impl Screen {
             self.end_line(ui)?;
             self.speaking = Some(message.to_owned());
         }
-        let text = crate::text::visible(record["text"].as_str().unwrap_or("[taken out]"));
+        let text = record["text"].as_str().unwrap_or("[taken out]");
         let text = match (is_thought, ui.paints()) {
-            (true, _) => ui.paint(Tone::Quiet, &text),
-            (false, true) => self.markdown.push(&text),
+            (true, _) => ui.paint(Tone::Quiet, text),
+            (false, true) => self.markdown.push(text),
             // Whoever reads it from a pipe wants it as it was said.
-            (false, false) => text,
+            (false, false) => text.to_owned(),
         };
-        ui.raw(text.as_bytes())
+        ui.text(&text)
     }
 }
 

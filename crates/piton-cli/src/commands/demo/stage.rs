@@ -174,7 +174,7 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         let text = self.ui.paint(Tone::Quiet, text);
-        self.ui.raw(text.as_bytes())?;
+        self.ui.text(&text)?;
         self.ui.flush()
     }
 

@@ -126,7 +126,7 @@ fn store(facts: &Facts) -> Finding {
     match &facts.store {
         StoreFact::None { next } => ok(CHECK, format!("none yet; a new one will be {next}")),
         StoreFact::Opens { kind } => ok(CHECK, format!("{kind}; it opens")),
-        // Plain files are opened by one process at a time.
+        // One process at a time writes to plain files.
         StoreFact::Fails { code: Some(Code::StoreInUse), .. } if served => {
             ok(CHECK, "files; the server has it open")
         }

@@ -207,7 +207,7 @@ impl World {
 
     /// Asks for recovery with the boots that have died so far.
     pub(crate) fn recovery(&self, probe: Option<Probe>) -> Command {
-        Command::Recover { dead: self.dead.clone(), probe }
+        Command::Recover { dead: self.dead.clone(), probe, takes_over: false }
     }
 
     pub(crate) fn count(&self, kind: &str) -> usize {

@@ -278,12 +278,13 @@ fn a_copy_has_a_key_of_its_own() {
     let folder = Folder::open(writing, Path::new(DATA), Access::ReadWrite, boots, entropy).unwrap();
     let before = all(&folder, &session).unwrap();
     let head = folder.copy_head(&session).unwrap().unwrap();
-    assert_eq!(head.chain_key, chain::Key::new([7; 32]));
+    assert_eq!(head.chain_key, chain::Key::new([8; 32]));
     assert_eq!(all(&folder, &session).unwrap(), before);
     assert_sound(&folder);
     let records = folder.copy_records(&session, 0, 100).unwrap();
     let other = open(&model());
-    other.copy_in(LogCopy { head, records: Box::new(records.into_iter().map(Ok)) }).unwrap();
+    let records = Box::new(records.into_iter().map(Ok));
+    other.copy_in(LogCopy { head, records, note: None }).unwrap();
     assert_eq!(all(&other, &session).unwrap(), before);
     assert_sound(&open(&disk));
 }

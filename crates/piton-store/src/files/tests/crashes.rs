@@ -240,7 +240,7 @@ fn dying_while_appending() {
     let records = source.copy_records(&session, 0, 100).unwrap();
     let act = |folder: &Folder| {
         let records = Box::new(records.clone().into_iter().map(Ok));
-        folder.copy_in(LogCopy { head: head.clone(), records })
+        folder.copy_in(LogCopy { head: head.clone(), records, note: None })
     };
     die_everywhere(&disk, &act, &|_, folder| {
         let count = all(folder, &head.session).unwrap().len();

@@ -138,7 +138,7 @@ fn check_cut_behind_anchor(sample: &Sample, disk: &ModelDisk, folder: &Folder, l
         assert_eq!(head.anchor.map(|(seq, _)| seq), Some(9));
         let records = folder.copy_records(session, 0, 100).unwrap();
         let records = Box::new(records.into_iter().map(Ok));
-        let refused = open(&model()).copy_in(LogCopy { head, records }).unwrap_err();
+        let refused = open(&model()).copy_in(LogCopy { head, records, note: None }).unwrap_err();
         assert!(matches!(refused, Error::ChainBroken { .. }), "{refused}");
         let state = folder.load(session).unwrap().unwrap().state;
         let body = serde_json::to_string(&state).unwrap();
@@ -429,7 +429,7 @@ fn a_removed_log_is_missed() {
         assert!(matches!(refused, Error::ChainBroken { seq: 1, .. }), "{refused}");
         assert!(folder.copy_head(session).is_err());
         let records = Box::new(records.clone().into_iter().map(Ok));
-        folder.copy_in(LogCopy { head: head.clone(), records }).unwrap();
+        folder.copy_in(LogCopy { head: head.clone(), records, note: None }).unwrap();
         assert_eq!(all(&folder, session).unwrap(), sample.records);
         assert_sound(&folder);
         assert_eq!(names(None, 10), ["a", "s", "t"]);
@@ -500,6 +500,7 @@ fn changed_caches_are_said() {
                 let found = folder.verify(session).unwrap();
                 let said = match name {
                     "s.json" => matches!(found.problem, Some(Problem::SnapshotDisagrees { .. })),
+                    "s.anchor" => found.problem == Some(Problem::AnchorMissing),
                     _ => matches!(found.problem, Some(Problem::IndexDisagrees { .. })),
                 };
                 assert!(said, "byte {at} of {name}: {found:?}");

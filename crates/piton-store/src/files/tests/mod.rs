@@ -3,10 +3,12 @@
 
 mod adoption;
 mod ahead;
+mod beside;
 mod crashes;
 mod damage;
 mod lines;
 mod opening;
+mod taken;
 
 use std::path::Path;
 use std::sync::Arc;

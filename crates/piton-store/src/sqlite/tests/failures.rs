@@ -24,6 +24,7 @@ fn a_failed_flush_ends_all_writing() {
         let (store, fault) = with_fault(&folder);
         let mut one = Driver::create(&store, "s").await;
         let mut other = Driver::create(&store, "t").await;
+        store.check_writable().await.unwrap();
         fault.0.commit.store(ffi::SQLITE_IOERR_FSYNC, Ordering::SeqCst);
         let doomed = one.clone().batch(vec![said("doomed")]);
         assert!(matches!(store.append(doomed).await, Err(Error::Poisoned(Some(_)))));
@@ -31,6 +32,7 @@ fn a_failed_flush_ends_all_writing() {
         assert!(matches!(one.append(vec![said("x")]).await, Err(Error::Poisoned(_))));
         assert!(matches!(other.append(vec![said("x")]).await, Err(Error::Poisoned(_))));
         assert!(matches!(store.rebuild_caches().await, Err(Error::Poisoned(_))));
+        assert!(matches!(store.check_writable().await, Err(Error::Poisoned(_))));
         // What was acknowledged can be read.
         assert_eq!(store.head(&one.session).await.unwrap().unwrap().last_seq, 2);
         assert!(store.verify(&one.session).await.unwrap().problem.is_none());
@@ -126,7 +128,7 @@ fn nobody_waits_for_a_writer_that_panicked() {
 #[test]
 fn a_disk_that_is_really_full() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"];
+    let arguments = ["-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs"];
     let Some(_mount) = Mount::new(folder.path(), &arguments) else { return };
     let ballast = folder.path().join("ballast");
     std::fs::write(&ballast, vec![1; 2 << 20]).unwrap();
@@ -148,6 +150,7 @@ fn a_disk_that_is_really_full() {
             assert!(kept < 1_000, "4 MB never end");
         };
         assert!(matches!(refused, Error::DiskFull(_)), "{refused:?}");
+        assert!(matches!(store.check_writable().await, Err(Error::DiskFull(_))));
         assert_eq!(texts(&*store, &one).await.len(), kept);
         std::fs::remove_file(&ballast).unwrap();
         one.append(vec![said("space again")]).await.unwrap();

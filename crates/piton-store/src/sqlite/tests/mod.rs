@@ -6,6 +6,7 @@ mod opening;
 mod processes;
 mod removal;
 mod secrets;
+mod taken;
 mod tampering;
 
 use std::path::{Path, PathBuf};

@@ -231,6 +231,33 @@ fn a_cut_log_is_not_written_to() {
     });
 }
 
+/// A cut of exactly one record is noticed, too, before anything is written over it.
+#[test]
+fn a_log_cut_by_one_record_is_not_written_to() {
+    let (folder, mut driver) = written();
+    run(async {
+        let store: Arc<dyn Store> = Arc::new(folder.store());
+        driver.store = Some(store.clone());
+        driver.append(vec![said("seven")]).await.unwrap();
+        driver.let_go(store);
+    });
+    let seven = row(7);
+    folder.sql(&format!(
+        "DELETE FROM records WHERE rid = {seven}; DELETE FROM places WHERE rid = {seven}"
+    ));
+    run(async {
+        let store: Arc<dyn Store> = Arc::new(folder.store());
+        assert_eq!(store.head(&session("s")).await.unwrap().unwrap().last_seq, 6);
+        driver.store = Some(store.clone());
+        driver.state.last_seq = 6;
+        let refused = driver.append(vec![said("another seven")]).await.unwrap_err();
+        assert!(matches!(refused, Error::ChainBroken { seq: 7, .. }), "{refused:?}");
+        let found = store.verify(&session("s")).await.unwrap();
+        assert_eq!(found.problem, Some(Problem::CutBehindAnchor { anchored: 7, found: 6 }));
+        driver.let_go(store);
+    });
+}
+
 /// Whoever asks for all logs hears of one that somebody took away whole.
 #[test]
 fn a_log_that_was_taken_away_is_named() {
@@ -238,7 +265,8 @@ fn a_log_that_was_taken_away_is_named() {
     folder.sql("DELETE FROM records; DELETE FROM logs; DELETE FROM sessions; DELETE FROM heads");
     run(async {
         let store = folder.store();
-        assert_eq!(store.logs(None, 10).await.unwrap(), [session("s")]);
+        let named = [SessionId::reserved(), session("s")];
+        assert_eq!(store.logs(None, 10).await.unwrap(), named);
         let found = store.verify(&session("s")).await.unwrap();
         assert_eq!(found.problem, Some(Problem::CutBehindAnchor { anchored: 6, found: 0 }));
     });

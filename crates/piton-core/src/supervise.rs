@@ -1,0 +1,144 @@
+//! What a session's supervisor does next: one table, as a function of values. The supervisor itself
+//! (in `piton-runtime`) carries the steps out and asks again after each of them.
+//!
+//! `docs/resuming.md` shows the same table; `tests/it/supervise.rs` goes through it row by row.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::decide::{Command, Probe};
+use crate::id::BootId;
+use crate::resume::StartTrigger;
+use crate::state::{Executor, ExecutorStatus, Facts, Run};
+
+/// The first delay before a lost connection is made again; each further one is twice as long.
+pub const RECONNECT_MIN: Duration = Duration::from_millis(500);
+pub const RECONNECT_MAX: Duration = Duration::from_secs(30);
+/// How long an execution may be silent before the log calls it unreachable.
+pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(60);
+
+/// Who holds the session's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// This boot.
+    Ours,
+    /// No boot, or one that has died.
+    Nobody,
+    /// Another boot, which lives.
+    Other,
+}
+
+/// What is known of the session's execution, beside the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Nothing yet, or nothing since the connection was lost.
+    Unknown,
+    /// It is being launched by this process: it must not be taken for gone.
+    Launching,
+    /// It answered a probe, and is not connected. `rests`: the next connection waits for its delay.
+    Alive { rests: bool },
+    /// Nothing of it runs any more; that is proven.
+    Gone,
+    /// It did not answer. `for_long`: for longer than it may be silent.
+    Silent { for_long: bool },
+    /// It is connected and followed.
+    Connected,
+}
+
+/// What the supervisor knows and the log does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub owner: Owner,
+    /// Of the boots that the log names, those that have died.
+    pub dead: BTreeSet<BootId>,
+    pub link: Link,
+    /// A caller waits until it is written down what became of the execution.
+    pub is_awaited: bool,
+    /// An agent is wanted, and why.
+    pub start: Option<StartTrigger>,
+}
+
+/// What the supervisor does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Ask whether the execution lives.
+    Probe,
+    /// Write down what is known of it. The spool of a gone execution is imported first.
+    Settle(Option<Probe>),
+    /// Shake hands and follow what it says.
+    Connect,
+    /// Nothing but to listen to it, and to whoever wakes the supervisor.
+    Follow,
+    /// Wait for the launch to end, or for the delay to pass; then look again.
+    Wait,
+    /// Decide about the agent ([`crate::resume::plan`]) and start it.
+    Start(StartTrigger),
+    /// End the execution of a closed session.
+    StopExecution,
+    /// Nothing needs a supervisor.
+    End,
+}
+
+/// The table. The first row that fits is taken.
+pub fn next(facts: &Facts, known: &Known) -> Step {
+    let start = known.start.map(Step::Start);
+    if known.owner == Owner::Other {
+        // What is wanted of another's session is refused by the store, with the owner's name.
+        return start.unwrap_or(Step::End);
+    }
+    let Some(executor) = facts.executor.as_ref().filter(|executor| executor.may_live()) else {
+        if orphaned_run(facts, &known.dead).is_some() {
+            return Step::Settle(None);
+        }
+        return start.unwrap_or(Step::End);
+    };
+    let is_ours = known.owner == Owner::Ours;
+    let is_closed = facts.closed.is_some();
+    match known.link {
+        Link::Launching => Step::Wait,
+        Link::Unknown => Step::Probe,
+        Link::Gone => Step::Settle(Some(Probe::Gone)),
+        Link::Silent { for_long } => {
+            let is_recorded = executor.status == ExecutorStatus::Unreachable;
+            if !is_recorded && (for_long || known.is_awaited || !is_ours) {
+                return Step::Settle(Some(Probe::Unreachable));
+            }
+            start.unwrap_or(Step::Wait)
+        }
+        Link::Alive { .. } | Link::Connected if !is_ours => Step::Settle(Some(Probe::Alive)),
+        Link::Alive { rests: true } => start.unwrap_or(Step::Wait),
+        Link::Alive { .. } | Link::Connected if is_closed => Step::StopExecution,
+        Link::Alive { rests: false } => Step::Connect,
+        Link::Connected => {
+            let is_orphaned = facts.run.as_ref().is_some_and(|run| is_orphaned(run, &known.dead));
+            if executor.status != ExecutorStatus::Ready || is_orphaned {
+                return Step::Settle(Some(Probe::Alive));
+            }
+            start.unwrap_or(Step::Follow)
+        }
+    }
+}
+
+fn is_orphaned(run: &Run, dead: &BTreeSet<BootId>) -> bool {
+    run.is_open() && dead.contains(&run.boot_id)
+}
+
+/// The recovery of a run that a dead boot left open and that no executor can be asked about: it is
+/// interrupted. `None`: there is none, or its executor has to be asked.
+pub fn orphaned_run(facts: &Facts, dead: &BTreeSet<BootId>) -> Option<Command> {
+    let may_live = facts.executor.as_ref().is_some_and(Executor::may_live);
+    let run = facts.run.as_ref().filter(|run| is_orphaned(run, dead))?;
+    if may_live || facts.closed.is_some() {
+        return None;
+    }
+    let dead = BTreeSet::from([run.boot_id.clone()]);
+    Some(Command::Recover { dead, probe: None, takes_over: false })
+}
+
+/// How long to wait before the connection is tried again, after `failures` of them in a row. Between
+/// half of the delay and all of it, by `random`: many that lost one server do not return at once.
+pub fn reconnect_delay(failures: u32, random: u32) -> Duration {
+    let doubled = RECONNECT_MIN.saturating_mul(1_u32 << failures.min(16));
+    let whole = doubled.min(RECONNECT_MAX);
+    whole / 2 + (whole / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}

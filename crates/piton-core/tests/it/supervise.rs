@@ -1,0 +1,236 @@
+//! The supervisor's table, row by row: what the log says, what is known of the execution, what comes
+//! next. `docs/resuming.md` has the same rows.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::common::{World, close, id, start};
+use piton_core::decide::{Command, Probe};
+use piton_core::event::{ExecutorReady, ExecutorStarting, Outcome};
+use piton_core::resume::StartTrigger;
+use piton_core::supervise::{self, Known, Link, Owner, Step};
+
+const ALIVE: Link = Link::Alive { rests: false };
+const RESTS: Link = Link::Alive { rests: true };
+const SILENT: Link = Link::Silent { for_long: false };
+const SILENT_LONG: Link = Link::Silent { for_long: true };
+const LINKS: [Link; 8] = [
+    Link::Unknown,
+    Link::Launching,
+    ALIVE,
+    RESTS,
+    Link::Gone,
+    SILENT,
+    SILENT_LONG,
+    Link::Connected,
+];
+
+/// What the log says of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    /// No execution.
+    None,
+    /// An execution that is being started.
+    Starting,
+    Ready,
+    /// The same, with a run of a boot that has died.
+    ReadyOrphaned,
+    Unreachable,
+    Stopped,
+    /// No execution, and a run of a boot that has died.
+    Orphaned,
+    /// A closed session whose execution is ready.
+    Closed,
+}
+
+fn world(log: Log) -> World {
+    let mut world = World::new();
+    let execution_id = || id("exec_1");
+    let observed = |event| Command::Observe { event, message: None };
+    if !matches!(log, Log::None | Log::Orphaned) {
+        let starting = ExecutorStarting { execution_id: execution_id(), runtime: "sim".into() };
+        world.done(observed(starting.into()));
+    }
+    if !matches!(log, Log::None | Log::Orphaned | Log::Starting) {
+        world.done(observed(ExecutorReady { execution_id: execution_id() }.into()));
+    }
+    match log {
+        Log::None | Log::Starting | Log::Ready => {}
+        Log::ReadyOrphaned | Log::Orphaned => {
+            world.done(start("run_1"));
+            world.restart("boot_2");
+        }
+        Log::Unreachable => drop(world.recover(Some(Probe::Unreachable))),
+        Log::Stopped => drop(world.recover(Some(Probe::Gone))),
+        Log::Closed => drop(world.done(close(Outcome::Completed))),
+    }
+    world
+}
+
+fn known(world: &World, owner: Owner, link: Link) -> Known {
+    Known { owner, dead: world.dead.clone(), link, is_awaited: false, start: None }
+}
+
+fn next(log: Log, owner: Owner, link: Link) -> Step {
+    let world = world(log);
+    supervise::next(&world.state.facts, &known(&world, owner, link))
+}
+
+/// Without a caller that waits, and without a start that is wanted.
+#[test]
+fn the_table() {
+    use Log::{Closed, None as NoExecution, Orphaned, Ready, ReadyOrphaned, Starting, Stopped};
+    use Owner::{Nobody, Other, Ours};
+    let unreachable = Step::Settle(Some(Probe::Unreachable));
+    let alive = Step::Settle(Some(Probe::Alive));
+    let gone = Step::Settle(Some(Probe::Gone));
+    let rows = [
+        // No execution may live: there is nothing to ask, and at most a run to interrupt.
+        (NoExecution, Ours, Link::Unknown, Step::End),
+        (NoExecution, Nobody, Link::Unknown, Step::End),
+        (Stopped, Ours, Link::Unknown, Step::End),
+        (Orphaned, Nobody, Link::Unknown, Step::Settle(None)),
+        (Orphaned, Ours, Link::Unknown, Step::Settle(None)),
+        // What is being launched here is not asked.
+        (Starting, Ours, Link::Launching, Step::Wait),
+        // What is not known is asked.
+        (Starting, Ours, Link::Unknown, Step::Probe),
+        (Ready, Ours, Link::Unknown, Step::Probe),
+        (Ready, Nobody, Link::Unknown, Step::Probe),
+        (Log::Unreachable, Ours, Link::Unknown, Step::Probe),
+        (Closed, Ours, Link::Unknown, Step::Probe),
+        // Gone.
+        (Ready, Ours, Link::Gone, gone.clone()),
+        (Ready, Nobody, Link::Gone, gone.clone()),
+        (Closed, Ours, Link::Gone, gone.clone()),
+        (Log::Unreachable, Ours, Link::Gone, gone),
+        // Silent: another boot's is called unreachable at once, ours when it lasts.
+        (Ready, Ours, SILENT, Step::Wait),
+        (Ready, Ours, SILENT_LONG, unreachable.clone()),
+        (Ready, Nobody, SILENT, unreachable),
+        (Log::Unreachable, Ours, SILENT_LONG, Step::Wait),
+        (Log::Unreachable, Nobody, SILENT_LONG, Step::Wait),
+        (Closed, Ours, SILENT, Step::Wait),
+        // Alive: another boot's is taken over first, ours is connected.
+        (Ready, Nobody, ALIVE, alive.clone()),
+        (Ready, Nobody, RESTS, alive.clone()),
+        (Closed, Nobody, ALIVE, alive.clone()),
+        (Ready, Nobody, Link::Connected, alive.clone()),
+        (Ready, Ours, ALIVE, Step::Connect),
+        (Log::Unreachable, Ours, ALIVE, Step::Connect),
+        (Ready, Ours, RESTS, Step::Wait),
+        (Closed, Ours, ALIVE, Step::StopExecution),
+        (Closed, Ours, RESTS, Step::Wait),
+        // Connected: the log says so, then it is followed.
+        (Starting, Ours, Link::Connected, alive.clone()),
+        (Log::Unreachable, Ours, Link::Connected, alive.clone()),
+        (ReadyOrphaned, Ours, Link::Connected, alive),
+        (Ready, Ours, Link::Connected, Step::Follow),
+        (Closed, Ours, Link::Connected, Step::StopExecution),
+        // Another boot's.
+        (Ready, Other, Link::Unknown, Step::End),
+        (Ready, Other, Link::Connected, Step::End),
+        (Orphaned, Other, Link::Unknown, Step::End),
+    ];
+    for (log, owner, link, step) in rows {
+        assert_eq!(next(log, owner, link), step, "{log:?}, {owner:?}, {link:?}");
+    }
+}
+
+/// A caller that waits is answered at once: silence is written down before it has lasted.
+#[test]
+fn who_waits_is_not_kept_waiting_by_silence() {
+    let world = world(Log::Ready);
+    let known = Known { is_awaited: true, ..known(&world, Owner::Ours, SILENT) };
+    assert_eq!(supervise::next(&world.state.facts, &known), Step::Settle(Some(Probe::Unreachable)));
+}
+
+/// What a dead boot left is settled before an agent is started; what is only silent or rests is not
+/// waited for, since the plan says that no agent is started beside it.
+#[test]
+fn a_start_comes_after_what_is_to_be_settled() {
+    let trigger = StartTrigger::Open;
+    for (log, owner, link, starts) in [
+        (Log::None, Owner::Ours, Link::Unknown, true),
+        (Log::Stopped, Owner::Ours, Link::Unknown, true),
+        (Log::Orphaned, Owner::Nobody, Link::Unknown, false),
+        (Log::Ready, Owner::Nobody, Link::Unknown, false),
+        (Log::Ready, Owner::Nobody, ALIVE, false),
+        (Log::Ready, Owner::Ours, ALIVE, false),
+        (Log::Ready, Owner::Ours, RESTS, true),
+        (Log::Ready, Owner::Ours, Link::Connected, true),
+        (Log::Ready, Owner::Ours, Link::Gone, false),
+        (Log::Unreachable, Owner::Ours, SILENT, true),
+        (Log::Starting, Owner::Ours, Link::Launching, false),
+        (Log::Ready, Owner::Other, Link::Unknown, true),
+    ] {
+        let world = world(log);
+        let known = Known { start: Some(trigger), ..known(&world, owner, link) };
+        let step = supervise::next(&world.state.facts, &known);
+        assert_eq!(step == Step::Start(trigger), starts, "{log:?}, {owner:?}, {link:?}: {step:?}");
+    }
+}
+
+/// Whatever is known, settling it leads on: no step asks for itself again once its records are there.
+#[test]
+fn settling_comes_to_an_end() {
+    for log in [Log::Starting, Log::Ready, Log::ReadyOrphaned, Log::Unreachable, Log::Closed] {
+        for link in LINKS {
+            let mut world = world(log);
+            let mut owner = Owner::Nobody;
+            for _ in 0..4 {
+                let known = known(&world, owner, link);
+                let step = supervise::next(&world.state.facts, &known);
+                let Step::Settle(probe) = step else { break };
+                let (dead, takes_over) = (world.dead.clone(), owner != Owner::Ours);
+                let recorded = world.done(Command::Recover { dead, probe, takes_over });
+                assert!(!recorded.is_empty(), "{log:?}, {link:?}: nothing is written");
+                // Whoever writes takes the lease with it.
+                owner = Owner::Ours;
+            }
+            let known = known(&world, owner, link);
+            let step = supervise::next(&world.state.facts, &known);
+            assert!(!matches!(step, Step::Settle(_)), "{log:?}, {link:?}: {step:?}");
+        }
+    }
+}
+
+/// A run that no executor can be asked about is the writer's own to interrupt; any other is not.
+#[test]
+fn an_orphaned_run_needs_no_executor() {
+    for log in [Log::None, Log::Ready, Log::ReadyOrphaned, Log::Closed, Log::Stopped] {
+        let world = world(log);
+        assert!(supervise::orphaned_run(&world.state.facts, &world.dead).is_none(), "{log:?}");
+    }
+    let world = world(Log::Orphaned);
+    assert!(supervise::orphaned_run(&world.state.facts, &BTreeSet::new()).is_none());
+    assert!(supervise::orphaned_run(&world.state.facts, &world.dead).is_some());
+}
+
+/// A surviving execution that is taken over is recorded as ready again: clients that wait for it learn
+/// that it was found. One of our own is not.
+#[test]
+fn a_surviving_execution_is_recorded_when_it_is_taken_over() {
+    let recover = |world: &mut World, takes_over| {
+        let (dead, probe) = (world.dead.clone(), Some(Probe::Alive));
+        world.done(Command::Recover { dead, probe, takes_over })
+    };
+    let mut idle = world(Log::Ready);
+    assert_eq!(recover(&mut idle, false), [""; 0]);
+    assert_eq!(recover(&mut idle, true), ["executor.ready", "status.derived"]);
+    let mut running = world(Log::ReadyOrphaned);
+    let recorded = recover(&mut running, true);
+    assert_eq!(recorded, ["executor.ready", "run.reattached", "status.derived"]);
+}
+
+#[test]
+fn delays_double_from_half_a_second_to_half_a_minute() {
+    let longest = |failures| supervise::reconnect_delay(failures, u32::MAX);
+    let shortest = |failures| supervise::reconnect_delay(failures, 0);
+    let seconds = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0];
+    for (failures, seconds) in (0..).zip(seconds) {
+        assert_eq!(longest(failures), Duration::from_secs_f64(seconds), "{failures}");
+        assert_eq!(shortest(failures), Duration::from_secs_f64(seconds / 2.0), "{failures}");
+    }
+    assert_eq!(longest(u32::MAX), Duration::from_secs(30));
+}

@@ -1,0 +1,311 @@
+//! One supervisor per session that needs one: the only task that probes, drains, reattaches, follows,
+//! starts, retries and ends the session's executions. Everything else wakes it with a cause and,
+//! where it needs the outcome, awaits the answer.
+//!
+//! A supervisor exists while the session has an execution that may live or a start that is wanted; a
+//! stored session costs nothing. [`Registry`] sees to it that there is at most one, and dropping the
+//! service ends it. What it does next is one table: [`piton_core::supervise`].
+
+mod agents;
+mod sessions;
+mod starting;
+mod task;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use piton_core::State;
+use piton_core::decide::Refusal;
+use piton_core::id::{ExecutionId, SessionId};
+use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
+use piton_store::Entropy;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+pub use agents::{Obstacle, Recipe, Recipes};
+pub use sessions::{Outcome, Recovered};
+
+use crate::error::{Error, Result};
+use crate::executions::Executions;
+use crate::service::Handle;
+use crate::world::Executors;
+use task::Supervisor;
+
+/// Wakes that may wait for one supervisor.
+const WAKES_MAX: usize = 1_024;
+
+/// Why a supervisor is woken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// This process has started, and a dead boot left the session.
+    Boot,
+    /// The session was found with something to settle or to follow while this process runs.
+    Sweep,
+    /// A command waits until it is known what became of the execution.
+    Command,
+    /// A prompt is in the log, and no agent is there to be given it.
+    Undelivered,
+    /// A launch has ended, well or not.
+    LaunchEnded,
+    /// The execution was stopped: what was known of it is out of date.
+    Stopped,
+    Closed,
+    Abandoned,
+    Deleted,
+    /// An execution is there that may not be the session's any more.
+    Leftover(ExecutionId),
+}
+
+/// What reaches a supervisor.
+enum Message {
+    Wake(Wake),
+    /// Answered as soon as the log says what became of the execution.
+    Settle(Wake, oneshot::Sender<Result<Outcome>>),
+    Start(StartRequest),
+    Launch(PathBuf, oneshot::Sender<Result<ExecutionId>>),
+}
+
+/// A start that somebody wants.
+struct StartRequest {
+    trigger: StartTrigger,
+    /// Without the conversation that the agent had.
+    is_fresh: bool,
+    answer: oneshot::Sender<Result<Plan>>,
+}
+
+/// How agents are started, and when.
+#[derive(Clone, Debug)]
+struct Agents {
+    catalog: Arc<dyn Recipes>,
+    policy: Policy,
+}
+
+/// Reaches every session's supervisor. Cheap to clone.
+#[derive(Clone)]
+pub struct Supervisors(Arc<Inner>);
+
+struct Inner {
+    executors: Arc<dyn Executors>,
+    /// `None`: executions are asked about and never followed or started here.
+    executions: Option<Executions>,
+    unreachable_after: Duration,
+    entropy: Arc<dyn Entropy>,
+    registry: Mutex<Registry>,
+    agents: Mutex<Option<Agents>>,
+    /// Sessions whose prompt found no agent before it was known how agents are started.
+    undelivered: Mutex<BTreeSet<SessionId>>,
+}
+
+/// Which sessions have a supervisor. Wakes are sent, and supervisors end, under its lock: no wake is
+/// lost, and no session has two of them.
+#[derive(Default)]
+struct Registry {
+    handle: Option<Handle>,
+    by_session: HashMap<SessionId, mpsc::Sender<Message>>,
+    tasks: JoinSet<()>,
+}
+
+impl fmt::Debug for Supervisors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Supervisors({})", self.registry().by_session.len())
+    }
+}
+
+impl Supervisors {
+    pub(crate) fn new(
+        executors: Arc<dyn Executors>,
+        unreachable_after: Duration,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            executions: executors.executions(),
+            executors,
+            unreachable_after,
+            entropy,
+            registry: Mutex::default(),
+            agents: Mutex::default(),
+            undelivered: Mutex::default(),
+        }))
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn agents(&self) -> Option<Agents> {
+        self.0.agents.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on there are supervisors, until [`Self::detach`].
+    pub(crate) fn attach(&self, handle: &Handle) {
+        self.registry().handle = Some(handle.clone());
+        if let Some(executions) = &self.0.executions {
+            executions.attach_to(handle);
+        }
+    }
+
+    /// Ends every supervisor wherever it is; agents and their agentctls go on.
+    pub(crate) fn detach(&self) {
+        // Dropped outside of the lock: what a task drops may want to wake another.
+        let ended = std::mem::take(&mut *self.registry());
+        drop(ended);
+        if let Some(executions) = &self.0.executions {
+            executions.detach();
+        }
+    }
+
+    /// How agents are started, and when. Agents that are wanted already are started now: prompts that
+    /// found none, and with `on_boot` those that ran when the last process ended.
+    pub fn set_agents(&self, catalog: Arc<dyn Recipes>, policy: Policy) {
+        let agents = Agents { catalog, policy };
+        *self.0.agents.lock().unwrap_or_else(PoisonError::into_inner) = Some(agents);
+        let waiting = {
+            let mut waiting = self.0.undelivered.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *waiting)
+        };
+        for session in waiting {
+            self.wake(&session, Wake::Undelivered);
+        }
+        let supervisors = self.clone();
+        let mut registry = self.registry();
+        if let Some(handle) = registry.handle.clone() {
+            registry.tasks.spawn(async move {
+                if let Err(error) = supervisors.start_at_boot(&handle, policy).await {
+                    tracing::error!(code = %error.code(), "agents were not started");
+                }
+            });
+        }
+    }
+
+    /// When agents are started, and what becomes of interrupted runs.
+    pub fn policy(&self) -> Policy {
+        self.agents().map(|agents| agents.policy).unwrap_or_default()
+    }
+
+    /// What the session's agent can do with a conversation that it had.
+    pub fn abilities(&self, state: &State) -> Abilities {
+        self.agents().map(|agents| agents.catalog.abilities(state)).unwrap_or_default()
+    }
+
+    /// Sees to it that the session's agent runs, if the policy has it started for this reason, and says
+    /// what was decided. What a dead boot left is settled first. Returns when the log says what became
+    /// of the agent; the start continues if the caller leaves.
+    pub async fn ensure_running(&self, session: &SessionId, trigger: StartTrigger) -> Result<Plan> {
+        self.start(session, trigger, false).await
+    }
+
+    /// Starts the agent without the conversation that it had. One that runs and is idle is ended first;
+    /// one that works refuses it (`run_in_progress`).
+    pub async fn start_fresh(&self, session: &SessionId) -> Result<Plan> {
+        self.start(session, StartTrigger::Manual, true).await
+    }
+
+    /// [`Self::ensure_running`] without waiting for it; what goes wrong is in the log.
+    pub fn ensure_running_later(&self, session: &SessionId, trigger: StartTrigger) {
+        let (answer, _) = oneshot::channel();
+        let request = StartRequest { trigger, is_fresh: false, answer };
+        if let Err(error) = self.send(session, Message::Start(request)) {
+            tracing::warn!(%session, code = %error.code(), %error, "no agent");
+        }
+    }
+
+    async fn start(
+        &self,
+        session: &SessionId,
+        trigger: StartTrigger,
+        is_fresh: bool,
+    ) -> Result<Plan> {
+        let (answer, started) = oneshot::channel();
+        self.send(session, Message::Start(StartRequest { trigger, is_fresh, answer }))?;
+        started.await.map_err(|_| Error::ShuttingDown)?
+    }
+
+    /// Starts an agentctl for a session that has none; the agent is not started with it.
+    pub(crate) async fn launch(
+        &self,
+        session: &SessionId,
+        workspace: PathBuf,
+    ) -> Result<ExecutionId> {
+        let (answer, launched) = oneshot::channel();
+        self.send(session, Message::Launch(workspace, answer))?;
+        launched.await.map_err(|_| Error::ShuttingDown)?
+    }
+
+    /// Has the supervisor find out, and write down, what became of the session's execution.
+    pub(crate) async fn settle(&self, session: &SessionId, cause: Wake) -> Result<Outcome> {
+        let (answer, settled) = oneshot::channel();
+        self.send(session, Message::Settle(cause, answer))?;
+        settled.await.map_err(|_| Error::ShuttingDown)?
+    }
+
+    /// A hint: it costs nothing where nobody would do anything about it.
+    pub(crate) fn wake(&self, session: &SessionId, cause: Wake) {
+        if self.0.executions.is_none() {
+            return;
+        }
+        if let Err(error) = self.send(session, Message::Wake(cause)) {
+            tracing::debug!(%session, %error, "not woken");
+        }
+    }
+
+    fn send(&self, session: &SessionId, message: Message) -> Result<()> {
+        let mut registry = self.registry();
+        let Some(handle) = registry.handle.clone() else { return Err(Error::ShuttingDown) };
+        let message = match registry.by_session.get(session) {
+            None => message,
+            Some(sender) => match sender.try_send(message) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    let what = "wakes of one session";
+                    return Err(Refusal::LimitReached { what, max: WAKES_MAX }.into());
+                }
+                Err(mpsc::error::TrySendError::Closed(message)) => message,
+            },
+        };
+        while registry.tasks.try_join_next().is_some() {}
+        let (sender, inbox) = mpsc::channel(WAKES_MAX);
+        // A new channel has room.
+        let _ = sender.try_send(message);
+        registry.by_session.insert(session.clone(), sender.clone());
+        let supervisor = Supervisor::new(self.clone(), handle, session.clone(), inbox);
+        let entry = Entry { supervisors: self.clone(), session: session.clone(), sender };
+        registry.tasks.spawn(async move {
+            let _entry = entry;
+            supervisor.run().await;
+        });
+        Ok(())
+    }
+
+    /// The supervisor ends, unless somebody woke it meanwhile: that message is given back.
+    fn end(&self, session: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> Option<Message> {
+        let mut registry = self.registry();
+        match inbox.try_recv() {
+            Ok(message) => Some(message),
+            Err(_) => {
+                registry.by_session.remove(session);
+                inbox.close();
+                None
+            }
+        }
+    }
+}
+
+/// A supervisor's place in the registry: it goes with the task, however that ends.
+struct Entry {
+    supervisors: Supervisors,
+    session: SessionId,
+    sender: mpsc::Sender<Message>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut registry = self.supervisors.registry();
+        let known = registry.by_session.get(&self.session);
+        if known.is_some_and(|sender| sender.same_channel(&self.sender)) {
+            registry.by_session.remove(&self.session);
+        }
+    }
+}

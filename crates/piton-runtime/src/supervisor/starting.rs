@@ -1,0 +1,343 @@
+//! Starting a session's agent: one at a time for each session, since its supervisor does it. Whether
+//! and how is the core's to decide ([`piton_core::resume`]); what becomes of it is in the log.
+
+use std::time::Duration;
+
+use piton_core::decide::{Command, Refusal};
+use piton_core::event::{AgentResuming, Event};
+use piton_core::id::SessionId;
+use piton_core::reason::Reason;
+use piton_core::resume::{self, Leave, Opening, Plan, StartTrigger};
+use piton_core::spool::OpenedAs;
+use piton_core::state::{AgentStatus, Run};
+use piton_core::{Code, Record, State, Timestamp};
+use piton_exec::executor::Fault;
+use piton_store::Detail;
+
+use super::Agents;
+use crate::error::{Error, Result};
+use crate::executions::Executions;
+use crate::service::Handle;
+
+/// How long an agent may take until the log says what became of its start.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
+/// The newest records, in which the agent's conversation is looked for.
+const CONVERSATION_RECORDS_MAX: u64 = 512;
+/// How many of its message ids an agent is given.
+const MESSAGE_IDS_MAX: usize = 64;
+
+/// What is known of a conversation that is continued.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Conversation {
+    /// The agent's own ids of its last messages: what it repeats of them is not new.
+    message_ids: Vec<String>,
+    /// The last one of a turn that is under way.
+    in_turn: Option<String>,
+    /// The last one of the last good turn, if that had any.
+    finished_with: Option<String>,
+    /// When it was opened, or, if that is longer ago than was looked, something later.
+    opened_at: Option<Timestamp>,
+}
+
+impl Conversation {
+    /// Takes the next record, in their order.
+    fn take(&mut self, record: &Record) {
+        match record.event() {
+            Ok(Event::AgentUpdated(e)) if e.what == "message_id" => {
+                let update = record.content_field("update");
+                let id = update.and_then(|u| Some(u.get("agent_message_id")?.as_str()?.to_owned()));
+                self.in_turn.clone_from(&id);
+                self.message_ids.extend(id);
+            }
+            Ok(Event::RunStarted(_) | Event::RunInterrupted(_)) => self.in_turn = None,
+            Ok(Event::RunCompleted(_)) => self.finished_with = self.in_turn.take(),
+            // What was said in another conversation is no place in this one.
+            Ok(Event::AgentInitialized(e)) if e.opened_as == OpenedAs::New => self.begins(),
+            Ok(Event::AgentSessionCleared(_)) => self.begins(),
+            Ok(Event::AgentReady(_)) => self.opened_at = Some(record.ts),
+            _ => {}
+        }
+        self.opened_at.get_or_insert(record.ts);
+    }
+
+    fn begins(&mut self) {
+        (self.in_turn, self.finished_with) = (None, None);
+    }
+}
+
+/// Starts one session's agent.
+pub(super) struct Starter {
+    pub(super) handle: Handle,
+    pub(super) executions: Executions,
+    pub(super) agents: Agents,
+    pub(super) session: SessionId,
+}
+
+impl Starter {
+    /// Decides, starts if that is what was decided, and returns when the log says what became of it.
+    pub(super) async fn start(self, trigger: StartTrigger, is_fresh: bool) -> Result<Plan> {
+        if !is_fresh {
+            return self.carry_out(trigger, |opening| opening).await;
+        }
+        let session = &self.session;
+        let state = self.handle.state(session).await?;
+        if state.facts.closed.is_none() && resume::is_running(&state.facts) {
+            if let Some(run) = state.facts.run.filter(Run::is_open) {
+                return Err(Refusal::RunInProgress { run: run.run_id }.into());
+            }
+            self.executions.stop_agent(session).await?;
+            self.wait_until(|state| !resume::is_running(&state.facts)).await?;
+        }
+        self.carry_out(trigger, Opening::afresh).await
+    }
+
+    async fn carry_out(
+        &self,
+        trigger: StartTrigger,
+        change: impl Fn(Opening) -> Opening,
+    ) -> Result<Plan> {
+        let Self { handle, agents, session, .. } = self;
+        let catalog = &agents.catalog;
+        let mut state = handle.state(session).await?;
+        let planned = |state: &State| match resume::plan(
+            state,
+            catalog.abilities(state),
+            agents.policy,
+            trigger,
+        ) {
+            Plan::Start(opening) => Plan::Start(change(opening)),
+            leave @ Plan::Leave(_) => leave,
+        };
+        let (mut plan, mut conversation) = (planned(&state), Conversation::default());
+        if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan {
+            conversation = self.conversation(&state).await?;
+            let now = handle.view().now();
+            let settle = conversation.opened_at.and_then(|at| catalog.settle(&state, at, now));
+            if let Some(settle) = settle {
+                tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
+                tokio::time::sleep(settle).await;
+                state = handle.state(session).await?;
+                (plan, conversation) = (planned(&state), self.conversation(&state).await?);
+            }
+        }
+        match &plan {
+            Plan::Leave(Leave::Running) => self.wait_for_agent().await?,
+            Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
+            Plan::Leave(Leave::InVain) => self.give_up(&state).await?,
+            Plan::Leave(Leave::Unproven | Leave::NotNow) => {}
+            Plan::Start(opening) => {
+                self.start_agent(&state, opening, conversation, trigger).await?;
+            }
+        }
+        Ok(plan)
+    }
+
+    async fn start_agent(
+        &self,
+        state: &State,
+        opening: &Opening,
+        conversation: Conversation,
+        trigger: StartTrigger,
+    ) -> Result<()> {
+        let Self { handle, executions, agents, session } = self;
+        let recipe = match agents.catalog.recipe(session, state).await {
+            Ok(recipe) => recipe,
+            Err(obstacle) => {
+                executions.cannot_launch(session, &obstacle).await?;
+                return Err(Error::Obstacle(obstacle));
+            }
+        };
+        if opening.launch {
+            match executions.launch_now(session, recipe.workspace).await {
+                // A caller who only wanted the workspace was faster: that execution is the one.
+                Err(error) if error.code() == Code::ExecutorAlive => {}
+                launched => {
+                    launched?;
+                }
+            }
+        }
+        let current = handle.state(session).await?;
+        let executor = current.facts.executor.as_ref().filter(|executor| executor.may_live());
+        let executor = executor.ok_or(Error::Refused(Refusal::ExecutorNotFound))?;
+        let event = AgentResuming {
+            execution_id: executor.execution_id.clone(),
+            trigger: trigger,
+            strategy: opening.strategy,
+            history: opening.history,
+            interruption_summary: opening.note,
+        };
+        handle.execute(session, Command::Observe { event: event.into(), message: None }).await?;
+        let mut start = recipe.start;
+        start.agent_session_id.clone_from(&opening.agent_session_id);
+        if start.agent_session_id.is_some() {
+            start.seen_message_ids = conversation.message_ids;
+            if let Some(line) = &mut start.command_line {
+                line.agent_message_id = conversation.finished_with;
+            }
+        }
+        match executions.start_agent(session, start).await {
+            Err(Error::Agentctl(Fault::Problem(problem))) if problem.code == "agent_running" => {}
+            started => started?,
+        }
+        self.wait_for_agent().await?;
+        if let (Some(run_id), true) = (&opening.go_on, trigger != StartTrigger::Manual) {
+            // No caller is there to ask for it; one that asks does so under its own name.
+            let command = Command::Resume { run_id: run_id.clone() };
+            match handle.execute(session, command).await {
+                Err(Error::Refused(refusal)) => {
+                    tracing::info!(%session, %refusal, "the run was continued or ended meanwhile");
+                }
+                resumed => {
+                    resumed?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the newest records say of the agent's conversation.
+    async fn conversation(&self, state: &State) -> Result<Conversation> {
+        let store = self.handle.view().store();
+        let mut after = state.last_seq.saturating_sub(CONVERSATION_RECORDS_MAX);
+        let mut conversation = Conversation::default();
+        while after < state.last_seq {
+            let limit = usize::try_from(state.last_seq - after).unwrap_or(usize::MAX);
+            let records = store.read(&self.session, after, limit, Detail::Full).await?;
+            let Some(last) = records.last() else { break };
+            after = last.seq;
+            for record in &records {
+                conversation.take(record);
+            }
+        }
+        let over = conversation.message_ids.len().saturating_sub(MESSAGE_IDS_MAX);
+        conversation.message_ids.drain(..over);
+        Ok(conversation)
+    }
+
+    /// Waits until the log says what became of the agent: the caller may prompt it then.
+    async fn wait_for_agent(&self) -> Result<()> {
+        let mut has_started = false;
+        self.wait_until(|state: &State| {
+            let agent = state.facts.agent.as_ref().map(|agent| agent.status);
+            let runs = resume::is_running(&state.facts);
+            let starts = runs && agent == Some(AgentStatus::Starting);
+            has_started |= starts;
+            // One that has not begun to start is still what it was before.
+            agent == Some(AgentStatus::Error) || !starts && (runs || has_started)
+        })
+        .await
+    }
+
+    /// Waits until the log says it.
+    async fn wait_until(&self, mut is_so: impl FnMut(&State) -> bool + Send) -> Result<()> {
+        let waiting = async {
+            let mut tail = self.handle.tail(&self.session, 0);
+            loop {
+                let state = self.handle.state(&self.session).await?;
+                if is_so(&state) {
+                    return Ok(());
+                }
+                tail.seek(state.last_seq);
+                tail.next().await?;
+            }
+        };
+        match tokio::time::timeout(START_TIMEOUT, waiting).await {
+            Ok(waited) => waited,
+            Err(_) => Err(Error::AgentLate),
+        }
+    }
+
+    /// The prompt was given to no agent, and no agent lives long enough to be given it.
+    async fn give_up(&self, state: &State) -> Result<()> {
+        let run = state.facts.run.as_ref().filter(|run| run.is_open());
+        let Some(run_id) = run.map(|run| run.run_id.clone()) else { return Ok(()) };
+        let command = Command::Interrupt { run_id, reason: Reason::AgentGaveUp };
+        self.handle.execute(&self.session, command).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use piton_core::NewRecord;
+    use piton_core::event::{
+        AgentInitialized, AgentReady, AgentUpdated, RunCompleted, RunInterrupted, RunStarted,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(seq: u64, id: &str) -> Record {
+        let (execution_id, what) = ("exec_1".parse().unwrap(), "message_id".to_owned());
+        let event = AgentUpdated { execution_id, what, run_id: None };
+        let update = json!({ "agent_message_id": id });
+        NewRecord::with_content(Timestamp::from_millis(0), event, "update", update).at(seq)
+    }
+
+    fn taken(events: Vec<Event>) -> Conversation {
+        let mut past = Conversation::default();
+        for (seq, event) in (1..).zip(events) {
+            let at = Timestamp::from_millis(i64::try_from(seq).unwrap());
+            let record = match event {
+                Event::AgentUpdated(e) => message(seq, &e.what),
+                event => NewRecord::new(at, event).at(seq),
+            };
+            past.take(&record);
+        }
+        past
+    }
+
+    fn said(id: &str) -> Event {
+        let execution_id = "exec_1".parse().unwrap();
+        AgentUpdated { execution_id, what: id.to_owned(), run_id: None }.into()
+    }
+
+    fn started() -> Event {
+        let (run_id, boot_id) = ("run_1".parse().unwrap(), "boot_1".parse().unwrap());
+        RunStarted { run_id, boot_id, message_id: None }.into()
+    }
+
+    fn completed() -> Event {
+        RunCompleted { run_id: "run_1".parse().unwrap(), stop_reason: None }.into()
+    }
+
+    /// What came after the last good turn is not gone on from.
+    #[test]
+    fn a_conversation_is_gone_on_with_where_its_last_good_turn_ended() {
+        let ready = AgentReady { execution_id: "exec_1".parse().unwrap(), agent_session_id: None };
+        let past = taken(vec![started(), said("m1"), completed(), ready.into(), said("m2")]);
+        assert_eq!(past.message_ids, ["m1", "m2"]);
+        assert_eq!(past.finished_with.as_deref(), Some("m1"));
+        assert_eq!(past.opened_at, Some(Timestamp::from_millis(4)));
+    }
+
+    #[test]
+    fn a_good_turn_without_messages_ends_nowhere_that_could_be_named() {
+        let past = taken(vec![started(), said("m1"), completed(), started(), completed()]);
+        assert_eq!(past.finished_with, None, "m1 comes before the last good turn");
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_off_is_no_part_of_the_good_one_that_follows() {
+        let interrupted = RunInterrupted {
+            run_id: "run_1".parse().unwrap(),
+            reason: Reason::ProcessExit,
+            boot_id: None,
+        };
+        let past = taken(vec![started(), said("m1"), interrupted.into(), completed()]);
+        assert_eq!(past.finished_with, None);
+    }
+
+    #[test]
+    fn what_another_conversation_ended_with_is_no_place_in_this_one() {
+        let described = AgentInitialized {
+            execution_id: "exec_2".parse().unwrap(),
+            opened_as: OpenedAs::New,
+            agent: None,
+            capabilities: piton_core::spool::SessionCapabilities::default(),
+            requested_session_id: None,
+            context_restored: None,
+        };
+        let past = taken(vec![started(), said("m1"), completed(), described.into()]);
+        assert_eq!(past.finished_with, None);
+    }
+}
