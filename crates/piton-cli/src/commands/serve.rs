@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::context::Context;
 use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
-use crate::server::{Held, Place};
+use crate::server::{Held, ServerInfo};
 use crate::ui::{Tone, Ui};
 use crate::{agents, config, conversion, masking, stores};
 
@@ -76,7 +76,7 @@ enum LogFormat {
 
 /// Where to listen and whom to hear: what the options say, else the settings.
 #[derive(Debug)]
-struct Plan {
+struct ListenPlan {
     listen: SocketAddr,
     tls: Option<Tls>,
     /// The first name that was given.
@@ -85,7 +85,7 @@ struct Plan {
     origins: Vec<String>,
 }
 
-impl Plan {
+impl ListenPlan {
     fn of(args: &Args, cx: &Context) -> Result<Self> {
         let set = &cx.settings.server;
         let or = |given: &[String], set: &[String]| {
@@ -133,7 +133,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     start_logging(args.log);
-    let plan = Plan::of(&args, cx)?;
+    let plan = ListenPlan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
     let held = match Held::take(&data) {
         Err(error) if args.unless_running && error.code() == Some(Code::ServerRunning) => {
@@ -204,7 +204,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         Some(own) => (format!("http://{own}"), Some(public.clone())),
         None => (public.clone(), None),
     };
-    let place = Place {
+    let place = ServerInfo {
         address: place.0,
         public: place.1,
         pid: std::process::id(),
@@ -223,7 +223,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     Ok(exit)
 }
 
-fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {
+fn announce(ui: &mut Ui, public: &str, place: &ServerInfo) -> Result<()> {
     if ui.json {
         ui.json_line(&json!({"address": public, "pid": place.pid, "local": place.address}))?;
     } else {

@@ -9,7 +9,7 @@ use piton_api::problem::Problem as Document;
 use piton_api::session::{NewSession, SessionDeleted};
 use piton_api::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
 use piton_core::id::SessionId;
-use piton_core::worktree::{Plan, Stage};
+use piton_core::worktree::{Stage, WorktreePlan};
 use piton_runtime::{Cleaned, Left};
 use piton_workspace::worktree::Force;
 
@@ -18,7 +18,11 @@ use crate::extract::{Asker, Controller, Params, Path};
 use crate::problem::{Problem, Result};
 
 /// The worktree that a new session is to have, if it names a repository.
-pub(super) async fn plan(app: &App, session: &SessionId, new: &NewSession) -> Result<Option<Plan>> {
+pub(super) async fn plan(
+    app: &App,
+    session: &SessionId,
+    new: &NewSession,
+) -> Result<Option<WorktreePlan>> {
     let Some(repo) = &new.repo else {
         return match new.base {
             Some(_) => Err(Problem::malformed("base needs repo beside it")),
