@@ -81,10 +81,12 @@ impl Ctl {
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {
+        let capabilities = self.agent.capabilities();
         Capabilities {
-            supports_session_resume: true,
+            // What the agent advertised; before it was started it has advertised nothing.
+            supports_session_resume: capabilities.resume || capabilities.load,
             supports_workspace_only: true,
-            capabilities: self.agent.capabilities(),
+            capabilities,
         }
     }
 

@@ -1,11 +1,13 @@
 //! Agents that sessions can have, and the executions that run them.
 
+use piton_core::Timestamp;
 use piton_core::id::{ExecutionId, SessionId, TaskId};
+use piton_core::overview::ErrorCause;
 use piton_core::resume::{self, Abilities};
 use serde::{Deserialize, Serialize};
 
 use crate::enums::{AgentOrigin, AgentStatus, ExecutorStatus, ResumeStrategy};
-use crate::status::SessionSummary;
+use crate::status::{Live, SessionSummary};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -60,6 +62,17 @@ pub struct Execution {
     pub worktree_id: Option<String>,
     pub worktree_path: Option<String>,
     pub worktree_branch: Option<String>,
+    /// Why the executor or its agent is in error.
+    pub error_message: Option<String>,
+    /// The code of that error.
+    pub error_code: Option<String>,
+    /// Where its agentctl is reached; null if the server does not know.
+    pub address: Option<String>,
+    /// The process id of its agentctl, where it runs on the server's machine.
+    pub pid: Option<u32>,
+    /// When its agentctl was last heard from in this life of the server; null if it was not.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub last_seen_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +110,24 @@ impl Execution {
             worktree_id: summary.worktree_id.clone(),
             worktree_path: summary.worktree_path.clone(),
             worktree_branch: summary.worktree_branch.clone(),
+            error_message: None,
+            error_code: None,
+            address: None,
+            pid: None,
+            last_seen_at: None,
         })
+    }
+
+    /// The same, with the cause of its error.
+    #[must_use]
+    pub fn with_error(self, error: Option<&ErrorCause>) -> Self {
+        let Some(error) = error else { return self };
+        Self { error_message: error.message.clone(), error_code: error.code.clone(), ..self }
+    }
+
+    /// The same, with what a server knows of it now.
+    #[must_use]
+    pub fn with_last_seen(self, live: Option<&Live>) -> Self {
+        Self { last_seen_at: live.and_then(|live| live.last_seen_at), ..self }
     }
 }

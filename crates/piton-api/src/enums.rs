@@ -5,7 +5,7 @@ use std::fmt;
 
 use piton_core::access::Scope;
 use piton_core::event::{Outcome, ToolStatus as CoreToolStatus, WaitKind as CoreWaitKind};
-use piton_core::resume::{AgentRestart as CoreAgentRestart, Strategy};
+use piton_core::resume::{AgentRestart as CoreAgentRestart, Context as CoreContext, Strategy};
 use piton_core::state::{AgentStatus as CoreAgentStatus, ExecutorStatus as CoreExecutorStatus};
 use piton_core::status::{Name, WireState};
 use piton_core::task::TaskState as CoreTaskState;
@@ -164,6 +164,15 @@ closed_lists! {
         CommandLine = "command_line",
         History = "history",
         None = "none",
+    }
+    /// What a running agent knows of what was said before it was started: its own conversation, the
+    /// history that Piton gives it with a prompt, nothing since nothing was said, nothing though
+    /// something was.
+    Context: CoreContext {
+        Native = "native",
+        Injected = "injected",
+        None = "none",
+        Lost = "lost",
     }
     /// When an agent that does not run is started.
     AgentRestart: CoreAgentRestart {
@@ -349,6 +358,7 @@ mod tests {
         round_trips::<CoreWaitKind>();
         round_trips::<ToolState>();
         round_trips::<Strategy>();
+        round_trips::<CoreContext>();
         round_trips::<CoreAgentRestart>();
         round_trips::<CoreAgentStatus>();
         round_trips::<CoreExecutorStatus>();
@@ -374,6 +384,7 @@ mod tests {
         same::<Outcome>();
         same::<CoreWaitKind>();
         same::<Strategy>();
+        same::<CoreContext>();
         same::<CoreAgentRestart>();
         same::<CoreAgentStatus>();
         same::<CoreExecutorStatus>();

@@ -55,6 +55,9 @@ pub enum Message {
         message_id: String,
         text: Option<String>,
         complete: bool,
+        /// A part of what the agent said is missing: it was over a limit.
+        #[serde(default)]
+        truncated: bool,
     },
     Tool {
         seq: Seq,

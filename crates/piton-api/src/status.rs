@@ -10,9 +10,10 @@ use piton_core::{Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent::Execution;
 use crate::enums::{
-    ExecutorStatus, Phase, Reason, ResumeStrategy, RunOutcome, RunPhase, SessionState, StatusName,
-    WaitKind,
+    Context, ExecutorStatus, Phase, Reason, ResumeStrategy, RunOutcome, RunPhase, SessionState,
+    StatusName, WaitKind,
 };
 
 /// A session in a list: what the index of sessions knows. A part of [`SessionStatus`], under the same
@@ -102,6 +103,11 @@ pub struct Run {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub started_at: Timestamp,
     pub started_seq: Seq,
+    /// When it was interrupted or ended; null while it has neither.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub ended_at: Option<Timestamp>,
+    /// What it waits for: the earliest of its open waits.
+    pub wait: Option<Wait>,
 }
 
 /// What stopped the latest run though nobody asked for it.
@@ -115,6 +121,9 @@ pub struct Interruption {
     pub sentence: String,
     /// The run waited for something from outside.
     pub was_waiting: bool,
+    /// When it was interrupted.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub interrupted_at: Option<Timestamp>,
 }
 
 /// What is known of the world outside the log, and when it was looked at.
@@ -126,6 +135,10 @@ pub struct Live {
     pub at: Timestamp,
     /// The server is connected to the session's agentctl.
     pub is_connected: bool,
+    /// When the session's agentctl was last heard from in this life of the server; null if it was
+    /// not.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub last_seen_at: Option<Timestamp>,
 }
 
 /// Everything about where a session stands.
@@ -145,11 +158,19 @@ pub struct SessionStatus {
     pub resume_reason: Option<Reason>,
     /// How the agent would get its conversation back.
     pub resume_strategy: ResumeStrategy,
+    /// What the running agent knows of what was said before it was started; null if it does not run.
+    pub context: Option<Context>,
     /// Whether the agent knows what was said before it was started; null if it does not run, or
     /// nothing was said.
     pub context_restored: Option<bool>,
     /// Why the context would be lost: `not_resumable`, `missing_resume_token`.
     pub context_reason: Option<Reason>,
+    /// Why the executor or the agent is in error, in its own words.
+    pub error_message: Option<String>,
+    /// The code of that error.
+    pub error_code: Option<String>,
+    /// The session's latest executor.
+    pub executor: Option<Execution>,
     pub run: Option<Run>,
     /// Of an interrupted run.
     pub interruption: Option<Interruption>,
@@ -216,13 +237,15 @@ impl Wait {
 }
 
 impl Run {
-    fn new(run: &piton_core::state::Run) -> Self {
+    fn new(run: &piton_core::state::Run, wait: Option<Wait>) -> Self {
         Self {
             run_id: run.run_id.clone(),
             boot_id: run.boot_id.clone(),
             phase: Phase::from(&run.phase).into(),
             started_at: run.started_at,
             started_seq: run.started_seq,
+            ended_at: run.ended_at,
+            wait,
         }
     }
 }
@@ -237,6 +260,7 @@ impl Interruption {
             reason: reason.into(),
             sentence: reason.sentence().to_owned(),
             was_waiting,
+            interrupted_at: run.ended_at,
         })
     }
 }
@@ -244,23 +268,30 @@ impl Interruption {
 impl SessionStatus {
     /// Spells what is known of a session; `live`: where a server was asked.
     pub fn new(overview: &Overview, live: Option<Live>) -> Self {
-        let Overview { session_id, info, state, status, evaluation, waits } = overview;
+        let Overview { session_id, info, state, status, evaluation, waits, error, .. } = overview;
         let run = state.facts.run.as_ref();
         let waits: Vec<Wait> = waits.iter().map(|open| Wait::new(session_id, open)).collect();
+        let summary = SessionSummary::new(session_id, info, &state.facts, state.last_seq, status);
+        let executor = Execution::new(&summary, &state.facts, overview.abilities);
         Self {
-            summary: SessionSummary::new(session_id, info, &state.facts, state.last_seq, status),
             is_agent_running: evaluation.is_agent_running,
             is_resumable: evaluation.is_resumable,
             needs_resume: evaluation.needs_resume,
             resume_reason: evaluation.reason.map(Into::into),
             resume_strategy: evaluation.strategy.into(),
+            context: evaluation.context.map(Into::into),
             context_restored: evaluation.context_restored,
             context_reason: evaluation.context_reason.map(Into::into),
-            run: run.map(Run::new),
+            error_message: error.as_ref().and_then(|error| error.message.clone()),
+            error_code: error.as_ref().and_then(|error| error.code.clone()),
+            executor: executor
+                .map(|executor| executor.with_error(error.as_ref()).with_last_seen(live.as_ref())),
+            run: run.map(|run| Run::new(run, waits.first().cloned())),
             interruption: run.and_then(Interruption::new),
             wait: waits.first().cloned(),
             waits,
             live,
+            summary,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What a command works with: settings, the store, the time, and the way to become a guest.
+//! What a command works with: settings, the store, the time, and the way to become an offline writer.
 
 use std::sync::Arc;
 
 use piton_core::id::{BootId, SessionId};
 use piton_core::{Code, Timestamp};
-use piton_runtime::{Clock, Guest, Ids, Options, Service, SystemClock, View};
+use piton_runtime::{Clock, Ids, OfflineWriter, Options, Service, SystemClock, View};
 use piton_store::sqlite::Access;
 use piton_store::{BootGuard, BootLocks, Holder, OsEntropy, Store};
 
@@ -22,10 +22,10 @@ pub(crate) struct Context {
     clock: Arc<dyn Clock>,
 }
 
-/// A guest, and the lock that says that it lives.
+/// An offline writer, and the lock that says that it lives.
 #[derive(Debug)]
-pub(crate) struct HeldGuest {
-    pub(crate) guest: Guest,
+pub(crate) struct HeldWriter {
+    pub(crate) writer: OfflineWriter,
     _alive: BootGuard,
 }
 
@@ -75,23 +75,23 @@ impl Context {
     }
 
     /// For changing one session that nobody runs.
-    pub(crate) async fn guest_for(&self, session: &str) -> Result<(HeldGuest, SessionId)> {
+    pub(crate) async fn writer_for(&self, session: &str) -> Result<(HeldWriter, SessionId)> {
         let id = SessionId::from_user(session)?;
-        let Some(held) = self.guest()? else { return Err(self.no_store(&id)) };
-        let id = lookup::session(held.guest.view(), id).await?;
+        let Some(held) = self.offline_writer()? else { return Err(self.no_store(&id)) };
+        let id = lookup::session(held.writer.view(), id).await?;
         Ok((held, id))
     }
 
     /// For changing several sessions that nobody runs. All of them must be there; one that is named
     /// twice is meant once.
-    pub(crate) async fn guest_for_all(
+    pub(crate) async fn writer_for_all(
         &self,
         sessions: &[String],
-    ) -> Result<(HeldGuest, Vec<SessionId>)> {
-        let Some(held) = self.guest()? else { return Err(self.missing_store()) };
+    ) -> Result<(HeldWriter, Vec<SessionId>)> {
+        let Some(held) = self.offline_writer()? else { return Err(self.missing_store()) };
         let mut ids = Vec::new();
         for session in sessions {
-            let id = lookup::session(held.guest.view(), SessionId::from_user(session)?).await?;
+            let id = lookup::session(held.writer.view(), SessionId::from_user(session)?).await?;
             if !ids.contains(&id) {
                 ids.push(id);
             }
@@ -100,15 +100,15 @@ impl Context {
     }
 
     /// For changes; `None` if there is no store.
-    pub(crate) fn guest(&self) -> Result<Option<HeldGuest>> {
+    pub(crate) fn offline_writer(&self) -> Result<Option<HeldWriter>> {
         if stores::detect(&self.settings.data.value)?.is_none() {
             return Ok(None);
         }
-        self.guest_or_new_store().map(Some)
+        self.writer_or_new_store().map(Some)
     }
 
     /// For changes; makes a store if there is none.
-    pub(crate) fn guest_or_new_store(&self) -> Result<HeldGuest> {
+    pub(crate) fn writer_or_new_store(&self) -> Result<HeldWriter> {
         let masker = Arc::new(masking::masker(&self.settings)?);
         let (locks, entropy) = (self.locks(), Arc::new(OsEntropy));
         let boot = Ids::new(Arc::clone(&self.clock), entropy.clone()).boot()?;
@@ -123,7 +123,7 @@ impl Context {
             masker,
             ..Options::new(boot, store, Arc::new(locks), entropy)
         };
-        Ok(HeldGuest { guest: Service::guest(options), _alive: alive })
+        Ok(HeldWriter { writer: Service::offline_writer(options), _alive: alive })
     }
 
     pub(crate) fn no_store(&self, session: &SessionId) -> Error {

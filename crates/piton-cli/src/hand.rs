@@ -1,5 +1,5 @@
 //! Who changes sessions: the data folder's server if one runs, since the sessions are its own; else
-//! this process, as a guest. The one place that chooses.
+//! this process, as an offline writer. The one place that chooses.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::background;
 use crate::client::{Client, encoded};
-use crate::context::{Context, HeldGuest};
+use crate::context::{Context, HeldWriter};
 use crate::error::{Error, Result};
 use crate::lookup;
 
 #[derive(Debug)]
 pub(crate) enum Hand {
     Server(Client),
-    Guest(HeldGuest),
+    OfflineWriter(HeldWriter),
 }
 
 /// What ends a run without its agent's doing.
@@ -78,7 +78,7 @@ impl Hand {
     fn of(cx: &Context) -> Result<Option<Self>> {
         match Client::find(&cx.settings.data.value) {
             Some(client) => Ok(Some(Self::Server(client))),
-            None => Ok(cx.guest()?.map(Self::Guest)),
+            None => Ok(cx.offline_writer()?.map(Self::OfflineWriter)),
         }
     }
 
@@ -109,7 +109,7 @@ impl Hand {
     async fn find(&self, id: SessionId) -> Result<SessionId> {
         match self {
             Self::Server(client) => lookup::session_on(client, id).await,
-            Self::Guest(held) => lookup::session(held.guest.view(), id).await,
+            Self::OfflineWriter(held) => lookup::session(held.writer.view(), id).await,
         }
     }
 
@@ -135,13 +135,13 @@ impl Hand {
                     last_seq: seq(&after),
                 })
             }
-            Self::Guest(held) => {
+            Self::OfflineWriter(held) => {
                 let ack = match how {
-                    Settling::Cancel => held.guest.cancel(session, run).await,
-                    Settling::Dismiss => held.guest.dismiss(session, run).await,
+                    Settling::Cancel => held.writer.cancel(session, run).await,
+                    Settling::Dismiss => held.writer.dismiss(session, run).await,
                 };
                 let ack = ack.map_err(|error| cx.name_owner(error))?;
-                let run = held.guest.view().state(session).await?.facts.run;
+                let run = held.writer.view().state(session).await?.facts.run;
                 Ok(Settled {
                     run_id: run.map(|run| run.run_id.to_string()),
                     changed: ack.verdict != Verdict::Already,
@@ -164,8 +164,8 @@ impl Hand {
                 });
                 Ok(Waits(waits.collect::<Result<_>>()?))
             }
-            Self::Guest(held) => {
-                let view = held.guest.view();
+            Self::OfflineWriter(held) => {
+                let view = held.writer.view();
                 Ok(answerable(view, &view.state(session).await?))
             }
         }
@@ -183,8 +183,8 @@ impl Hand {
                 let path = format!("/api/v1/waits/{wait}/token");
                 Ok(minted(&client.post(&path, &json!({})).await?))
             }
-            Self::Guest(held) => {
-                let token = held.guest.rotate_token(session, wait).await;
+            Self::OfflineWriter(held) => {
+                let token = held.writer.rotate_token(session, wait).await;
                 let token = token.map_err(|error| cx.name_owner(error))?;
                 Ok(Shown { token_id: token.id.to_string(), token: token.reveal() })
             }
@@ -204,8 +204,8 @@ impl Hand {
                 let path = format!("/api/v1/sessions/{session}/token");
                 Ok(minted(&client.post(&path, &body).await?))
             }
-            Self::Guest(held) => {
-                let token = held.guest.interruption_token(session, valid_for).await;
+            Self::OfflineWriter(held) => {
+                let token = held.writer.interruption_token(session, valid_for).await;
                 let token = token.map_err(|error| cx.name_owner(error))?;
                 Ok(Shown { token_id: token.id.to_string(), token: token.reveal() })
             }
@@ -224,8 +224,8 @@ impl Hand {
             // The same rule that the server asks.
             Self::Server(_) => decide::may_remove(state, how)
                 .map_err(|refusal| Error::new(refusal.code(), refusal.to_string())),
-            Self::Guest(held) => {
-                let may = held.guest.may_remove(session, how).await;
+            Self::OfflineWriter(held) => {
+                let may = held.writer.may_remove(session, how).await;
                 may.map_err(|error| cx.name_owner(error))
             }
         }
@@ -249,9 +249,9 @@ impl Hand {
                 let (path, because) = (text("worktree_path"), text("left_because"));
                 Ok(path.zip(because).map(|(path, because)| LeftWorktree { path, because }))
             }
-            Self::Guest(held) => {
-                let worktree = held.guest.view().state(session).await?.facts.worktree;
-                let deleted = held.guest.delete(session, how, reason.map(str::to_owned)).await;
+            Self::OfflineWriter(held) => {
+                let worktree = held.writer.view().state(session).await?.facts.worktree;
+                let deleted = held.writer.delete(session, how, reason.map(str::to_owned)).await;
                 deleted.map_err(|error| cx.name_owner(error))?;
                 let there = worktree.filter(|w| !matches!(w.stage, Stage::Removed { .. }));
                 Ok(there.map(|worktree| LeftWorktree {

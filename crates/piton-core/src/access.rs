@@ -82,7 +82,7 @@ impl FromStr for Bearer {
     }
 }
 
-/// What the reserved log says about one secret.
+/// What the metadata log says about one secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     pub access_token_id: AccessTokenId,

@@ -192,6 +192,10 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] provider: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")] run: Option<AdoptedRun>,
     } content [];
+    /// The session has another title; `None`: it has none any more.
+    SessionRenamed = "session.renamed" {
+        #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
+    } content [];
     /// The only end of a session.
     SessionClosed = "session.closed" {
         outcome: Outcome,
@@ -267,6 +271,8 @@ events! {
         run_id: RunId,
         /// Why the agent stopped, as it spelled it.
         #[serde(default, skip_serializing_if = "Option::is_none")] stop_reason: Option<String>,
+        /// A part of what the agent said was left out: it was over a limit.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool,
     } content [];
     RunFailed = "run.failed" {
         run_id: RunId,
@@ -387,6 +393,8 @@ events! {
         execution_id: ExecutionId,
         what: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
+        /// A part of what the agent said in the run was left out.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool,
     } content ["update"];
     /// What the agent replayed of its history is not what the log has.
     AgentHistoryDiverged = "agent.history_diverged" {
@@ -434,7 +442,7 @@ events! {
     } content [];
 
     /// Somebody asked for what the records before it, in the same batch, say. In a session's log or
-    /// the reserved one.
+    /// the metadata log.
     RequestAccepted = "request.accepted" {
         /// Who asked.
         principal: String,
@@ -446,9 +454,9 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] digest: Option<String>,
     } content ["response"];
 
-    /// In the reserved log: somebody wants something done.
+    /// In the metadata log: somebody wants something done.
     TaskCreated = "task.created" { task_id: TaskId, title: String, } content [];
-    /// In the reserved log: whoever knows the secret may use the API.
+    /// In the metadata log: whoever knows the secret may use the API.
     AccessTokenCreated = "access_token.created" {
         access_token_id: AccessTokenId,
         name: String,
@@ -459,10 +467,10 @@ events! {
         /// Good once, to be exchanged for a lasting one.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] single_use: bool,
     } content [];
-    /// In the reserved log: a secret that is good once was used.
+    /// In the metadata log: a secret that is good once was used.
     AccessTokenUsed = "access_token.used" { access_token_id: AccessTokenId, } content [];
     AccessTokenRevoked = "access_token.revoked" { access_token_id: AccessTokenId, } content [];
-    /// In the reserved log: something that an operator may want to know of.
+    /// In the metadata log: something that an operator may want to know of.
     AuditRecorded = "audit.recorded" {
         #[serde(default, skip_serializing_if = "Option::is_none")] principal: Option<String>,
         action: String,
@@ -481,7 +489,7 @@ events! {
         logs: u64,
         reason: String,
     } content [];
-    /// In the reserved log: a session's log was deleted.
+    /// In the metadata log: a session's log was deleted.
     SessionDeleted = "session.deleted" {
         session_id: SessionId,
         last_seq: Seq,
@@ -489,7 +497,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] chain: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     } content [];
-    /// In the reserved log: a closed session's log was moved into a bundle.
+    /// In the metadata log: a closed session's log was moved into a bundle.
     SessionArchived = "session.archived" {
         session_id: SessionId,
         last_seq: Seq,
@@ -499,7 +507,7 @@ events! {
         /// BLAKE3 of the bundle, in hex.
         digest: String,
     } content [];
-    /// In the reserved log: a log was made from a bundle.
+    /// In the metadata log: a log was made from a bundle.
     SessionImported = "session.imported" {
         session_id: SessionId,
         last_seq: Seq,

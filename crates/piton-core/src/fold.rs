@@ -65,8 +65,8 @@ impl State {
                 return Change::Inner;
             }
             Event::AgentUpdated(e) if e.what == REFUSAL => return self.has_refused(e),
+            Event::AgentUpdated(e) => return self.mark_truncated(e),
             Event::ToolUpdated(_)
-            | Event::AgentUpdated(_)
             | Event::AgentHistoryDiverged(_)
             | Event::StatusDerived(_)
             | Event::RecordRedacted(_)
@@ -93,7 +93,7 @@ impl State {
                 }
                 self.facts.unknown_critical.get_or_insert_with(|| unknown.kind.clone());
             }
-            Event::SessionCreated(e) => self.info = Some(created(ts, e)),
+            Event::SessionCreated(_) | Event::SessionRenamed(_) => self.apply_info(ts, event),
             Event::SessionAdopted(e) => {
                 // Only the first record stands for what came before it.
                 if self.info.is_some() {
@@ -133,7 +133,7 @@ impl State {
             | Event::AgentSessionAssigned(_)
             | Event::AgentError(_)
             | Event::AgentExited(_)
-            | Event::AgentSessionCleared(_) => self.apply_execution(event),
+            | Event::AgentSessionCleared(_) => self.apply_execution(seq, event),
             Event::WorkspacePlanned(_)
             | Event::WorkspacePrepared(_)
             | Event::WorkspaceRemoved(_) => self.facts.apply_workspace(event),
@@ -171,6 +171,14 @@ impl State {
         }
     }
 
+    fn apply_info(&mut self, ts: Timestamp, event: &Event) {
+        match (event, &mut self.info) {
+            (Event::SessionCreated(e), info) => *info = Some(created(ts, e)),
+            (Event::SessionRenamed(e), Some(info)) => info.title.clone_from(&e.title),
+            _ => {}
+        }
+    }
+
     /// What the records before the first one came to.
     fn adopt(&mut self, seq: Seq, ts: Timestamp, e: &SessionAdopted) {
         self.info = Some(Info {
@@ -188,10 +196,12 @@ impl State {
             boot_id: run.boot_id.clone(),
             started_at: run.started_at,
             started_seq: seq,
+            ended_at: None,
             phase: Phase::Open,
             blocked: false,
             waits: BTreeMap::new(),
             settled_waits: VecDeque::new(),
+            truncated: false,
         });
         self.recent_runs.extend(e.run.iter().map(|run| run.run_id.clone()));
     }

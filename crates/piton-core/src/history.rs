@@ -112,8 +112,12 @@ impl Gathering {
 fn entries_of(item: &Item) -> Vec<String> {
     match item {
         Item::User { text, .. } => vec![format!("[USER]: {}", said(text))],
-        Item::Agent { text, complete, .. } => {
-            let cut_off = if *complete { "" } else { " [cut off]" };
+        Item::Agent { text, complete, truncated, .. } => {
+            let cut_off = match (*complete, *truncated) {
+                (_, true) => " [a part is missing: it was too long]",
+                (true, false) => "",
+                (false, false) => " [cut off]",
+            };
             vec![format!("[ASSISTANT]: {}{cut_off}", said(text))]
         }
         Item::Tool { name, outcome, .. } => {

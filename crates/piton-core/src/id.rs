@@ -150,20 +150,24 @@ ids! {
 
 impl SessionId {
     /// The name of the log that holds what belongs to no session.
-    pub const RESERVED: &'static str = "_piton";
+    pub const METADATA_LOG: &'static str = "_piton";
 
-    pub fn reserved() -> Self {
-        Self(Self::RESERVED.into())
+    pub fn metadata_log() -> Self {
+        Self(Self::METADATA_LOG.into())
     }
 
-    pub fn is_reserved(&self) -> bool {
-        &*self.0 == Self::RESERVED
+    pub fn is_metadata_log(&self) -> bool {
+        &*self.0 == Self::METADATA_LOG
     }
 
     /// Parses an id that somebody chose for a session of theirs.
     pub fn from_user(text: &str) -> Result<Self, Error> {
         let id: Self = text.parse()?;
-        if id.is_reserved() { Err(Error::Reserved { name: Self::RESERVED }) } else { Ok(id) }
+        if id.is_metadata_log() {
+            Err(Error::Reserved { name: Self::METADATA_LOG })
+        } else {
+            Ok(id)
+        }
     }
 }
 

@@ -34,6 +34,7 @@ pub mod supervise;
 pub mod task;
 pub mod time;
 pub mod token;
+pub mod trail;
 pub mod transcript;
 pub mod worktree;
 

@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 
-use crate::event::Seq;
+use crate::event::{Event, Seq};
 use crate::id::{RunId, SessionId, WaitId};
-use crate::resume::Evaluation;
+use crate::record::Record;
+use crate::resume::{Abilities, Evaluation};
 use crate::state::{Facts, Info, State, Wait};
 use crate::status::Status;
 
@@ -16,8 +17,34 @@ pub struct Overview {
     pub state: State,
     pub status: Status,
     pub evaluation: Evaluation,
+    /// What the agent's profile says of it.
+    pub abilities: Abilities,
     /// Open waits, the one that is shown first.
     pub waits: Vec<OpenWait>,
+    /// Why the executor or the agent is in error.
+    pub error: Option<ErrorCause>,
+}
+
+/// What a record says of an executor's or agent's error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorCause {
+    pub code: Option<String>,
+    /// `None` if it was redacted.
+    pub message: Option<String>,
+}
+
+impl ErrorCause {
+    /// The cause that a record of an error names.
+    pub fn of(record: &Record) -> Self {
+        let code = match record.event() {
+            Ok(Event::ExecutorError(e)) => e.code,
+            Ok(Event::ExecutorUnreachable(e)) => e.code,
+            Ok(Event::AgentError(e)) => e.code,
+            _ => None,
+        };
+        let message = record.content_field("message");
+        Self { code, message: message.and_then(|text| text.as_str().map(str::to_owned)) }
+    }
 }
 
 /// A wait that is open.

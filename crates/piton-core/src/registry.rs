@@ -1,4 +1,4 @@
-//! What belongs to no session: tasks, and who may use the API. Folded from the reserved log.
+//! What belongs to no session: tasks, and who may use the API. Folded from the metadata log.
 
 use std::collections::BTreeMap;
 

@@ -149,6 +149,32 @@ fn is_native(capabilities: Option<SessionCapabilities>, abilities: Abilities) ->
     }
 }
 
+/// What a started agent knows of what was said before it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// Its own conversation.
+    Native,
+    /// The history that Piton gave it with a prompt, or gives it with the next one.
+    Injected,
+    /// Nothing was said before.
+    None,
+    /// Nothing, though something was said.
+    Lost,
+}
+
+/// What the running agent knows; `None` if it is not known yet.
+fn context(state: &State) -> Option<Context> {
+    let agent = state.facts.agent.as_ref()?;
+    match agent.restored {
+        Some(true) if agent.is_injected => Some(Context::Injected),
+        Some(true) => Some(Context::Native),
+        Some(false) if state.owed.history => Some(Context::Injected),
+        Some(false) => Some(Context::Lost),
+        None => (agent.status == AgentStatus::Ready).then_some(Context::None),
+    }
+}
+
 /// Where a session stands as to its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Evaluation {
@@ -157,6 +183,8 @@ pub struct Evaluation {
     pub needs_resume: bool,
     pub reason: Option<Reason>,
     pub strategy: Strategy,
+    /// What the running agent knows; `None`: it does not run, or it is not known yet.
+    pub context: Option<Context>,
     /// Whether the running agent knows what was said before; `None`: it does not run, or there was
     /// nothing.
     pub context_restored: Option<bool>,
@@ -168,22 +196,24 @@ pub struct Evaluation {
 pub fn evaluate(state: &State, abilities: Abilities, is_asked: bool) -> Evaluation {
     let facts = &state.facts;
     let strategy = strategy(facts, abilities);
-    let running = is_running(facts);
     let closed = facts.closed.is_some();
     let executor = facts.executor.as_ref();
-    let unproven = executor.is_some_and(|executor| {
-        executor.status == ExecutorStatus::Unreachable || is_asked && executor.may_live()
-    });
+    let responds = executor.is_none_or(|e| e.status != ExecutorStatus::Unreachable);
+    let running = is_running(facts) && responds;
+    let probing = is_asked && executor.is_some_and(Executor::may_live);
     let knows = facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
     let restorable = matches!(strategy, Strategy::Native | Strategy::CommandLine);
     let (needs_resume, reason) = if closed {
         (false, Some(Reason::NotResumable))
+    } else if !responds {
+        // It may be at work: nothing is resumed until it responds or is proven dead.
+        (false, Some(Reason::ExecutorUnreachable))
     } else if let Some(reason) = to_continue(facts) {
         (true, Some(reason))
+    } else if probing {
+        (false, Some(Reason::ExecutorProbing))
     } else if running {
         (false, None)
-    } else if unproven {
-        (false, Some(Reason::ExecutorProbing))
     } else if executor.is_none() {
         // Nothing has been started: there is nothing to resume.
         (false, Some(Reason::NeverRun))
@@ -204,6 +234,7 @@ pub fn evaluate(state: &State, abilities: Abilities, is_asked: bool) -> Evaluati
         needs_resume,
         reason,
         strategy,
+        context: context(state).filter(|_| running),
         context_restored: facts.agent.as_ref().filter(|_| running).and_then(|a| a.restored),
         context_reason: context_reason.filter(|_| !running),
     }
@@ -321,6 +352,11 @@ pub fn goes_on_with(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> 
         Phase::Open | Phase::Dismissed | Phase::Ended(_) => false,
     };
     goes_on.then(|| run.run_id.clone())
+}
+
+/// Whether a prompt may be taken now: its agent runs, or is started because of the prompt.
+pub fn can_prompt(facts: &Facts, restart: AgentRestart) -> bool {
+    is_running(facts) || is_occasion(restart, StartTrigger::Prompt)
 }
 
 /// Whether an agent must be started because somebody said something that none was given: an open run

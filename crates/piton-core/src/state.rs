@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 8;
+pub const PROJECTOR_VERSION: u32 = 9;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -183,12 +183,18 @@ pub struct Run {
     pub boot_id: BootId,
     pub started_at: Timestamp,
     pub started_seq: Seq,
+    /// When it was interrupted or ended; `None` while it has neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
     pub phase: Phase,
     /// Nothing runs: the run is stuck on its waits.
     pub blocked: bool,
     pub waits: BTreeMap<WaitId, Wait>,
     /// The waits that ended last, oldest first.
     pub settled_waits: VecDeque<WaitId>,
+    /// A part of what the agent said in it was left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,6 +237,9 @@ pub struct Executor {
     /// Of one that failed: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+    /// The record that says why it failed or does not respond.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_seq: Option<Seq>,
     /// How its agent is to get its conversation back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<Promised>,
@@ -269,6 +278,9 @@ pub struct Agent {
     /// Why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Reason>,
+    /// The record that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_seq: Option<Seq>,
     /// Starts since it was last given something, or asked for.
     #[serde(default)]
     pub failed_starts: u32,
@@ -283,6 +295,10 @@ pub struct Agent {
     /// It was told, and no turn has ended well since: it may not have kept it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_told: bool,
+    /// What it knows of what was said before it was started, it knows from the history that a prompt
+    /// carried.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_injected: bool,
 }
 
 impl Agent {
@@ -297,6 +313,8 @@ impl Agent {
             restored: None,
             is_ignorant: false,
             is_told: false,
+            is_injected: false,
+            error_seq: None,
         }
     }
 
@@ -453,6 +471,13 @@ impl Executor {
 }
 
 impl Facts {
+    /// The record that says why the executor or the agent is in error, if one of them is.
+    pub fn error_seq(&self) -> Option<Seq> {
+        let executor = self.executor.as_ref().and_then(|executor| executor.error_seq);
+        let agent = self.agent.as_ref().filter(|agent| agent.status == AgentStatus::Error);
+        executor.or_else(|| agent.and_then(|agent| agent.error_seq))
+    }
+
     /// There is an agent that can be told something, as far as the log knows.
     pub fn hears(&self) -> bool {
         self.agent.as_ref().is_some_and(|agent| agent.status == AgentStatus::Ready)

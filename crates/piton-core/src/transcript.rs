@@ -22,6 +22,8 @@ pub enum Item {
         message_id: MessageId,
         text: Text,
         complete: bool,
+        /// A part of it was left out, because it was over a limit.
+        truncated: bool,
     },
     Tool {
         seq: Seq,
@@ -61,6 +63,8 @@ pub fn build<'a>(
     let mut messages: BTreeMap<MessageId, usize> = BTreeMap::new();
     // Agents may use a call id again in a later run: it is another call.
     let mut calls: BTreeMap<(RunId, CallId), usize> = BTreeMap::new();
+    // The message that a run's agent said last.
+    let mut last_of_run: Option<(RunId, usize)> = None;
     for record in records {
         let seq = record.seq;
         match record.event()? {
@@ -77,9 +81,13 @@ pub fn build<'a>(
                         message_id: e.message_id,
                         text,
                         complete: false,
+                        truncated: false,
                     });
                     items.len() - 1
                 });
+                if let Some(run_id) = e.run_id {
+                    last_of_run = Some((run_id, index));
+                }
                 if let Item::Agent { text, complete, .. } = &mut items[index] {
                     // Sent again from its beginning, as after an interruption, it begins anew.
                     if e.offset == 0 {
@@ -95,6 +103,12 @@ pub fn build<'a>(
                 {
                     *complete = true;
                 }
+            }
+            Event::AgentUpdated(e) if e.truncated => {
+                let Some(run_id) = e.run_id else { continue };
+                let said = last_of_run.as_ref().filter(|(of, _)| *of == run_id);
+                let index = mark_truncated(&mut items, said.map(|(_, index)| *index), seq);
+                last_of_run = Some((run_id, index));
             }
             Event::ToolIntent(e) => {
                 let called = record.content_field("arguments");
@@ -145,6 +159,21 @@ pub fn build<'a>(
         }
     }
     Ok(items)
+}
+
+/// Marks the message that a run's agent said last, or one of which nothing is there; says which.
+fn mark_truncated(items: &mut Vec<Item>, said: Option<usize>, seq: Seq) -> usize {
+    if let Some(index) = said
+        && let Some(Item::Agent { truncated, .. }) = items.get_mut(index)
+    {
+        *truncated = true;
+        return index;
+    }
+    if let Ok(message_id) = format!("truncated_{seq}").parse() {
+        let text = Text::Whole(String::new());
+        items.push(Item::Agent { seq, message_id, text, complete: true, truncated: true });
+    }
+    items.len().saturating_sub(1)
 }
 
 fn text_of(record: &Record, field: &str) -> Text {

@@ -99,6 +99,11 @@ impl Client {
         self
     }
 
+    /// The socket that it is reached at.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// How agentctl is, whatever versions it speaks.
     pub async fn health_of_any(&self) -> Result<Health, ClientError> {
         let request = self.request(Method::GET, "/health", PROTOCOL_MIN);

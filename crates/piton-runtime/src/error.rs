@@ -1,9 +1,12 @@
 //! Why a request was not fulfilled.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use piton_core::Code;
 use piton_core::decide::Refusal;
+use piton_core::id::{self, SessionId, TaskId};
+use piton_exec::client::ClientError;
 use piton_exec::executor::Fault;
 use piton_workspace::worktree;
 
@@ -32,6 +35,37 @@ pub enum Error {
     Worktree(Arc<worktree::Error>),
     #[error("The session service is shutting down")]
     ShuttingDown,
+    /// The arguments make no sense; the text says which.
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Id(#[from] id::Error),
+    #[error("There is no agent {agent:?}")]
+    AgentNotFound { agent: String },
+    /// The restart policy does not start it for a prompt.
+    #[error("The session's agent does not run")]
+    AgentNotRunning,
+    #[error("The request was fulfilled before, under this key")]
+    ResponseNotKept,
+    /// What was asked for needs a running engine; this one is offline.
+    #[error("This needs a server, and none runs")]
+    ServerRequired,
+    #[error("This is no place in the list")]
+    CursorInvalid,
+    #[error("Task {task} has more than {max} sessions")]
+    TaskTooLarge { task: TaskId, max: usize },
+    #[error("The link is not known, has expired, or was used before")]
+    LinkInvalid,
+    #[error("There is no such shell")]
+    ShellNotFound,
+    #[error("There is a file {} already", path.display())]
+    FileExists { path: PathBuf },
+    /// The session exists, and its worktree does not yet.
+    #[error("{error}")]
+    WorktreePending { session: SessionId, error: Box<Self> },
+    /// agentctl says no about the workspace, or nothing.
+    #[error(transparent)]
+    Workspace(Arc<ClientError>),
 }
 
 impl Error {
@@ -42,14 +76,38 @@ impl Error {
             Self::Agentctl(Fault::Problem(_)) => Code::AgentctlRefused,
             Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
             Self::Obstacle(obstacle) => obstacle.code,
-            Self::AgentLate => Code::AgentNotRunning,
+            Self::AgentLate | Self::AgentNotRunning => Code::AgentNotRunning,
             Self::Worktree(fault) => fault.code(),
             Self::ShuttingDown => Code::StoreClosed,
+            Self::Invalid(_) => Code::RequestInvalid,
+            Self::Id(_) => Code::IdInvalid,
+            Self::AgentNotFound { .. } => Code::AgentNotFound,
+            Self::ResponseNotKept => Code::ResponseNotKept,
+            Self::ServerRequired => Code::ServerNotRunning,
+            Self::CursorInvalid => Code::CursorInvalid,
+            Self::TaskTooLarge { .. } => Code::LimitReached,
+            Self::LinkInvalid => Code::Unauthenticated,
+            Self::ShellNotFound => Code::NotFound,
+            Self::FileExists { .. } => Code::FileExists,
+            Self::WorktreePending { error, .. } => error.code(),
+            Self::Workspace(error) => workspace_code(error),
         }
     }
 
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         self.code().hint()
+    }
+}
+
+/// What agentctl says about a workspace, in the API's own codes where it has them.
+fn workspace_code(error: &ClientError) -> Code {
+    match (error, error.code()) {
+        (ClientError::Unreachable(_), _) => Code::AgentctlUnreachable,
+        (_, "path_outside") => Code::PathOutside,
+        (_, "path_invalid" | "request_invalid") => Code::RequestInvalid,
+        (_, "not_found" | "shell_not_found") => Code::NotFound,
+        (_, "too_many_shells") => Code::LimitReached,
+        _ => Code::AgentctlRefused,
     }
 }

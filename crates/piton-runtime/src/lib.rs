@@ -2,16 +2,19 @@
 //! durable and then acts, a session's supervisor owns its execution, the sweeper settles what
 //! deadlines left, the token service answers for those without a login. [`Handle`] is what callers hold.
 //!
-//! Who runs no sessions reads with a [`View`], and changes what nobody runs as a [`Guest`].
+//! Who runs no sessions reads with a [`View`], and changes what nobody runs as an [`OfflineWriter`].
 
+pub mod broadcast;
 mod coordinator;
+mod engine;
 mod env;
 mod error;
 mod executions;
-mod guest;
 mod messages;
+mod metadata;
+mod metadata_snapshot;
+mod offline;
 mod redaction;
-mod registry;
 mod removal;
 mod resumer;
 mod retention;
@@ -25,11 +28,17 @@ mod view;
 mod worktrees;
 mod world;
 
+pub use engine::{
+    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, CreatedSession, CreatedTask,
+    DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled, IssuedResumeToken, IssuedToken,
+    NewAccessToken, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
+    SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
+};
 pub use error::{Error, Result};
 pub use executions::Executions;
-pub use guest::Guest;
+pub use metadata::{MetadataLog, Noted};
+pub use offline::OfflineWriter;
 pub use redaction::{Pattern, PatternInvalid, Redacted};
-pub use registry::{Noted, Reserved};
 pub use removal::{Archived, Imported};
 pub use resumer::Resumer;
 pub use retention::{Due, Retention, due};

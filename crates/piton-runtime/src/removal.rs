@@ -30,7 +30,7 @@ pub struct Imported {
 }
 
 impl Handle {
-    /// Deletes a session's log; the reserved log keeps a note. Refused while a run is open or an
+    /// Deletes a session's log; the metadata log keeps a note. Refused while a run is open or an
     /// executor may live.
     pub async fn delete(&self, session: &SessionId, reason: Option<String>) -> Result<()> {
         let work = Work::Remove(Remove::Delete { how: Removal::Delete, reason });
@@ -60,7 +60,7 @@ impl Handle {
         Ok(Archived { session: session.clone(), last_seq: ack.last_seq, bundle })
     }
 
-    /// Makes a session from a bundle, with a note in the reserved log.
+    /// Makes a session from a bundle, with a note in the metadata log.
     pub async fn import(
         &self,
         from: impl Read + Send + 'static,

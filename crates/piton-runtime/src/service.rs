@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::coordinator::Coordinator;
 use crate::env::Env;
 use crate::error::Result;
-use crate::guest::Guest;
+use crate::offline::OfflineWriter;
 use crate::session::Ack;
 use crate::supervisor::{Recovered, Supervisors, Wake};
 use crate::sweeper::Sweeper;
@@ -154,8 +154,8 @@ impl Service {
     }
 
     /// For a process that runs no sessions and wants to change one that nobody runs.
-    pub fn guest(options: Options) -> Guest {
-        Guest::new(Env::new(options))
+    pub fn offline_writer(options: Options) -> OfflineWriter {
+        OfflineWriter::new(Env::new(options))
     }
 
     pub fn handle(&self) -> Handle {

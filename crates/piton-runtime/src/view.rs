@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use piton_core::id::{BootId, SessionId, TaskId};
-use piton_core::overview::{OpenWait, Overview};
+use piton_core::overview::{ErrorCause, OpenWait, Overview};
 use piton_core::resume::{self, Abilities};
 use piton_core::state::{Executor, Facts, Run};
 use piton_core::status::{self, Status};
@@ -113,6 +113,19 @@ impl View {
         waits
     }
 
+    /// Why the session's executor or agent is in error.
+    pub async fn error_cause(&self, session: &SessionId, facts: &Facts) -> Option<ErrorCause> {
+        let seq = facts.error_seq()?;
+        match self.store.read(session, seq - 1, 1, Detail::Full).await {
+            Ok(records) => records.first().map(ErrorCause::of),
+            // The status is known all the same.
+            Err(error) => {
+                tracing::warn!(%session, seq, code = %error.code(), "no cause of an error");
+                None
+            }
+        }
+    }
+
     /// Everything about where a session stands, as of a state.
     pub async fn overview(
         &self,
@@ -129,6 +142,8 @@ impl View {
             info,
             status: self.status(&state.facts),
             evaluation: resume::evaluate(&state, abilities, !is_owned),
+            abilities,
+            error: self.error_cause(session, &state.facts).await,
             waits: self.open_waits(session, &state.facts).await,
             state,
         })

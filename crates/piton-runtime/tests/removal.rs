@@ -25,8 +25,8 @@ async fn records(store: &dyn Store, session: &SessionId) -> Vec<Record> {
     store.read(session, 0, 1_000, Detail::Full).await.unwrap()
 }
 
-async fn reserved_kinds(store: &dyn Store) -> Vec<String> {
-    let records = records(store, &SessionId::reserved()).await;
+async fn metadata_kinds(store: &dyn Store) -> Vec<String> {
+    let records = records(store, &SessionId::metadata_log()).await;
     records.iter().map(|record| record.kind.to_string()).collect()
 }
 
@@ -133,7 +133,10 @@ fn a_deleted_session_is_gone_and_noted() {
         assert_eq!(refused.code(), Code::RunInProgress);
         handle.delete_forced(&id, Some("by mistake".into())).await.unwrap();
         assert_eq!(process.store.head(&id).await.unwrap(), None);
-        assert_eq!(reserved_kinds(&*process.store).await, ["session.deleted"]);
+        assert_eq!(
+            metadata_kinds(&*process.store).await,
+            ["session.registered", "session.deleted"]
+        );
         let gone = handle.execute(&id, Command::Close { outcome: Outcome::Completed }).await;
         assert_eq!(gone.unwrap_err().code(), Code::SessionNotFound, "it is not in memory, either");
         assert_eq!(handle.delete(&id, None).await.unwrap_err().code(), Code::SessionNotFound);
@@ -176,8 +179,8 @@ fn an_archived_session_comes_back_as_it_was() {
         assert_eq!(archived.bundle, folder.join(format!("{id}.piton")));
         assert_eq!(archived.last_seq, before.len() as u64);
         assert_eq!(process.store.head(&id).await.unwrap(), None);
-        let notes = records(&*process.store, &SessionId::reserved()).await;
-        let Event::SessionArchived(note) = notes[0].event().unwrap() else { panic!("{notes:?}") };
+        let notes = records(&*process.store, &SessionId::metadata_log()).await;
+        let Event::SessionArchived(note) = notes[1].event().unwrap() else { panic!("{notes:?}") };
         let bytes = std::fs::read(&archived.bundle).unwrap();
         assert_eq!(note.digest, blake3::hash(&bytes).to_hex().to_string());
         assert_eq!((note.session_id, note.last_seq), (id.clone(), archived.last_seq));
@@ -190,8 +193,8 @@ fn an_archived_session_comes_back_as_it_was() {
         assert_eq!((&imported.session, imported.last_seq), (&id, archived.last_seq));
         assert_eq!(records(&*process.store, &id).await, before);
         assert_eq!(process.store.verify(&id).await.unwrap().problem, None);
-        let notes = reserved_kinds(&*process.store).await;
-        assert_eq!(notes, ["session.archived", "session.imported"]);
+        let notes = metadata_kinds(&*process.store).await;
+        assert_eq!(notes, ["session.registered", "session.archived", "session.imported"]);
     });
 }
 
@@ -233,15 +236,15 @@ fn what_two_take_out_at_once_is_noted_once() {
         let plan = handle.plan_redaction(&id, by_value()).await.unwrap();
         process.service.shut_down().await;
         place.outside.alive_no_more("boot_1");
-        let guests = ["boot_2", "boot_3"].map(|boot| {
+        let writers = ["boot_2", "boot_3"].map(|boot| {
             let boot: BootId = boot.parse().unwrap();
             place.live(&boot);
             let (store, alive) = (Arc::clone(&process.store), place.outside.clone());
             let options = Options::new(boot, store, alive, Arc::new(OsEntropy));
-            Service::guest(Options { clock: place.outside.clone(), ..options })
+            Service::offline_writer(Options { clock: place.outside.clone(), ..options })
         });
         let (one, other) =
-            tokio::join!(guests[0].redact(&id, &plan, None), guests[1].redact(&id, &plan, None));
+            tokio::join!(writers[0].redact(&id, &plan, None), writers[1].redact(&id, &plan, None));
         assert_eq!(one.unwrap().taken_out + other.unwrap().taken_out, 3);
         assert_eq!(noted(&records(&*process.store, &id).await), 3);
     });

@@ -4,7 +4,7 @@
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
-mod guests;
+mod offline;
 
 use std::time::Duration;
 

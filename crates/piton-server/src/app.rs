@@ -11,7 +11,7 @@ use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::resume::Policy;
 use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, Reserved, Resumer, Worktrees};
+use piton_runtime::{Executions, Handle, MetadataLog, Resumer, Worktrees};
 use piton_store::Detail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,13 +23,12 @@ use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
 use crate::connections::{Connection, ConnectionLimits, Connections, Presented};
 use crate::extract::Asker;
-use crate::feed::Feeds;
-use crate::index::Index;
+use crate::frames::Broadcasts;
+use crate::index::{self, Index};
 use crate::limits::{Limits, Rate};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Result};
 use crate::sockets::Sockets;
-use crate::sockets::rooms::Rooms;
 
 /// The principal of whoever can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
@@ -43,7 +42,7 @@ pub struct Options {
     pub handle: Handle,
     pub executions: Executions,
     pub worktrees: Worktrees,
-    pub reserved: Reserved,
+    pub metadata: MetadataLog,
     /// What can be run as an agent. Of several with one id the last counts.
     pub agents: Vec<Profile>,
     /// Opens everything; made anew by every life of the server and never written to a log.
@@ -71,9 +70,8 @@ struct Inner {
     resumer: Resumer,
     limits: Limits,
     connections: Connections,
-    feeds: Feeds,
+    broadcasts: Broadcasts,
     index: Index,
-    rooms: Rooms,
     sockets: Sockets,
     metrics: Metrics,
     audit: Audit,
@@ -102,9 +100,8 @@ impl App {
         Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
             connections: Connections::new(options.connections),
-            feeds: Feeds::new(view.clone(), metrics.clone()),
-            index: Index::new(view.clone()),
-            rooms: Rooms::new(view, metrics.clone()),
+            broadcasts: Broadcasts::new(view.clone()),
+            index: Index::new(view, index::render),
             sockets: Sockets::new(options.connections.sockets_max),
             agents,
             resumer,
@@ -137,8 +134,8 @@ impl App {
         &self.0.options.worktrees
     }
 
-    pub(crate) fn reserved(&self) -> &Reserved {
-        &self.0.options.reserved
+    pub(crate) fn metadata(&self) -> &MetadataLog {
+        &self.0.options.metadata
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -149,16 +146,12 @@ impl App {
         &self.0.connections
     }
 
-    pub(crate) fn feeds(&self) -> &Feeds {
-        &self.0.feeds
+    pub(crate) fn broadcasts(&self) -> &Broadcasts {
+        &self.0.broadcasts
     }
 
     pub(crate) fn index(&self) -> &Index {
         &self.0.index
-    }
-
-    pub(crate) fn rooms(&self) -> &Rooms {
-        &self.0.rooms
     }
 
     pub(crate) fn sockets(&self) -> &Sockets {
@@ -185,7 +178,7 @@ impl App {
         target: impl Into<String>,
     ) -> Result<()> {
         let note = asker.noted(action, target);
-        self.reserved().execute(None, registry::Command::Note(note)).await?;
+        self.metadata().execute(None, registry::Command::Note(note)).await?;
         Ok(())
     }
 
@@ -236,7 +229,7 @@ impl App {
         {
             return Ok(Arc::clone(&self.0.local));
         }
-        match self.reserved().admit(bearer, needed) {
+        match self.metadata().admit(bearer, needed) {
             Ok(access) => Ok(access.access_token_id.as_str().into()),
             Err(denied) => {
                 match denied {
@@ -257,7 +250,7 @@ impl App {
     pub(crate) async fn lost(&self, bearer: Option<&Bearer>) {
         let local = self.0.options.local.as_ref().map(|local| &local.id);
         match bearer.filter(|bearer| Some(&bearer.id) != local) {
-            Some(bearer) => self.reserved().lost(&bearer.id).await,
+            Some(bearer) => self.metadata().lost(&bearer.id).await,
             None => std::future::pending().await,
         }
     }
@@ -320,9 +313,9 @@ impl App {
         command: registry::Command,
     ) -> Result<Fulfilled<T>> {
         let kept = if keep { Some(to_value(&response)?) } else { None };
-        let noted = self.reserved().execute(Some(asked.request(kept)), command).await?;
+        let noted = self.metadata().execute(Some(asked.request(kept)), command).await?;
         match noted.verdict {
-            Verdict::Repeated { seq } => self.repeated(&SessionId::reserved(), seq).await,
+            Verdict::Repeated { seq } => self.repeated(&SessionId::metadata_log(), seq).await,
             _ => Ok(Fulfilled { response, replayed: false }),
         }
     }

@@ -1,4 +1,4 @@
-//! Who was refused, in the reserved log. Refusals are cheap to make: of those that are alike only
+//! Who was refused, in the metadata log. Refusals are cheap to make: of those that are alike only
 //! the first in a while is written at once, the others are counted.
 
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ pub(crate) async fn note(State(app): State<App>, request: Request, next: Next) -
             outcome: code.to_string(),
             count: (times > 1).then_some(times),
         };
-        if let Err(error) = app.reserved().execute(None, Command::Note(note)).await {
+        if let Err(error) = app.metadata().execute(None, Command::Note(note)).await {
             tracing::error!(code = %error.code(), "a refusal was not noted");
         }
     }

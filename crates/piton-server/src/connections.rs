@@ -164,7 +164,12 @@ impl Connection {
         self.0.peer
     }
 
-    /// Resolves when it must give way to a newer one.
+    /// Closes it, whatever is under way on it.
+    pub(crate) fn close(&self) {
+        self.0.closing.cancel();
+    }
+
+    /// Resolves when it must give way to a newer one, or is closed.
     pub(crate) async fn closing(&self) {
         self.0.closing.cancelled().await;
     }

@@ -12,24 +12,29 @@ use bytes::Bytes;
 use futures_util::stream;
 use piton_api::problem::Problem as Document;
 use piton_api::record::StreamQuery;
-use piton_core::Code;
 use piton_core::id::SessionId;
 use tokio::time::{Instant, Interval};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use crate::app::App;
+use crate::connections::Connection;
 use crate::extract::{Params, Path, Reader};
-use crate::feed;
+use crate::frames;
+use crate::metrics::Subscriber;
 use crate::problem::{Problem, Result};
 
 /// How often a stream says that it is there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a stream may take to end when its access token does.
+const REVOKED_WAIT: Duration = Duration::from_secs(1);
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// A session's records, from after a position, for ever.
+/// A session's records from after a position, as they become durable.
 ///
 /// The `id` of an event is the record's seq. A client that reconnects sends it as `Last-Event-ID`
-/// (or `?after=`) and goes on without a gap or a repeat, also when the server was started anew.
+/// (or `?after=`) and continues without a gap or a repeat, also when the server was restarted. An
+/// event `session.state_changed` without an id comes before the record that changes the derived
+/// status; its fields are those of the WebSocket's event.
 #[utoipa::path(
     get, path = "/sessions/{session_id}/events", tag = "sessions",
     params(
@@ -45,14 +50,12 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(crate) async fn session_events(
     State(app): State<App>,
     reader: Reader,
+    connection: Connection,
     Path(session): Path<String>,
     Params(from): Params<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let session = SessionId::from_user(&session)?;
-    let head = app.handle().view().store().head(&session).await?;
-    let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
-    let last = head.ok_or_else(unknown)?.last_seq;
     // What the client's own reconnection says is newer than the address it was first given.
     let after = match headers.get(LAST_EVENT_ID) {
         Some(id) => {
@@ -61,16 +64,12 @@ pub(crate) async fn session_events(
         }
         None => from.after.unwrap_or(0),
     };
-    if after > last {
-        let title = format!("The log ends at {last}, before {after}");
-        return Err(Problem::new(Code::CursorInvalid, title));
-    }
-    let feed = app.feeds().read(&session, after, last);
+    let (log, _) = frames::read(&app, &session, after).await?;
     let begin = Bytes::from_static(b": piton\nretry: 1000\n\n");
     let stopped = Box::pin(app.stop().clone().cancelled_owned());
     let beats = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    let taken_back = Box::pin(reader.pass().lost(app.clone()));
-    let following = Following { app, feed, taken_back, stopped, beats };
+    let (access, subscriber) = (Access::watch(&app, reader, connection), app.metrics().subscribe());
+    let following = Following { log, subscriber, access, stopped, beats };
     let frames = stream::unfold((following, Some(begin)), |(mut following, begin)| async move {
         let frame = match begin {
             Some(begin) => Some(begin),
@@ -83,17 +82,12 @@ pub(crate) async fn session_events(
 
 /// One reader's stream.
 struct Following {
-    app: App,
-    feed: feed::Reader,
+    log: frames::Reader,
+    subscriber: Subscriber,
     /// These live as long as the stream: to be made for every event they would cost more than it.
-    taken_back: Pin<Box<dyn Future<Output = ()> + Send>>,
+    access: Access,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     beats: Interval,
-}
-
-enum Next {
-    Frame(Result<Option<Bytes>>),
-    Beat,
 }
 
 impl Following {
@@ -102,23 +96,52 @@ impl Following {
         let next = tokio::select! {
             biased;
             () = &mut self.stopped => return None,
-            () = &mut self.taken_back => return None,
-            frame = self.feed.next() => Next::Frame(frame),
-            _ = self.beats.tick() => Next::Beat,
+            () = self.access.ended() => return None,
+            next = self.log.next() => next,
+            _ = self.beats.tick() => return Some(Bytes::from_static(b": here\n\n")),
         };
-        let session = self.feed.session();
+        let owner = self.log.owner();
         match next {
-            Next::Frame(Ok(frame)) => frame,
-            Next::Frame(Err(problem)) => {
-                tracing::warn!(%session, code = %problem.code, "a reader's stream ends");
+            Ok(parts) => {
+                self.subscriber.delivered(frames::count(&parts));
+                Some(frames::events(owner, &parts))
+            }
+            Err(error) => {
+                tracing::info!(session = %owner.session, code = %error.code(), "a reader's stream ends");
                 None
             }
-            Next::Beat => {
-                // Nothing comes of a log that was deleted.
-                let head = self.app.handle().view().store().head(session).await;
-                head.ok().flatten().map(|_| Bytes::from_static(b": here\n\n"))
-            }
         }
+    }
+}
+
+/// The access token that a stream depends on, watched while the stream is open.
+#[derive(Debug)]
+pub(crate) struct Access {
+    revoked: Pin<Box<WaitForCancellationFutureOwned>>,
+    _open: DropGuard,
+}
+
+impl Access {
+    /// A reader that takes nothing is not asked for, so its stream does not notice the end of its
+    /// access token: then its connection is closed.
+    pub(crate) fn watch(app: &App, reader: Reader, connection: Connection) -> Self {
+        let (revoked, open) = (CancellationToken::new(), CancellationToken::new());
+        let (end, closed, app) = (revoked.clone(), open.clone(), app.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = closed.cancelled() => return,
+                () = reader.pass().lost(app) => end.cancel(),
+            }
+            if tokio::time::timeout(REVOKED_WAIT, closed.cancelled()).await.is_err() {
+                connection.close();
+            }
+        });
+        Self { revoked: Box::pin(revoked.cancelled_owned()), _open: open.drop_guard() }
+    }
+
+    /// Resolves when the access token is revoked, or has expired.
+    pub(crate) async fn ended(&mut self) {
+        (&mut self.revoked).await;
     }
 }
 

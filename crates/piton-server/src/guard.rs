@@ -76,20 +76,17 @@ fn host_of(request: &Request) -> Option<String> {
 /// The host that a `Host` header names, without its port; `None` if it is not exactly a name or an
 /// address with perhaps a port. What a lenient reader would skip is how another host's name gets in.
 fn host_name(host: &str) -> Option<HostName> {
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => {
-            let (address, port) = rest.split_once(']')?;
-            (HostName::Address(address.parse::<Ipv6Addr>().ok()?.into()), port)
-        }
-        None => {
-            let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
-            let name = match name.parse::<Ipv4Addr>() {
-                Ok(address) => HostName::Address(address.into()),
-                Err(_) if is_dns_name(name) => HostName::Dns(name.to_ascii_lowercase()),
-                Err(_) => return None,
-            };
-            (name, port)
-        }
+    let (name, port) = if let Some(rest) = host.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        (HostName::Address(address.parse::<Ipv6Addr>().ok()?.into()), port)
+    } else {
+        let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+        let name = match name.parse::<Ipv4Addr>() {
+            Ok(address) => HostName::Address(address.into()),
+            Err(_) if is_dns_name(name) => HostName::Dns(name.to_ascii_lowercase()),
+            Err(_) => return None,
+        };
+        (name, port)
     };
     let is_port =
         |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();

@@ -18,12 +18,28 @@ use prometheus_client::registry::{Registry, Unit};
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     registry: Arc<Registry>,
-    pub(crate) subscribers: Gauge<i64, AtomicI64>,
+    subscribers: Gauge<i64, AtomicI64>,
     /// Records that readers were given.
-    pub(crate) delivered: Counter,
+    delivered: Counter,
     pub(crate) requests: Counter,
     pub(crate) problems: Counter,
     open: Arc<Mutex<Open>>,
+}
+
+/// A reader, counted while it reads.
+#[derive(Debug)]
+pub(crate) struct Subscriber(Metrics);
+
+impl Subscriber {
+    pub(crate) fn delivered(&self, records: u64) {
+        self.0.delivered.inc_by(records);
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.0.subscribers.dec();
+    }
 }
 
 /// What is open, when it was last looked at.
@@ -145,6 +161,11 @@ fn labelled(
 }
 
 impl Metrics {
+    pub(crate) fn subscribe(&self) -> Subscriber {
+        self.subscribers.inc();
+        Subscriber(self.clone())
+    }
+
     pub(crate) fn new(handle: Handle) -> Self {
         let mut registry = Registry::default();
         let (subscribers, delivered) = (Gauge::default(), Counter::default());

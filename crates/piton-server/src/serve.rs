@@ -28,6 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::{App, Options};
 use crate::connections::{Connection, Connections};
 use crate::openapi;
+use crate::stall::{STALL_TIMEOUT, StallGuard};
 
 /// How long a request's headers, and a TLS handshake, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,12 +91,12 @@ impl Server {
     pub fn start(listener: TcpListener, tls: Option<Tls>, options: Options) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let reserved = options.reserved.clone();
+        let metadata = options.metadata.clone();
         let app = App::new(options, stop.clone());
         let router = openapi::router(app.clone());
         let keeping_up = tokio::spawn(async move {
-            if let Err(error) = reserved.follow().await {
-                tracing::error!(code = %error.code(), "the reserved log is not followed");
+            if let Err(error) = metadata.follow().await {
+                tracing::error!(code = %error.code(), "the metadata log is not followed");
             }
         });
         let (resumer, ended) = (app.resumer().clone(), stop.clone());
@@ -177,6 +178,7 @@ async fn accept(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection may be slow");
         }
+        let stream = StallGuard::new(stream, STALL_TIMEOUT);
         let (router, stop, acceptor) = (router.clone(), stop.clone(), acceptor.clone());
         let connection = connections.accept(peer.ip());
         conversations.spawn(async move {
@@ -193,7 +195,7 @@ async fn accept(
             };
             tokio::select! {
                 () = conversation => {}
-                () = closing.closing() => tracing::debug!("a connection gave way to a newer one"),
+                () = closing.closing() => tracing::debug!("a connection is closed from this side"),
             }
         });
     }

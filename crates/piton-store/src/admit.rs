@@ -25,9 +25,9 @@ pub(crate) fn check_form(batch: &Batch) -> Result<()> {
     if batch.expected > SEQ_MAX - BATCH_RECORDS_MAX as u64 {
         return invalid("the log cannot grow further");
     }
-    match (&batch.guard, batch.session.is_reserved()) {
+    match (&batch.guard, batch.session.is_metadata_log()) {
         (Guard::Shared, false) => return invalid("a session has one writer, who presents a lease"),
-        (Guard::Lease { .. }, true) => return invalid("the reserved log has no lease"),
+        (Guard::Lease { .. }, true) => return invalid("the metadata log has no lease"),
         (Guard::Shared, true) | (Guard::Lease { .. }, false) => {}
     }
     let limit = |what, bytes, max| {
@@ -42,8 +42,8 @@ pub(crate) fn check_form(batch: &Batch) -> Result<()> {
         if record.kind.is_empty() {
             return invalid("a record has no kind");
         }
-        if batch.session.is_reserved() && is_lease(&record.event) {
-            return invalid("the reserved log has no lease");
+        if batch.session.is_metadata_log() && is_lease(&record.event) {
+            return invalid("the metadata log has no lease");
         }
         limit("A header", record.header.len() + record.kind.len(), HEADER_BYTES_MAX)?;
         limit("A content", record.payload.as_ref().map_or(0, |p| p.len()), PAYLOAD_BYTES_MAX)?;
@@ -86,8 +86,8 @@ pub(crate) fn check_removal(
         durability: Durability::Synced,
         summary: None,
     };
-    if removal.session.is_reserved() {
-        return Err(Error::BatchInvalid { why: "the reserved log cannot be removed" });
+    if removal.session.is_metadata_log() {
+        return Err(Error::BatchInvalid { why: "the metadata log cannot be removed" });
     }
     check_form(&batch)?;
     check(&batch, last_seq, lease, liveness).map(drop)

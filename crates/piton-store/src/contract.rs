@@ -42,7 +42,7 @@ pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// `session.released` of the same epoch. A batch whose first lease record is `session.leased`
 /// takes the lease: its epoch must be the current one plus one, its boot the guard's, and the
 /// current owner must be nobody, the same boot, or dead by [`Liveness`]. Any other batch must
-/// present the current owner and epoch. The reserved log has no lease: [`Guard::Shared`].
+/// present the current owner and epoch. The metadata log has no lease: [`Guard::Shared`].
 ///
 /// # Taking out
 /// A `record.redacted` takes out its target's content together with the append that writes it:
@@ -112,7 +112,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// snapshot saves replaying if it fits; one that does not is passed over.
     fn load(&self, session: &SessionId) -> BoxFuture<Result<Option<LoadedState>>>;
 
-    /// The names of all logs, the reserved one's too, in their order, after one. Asked of the logs
+    /// The names of all logs, the metadata log's too, in their order, after one. Asked of the logs
     /// themselves: an index that lost a session does not hide it here.
     fn logs(&self, after: Option<&SessionId>, limit: usize) -> BoxFuture<Result<Vec<SessionId>>>;
 
@@ -180,7 +180,7 @@ pub struct Batch {
 pub enum Guard {
     /// The writer says who it is.
     Lease { boot: BootId, epoch: u64 },
-    /// For the reserved log only.
+    /// For the metadata log only.
     Shared,
 }
 
@@ -258,7 +258,7 @@ pub struct Snapshot {
     pub body: String,
 }
 
-/// Which sessions to list. The reserved log is never listed.
+/// Which sessions to list. The metadata log is never listed.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub task_id: Option<TaskId>,

@@ -57,7 +57,7 @@ pub(crate) fn check_writable(data: &Path) -> Result<()> {
     let write = || {
         let mut options = File::options();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-        file.write_all(&[0; CHECK_BYTES])?;
+        file.write_all(&vec![0; CHECK_BYTES])?;
         file.sync_data()
     };
     let written = write();

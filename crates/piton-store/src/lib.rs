@@ -1,5 +1,6 @@
-//! Where logs are kept. [`Store`] is the contract; `sqlite` is the default store, `files`
-//! keeps plain lines, `memory` models a disk for the simulator; the `conformance` suite is what every store passes.
+//! Where logs are kept. [`Store`] is the contract; `sqlite` is the default store, `files` keeps plain
+//! lines; the `conformance` suite is what every store passes. With the feature `testing` there are a
+//! store in memory and modelled disks that fail on demand: no product has them.
 //!
 //! This crate decides nothing about sessions: it keeps batches whole, in order, durable, and
 //! written by one writer at a time.
@@ -21,9 +22,12 @@ mod keys;
 mod list;
 mod load;
 mod masking;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
+mod queue;
 pub mod sqlite;
 mod tail;
+mod threads;
 mod writer;
 
 pub use boots::{BootGuard, BootLocks, Holder};
@@ -40,7 +44,7 @@ pub use hub::{Change, Changes, Commit, Hint, Hints, Hub};
 #[cfg(feature = "keychain")]
 pub use keychain::OsKeychain;
 pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, SecretText};
-pub use load::{LoadedState, load};
+pub use load::{LoadedState, load, load_at};
 pub use sqlite::SqliteStore;
 pub use tail::{POLL, Tail};
 pub use writer::{Masked, Position, WritableRecords, Writer};

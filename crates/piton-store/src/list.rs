@@ -11,7 +11,7 @@ pub(crate) fn page<'a>(
     query: &Query,
 ) -> Page {
     let mut found: Vec<(i64, &SessionId, &State)> = Vec::new();
-    for (session, state) in states.filter(|(session, _)| !session.is_reserved()) {
+    for (session, state) in states.filter(|(session, _)| !session.is_metadata_log()) {
         let Some(info) = &state.info else { continue };
         if query.task_id.is_some() && info.task_id != query.task_id {
             continue;

@@ -8,8 +8,11 @@ use piton_core::state::PROJECTOR_VERSION;
 use piton_core::{Event, Seq, State, Timestamp, chain};
 use std::sync::Arc;
 
-use crate::contract::{Head, Snapshot, Store};
+use crate::contract::{Detail, Head, Snapshot, Store};
 use crate::error::{Error, Result};
+
+/// Headers that are read at a time to know a state of the past.
+const FOLD_RECORDS: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct LoadedState {
@@ -23,6 +26,33 @@ pub struct LoadedState {
 pub async fn load(store: &dyn Store, session: &SessionId) -> Result<LoadedState> {
     let unknown = || Error::SessionNotFound { session: session.clone() };
     store.load(session).await?.ok_or_else(unknown)
+}
+
+/// The state as it was after a record of the past. Begins with the saved snapshot, if that is old
+/// enough. A record that cannot be read changes nothing but the position.
+pub async fn load_at(store: &dyn Store, session: &SessionId, seq: Seq) -> Result<State> {
+    let mut state = match store.snapshot(session).await? {
+        Some(saved) if saved.seq <= seq => {
+            let chain_now = store.chain_at(session, saved.seq).await?;
+            usable(&saved, chain_now).unwrap_or_default()
+        }
+        _ => State::default(),
+    };
+    while state.last_seq < seq {
+        let left = usize::try_from(seq - state.last_seq).unwrap_or(FOLD_RECORDS);
+        let limit = left.min(FOLD_RECORDS);
+        let records = store.read(session, state.last_seq, limit, Detail::Headers).await?;
+        let records: Vec<_> = records.into_iter().filter(|record| record.seq <= seq).collect();
+        if records.is_empty() {
+            break;
+        }
+        for record in &records {
+            if state.apply_record(record).is_err() {
+                state.last_seq = record.seq;
+            }
+        }
+    }
+    Ok(state)
 }
 
 /// A fold on its way to a head.

@@ -9,7 +9,7 @@ use piton_core::planted::{self, Bug};
 use piton_core::{Record, Seq};
 
 use crate::contract::{Detail, Store};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hub::{Hint, Hints};
 
 /// How long a lost hint can delay a delivery.
@@ -47,9 +47,11 @@ impl Tail {
         self.after
     }
 
-    /// The next records; waits until there are some. Safe to cancel: what was not returned is
-    /// returned by the next call.
+    /// The next records; waits until there are some. Fails with `SessionNotFound` when a log that had
+    /// records is deleted. Safe to cancel: what was not returned is returned by the next call.
     pub async fn next(&mut self) -> Result<Vec<Record>> {
+        // A log may be gone if another look at it finds nothing new.
+        let mut looked_again = false;
         loop {
             if !self.caught_up {
                 let records =
@@ -57,6 +59,11 @@ impl Tail {
                 if let Some(last) = records.last() {
                     self.after = last.seq;
                     return Ok(records);
+                }
+                if looked_again && self.after > 0 {
+                    let head = self.store.head(&self.session).await?;
+                    let unknown = || Error::SessionNotFound { session: self.session.clone() };
+                    head.ok_or_else(unknown)?;
                 }
                 self.caught_up = true;
             }
@@ -70,7 +77,7 @@ impl Tail {
                     // An old hint says nothing new; one from further on means a gap to be read.
                     self.caught_up = last <= self.after;
                 }
-                Ok(Hint::Look) | Err(_) => self.caught_up = false,
+                Ok(Hint::Look) | Err(_) => (self.caught_up, looked_again) = (false, true),
             }
         }
     }

@@ -134,7 +134,7 @@ impl Writer {
         expected: Seq,
         records: Vec<NewRecord>,
     ) -> Result<(Appended, WritableRecords)> {
-        let log = SessionId::reserved();
+        let log = SessionId::metadata_log();
         let records = self.mask(&log, expected, records)?.records;
         let appended = self.store.append(Batch {
             session: log,

@@ -62,14 +62,12 @@ impl Disk for OsDisk {
 
     fn note_flushed(&mut self, spool_id: &str, pos: Pos) {
         let mut write = || -> io::Result<()> {
-            let file = match &self.flushed {
-                Some(file) => file,
-                None => {
-                    let mut options = OpenOptions::new();
-                    options.write(true).create(true).truncate(true).mode(0o600);
-                    let file = options.open(self.folder.join(format::FLUSHED_FILE))?;
-                    self.flushed.insert(file)
-                }
+            let file = if let Some(file) = &self.flushed {
+                file
+            } else {
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(0o600);
+                self.flushed.insert(options.open(self.folder.join(format::FLUSHED_FILE))?)
             };
             file.write_all_at(format::flushed_line(spool_id, pos).as_bytes(), 0)
         };

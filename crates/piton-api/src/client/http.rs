@@ -123,6 +123,17 @@ impl Client {
         answered.unwrap_or_else(|late| Err(unreachable(&endpoint, late)))
     }
 
+    /// Asks, and reads no more than whether the server refuses.
+    pub(super) async fn head(&self, endpoint: &Endpoint, method: Method, path: &str) -> Result<()> {
+        let (response, _sender) = self.send(endpoint, method, path, None, &[]).await?;
+        let (parts, body) = response.into_parts();
+        if parts.status.is_success() {
+            return Ok(());
+        }
+        let bytes = body.collect().await.map_err(|error| unreachable(endpoint, error))?;
+        Err(refused(endpoint, parts.status, &bytes.to_bytes()))
+    }
+
     /// Asks on a kept connection, or on a new one; the answer's body is left to be read.
     pub(super) async fn send(
         &self,

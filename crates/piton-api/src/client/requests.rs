@@ -205,6 +205,21 @@ impl Client {
         self.get(&of_session(session, "/git/status")).await
     }
 
+    /// A request that has no method here; `body` is JSON, or empty.
+    pub async fn raw(&self, method: &str, path: &str, body: &str) -> Result<serde_json::Value> {
+        let endpoint = self.endpoint()?;
+        let method = method.parse().map_err(|error: hyper::http::method::InvalidMethod| {
+            super::http::unreachable(&endpoint, error)
+        })?;
+        let body = Some(Bytes::from(body.to_owned())).filter(|body| !body.is_empty());
+        let streams = path.ends_with("/events");
+        if streams {
+            // The beginning of the answer says enough.
+            return self.head(&endpoint, method, path).await.map(|()| serde_json::Value::Null);
+        }
+        self.json(method, path, body).await
+    }
+
     /// Creates a session and says whether it was created before under the same idempotency key.
     pub async fn create_session_once(&self, new: &NewSession) -> Result<Replied<SessionCreated>> {
         self.reply(Method::POST, "/api/v1/sessions", Some(self.encode(new)?)).await

@@ -8,7 +8,7 @@ use piton_core::decide::Command;
 use piton_core::id::{MessageId, SessionId};
 use piton_core::mask::Masker;
 use piton_runtime::{
-    Executions, Handle, Ids, NewSession, Options, Reserved, Service, SystemClock, Worktrees,
+    Executions, Handle, Ids, MetadataLog, NewSession, Options, Service, SystemClock, Worktrees,
 };
 use piton_server::{Rate, Server};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
@@ -60,12 +60,12 @@ impl Rig {
         let service = Service::begin(options);
         executions.attach(service.handle()).await?;
         let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
-        let reserved = Reserved::open(&service.handle()).await?;
+        let metadata = MetadataLog::open(&service.handle()).await?;
         let options = piton_server::Options {
             handle: service.handle(),
             executions: executions.clone(),
             worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?,
-            reserved,
+            metadata,
             agents: Vec::new(),
             local: Some(local.clone()),
             hosts: Vec::new(),

@@ -8,7 +8,9 @@ use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::executor::LaunchOptions;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{Clock, Executions, Ids, Options, Reserved, Service, SystemClock, Worktrees};
+use piton_runtime::{
+    Clock, Executions, Ids, MetadataLog, Options, Service, SystemClock, Worktrees,
+};
 use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
@@ -152,7 +154,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids = Ids::new(Arc::clone(&clock), Arc::new(OsEntropy));
     let locks = cx.locks();
-    // Alive first, then a look at who converts the store, as guests do.
+    // Alive first, then a look at who converts the store, as offline writers do.
     let alive = locks.hold(ids.boot()?)?;
     conversion::refuse(&data)?;
     let store = stores::open_or_create_store(&cx.settings)?;
@@ -179,7 +181,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     // Served at once: executors are found again meanwhile, all at the same time.
     let service = Service::begin(options);
     executions.attach(service.handle()).await?;
-    let reserved = Reserved::open(&service.handle()).await?;
+    let metadata = MetadataLog::open(&service.handle()).await?;
 
     let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
     let options = piton_server::Options {
@@ -187,7 +189,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         executions: executions.clone(),
         worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?
             .with_executions(executions.clone()),
-        reserved,
+        metadata,
         agents: agents::all(&cx.settings)?,
         local: Some(local.clone()),
         hosts: plan.hosts.clone(),

@@ -145,7 +145,7 @@ fn nothing_of_a_deleted_session_is_left() {
 /// What the settings name never reaches the disk, wherever it comes from; and what they name and
 /// cannot be masked is an error.
 #[test]
-fn what_guests_write_is_masked() {
+fn what_offline_writers_write_is_masked() {
     let mut home = Fixture::past(leak);
     home.write("token.txt", "from-a-file\n");
     home.write(

@@ -30,7 +30,7 @@ fn logs(home: &Home) -> Logs {
         let rows = store.list(query).await.unwrap().rows;
         let mut sessions: Vec<SessionId> = rows.into_iter().map(|row| row.session).collect();
         sessions.sort();
-        sessions.push(SessionId::reserved());
+        sessions.push(SessionId::metadata_log());
         let mut logs = Vec::new();
         for session in sessions {
             let Some(head) = store.copy_head(&session).await.unwrap() else { continue };

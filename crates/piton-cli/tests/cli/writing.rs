@@ -1,4 +1,4 @@
-//! Commands that write as a guest: token, cancel, dismiss.
+//! Commands that write as an offline writer: token, cancel, dismiss.
 
 use insta::assert_snapshot;
 
@@ -65,9 +65,9 @@ fn a_session_that_somebody_runs_is_left_alone() {
     assert_eq!(fixture.run("sessions log sess_live --json"), log);
 }
 
-/// What a guest left behind is sound, and its lock is gone.
+/// What an offline writer left behind is sound, and its lock is gone.
 #[test]
-fn a_guest_leaves_nothing_behind() {
+fn a_offline_writer_leaves_nothing_behind() {
     let fixture = Fixture::new();
     fixture.run("sessions cancel sess_cut_working");
     fixture.run("sessions resume-token sess_live");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::access::Bearer;
-use piton_runtime::{Executions, Ids, Options, Reserved, Service, SystemClock, Worktrees};
+use piton_runtime::{Executions, Ids, MetadataLog, Options, Service, SystemClock, Worktrees};
 use piton_server::{ConnectionLimits, Rate, Server};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
 use serde_json::{Value, json};
@@ -115,12 +115,12 @@ async fn start(
     };
     let service = Service::begin(options);
     executions.attach(service.handle()).await.unwrap();
-    let reserved = Reserved::open(&service.handle()).await.unwrap();
+    let metadata = MetadataLog::open(&service.handle()).await.unwrap();
     let options = piton_server::Options {
         handle: service.handle(),
         executions: executions.clone(),
         worktrees: Worktrees::open(service.handle(), &data.join("worktrees")).unwrap(),
-        reserved,
+        metadata,
         agents: Vec::new(),
         local: Some(local),
         hosts: Vec::new(),

@@ -4,10 +4,12 @@
 
 mod agents;
 mod attacks;
+mod broadcast;
 mod care;
 mod commands;
 mod cuts;
 mod fuzz;
+mod hostile;
 mod index;
 mod limited;
 mod limits;

@@ -102,7 +102,7 @@ fn files_are_their_owners_alone_whatever_the_umask_is() {
     for name in ["anchors.sqlite3", "anchors.sqlite3-wal", "store.sqlite3-wal", "run/server.json"] {
         assert!(found.contains(&data.join(name)), "{name}: {found:?}");
     }
-    for ending in ["/socket", "/session", "/lock", "/agentctl.log", ".sock", "/spool/flushed"] {
+    for ending in ["/socket", "/session", "/lock", "/agentctl.log", ".sock", ".seg"] {
         let is_there = found.iter().any(|path| path.to_str().unwrap().ends_with(ending));
         assert!(is_there, "{ending}: {found:?}");
     }

@@ -199,8 +199,8 @@ fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_told() {
     assert_eq!(socket.refused("session.subscribe", &future), "cursor_invalid");
     let unknown = json!({"session_id": "sess_none"});
     assert_eq!(socket.refused("session.subscribe", &unknown), "session_not_found");
-    let reserved = json!({"session_id": "_piton"});
-    assert_eq!(socket.refused("session.subscribe", &reserved), "id_invalid");
+    let metadata = json!({"session_id": "_piton"});
+    assert_eq!(socket.refused("session.subscribe", &metadata), "id_invalid");
     let other = world.quiet_session(None);
     socket.good("session.subscribe", &json!({"session_id": other}));
     let path = format!("/api/v1/sessions/{other}?force=true");

@@ -17,7 +17,7 @@ fn read(world: &World, session: &str, after: u64, count: usize) -> Vec<(u64, Val
     let path = format!("/api/v1/sessions/{session}/events");
     let stream = world.send("GET", &path, None, &headers);
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let (mut seen, mut id) = (Vec::new(), 0);
+    let (mut seen, mut id) = (Vec::new(), None);
     if count == 0 {
         return seen;
     }
@@ -25,9 +25,12 @@ fn read(world: &World, session: &str, after: u64, count: usize) -> Vec<(u64, Val
         // Nothing more to come, or the server is gone.
         let Ok(line) = line else { break };
         if let Some(text) = line.strip_prefix("id: ") {
-            id = text.parse().unwrap();
+            id = Some(text.parse().unwrap());
         }
-        if let Some(data) = line.strip_prefix("data: ") {
+        // What has no id is no record.
+        if let Some(data) = line.strip_prefix("data: ")
+            && let Some(id) = id.take()
+        {
             seen.push((id, serde_json::from_str(data).unwrap()));
         }
         if seen.len() == count {

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, World};
 
-/// The reserved log, once nobody holds the store.
-fn reserved(world: &World) -> Vec<Value> {
+/// The metadata log, once nobody holds the store.
+fn metadata(world: &World) -> Vec<Value> {
     let store = SqliteStore::open(sqlite::Options::new(world.data())).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let read = store.read(&SessionId::reserved(), 0, 1_000, Detail::Full);
+    let read = store.read(&SessionId::metadata_log(), 0, 1_000, Detail::Full);
     let records = runtime.block_on(read).unwrap();
     store.close();
     records.iter().map(|record| Value::Object(record.to_flat().unwrap())).collect()
 }
 
 #[test]
-fn who_was_refused_and_what_was_done_is_in_the_reserved_log() {
+fn who_was_refused_and_what_was_done_is_in_the_metadata_log() {
     let mut world = World::new();
     let session = world.session();
     let grant = json!({"name": "x", "scopes": ["read"]});
@@ -41,7 +41,7 @@ fn who_was_refused_and_what_was_done_is_in_the_reserved_log() {
     let written = world.raw("PUT", &path, Some(b"x"), &[("authorization", &own), octets]);
     assert_eq!(written.status, 204, "{written:?}");
     world.end();
-    let records = reserved(&world);
+    let records = metadata(&world);
     let noted: Vec<&Value> = records.iter().filter(|r| r["kind"] == "audit.recorded").collect();
     // Alike ones are written once in a while.
     let of = |outcome: &str| noted.iter().filter(|note| note["outcome"] == outcome).count();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, Decision, Refusal, Wait, recovery, run, wait, with_status};
 use crate::event::{
     AgentHistoryDiverged, AgentUpdated, EffectDone, Event, MessageCompleted, MessageDelta,
-    RunCompleted, SpoolImported, TokenRevoked, ToolIntent, ToolOutcome, ToolUpdated, WaitCancelled,
+    SpoolImported, TokenRevoked, ToolIntent, ToolOutcome, ToolUpdated, WaitCancelled,
     content_fields,
 };
 use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
@@ -29,6 +29,8 @@ use crate::token::NewToken;
 const IMPORT_CONTENT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX / 2;
 /// Text of one record that came in one piece.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Why an agent says that it left out a message of the agent's: the message was too long to be read.
+const LINE_TOO_LONG: &str = "line_too_long";
 /// Names of tools, kinds of updates and the like, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -294,7 +296,10 @@ impl Importing<'_> {
                 self.push(NewRecord::with_content(cx.now, event, "rest", rest));
             }
             Fact::Dropped { why, bytes } => {
-                self.updated(cx, run_id, "dropped", json!({"why": why, "bytes": bytes}));
+                // Only this may have been something that the agent said.
+                let truncated = why == LINE_TOO_LONG && run_id.is_some();
+                let update = json!({"why": why, "bytes": bytes});
+                self.updated_with(cx, run_id, "dropped", update, truncated);
             }
             Fact::Unknown { name, fields } => {
                 self.updated(cx, run_id, &format!("unknown:{name}"), fields);
@@ -303,8 +308,19 @@ impl Importing<'_> {
     }
 
     fn updated(&mut self, cx: &Context, run_id: Option<RunId>, what: &str, update: Value) {
+        self.updated_with(cx, run_id, what, update, false);
+    }
+
+    fn updated_with(
+        &mut self,
+        cx: &Context,
+        run_id: Option<RunId>,
+        what: &str,
+        update: Value,
+        truncated: bool,
+    ) {
         let (execution_id, what) = (self.execution_id.clone(), short(what.to_owned()));
-        let event = AgentUpdated { execution_id, what, run_id };
+        let event = AgentUpdated { execution_id, what, run_id, truncated };
         self.push(NewRecord::with_content(cx.now, event, "update", update));
     }
 
@@ -352,8 +368,7 @@ impl Importing<'_> {
             return self.extend(run::cancel(&self.state, cx, run_id, Reason::UserRequest));
         }
         let stop_reason = Some(short(stop_reason));
-        let event = RunCompleted { run_id: run_id.clone(), stop_reason };
-        self.extend(run::completed(&self.state, cx, &run_id, event));
+        self.extend(run::completed(&self.state, cx, &run_id, stop_reason));
     }
 
     fn call(

@@ -52,6 +52,10 @@ pub enum Command {
     Close {
         outcome: Outcome,
     },
+    /// Gives the session another title, also a closed one; `None` removes the title.
+    Rename {
+        title: Option<String>,
+    },
     /// What was asked for needs no record; under a key it is written down that it was asked for.
     Nothing,
     /// Begins a run, with a message or without. While the last run waits, or is paused or
@@ -428,6 +432,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
             return Ok(recovery::recover(state, cx, &dead, probe, takes_over));
         }
         Command::Redact(redact) => return redact::redact(state, cx, redact),
+        Command::Rename { title } => return Ok(session::rename(state, cx, title)),
         Command::Import(import) => return import::import(state, cx, import),
         Command::WorkspacePrepared(plan) => return workspace::prepared(state, cx, plan),
         // A closed session's worktree is cleaned up, too.
@@ -479,6 +484,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::Observe { .. }
         | Command::Abandon { .. }
         | Command::Redact(_)
+        | Command::Rename { .. }
         | Command::Import(_)
         | Command::Requested { .. }
         | Command::Recover { .. } => Err(Refusal::SessionClosed),

@@ -97,15 +97,17 @@ pub(super) fn pause(state: &State, cx: &Context, run_id: RunId) -> Result<Decisi
 }
 
 pub(super) fn complete(state: &State, cx: &Context, run_id: &RunId) -> Result<Decision, Refusal> {
-    completed(state, cx, run_id, RunCompleted { run_id: run_id.clone(), stop_reason: None })
+    completed(state, cx, run_id, None)
 }
 
 pub(super) fn completed(
     state: &State,
     cx: &Context,
     run_id: &RunId,
-    event: RunCompleted,
+    stop_reason: Option<String>,
 ) -> Result<Decision, Refusal> {
+    let truncated = run_named(state, run_id)?.truncated;
+    let event = RunCompleted { run_id: run_id.clone(), stop_reason, truncated };
     end(state, cx, run_id, Outcome::Completed, NewRecord::new(cx.now, event))
 }
 

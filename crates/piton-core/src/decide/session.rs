@@ -1,7 +1,7 @@
 //! The beginning and the end of a session.
 
 use super::{Context, Create, Decision, Refusal, Removal, revoke_all, run};
-use crate::event::{Outcome, SessionClosed, SessionCreated};
+use crate::event::{Outcome, SessionClosed, SessionCreated, SessionRenamed};
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::State;
@@ -20,6 +20,13 @@ pub(super) fn create(state: &State, cx: &Context, create: Create) -> Result<Deci
         agent_profile_id: create.agent_profile_id,
     };
     Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))
+}
+
+pub(super) fn rename(state: &State, cx: &Context, title: Option<String>) -> Decision {
+    if state.info.as_ref().is_some_and(|info| info.title == title) {
+        return Decision::already();
+    }
+    Decision::done(vec![NewRecord::new(cx.now, SessionRenamed { title })])
 }
 
 /// An open run is cancelled first: nothing goes on in a closed session.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::Event;
+use crate::event::{Event, Seq};
 use crate::id::ExecutionId;
+use crate::reason::Reason;
 use crate::resume;
 use crate::state::{Agent, AgentStatus, Executor, ExecutorStatus, Promised, State};
 
 impl State {
-    pub(super) fn apply_execution(&mut self, event: &Event) {
+    pub(super) fn apply_execution(&mut self, seq: Seq, event: &Event) {
         match event {
             Event::ExecutorStarting(e) => {
                 self.facts.executor = Some(Executor {
@@ -17,31 +18,29 @@ impl State {
                     status: ExecutorStatus::Starting,
                     code: None,
                     reason: None,
+                    error_seq: None,
                     promised: None,
                 });
                 // A new execution has no agent yet; what the old one knew itself by stays.
                 if let Some(agent) = &mut self.facts.agent {
-                    (agent.status, agent.error) = (AgentStatus::Exited, None);
+                    agent.status = AgentStatus::Exited;
+                    (agent.error, agent.error_seq) = (None, None);
                 }
             }
             Event::ExecutorReady(e) => self.executor_is(&e.execution_id, ExecutorStatus::Ready),
             Event::ExecutorUnreachable(e) => {
-                self.executor_is(&e.execution_id, ExecutorStatus::Unreachable);
-                if let Some(executor) = &mut self.facts.executor
-                    && executor.execution_id == e.execution_id
-                    && executor.status == ExecutorStatus::Unreachable
-                {
-                    executor.code.clone_from(&e.code);
-                }
+                let (code, reason) = (e.code.clone(), None);
+                self.executor_fails(
+                    seq,
+                    &e.execution_id,
+                    ExecutorStatus::Unreachable,
+                    code,
+                    reason,
+                );
             }
             Event::ExecutorError(e) => {
-                self.executor_is(&e.execution_id, ExecutorStatus::Error);
-                if let Some(executor) = &mut self.facts.executor
-                    && executor.execution_id == e.execution_id
-                    && executor.status == ExecutorStatus::Error
-                {
-                    executor.reason = e.reason;
-                }
+                let status = ExecutorStatus::Error;
+                self.executor_fails(seq, &e.execution_id, status, None, e.reason);
             }
             Event::ExecutorStopped(e) => self.executor_is(&e.execution_id, ExecutorStatus::Stopped),
             Event::ExecutorAbandoned(e) => {
@@ -85,8 +84,12 @@ impl State {
                 }
             }
             Event::AgentError(e) => {
+                let before = self.facts.agent.as_ref().map(|agent| (agent.error, agent.error_seq));
                 if let Some(agent) = self.agent_is(&e.execution_id, AgentStatus::Error) {
                     agent.error = Some(resume::agent_error(e.code.as_deref()));
+                    // Said twice, it failed once.
+                    let told = before.filter(|(error, _)| *error == agent.error);
+                    agent.error_seq = told.and_then(|(_, told)| told).or(Some(seq));
                 }
             }
             Event::AgentExited(e) => {
@@ -108,6 +111,31 @@ impl State {
         }
     }
 
+    /// The executor failed, or does not respond.
+    fn executor_fails(
+        &mut self,
+        seq: Seq,
+        execution_id: &ExecutionId,
+        status: ExecutorStatus,
+        code: Option<String>,
+        reason: Option<Reason>,
+    ) {
+        let before = self.facts.executor.clone();
+        self.executor_is(execution_id, status);
+        if let Some(executor) = &mut self.facts.executor
+            && executor.execution_id == *execution_id
+            && executor.status == status
+        {
+            (executor.code, executor.reason) = (code, reason);
+            // Said twice, it failed once.
+            let same = |old: &Executor| {
+                old.status == status && old.code == executor.code && old.reason == executor.reason
+            };
+            let told = before.filter(same).and_then(|old| old.error_seq);
+            executor.error_seq = told.or(Some(seq));
+        }
+    }
+
     /// An execution is one life: what was stopped or given up does not come back under its id.
     fn executor_is(&mut self, execution_id: &ExecutionId, status: ExecutorStatus) {
         let Some(executor) = &mut self.facts.executor else { return };
@@ -115,7 +143,7 @@ impl State {
             return;
         }
         executor.status = status;
-        (executor.code, executor.reason) = (None, None);
+        (executor.code, executor.reason, executor.error_seq) = (None, None, None);
         if status != ExecutorStatus::Stopped {
             return;
         }
@@ -158,7 +186,7 @@ impl State {
         };
         let agent = self.facts.agent.get_or_insert(Agent::new(status));
         agent.status = status;
-        agent.error = None;
+        (agent.error, agent.error_seq) = (None, None);
         Some(agent)
     }
 }

@@ -33,6 +33,7 @@ impl State {
         match self.facts.agent.as_mut().filter(|_| told) {
             Some(agent) => {
                 (agent.restored, agent.is_told) = (Some(true), true);
+                agent.is_injected = true;
                 Change::Summary
             }
             None => Change::Inner,
@@ -98,7 +99,7 @@ impl State {
     fn goes_on(&mut self) {
         let has_history = self.has_history();
         let Some(agent) = &mut self.facts.agent else { return };
-        agent.is_told = false;
+        (agent.is_told, agent.is_injected) = (false, false);
         agent.restored = has_history.then_some(!agent.is_ignorant);
         let promised = self.facts.executor.as_ref().and_then(|executor| executor.promised);
         let may_tell = promised.is_some_and(|promised| promised.history);

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::event::{Event, Outcome, RunStarted, Seq};
+use super::Change;
+use crate::event::{AgentUpdated, Event, Outcome, RunStarted, Seq};
 use crate::id::{RunId, WaitId};
 use crate::limits::RUNS_KEPT;
 use crate::reason::Reason;
@@ -40,6 +41,7 @@ impl State {
                 }
                 run.boot_id = e.boot_id.clone();
                 run.phase = Phase::Open;
+                run.ended_at = None;
                 run.blocked = false;
                 let run_id = e.run_id.clone();
                 self.is_wanted();
@@ -76,16 +78,16 @@ impl State {
                 if self.streams(&e.run_id) {
                     self.is_kept(e.stop_reason.as_deref());
                 }
-                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Completed));
+                self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Completed));
             }
             Event::RunFailed(e) => {
                 if self.streams(&e.run_id) {
                     self.is_unkept();
                 }
-                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Failed));
+                self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Failed));
             }
             Event::RunCancelled(e) => {
-                self.end_run(seq, &e.run_id, Phase::Ended(Outcome::Cancelled));
+                self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Cancelled));
             }
             Event::RunInterrupted(e) => {
                 let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_unfinished()) else {
@@ -93,11 +95,25 @@ impl State {
                 };
                 let was_waiting = e.reason == Reason::WaitTimeout || !run.waits.is_empty();
                 self.note_lost(seq, e.reason);
-                self.end_run(seq, &e.run_id, Phase::Interrupted { reason: e.reason, was_waiting });
+                self.end_run(
+                    seq,
+                    ts,
+                    &e.run_id,
+                    Phase::Interrupted { reason: e.reason, was_waiting },
+                );
             }
-            Event::RunDismissed(e) => self.end_run(seq, &e.run_id, Phase::Dismissed),
+            Event::RunDismissed(e) => self.end_run(seq, ts, &e.run_id, Phase::Dismissed),
             _ => {}
         }
+    }
+
+    /// Of an update that says so: a part of what the agent said in the run was left out.
+    pub(super) fn mark_truncated(&mut self, e: &AgentUpdated) -> Change {
+        let run_id = e.run_id.as_ref().filter(|_| e.truncated);
+        let run = run_id.and_then(|run_id| self.run_named(run_id));
+        let Some(run) = run else { return Change::Inner };
+        run.truncated = true;
+        Change::Summary
     }
 
     fn started(&mut self, seq: Seq, ts: Timestamp, e: &RunStarted) {
@@ -112,10 +128,12 @@ impl State {
             boot_id: e.boot_id.clone(),
             started_at: ts,
             started_seq: seq,
+            ended_at: None,
             phase: Phase::Open,
             blocked: false,
             waits: BTreeMap::new(),
             settled_waits: VecDeque::new(),
+            truncated: false,
         });
         let (run_id, message_id) = (e.run_id.clone(), e.message_id.clone());
         let said = self.last_said.as_ref();
@@ -140,12 +158,13 @@ impl State {
     }
 
     /// A run that is not the current one, or has ended, stays as it is.
-    fn end_run(&mut self, seq: Seq, run_id: &RunId, phase: Phase) {
+    fn end_run(&mut self, seq: Seq, ts: Timestamp, run_id: &RunId, phase: Phase) {
         let Some(run) = self.run_named(run_id) else { return };
         if matches!(run.phase, Phase::Ended(_)) {
             return;
         }
         run.phase = phase;
+        run.ended_at.get_or_insert(ts);
         run.blocked = false;
         run.waits.clear();
         self.forget_messages();

@@ -459,7 +459,7 @@ fn free_fields(event: &Event) -> Free {
         Event::AgentError(_) => Free::Fields(&["code", "auth_methods"]),
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
         Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
-        Event::TaskCreated(_) => Free::Fields(&["title"]),
+        Event::TaskCreated(_) | Event::SessionRenamed(_) => Free::Fields(&["title"]),
         Event::AccessTokenCreated(_) => Free::Fields(&["name"]),
         Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {

@@ -42,8 +42,8 @@ fn an_agents_session_id_is_kept_until_the_agent_disowns_it() {
     };
     let agent = |status, session: Option<&str>| {
         let error = (status == AgentStatus::Error).then_some(Reason::AgentError);
-        let session_id = session.map(ToOwned::to_owned);
-        Some(Agent { session_id, error, ..Agent::new(status) })
+        let (session_id, error_seq) = (session.map(ToOwned::to_owned), error.map(|_| 7));
+        Some(Agent { session_id, error, error_seq, ..Agent::new(status) })
     };
     world.observe(ready("exec_1", Some("theirs")));
     world.observe(event::AgentError {
@@ -167,6 +167,21 @@ fn closing_ends_the_run_that_has_not_ended() {
     let mut dismissed = World::interrupted();
     dismissed.done(Command::Dismiss { run_id: id("run_1") });
     assert_eq!(dismissed.done(close(Outcome::Failed)), ["session.closed"]);
+}
+
+/// The title is what the last record says, also of a closed session; the same title again is no
+/// change.
+#[test]
+fn a_session_has_the_title_of_its_last_rename() {
+    let mut world = World::new();
+    let title = |world: &World| world.state.info.as_ref().and_then(|info| info.title.clone());
+    let rename = |title: Option<&str>| Command::Rename { title: title.map(ToOwned::to_owned) };
+    assert_eq!(world.done(rename(Some("One"))), ["session.renamed"]);
+    assert_eq!(world.done(rename(Some("One"))), [""; 0]);
+    assert_eq!(title(&world).as_deref(), Some("One"));
+    world.done(close(Outcome::Completed));
+    assert_eq!(world.done(rename(None)), ["session.renamed"]);
+    assert_eq!(title(&world), None);
 }
 
 /// A run may be started without a message, and names none.

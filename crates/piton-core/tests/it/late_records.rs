@@ -76,6 +76,7 @@ fn an_abandoned_executor_that_returns_changes_nothing() {
                 status: ExecutorStatus::Stopped,
                 code: None,
                 reason: None,
+                error_seq: None,
                 promised: None,
             }),
             &Some(Agent { session_id: Some("theirs".into()), ..Agent::new(AgentStatus::Exited) })
@@ -189,7 +190,10 @@ fn a_wait_that_names_neither_wait_nor_token_cannot_be_answered() {
 #[test]
 fn a_late_completion_ends_an_interrupted_run() {
     let world = World::interrupted();
-    let state = after(&world, event::RunCompleted { run_id: id("run_1"), stop_reason: None });
+    let state = after(
+        &world,
+        event::RunCompleted { run_id: id("run_1"), stop_reason: None, truncated: false },
+    );
     let status = piton_core::status::derive(&state.facts, &world.dead, world.now);
     assert_eq!((status.name, status.last_outcome), (Name::Idle, Some(Outcome::Completed)));
 }

@@ -1,4 +1,4 @@
-//! The reserved log: tasks, and who may use the API.
+//! The metadata log: tasks, and who may use the API.
 
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::decide::{Refusal, Verdict};

@@ -180,6 +180,29 @@ fn s3_status_case_2_one_that_may_still_be_there_is_not_resumed() {
     }
 }
 
+/// Wants to show: of an executor that does not respond nothing is promised, whatever it was seen to do
+/// before; the reason says so, also when its run was interrupted.
+#[test]
+fn an_executor_that_does_not_respond_has_no_running_agent() {
+    let unreachable = |mut world: World, execution: &str| {
+        let (execution_id, code) = (id(execution), None);
+        world.observe(ExecutorUnreachable { execution_id, code });
+        resume::evaluate(&world.state, NATIVE, false)
+    };
+    let mut world = World::new();
+    launch(&mut world, "exec_1");
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, Some("theirs"), LOADS));
+    world.done(start("run_1"));
+    let mut killed = killed(Some("theirs"), LOADS);
+    launch(&mut killed, "exec_2");
+    for (world, execution) in [(world, "exec_1"), (killed, "exec_2")] {
+        let found = unreachable(world, execution);
+        assert!(!found.is_agent_running, "{execution}");
+        assert!(!found.needs_resume, "{execution}: it is not proven dead");
+        assert_eq!(found.reason, Some(Reason::ExecutorUnreachable), "{execution}");
+    }
+}
+
 #[test]
 fn s3_status_case_3_with_a_session_id_it_is_resumed() {
     let world = stopped(Some("theirs"), LOADS);

@@ -523,3 +523,36 @@ fn executions_are_forgotten_by_when_they_spoke() {
     assert!(!world.state.spools.contains_key(&first), "the one that spoke first is forgotten");
     assert_eq!(world.decide(import(99, &all)).map(|d| d.outcome), Ok(Verdict::Already));
 }
+
+/// What was too long to be read is missing from what the agent said: the message and the run's outcome
+/// say so. What an agent prints beside its messages is no message.
+#[test]
+fn what_was_too_long_marks_the_message_and_the_outcome() {
+    let dropped = |why: &str| Fact::Dropped { why: why.to_owned(), bytes: 50_000_000 };
+    let marks = |facts: Vec<Fact>| {
+        let mut world = begun();
+        world.done(import(entries("run_1", facts)));
+        let items = transcript::build(&world.log, None).expect("readable").into_iter();
+        let said: Vec<_> = items
+            .filter_map(|item| match item {
+                Item::Agent { text: Text::Whole(text), truncated, .. } => Some((text, truncated)),
+                _ => None,
+            })
+            .collect();
+        let outcome = world.log.iter().find_map(|record| match record.event() {
+            Ok(piton_core::Event::RunCompleted(e)) => Some(e.truncated),
+            _ => None,
+        });
+        assert_eq!(piton_core::fold::replay(&world.log).expect("readable"), world.state);
+        (said, outcome)
+    };
+    for (why, truncated) in [("line_too_long", true), ("not_json", false)] {
+        let facts =
+            vec![text("msg_a", 0, "before"), dropped(why), text("msg_a", 6, "behind"), end()];
+        let said = vec![("beforebehind".to_owned(), truncated)];
+        assert_eq!(marks(facts), (said, Some(truncated)), "{why}");
+    }
+    // Also if nothing of the message is there.
+    let all = vec![(String::new(), true)];
+    assert_eq!(marks(vec![dropped("line_too_long"), end()]), (all, Some(true)));
+}

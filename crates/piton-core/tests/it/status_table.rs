@@ -230,9 +230,11 @@ fn facts(row: &Row) -> Facts {
         boot_id: "boot_1".parse().unwrap(),
         started_at: Timestamp::from_millis(0),
         started_seq: 2,
+        ended_at: None,
         phase,
         blocked: row.blocked,
         waits: waits.collect(),
+        truncated: false,
         settled_waits: std::collections::VecDeque::new(),
     });
     let executor = row.executor.map(|status| Executor {
@@ -241,6 +243,7 @@ fn facts(row: &Row) -> Facts {
         status,
         code: None,
         reason: None,
+        error_seq: None,
         promised: None,
     });
     let agent = row.agent.map(Agent::new);

@@ -194,6 +194,7 @@ fn text_is_put_together_and_says_whether_it_is_complete() {
         message_id: message.parse().unwrap(),
         text: Text::Whole(text.into()),
         complete,
+        truncated: false,
     };
     assert_eq!(
         build(&log, None).unwrap(),
@@ -235,7 +236,8 @@ fn redacted_text_is_named() {
                 seq: 2,
                 message_id: "msg_a".parse().unwrap(),
                 text: Text::Redacted,
-                complete: false
+                complete: false,
+                truncated: false,
             },
             Item::Tool {
                 seq: 5,

@@ -65,8 +65,14 @@ impl Executions {
 }
 
 /// Imports what comes until the connection is lost.
-pub(crate) async fn pump(handle: Handle, at: At, mut stream: Box<dyn Following>) -> Result<Over> {
+pub(crate) async fn pump(
+    executions: Executions,
+    handle: Handle,
+    at: At,
+    mut stream: Box<dyn Following>,
+) -> Result<Over> {
     while let Some(mut frame) = stream.next().await {
+        executions.note_seen(&at.session, handle.view().now());
         let gathered = gather(&mut frame, &mut *stream).await;
         let spool_id = stream.spool_id().to_owned();
         let mut lost = frame.lost;

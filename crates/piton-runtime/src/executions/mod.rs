@@ -19,7 +19,7 @@ use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
 use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
-use piton_core::{Code, State};
+use piton_core::{Code, State, Timestamp};
 use piton_exec::client::Client;
 use piton_exec::executor::{self, At, Fault, Following, Found, LaunchOptions, LaunchSpec};
 use piton_exec::protocol::{self, Act, Start};
@@ -66,6 +66,8 @@ enum Attached {
 struct Links {
     /// Sessions whose agentctl is connected, and which one it is.
     connected: HashMap<SessionId, ExecutionId>,
+    /// When each supervised session's agentctl was last heard from.
+    seen: HashMap<SessionId, Timestamp>,
     /// Executions that are being launched: they must not be taken for dead.
     launching: HashSet<ExecutionId>,
     /// What is needed to speak to the executions of supervised sessions.
@@ -154,6 +156,16 @@ impl Executions {
 
     pub(crate) fn set_connected(&self, session: &SessionId, execution: &ExecutionId) {
         self.links().connected.insert(session.clone(), execution.clone());
+    }
+
+    /// When the session's agentctl was last heard from in this life of the process.
+    pub fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
+        self.links().seen.get(session).copied()
+    }
+
+    /// The session's agentctl was heard from.
+    pub(crate) fn note_seen(&self, session: &SessionId, at: Timestamp) {
+        self.links().seen.insert(session.clone(), at);
     }
 
     /// What is connected since under another execution stays.
@@ -252,7 +264,9 @@ impl Executions {
 
     /// The session has no supervisor any more.
     pub(crate) fn forget_secrets(&self, session: &SessionId) {
-        self.links().secrets.remove(session);
+        let mut links = self.links();
+        links.secrets.remove(session);
+        links.seen.remove(session);
     }
 
     /// Starts an agentctl for a session that has none. The workspace is usable when this returns. The

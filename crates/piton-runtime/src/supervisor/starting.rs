@@ -268,7 +268,7 @@ mod tests {
 
     fn message(seq: u64, id: &str) -> Record {
         let (execution_id, what) = ("exec_1".parse().unwrap(), "message_id".to_owned());
-        let event = AgentUpdated { execution_id, what, run_id: None };
+        let event = AgentUpdated { execution_id, what, run_id: None, truncated: false };
         let update = json!({ "agent_message_id": id });
         NewRecord::with_content(Timestamp::from_millis(0), event, "update", update).at(seq)
     }
@@ -288,7 +288,7 @@ mod tests {
 
     fn said(id: &str) -> Event {
         let execution_id = "exec_1".parse().unwrap();
-        AgentUpdated { execution_id, what: id.to_owned(), run_id: None }.into()
+        AgentUpdated { execution_id, what: id.to_owned(), run_id: None, truncated: false }.into()
     }
 
     fn started() -> Event {
@@ -297,7 +297,8 @@ mod tests {
     }
 
     fn completed() -> Event {
-        RunCompleted { run_id: "run_1".parse().unwrap(), stop_reason: None }.into()
+        RunCompleted { run_id: "run_1".parse().unwrap(), stop_reason: None, truncated: false }
+            .into()
     }
 
     /// What came after the last good turn is not gone on from.

@@ -383,9 +383,10 @@ impl Supervisor {
         match executions.follow(&at, state.spools.get(execution).cloned()).await {
             Ok(stream) => {
                 executions.set_connected(&self.session, execution);
+                executions.note_seen(&self.session, handle.view().now());
                 (self.link, self.silent_since, self.retry_at) = (Link::Connected, None, None);
                 self.connected_at = Instant::now();
-                self.following = Some(Box::pin(pump(handle, at, stream)));
+                self.following = Some(Box::pin(pump(executions, handle, at, stream)));
                 return Ok(Next::Look);
             }
             Err(Fault::Problem(problem)) => {

@@ -138,11 +138,11 @@ pub(crate) async fn sign_in(
         Problem::new(Code::Unauthenticated, title).with_detail("`piton open` makes a new one")
     };
     let link: Bearer = signing_in.link.parse().map_err(|_| used_up())?;
-    let access = app.reserved().once(&link).map_err(|_| used_up())?;
+    let access = app.metadata().once(&link).map_err(|_| used_up())?;
     let (bearer, granted) = fresh(&app, access.name, &access.scopes, Some(SIGNED_IN_FOR), false)?;
     let response = shown(&bearer, &granted);
     let command = Command::Exchange { used: link.id, granted };
-    app.reserved().execute(None, command).await.map_err(|error| match error {
+    app.metadata().execute(None, command).await.map_err(|error| match error {
         piton_runtime::Error::Refused(_) => used_up(),
         error => error.into(),
     })?;
@@ -165,7 +165,7 @@ pub(crate) async fn list(
         expires_at: access.expires_at,
         single_use: access.single_use,
     };
-    let access = app.reserved().read(|registry| registry.access.values().map(view).collect());
+    let access = app.metadata().read(|registry| registry.access.values().map(view).collect());
     Json(AccessTokenList { access })
 }
 
@@ -181,6 +181,6 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode> {
     let access_token_id: AccessTokenId = access.parse()?;
     let request = asker.request("access.revoke", &serde_json::Value::Null, None);
-    app.reserved().execute(Some(request), Command::Revoke { access_token_id }).await?;
+    app.metadata().execute(Some(request), Command::Revoke { access_token_id }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -72,7 +72,7 @@ pub(crate) async fn executors(
             let may_live = executor.is_some_and(Executor::may_live);
             // Those that may live are on the first page.
             if may_live == matches!(select, Select::NeedsRecovery) {
-                executions.extend(status::execution(&app, row));
+                executions.extend(status::execution(&app, row).await);
             }
         }
     }

@@ -52,7 +52,10 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
 /// Whether the store takes writes, asked at most so often: whoever asks needs no token, and a check
 /// costs a flush.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, Option<(Code, String)>)>>);
+pub(crate) struct Readiness(Mutex<Option<Checked>>);
+
+/// When the store was asked, and why it refuses.
+type Checked = (Instant, Option<(Code, String)>);
 
 impl Readiness {
     async fn check(&self, store: &Arc<dyn Store>) -> Result<()> {

@@ -67,12 +67,12 @@ pub(crate) async fn audit(
     _administrator: Administrator,
     Params(wanted): Params<RecordQuery>,
 ) -> Result<Json<RecordPage>> {
-    let reserved = SessionId::reserved();
-    if app.handle().view().store().head(&reserved).await?.is_none() {
+    let metadata = SessionId::metadata_log();
+    if app.handle().view().store().head(&metadata).await?.is_none() {
         return Ok(Json(RecordPage { records: Vec::new(), next: None }));
     }
-    let (records, next) = window(&app, &reserved, &wanted).await?;
-    let mut records = flat(&reserved, &records)?;
+    let (records, next) = window(&app, &metadata, &wanted).await?;
+    let mut records = flat(&metadata, &records)?;
     for record in records.iter_mut().filter_map(Value::as_object_mut) {
         record.retain(|name, _| !["hash", "key", "digest", "response"].contains(&name.as_str()));
     }
@@ -128,9 +128,9 @@ fn view(item: Item) -> Message {
         Item::User { seq, message_id, text: said } => {
             Message::User { seq, message_id: message_id.to_string(), text: text(said) }
         }
-        Item::Agent { seq, message_id, text: said, complete } => {
+        Item::Agent { seq, message_id, text: said, complete, truncated } => {
             let message_id = message_id.to_string();
-            Message::Agent { seq, message_id, text: text(said), complete }
+            Message::Agent { seq, message_id, text: text(said), complete, truncated }
         }
         Item::Tool { seq, call_id, name, arguments, outcome } => {
             let (status, result) = match outcome {

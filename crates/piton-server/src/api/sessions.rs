@@ -16,7 +16,7 @@ use piton_api::{SessionStatus, WireEnum};
 use piton_core::Code;
 use piton_core::decide::{Command, Create, Message, Refusal};
 use piton_core::event::Outcome;
-use piton_core::id::{RunId, SessionId};
+use piton_core::id::{RunId, SessionId, TaskId};
 use piton_core::reason::Reason;
 use piton_core::resume::{AgentRestart, StartTrigger, goes_on_with, is_running};
 use piton_core::status::Name;
@@ -225,6 +225,16 @@ pub(crate) async fn prompt_now(
     let message = Some(Message { message_id, content: prompt.content });
     let command = Command::Start { run_id, message };
     app.execute(&session, &request, prompted, command).await
+}
+
+/// Whether a session belongs to the task that a request names.
+pub(crate) async fn check_task(app: &App, session: &SessionId, task: &str) -> Result<()> {
+    let task: TaskId = task.parse()?;
+    let info = app.handle().state(session).await?.info;
+    if info.and_then(|info| info.task_id) == Some(task) {
+        return Ok(());
+    }
+    Err(piton_store::Error::SessionNotFound { session: session.clone() }.into())
 }
 
 /// The run that is meant when nobody names one.

@@ -55,11 +55,11 @@ pub(crate) async fn list(
     }
     let after: Option<TaskId> = query.after.map(|id| id.parse()).transpose()?;
     if let Some(after) = &after
-        && app.reserved().read(|registry| !registry.tasks.contains_key(after))
+        && app.metadata().read(|registry| !registry.tasks.contains_key(after))
     {
         return Err(Problem::new(Code::CursorInvalid, "This is no place in the list"));
     }
-    let mut page: Vec<registry::Task> = app.reserved().read(|registry| {
+    let mut page: Vec<registry::Task> = app.metadata().read(|registry| {
         let older = match &after {
             Some(after) => registry.tasks.range(..after.clone()),
             None => registry.tasks.range(..),
@@ -91,7 +91,7 @@ pub(crate) async fn show(
 }
 
 pub(crate) fn find(app: &App, task: &TaskId) -> Result<registry::Task> {
-    let found = app.reserved().read(|registry| registry.tasks.get(task).cloned());
+    let found = app.metadata().read(|registry| registry.tasks.get(task).cloned());
     Ok(found.ok_or_else(|| Refusal::TaskNotFound { task: task.clone() })?)
 }
 

@@ -17,7 +17,7 @@ use piton_core::{Seq, Timestamp};
 use piton_store::{Cursor, Page, Query, Row, Select};
 use serde_json::Value;
 
-use super::{Reply, status};
+use super::{Reply, sessions, status};
 use crate::app::{App, Asked, Fulfilled, to_value};
 use crate::extract::{Asker, Body, Controller, Path, Perhaps, Reader, WithoutToken};
 use crate::problem::Result;
@@ -65,6 +65,12 @@ async fn session_of(app: &App, wait: &WaitId) -> Result<SessionId> {
             None => return Err(Refusal::WaitNotFound { wait: wait.clone() }.into()),
         }
     }
+}
+
+/// Whether a wait's session belongs to the task that a request names.
+pub(crate) async fn check_task(app: &App, wait: &str, task: &str) -> Result<()> {
+    let session = session_of(app, &wait.parse()?).await?;
+    sessions::check_task(app, &session, task).await
 }
 
 /// Where a request was fulfilled, if its address does not say so: among the sessions that were active

@@ -170,9 +170,9 @@ pub(crate) async fn open_shell(
     }
     let request = Asked { asker: &asker, action: "shells.open", body: to_value(&open)? };
     let now = app.handle().view().now();
-    let before = app.reserved().read(|known| known.requests.find(&request.request(None), now))?;
+    let before = app.metadata().read(|known| known.requests.find(&request.request(None), now))?;
     if let Some(seq) = before {
-        return Ok(Reply::created(app.repeated(&SessionId::reserved(), seq).await?));
+        return Ok(Reply::created(app.repeated(&SessionId::metadata_log(), seq).await?));
     }
     let client = starting::workspace_of(&app, &session).await?;
     let new = NewShell { command: Vec::new(), cols: open.cols, rows: open.rows };

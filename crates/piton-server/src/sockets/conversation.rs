@@ -131,6 +131,7 @@ async fn converse(
                             tokio::select! {
                                 biased;
                                 () = app.stop().cancelled() => {}
+                                () = &mut taken_back => break Some(LOST),
                                 _ = line.out.send(refusal) => {}
                             }
                         }

@@ -1,6 +1,8 @@
 //! What can be asked over a WebSocket: each method is the function behind the HTTP operation, with
 //! the same scope, the same keys and the same limits.
 
+use std::sync::Arc;
+
 use axum::extract::ws::Message;
 use piton_core::Code;
 use piton_core::access::Scope;
@@ -14,6 +16,46 @@ use crate::api::{sessions, status, waits};
 use crate::app::{Fulfilled, to_value};
 use crate::extract::Asker;
 use crate::problem::{Problem, Result};
+
+/// What can be asked both ways: the method, the HTTP operation that it is, and the scope that both
+/// need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    pub method: &'static str,
+    /// Its HTTP method and path; of the socket's own methods none.
+    pub http: Option<(&'static str, &'static str)>,
+    pub scope: Scope,
+}
+
+macro_rules! operations {
+    ($($method:literal $scope:ident $($verb:literal $path:literal)?;)*) => {
+        /// Every method of the WebSocket.
+        pub const OPERATIONS: &[Operation] = &[$(Operation {
+            method: $method,
+            http: operations!(@http $($verb $path)?),
+            scope: Scope::$scope,
+        },)*];
+    };
+    (@http) => { None };
+    (@http $verb:literal $path:literal) => { Some(($verb, $path)) };
+}
+
+operations! {
+    "session.subscribe" Read "GET" "/sessions/{session_id}/events";
+    "session.unsubscribe" Read;
+    "task.session.list" Read "GET" "/sessions";
+    "task.session.status" Read "GET" "/sessions/{session_id}/status";
+    "task.session.create" Control "POST" "/sessions";
+    "task.session.answer" Control "POST" "/waits/{wait_id}/answer";
+    "task.session.start" Control "POST" "/sessions/{session_id}/start";
+    "task.session.open" Control "POST" "/sessions/{session_id}/open";
+    "task.session.prompt" Control "POST" "/sessions/{session_id}/messages";
+    "task.session.resume" Control "POST" "/sessions/{session_id}/resume";
+    "task.session.pause" Control "POST" "/sessions/{session_id}/pause";
+    "task.session.cancel" Control "POST" "/sessions/{session_id}/cancel";
+    "task.session.dismiss" Control "POST" "/sessions/{session_id}/dismiss";
+    "task.session.close" Control "POST" "/sessions/{session_id}/close";
+}
 
 /// What a method was given.
 struct Params(Map<String, Value>);
@@ -63,99 +105,94 @@ pub(super) async fn call(
     params: Map<String, Value>,
 ) -> Result<Option<Message>> {
     let mut params = Params(params);
-    if let "session.subscribe" | "session.unsubscribe" = method {
-        admit(line, Scope::Read, String::new(), None)?;
-        let session = SessionId::from_user(&params.needed("session_id")?)?;
-        let after = params.number("after")?;
-        params.empty()?;
-        if method == "session.unsubscribe" {
+    let found = OPERATIONS.iter().find(|operation| operation.method == method);
+    let Operation { http, scope, .. } = found.ok_or_else(|| unknown(method))?;
+    // Before anything else is looked at: who may not ask learns nothing.
+    let principal = admit(line, *scope)?;
+    let app = &line.app;
+    match method {
+        "task.session.list" => {
+            let page = sessions::list_now(app, &params.rest()?).await?;
+            return Ok(Some(answer(id, &to_value(&page)?, false)));
+        }
+        "task.session.create" => {
+            let key = params.text("idempotency_key")?;
+            let asker = Asker::new(principal, "/sessions".to_owned(), key)?;
+            return fulfilled(id, sessions::create_now(app, &asker, params.rest()?).await?);
+        }
+        "task.session.answer" => {
+            let (wait, key) = (params.needed("wait_id")?, params.text("idempotency_key")?);
+            if let Some(task) = params.text("task_id")? {
+                waits::check_task(app, &wait, &task).await?;
+            }
+            let asker = Asker::new(principal, format!("/waits/{wait}/answer"), key)?;
+            let answered = waits::answer_now(app, &asker, &wait, params.rest()?).await?;
+            return fulfilled(id, answered);
+        }
+        _ => {}
+    }
+    let session = params.needed("session_id")?;
+    if let Some(task) = params.text("task_id")? {
+        sessions::check_task(app, &SessionId::from_user(&session)?, &task).await?;
+    }
+    match method {
+        "session.subscribe" => {
+            let after = params.number("after")?;
+            params.empty()?;
+            let session = SessionId::from_user(&session)?;
+            line.subscriptions.begin(line, id, &session, after).await?;
+            return Ok(None);
+        }
+        "session.unsubscribe" => {
+            params.empty()?;
+            let session = SessionId::from_user(&session)?;
             let was = line.subscriptions.end(&session).await;
             let result = json!({"session_id": session.to_string(), "was_subscribed": was});
             return Ok(Some(answer(id, &result, false)));
         }
-        line.subscriptions.begin(line, id, &session, after).await?;
-        return Ok(None);
-    }
-    let Some(name) = method.strip_prefix("task.session.") else { return Err(unknown(method)) };
-    let app = &line.app;
-    match name {
-        "list" => {
-            admit(line, Scope::Read, String::new(), None)?;
-            let page = sessions::list_now(app, &params.rest()?).await?;
-            Ok(Some(answer(id, &to_value(&page)?, false)))
-        }
-        "status" => {
-            admit(line, Scope::Read, String::new(), None)?;
-            let session = SessionId::from_user(&params.needed("session_id")?)?;
+        "task.session.status" => {
             params.empty()?;
-            let status = status::of(app, &session).await?;
-            Ok(Some(answer(id, &to_value(&status)?, false)))
+            let status = status::of(app, &SessionId::from_user(&session)?).await?;
+            return Ok(Some(answer(id, &to_value(&status)?, false)));
         }
-        "create" => {
-            let key = params.text("idempotency_key")?;
-            let asker = admit(line, Scope::Control, "/sessions".to_owned(), key)?;
-            fulfilled(id, sessions::create_now(app, &asker, params.rest()?).await?)
-        }
-        "answer" => {
-            let (wait, key) = (params.needed("wait_id")?, params.text("idempotency_key")?);
-            let asker = admit(line, Scope::Control, format!("/waits/{wait}/answer"), key)?;
-            fulfilled(id, waits::answer_now(app, &asker, &wait, params.rest()?).await?)
-        }
-        "start" => {
-            let (session, key) = (params.needed("session_id")?, params.text("idempotency_key")?);
-            let asker = admit(line, Scope::Control, format!("/sessions/{session}/start"), key)?;
-            fulfilled(id, sessions::start_now(app, &asker, &session, &params.rest()?).await?)
-        }
-        "open" => {
-            admit(line, Scope::Control, String::new(), None)?;
-            let session = params.needed("session_id")?;
+        "task.session.open" => {
             params.empty()?;
             let status = sessions::open_now(app, &session).await?;
-            Ok(Some(answer(id, &to_value(&status)?, false)))
+            return Ok(Some(answer(id, &to_value(&status)?, false)));
         }
-        "prompt" | "resume" | "pause" | "cancel" | "dismiss" | "close" => {
-            let (session, key) = (params.needed("session_id")?, params.text("idempotency_key")?);
-            let place = if name == "prompt" { "messages" } else { name };
-            let path = format!("/sessions/{session}/{place}");
-            let asker = &admit(line, Scope::Control, path, key)?;
-            match name {
-                "prompt" => {
-                    let prompt = params.rest()?;
-                    return fulfilled(
-                        id,
-                        sessions::prompt_now(app, asker, &session, prompt).await?,
-                    );
-                }
-                "close" => {
-                    let closing = params.rest()?;
-                    return fulfilled(
-                        id,
-                        sessions::close_now(app, asker, &session, closing).await?,
-                    );
-                }
-                "resume" => {
-                    params.empty()?;
-                    return fulfilled(id, sessions::resume_now(app, asker, &session).await?);
-                }
-                _ => {}
-            }
-            let of = &params.rest()?;
-            let done = match name {
-                "pause" => sessions::pause_now(app, asker, &session, of).await?,
-                "cancel" => sessions::cancel_now(app, asker, &session, of).await?,
-                _ => sessions::dismiss_now(app, asker, &session, of).await?,
-            };
-            fulfilled(id, done)
-        }
-        _ => Err(unknown(method)),
+        _ => {}
     }
+    // A key means the same both ways.
+    let path = http.map_or(String::new(), |(_, path)| path.replace("{session_id}", &session));
+    let asker = &Asker::new(principal, path, params.text("idempotency_key")?)?;
+    let done = match method {
+        "task.session.prompt" => {
+            let prompted = sessions::prompt_now(app, asker, &session, params.rest()?).await?;
+            return fulfilled(id, prompted);
+        }
+        "task.session.start" => sessions::start_now(app, asker, &session, &params.rest()?).await?,
+        "task.session.close" => sessions::close_now(app, asker, &session, params.rest()?).await?,
+        "task.session.pause" => sessions::pause_now(app, asker, &session, &params.rest()?).await?,
+        "task.session.cancel" => {
+            sessions::cancel_now(app, asker, &session, &params.rest()?).await?
+        }
+        "task.session.dismiss" => {
+            sessions::dismiss_now(app, asker, &session, &params.rest()?).await?
+        }
+        "task.session.resume" => {
+            params.empty()?;
+            sessions::resume_now(app, asker, &session).await?
+        }
+        _ => return Err(unknown(method)),
+    };
+    fulfilled(id, done)
 }
 
 /// Lets in who has the scope, as for a request of their own.
-fn admit(line: &Line, needed: Scope, path: String, key: Option<String>) -> Result<Asker> {
+fn admit(line: &Line, needed: Scope) -> Result<Arc<str>> {
     let principal = line.app.admit(&line.connection, Some(&line.bearer), needed)?;
     line.app.limits().take(&principal)?;
-    Asker::new(principal, path, key)
+    Ok(principal)
 }
 
 fn unknown(method: &str) -> Problem {

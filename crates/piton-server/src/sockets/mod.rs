@@ -2,10 +2,9 @@
 
 pub(crate) mod conversation;
 mod methods;
-pub(crate) mod rooms;
 pub(crate) mod shell;
 mod subscriptions;
-mod translate;
+pub(crate) mod translate;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +25,7 @@ use crate::app::App;
 use crate::connections::Connection;
 use crate::extract;
 use crate::problem::{Problem, Result};
+pub use methods::{OPERATIONS, Operation};
 
 /// The version that is spoken, as a subprotocol.
 const PROTOCOL: &str = "piton.v1";

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::conversation::Line;
 use super::methods;
-use super::rooms::Listener;
 use crate::app::to_value;
+use crate::frames;
+use crate::metrics::Subscriber;
 use crate::problem::{Problem, Result};
 
 /// Sessions that one socket may listen to.
@@ -45,9 +46,9 @@ impl Subscriptions {
         after: Option<Seq>,
     ) -> Result<()> {
         let stop = self.reserve(session)?;
-        let entered = line.app.rooms().enter(session, after).await;
-        let (listener, last) = match entered {
-            Ok(entered) => entered,
+        let read = frames::read(&line.app, session, after.unwrap_or(0)).await;
+        let (log, last) = match read {
+            Ok(read) => read,
             Err(problem) => {
                 self.lock().remove(session);
                 return Err(problem);
@@ -60,7 +61,8 @@ impl Subscriptions {
         if let (Some(subscription), Ok(())) = (subscriptions.get_mut(session), answered)
             && !stop.is_cancelled()
         {
-            let sending = send(line.clone(), session.clone(), listener, stop);
+            let subscriber = line.app.metrics().subscribe();
+            let sending = send(line.clone(), log, subscriber, stop);
             subscription.sending = Some(tokio::spawn(sending));
         }
         Ok(())
@@ -108,25 +110,36 @@ impl Subscriptions {
     }
 }
 
-async fn send(line: Line, session: SessionId, mut listener: Listener, stop: CancellationToken) {
+async fn send(
+    line: Line,
+    mut log: frames::Reader,
+    subscriber: Subscriber,
+    stop: CancellationToken,
+) {
     let problem = loop {
         let next = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            next = listener.next() => next,
+            next = log.next() => next,
         };
-        let events = match next {
-            Ok(events) => events,
-            Err(problem) => break problem,
+        let parts = match next {
+            Ok(parts) => parts,
+            Err(error) => break Problem::from(error),
         };
-        for event in events {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                sent = line.out.send(Message::Text(event)) => if sent.is_err() { return },
+        subscriber.delivered(frames::count(&parts));
+        for part in &parts {
+            for message in frames::messages(log.owner(), part).iter() {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    sent = line.out.send(Message::Text(message.clone())) => {
+                        if sent.is_err() { return }
+                    }
+                }
             }
         }
     };
+    let session = log.owner().session.clone();
     // The log is gone, or cannot be read: a listener must not believe that nothing happens.
     line.subscriptions.forget(&session, &stop);
     let error = to_value(&problem.document()).unwrap_or_default();

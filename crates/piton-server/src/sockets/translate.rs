@@ -1,16 +1,19 @@
-//! Which of S2's events a record is. A pure function of the log: whoever reads a record, whenever
-//! and from wherever, is told the same.
-
-use std::collections::BTreeSet;
+//! Which events a record is. A pure function of the log: every reader of a record, whenever and from
+//! wherever it reads, is given the same.
 
 use piton_api::enums::SessionState;
+use piton_core::Record;
 use piton_core::event::Event;
-use piton_core::id::{SessionId, TaskId};
+use piton_core::id::TaskId;
 use piton_core::reason::Reason;
 use piton_core::spool::Channel;
-use piton_core::status::{self, Name};
-use piton_core::{Record, Seq, State};
+use piton_core::status::Name;
+use piton_core::trail::{Derived, Transition};
+use piton_runtime::broadcast::{Entry, Owner};
 use serde_json::{Map, Value, json};
+
+/// The record that says what the status was.
+const STATUS_DERIVED: &str = "status.derived";
 
 /// An event on its way to a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,69 +28,45 @@ impl Told {
     }
 }
 
-/// Follows one log from a position and says what its records are.
-#[derive(Debug)]
-pub(crate) struct Translator {
-    whose: Whose,
-    state: State,
-    status: (Name, Reason),
-}
-
-/// The session that records belong to, and its task: the same in every event, also of records that
-/// were written before the one that names the task.
-#[derive(Clone, Debug)]
-pub(crate) struct Whose {
-    pub(crate) session: SessionId,
-    pub(crate) task: Option<TaskId>,
-}
-
-/// The status as the records alone say it, at the moment of the last one: no boot is taken for
-/// dead, since who finds one dead writes a record.
-fn derived(state: &State) -> (Name, Reason) {
-    let now = state.updated_at.unwrap_or(piton_core::Timestamp::from_millis(0));
-    let status = status::derive(&state.facts, &BTreeSet::new(), now);
-    (status.name, status.reason)
-}
-
-impl Translator {
-    /// Goes on after a state's last record.
-    pub(crate) fn new(whose: Whose, state: State) -> Self {
-        let status = derived(&state);
-        Self { whose, state, status }
-    }
-
-    pub(crate) fn position(&self) -> Seq {
-        self.state.last_seq
-    }
-
-    /// The events that a record is, in order: at least one, and all but the last say that there is
-    /// `more` of the same record.
-    pub(crate) fn translate(&mut self, record: &Record) -> Vec<Told> {
-        // A header that cannot be read changes nothing but the place; the record is shown as it is.
-        let event = record.event().ok();
-        match &event {
-            Some(event) => drop(self.state.apply(record.seq, record.ts, event)),
-            None => self.state.last_seq = record.seq,
-        }
-        let old = std::mem::replace(&mut self.status, derived(&self.state));
-        let mut told = Vec::new();
-        if let Some(Event::StatusDerived(e)) = &event {
-            let name = Name::ALL.iter().copied().find(|name| name.as_str() == e.status);
-            told.push(self.changed(record, old, &e.status, name, e.reason));
-            return told;
-        }
-        if old != self.status {
-            let (name, reason) = self.status;
-            let mut changed = self.changed(record, old, name.as_str(), Some(name), Some(reason));
+/// The events that a record is, in order: at least one, and all but the last say that there is `more`
+/// of the same record.
+pub(crate) fn translate(owner: &Owner, entry: &Entry) -> Vec<Told> {
+    let mut all: Vec<Told> = state_changed(owner, entry).into_iter().collect();
+    if &*entry.record.kind != STATUS_DERIVED {
+        if let Some(changed) = all.last_mut() {
             changed.payload.insert("more".into(), true.into());
-            told.push(changed);
         }
-        told.push(self.own(record, event.as_ref()));
-        told
+        // A header that cannot be read: the record is shown as it is.
+        let event = entry.record.event().ok();
+        all.push(Translating { owner, record: &entry.record }.own(event.as_ref()));
     }
+    all
+}
 
-    fn payload(&self, record: &Record) -> Map<String, Value> {
-        let Whose { session, task } = &self.whose;
+/// That the derived status is another one since a record, or that a record says what it is.
+pub(crate) fn state_changed(owner: &Owner, entry: &Entry) -> Option<Told> {
+    let Entry { record, transition: Transition { before, after } } = entry;
+    let translating = Translating { owner, record };
+    if &*record.kind == STATUS_DERIVED
+        && let Ok(Event::StatusDerived(e)) = record.event()
+    {
+        let name = Name::ALL.iter().copied().find(|name| name.as_str() == e.status);
+        return Some(translating.changed(*before, &e.status, name, e.reason));
+    }
+    let Derived { name, reason } = *after;
+    let changed = || translating.changed(*before, name.as_str(), Some(name), Some(reason));
+    (before != after).then(changed)
+}
+
+/// A record that becomes an event.
+struct Translating<'a> {
+    owner: &'a Owner,
+    record: &'a Record,
+}
+
+impl Translating<'_> {
+    fn payload(&self) -> Map<String, Value> {
+        let (Owner { session, task }, record) = (self.owner, self.record);
         let mut payload = Map::new();
         payload.insert("session_id".into(), session.as_str().into());
         payload.insert("task_id".into(), task.as_ref().map(TaskId::as_str).into());
@@ -96,8 +75,8 @@ impl Translator {
         payload
     }
 
-    fn told(&self, event: &'static str, record: &Record, fields: Value) -> Told {
-        let mut payload = self.payload(record);
+    fn told(&self, event: &'static str, fields: Value) -> Told {
+        let mut payload = self.payload();
         if let Value::Object(fields) = fields {
             payload.extend(fields);
         }
@@ -106,34 +85,34 @@ impl Translator {
 
     fn changed(
         &self,
-        record: &Record,
-        old: (Name, Reason),
+        old: Derived,
         status: &str,
         name: Option<Name>,
         reason: Option<Reason>,
     ) -> Told {
         let fields = json!({
-            "old_state": SessionState::from(old.0.wire()),
+            "old_state": SessionState::from(old.name.wire()),
             "new_state": name.map(|name| SessionState::from(name.wire())),
-            "old_status": old.0.as_str(),
+            "old_status": old.name.as_str(),
             "status": status,
             "reason": reason.map(Reason::as_str),
             "sentence": reason.map(Reason::sentence),
         });
-        self.told("session.state_changed", record, fields)
+        self.told("session.state_changed", fields)
     }
 
     /// What a record is beside a change of the state.
-    fn own(&self, record: &Record, event: Option<&Event>) -> Told {
+    fn own(&self, event: Option<&Event>) -> Told {
+        let record = self.record;
         let content = |name: &str| record.content_field(name);
         match event {
             Some(Event::ExecutorStarting(e)) => {
                 let fields = json!({"agent_execution_id": e.execution_id, "runtime": e.runtime});
-                self.told("session.agentctl_starting", record, fields)
+                self.told("session.agentctl_starting", fields)
             }
             Some(Event::ExecutorReady(e)) => {
                 let fields = json!({"agent_execution_id": e.execution_id});
-                self.told("session.agentctl_ready", record, fields)
+                self.told("session.agentctl_ready", fields)
             }
             Some(Event::ExecutorError(e)) => {
                 let fields = json!({
@@ -142,7 +121,7 @@ impl Translator {
                     "reason": e.reason.map(Reason::as_str),
                     "message": content("message"),
                 });
-                self.told("session.agentctl_error", record, fields)
+                self.told("session.agentctl_error", fields)
             }
             Some(Event::ExecutorUnreachable(e)) => {
                 let fields = json!({
@@ -151,7 +130,7 @@ impl Translator {
                     "reason": Reason::ExecutorUnreachable.as_str(),
                     "message": content("message"),
                 });
-                self.told("session.agentctl_error", record, fields)
+                self.told("session.agentctl_error", fields)
             }
             Some(Event::MessageUser(e)) => {
                 let fields = json!({
@@ -162,7 +141,7 @@ impl Translator {
                     "text": content("content"),
                     "complete": true,
                 });
-                self.told("session.message.added", record, fields)
+                self.told("session.message.added", fields)
             }
             Some(Event::MessageDelta(e)) => {
                 let first = e.offset == 0;
@@ -180,7 +159,7 @@ impl Translator {
                     "text": content("text"),
                     "complete": false,
                 });
-                self.told(name, record, fields)
+                self.told(name, fields)
             }
             Some(Event::MessageCompleted(e)) => {
                 let fields = json!({
@@ -192,13 +171,13 @@ impl Translator {
                     "length": e.length,
                     "hash": e.hash,
                 });
-                self.told("session.message.updated", record, fields)
+                self.told("session.message.updated", fields)
             }
             _ => {
                 // What cannot be shown still has its place: a reader must not see a gap.
                 let flat = record.to_flat().ok();
                 let fields = json!({"kind": record.kind, "record": flat});
-                self.told("session.record", record, fields)
+                self.told("session.record", fields)
             }
         }
     }
@@ -206,6 +185,9 @@ impl Translator {
 
 #[cfg(test)]
 mod tests {
+    use piton_core::Seq;
+    use piton_core::trail::Trail;
+
     use super::*;
 
     fn record(seq: Seq, flat: Value) -> Record {
@@ -236,19 +218,22 @@ mod tests {
         (1..).zip(lines).map(|(seq, line)| record(seq, line)).collect()
     }
 
-    fn translator(after: usize) -> Translator {
-        let state = piton_core::fold::replay(&life()[..after]).unwrap();
-        let task = Some("task_1".parse().unwrap());
-        Translator::new(Whose { session: "s".parse().unwrap(), task }, state)
+    fn trail(after: usize) -> Trail {
+        Trail::new(piton_core::fold::replay(&life()[..after]).unwrap())
     }
 
-    fn told(records: &[Record], mut translator: Translator) -> Vec<Told> {
-        records.iter().flat_map(|record| translator.translate(record)).collect()
+    fn told(records: &[Record], mut trail: Trail) -> Vec<Told> {
+        let owner = Owner { session: "s".parse().unwrap(), task: Some("task_1".parse().unwrap()) };
+        let entries = records.iter().map(|record| {
+            let transition = trail.pass(record);
+            Entry { record: record.clone(), transition }
+        });
+        entries.flat_map(|entry| translate(&owner, &entry)).collect()
     }
 
     #[test]
     fn each_record_is_its_event() {
-        let told = told(&life(), translator(0));
+        let told = told(&life(), trail(0));
         let names: Vec<(&str, u64)> =
             told.iter().map(|told| (told.event, told.payload["seq"].as_u64().unwrap())).collect();
         assert_eq!(
@@ -290,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_the_events_say() {
-        let told = told(&life(), translator(0));
+        let told = told(&life(), trail(0));
         let of = |event: &str, seq: u64| {
             let found = told.iter().find(|t| t.event == event && t.payload["seq"] == seq);
             Value::Object(found.unwrap().payload.clone())
@@ -322,14 +307,14 @@ mod tests {
     /// From wherever one reads on, the rest is the same.
     #[test]
     fn it_does_not_matter_where_one_begins() {
-        let (life, whole) = (life(), told(&life(), translator(0)));
+        let (life, whole) = (life(), told(&life(), trail(0)));
         for after in 0..=life.len() {
             let rest: Vec<Told> = whole
                 .iter()
                 .filter(|told| told.payload["seq"].as_u64().unwrap() > after as u64)
                 .cloned()
                 .collect();
-            assert_eq!(told(&life[after..], translator(after)), rest, "after {after}");
+            assert_eq!(told(&life[after..], trail(after)), rest, "after {after}");
         }
     }
 }

@@ -27,22 +27,22 @@ pub struct Progress {
     pub done: u64,
 }
 
-/// Copies the reserved log and every session into an empty store, and verifies each there. Nobody
+/// Copies the metadata log and every session into an empty store, and verifies each there. Nobody
 /// may write to either meanwhile; a log that grew under the copy is reported (`SeqConflict`).
 pub async fn convert(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,
     mut progress: impl FnMut(Progress),
 ) -> Result<u64> {
-    let reserved = SessionId::reserved();
+    let metadata = SessionId::metadata_log();
     let first = Query { task_id: None, select: Select::All, after: None, limit: 1 };
     let has_sessions = !to.list(first).await?.rows.is_empty();
-    if has_sessions || to.head(&reserved).await?.is_some() {
+    if has_sessions || to.head(&metadata).await?.is_some() {
         return Err(Error::NotEmpty.into());
     }
     let mut done = 0;
     // First: what it does not list is added to it.
-    if let Some(head) = from.copy_head(&reserved).await? {
+    if let Some(head) = from.copy_head(&metadata).await? {
         copy(from, to, head, None, &mut done, &mut progress).await?;
     }
     let listed = roster(&**from).await?;
@@ -51,7 +51,7 @@ pub async fn convert(
         let page = from.logs(after.as_ref(), PAGE_RECORDS).await?;
         let Some(last) = page.last() else { return Ok(done) };
         after = Some(last.clone());
-        for session in page.into_iter().filter(|session| !session.is_reserved()) {
+        for session in page.into_iter().filter(|session| !session.is_metadata_log()) {
             let unknown = || crate::Error::SessionNotFound { session: session.clone() };
             let head = from.copy_head(&session).await?.ok_or_else(unknown)?;
             let is_listed = listed.contains(&session);
@@ -65,7 +65,8 @@ pub async fn convert(
 async fn roster(store: &dyn Store) -> Result<Roster> {
     let (mut roster, mut last) = (Roster::default(), 0);
     loop {
-        let page = store.read(&SessionId::reserved(), last, PAGE_RECORDS, Detail::Headers).await?;
+        let page =
+            store.read(&SessionId::metadata_log(), last, PAGE_RECORDS, Detail::Headers).await?;
         let Some(end) = page.last() else { return Ok(roster) };
         last = end.seq;
         for event in page.iter().filter_map(|record| record.event().ok()) {

@@ -126,7 +126,7 @@ pub async fn import(
     now: Timestamp,
 ) -> Result<Contents> {
     let reader = Reader::begin(from, passphrase)?;
-    if reader.head().session.is_reserved() {
+    if reader.head().session.is_metadata_log() {
         return Err(Error::Damaged { at: 0, why: "it names the store's own log" }.into());
     }
     let (head, progress) = (reader.head().clone(), reader.progress());

@@ -396,10 +396,10 @@ fn a_store_is_converted_log_by_log_into_an_empty_one() {
             sample(&from, name).await;
         }
         let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
-        let reserved = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let batch = crate::Batch {
-            session: reserved.clone(),
-            expected: from.head(&reserved).await.unwrap().unwrap().last_seq,
+            session: metadata.clone(),
+            expected: from.head(&metadata).await.unwrap().unwrap().last_seq,
             guard: crate::Guard::Shared,
             records: crate::WritableRecords::verbatim(vec![of(0, task)]),
             durability: crate::Durability::Synced,
@@ -411,7 +411,7 @@ fn a_store_is_converted_log_by_log_into_an_empty_one() {
         let done = convert(&from, &to, |progress| seen.push(progress)).await.unwrap();
         assert_eq!(done, 4);
         assert_eq!(seen.iter().map(|one| one.done).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        assert_eq!(seen[0].session, reserved);
+        assert_eq!(seen[0].session, metadata);
         for Progress { session, records: last, .. } in seen {
             let whole = records(&from, &session).await;
             assert_eq!(whole.len() as Seq, last);

@@ -55,7 +55,9 @@ pub async fn rebuilding_changes_no_answer(harness: &dyn Harness) {
     store.rebuild_caches().await.unwrap();
     assert_eq!(answers(&*store, &[&one, &other]).await, before);
     // Writing goes on, and what is written next is seen.
-    one.append(vec![of(40, event::RunCompleted { run_id, stop_reason: None })]).await.unwrap();
+    one.append(vec![of(40, event::RunCompleted { run_id, stop_reason: None, truncated: false })])
+        .await
+        .unwrap();
     let after = answers(&*store, &[&one, &other]).await;
     assert_ne!(after, before);
     other.store = None;

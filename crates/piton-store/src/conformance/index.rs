@@ -71,7 +71,9 @@ pub async fn filters_select(harness: &dyn Harness) {
     assert_eq!(names(&*store, of_task("task_2", Select::NeedsRecovery)).await, [""; 0]);
     assert_eq!(names(&*store, of_task("task_3", Select::All)).await, [""; 0]);
     let run_id = "run_1".parse().unwrap();
-    open.append(vec![of(70, event::RunCompleted { run_id, stop_reason: None })]).await.unwrap();
+    open.append(vec![of(70, event::RunCompleted { run_id, stop_reason: None, truncated: false })])
+        .await
+        .unwrap();
     assert_eq!(names(&*store, query(Select::NeedsRecovery)).await, [""; 0]);
 }
 
@@ -131,7 +133,7 @@ pub async fn deadlines_are_listed_earliest_first(harness: &dyn Harness) {
     assert_eq!(names(&*store, due(1_000)).await, ["early", "mid", "late"]);
     let run_id = "run_1".parse().unwrap();
     drivers[1]
-        .append(vec![of(5, event::RunCompleted { run_id, stop_reason: None })])
+        .append(vec![of(5, event::RunCompleted { run_id, stop_reason: None, truncated: false })])
         .await
         .unwrap();
     assert_eq!(names(&*store, due(1_000)).await, ["mid", "late"]);
@@ -220,11 +222,11 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
         names.push(driver.session.clone());
     }
     let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
-    let reserved = SessionId::reserved();
-    let head = store.head(&reserved).await.unwrap();
+    let metadata = SessionId::metadata_log();
+    let head = store.head(&metadata).await.unwrap();
     store
         .append(Batch {
-            session: reserved.clone(),
+            session: metadata.clone(),
             expected: head.map_or(0, |head| head.last_seq),
             guard: Guard::Shared,
             records: WritableRecords::verbatim(vec![of(0, task)]),
@@ -233,7 +235,7 @@ pub async fn all_logs_are_named(harness: &dyn Harness) {
         })
         .await
         .unwrap();
-    names.push(reserved);
+    names.push(metadata);
     names.sort();
     let mut found: Vec<SessionId> = Vec::new();
     loop {

@@ -137,14 +137,14 @@ pub async fn a_lease_must_be_ones_own_and_the_next(harness: &dyn Harness) {
     take(&mut rival.clone(), 2).await.unwrap();
 }
 
-pub async fn the_reserved_log_has_no_lease(harness: &dyn Harness) {
+pub async fn the_metadata_log_has_no_lease(harness: &dyn Harness) {
     let store = harness.open().await;
     let task = |i: u64| {
         let task_id = format!("task_{i}").parse().unwrap();
         NewRecord::new(at(0), event::TaskCreated { task_id, title: "x".into() })
     };
     let mut batch = Batch {
-        session: SessionId::reserved(),
+        session: SessionId::metadata_log(),
         expected: 0,
         guard: Guard::Lease { boot: boot("boot_1"), epoch: 1 },
         records: WritableRecords::verbatim(vec![task(0)]),
@@ -159,7 +159,7 @@ pub async fn the_reserved_log_has_no_lease(harness: &dyn Harness) {
         store.append(batch.clone()).await.unwrap();
     }
     assert!(matches!(refused(&*store, batch).await, Error::SeqConflict { .. }));
-    let head = store.head(&SessionId::reserved()).await.unwrap().unwrap();
+    let head = store.head(&SessionId::metadata_log()).await.unwrap().unwrap();
     assert_eq!((head.last_seq, head.lease), (3, Lease::default()));
 }
 

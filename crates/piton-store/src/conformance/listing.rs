@@ -12,7 +12,7 @@ use crate::writer::WritableRecords;
 
 /// What the metadata log lists.
 async fn listed(store: &Arc<dyn Store>) -> Vec<String> {
-    let records = store.read(&SessionId::reserved(), 0, 1_000, Detail::Headers).await.unwrap();
+    let records = store.read(&SessionId::metadata_log(), 0, 1_000, Detail::Headers).await.unwrap();
     let mut roster = Roster::default();
     for record in &records {
         roster.apply(&record.event().unwrap());
@@ -65,7 +65,7 @@ pub async fn a_session_is_listed_once(harness: &dyn Harness) {
     assert_eq!(refused.code(), Code::SessionOwned);
     let store = harness.reopen(one.let_go(store)).await;
     let store = harness.reopen(store).await;
-    let records = store.read(&SessionId::reserved(), 0, 100, Detail::Headers).await.unwrap();
+    let records = store.read(&SessionId::metadata_log(), 0, 100, Detail::Headers).await.unwrap();
     let about = event::SessionRegistered { session_id: session("one") };
     let events: Vec<_> = records.iter().map(|record| record.event().unwrap()).collect();
     assert_eq!(events, [about.into()]);

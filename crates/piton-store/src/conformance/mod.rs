@@ -87,7 +87,7 @@ macro_rules! conformance {
             leases: a_released_session_is_free,
             leases: the_same_boot_may_take_again,
             leases: a_lease_must_be_ones_own_and_the_next,
-            leases: the_reserved_log_has_no_lease,
+            leases: the_metadata_log_has_no_lease,
             leases: leases_survive,
             contents: pages_have_no_gap_and_no_repeat,
             contents: headers_come_without_contents,

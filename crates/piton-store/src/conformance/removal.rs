@@ -142,12 +142,12 @@ pub async fn deleting_removes_a_log_and_notes_it(harness: &dyn Harness) {
         let query = Query { task_id: None, select: Select::All, after: None, limit: 10 };
         let listed = store.list(query).await.unwrap().rows;
         assert_eq!(listed.iter().map(|row| &row.session).collect::<Vec<_>>(), [&other.session]);
-        let notes = all(&*store, &SessionId::reserved()).await;
+        let notes = all(&*store, &SessionId::metadata_log()).await;
         let deletions = notes.iter().filter(|note| &*note.kind == "session.deleted");
         let deletions: Vec<_> = deletions.cloned().collect();
         assert_eq!(deletions, [note.at(deletions[0].seq)]);
         assert_eq!(all(&*store, &other.session).await.len(), 3);
-        sound(&*store, &SessionId::reserved(), notes.len() as u64).await;
+        sound(&*store, &SessionId::metadata_log(), notes.len() as u64).await;
         sound(&*store, &other.session, 3).await;
     }
     // The name is free, and what comes has nothing of what was.
@@ -172,7 +172,7 @@ pub async fn deleting_keeps_the_rules(harness: &dyn Harness) {
     let epoch = one.state.lease.epoch;
     let stranger = Guard::Lease { boot: super::boot("boot_2"), epoch };
     let stale = Guard::Lease { boot: one.boot.clone(), epoch: epoch + 1 };
-    let reserved = SessionId::reserved();
+    let metadata = SessionId::metadata_log();
     for (session, expected, guard, code) in [
         (&one.session, 2, guard(&one), Code::SeqConflict),
         (&one.session, 4, guard(&one), Code::SeqConflict),
@@ -184,12 +184,12 @@ pub async fn deleting_keeps_the_rules(harness: &dyn Harness) {
         let refused = store.delete(session, expected, guard, note()).await.unwrap_err();
         assert_eq!(refused.code(), code, "{refused}");
     }
-    let notes = all(&*store, &reserved).await;
+    let notes = all(&*store, &metadata).await;
     let is_deletion = |note: &Record| &*note.kind == "session.deleted";
     assert!(!notes.iter().any(is_deletion), "a refused removal was noted");
     assert_eq!(all(&*store, &one.session).await.len(), 3);
     store.delete(&one.session, 3, guard(&one), note()).await.unwrap();
-    let refused = store.delete(&reserved, 1, Guard::Shared, note()).await.unwrap_err();
+    let refused = store.delete(&metadata, 1, Guard::Shared, note()).await.unwrap_err();
     assert_eq!(refused.code(), Code::BatchInvalid);
 }
 

@@ -343,7 +343,7 @@ impl Folder {
         let durable = std::mem::take(&mut writer.staged);
         let mut logs = self.logs();
         for (session, staged) in durable {
-            if session.is_reserved() {
+            if session.is_metadata_log() {
                 staged.events.iter().for_each(|(_, _, event)| logs.roster.apply(event));
             } else if staged.is_new {
                 logs.unregistered.insert(session.clone());

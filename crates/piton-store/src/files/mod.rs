@@ -21,10 +21,10 @@ mod disk;
 mod folder;
 mod line;
 mod log;
+#[cfg(any(test, feature = "testing"))]
 mod model;
 mod open;
 mod paths;
-mod queue;
 mod read;
 mod register;
 mod remove;
@@ -34,6 +34,7 @@ mod sealed;
 mod snapshot;
 mod threads;
 mod verify;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -60,15 +61,18 @@ use crate::error::{Cause, Error, Result};
 use crate::folder as data_folder;
 use crate::hub::{Changes, Hints, Hub};
 use crate::load::LoadedState;
+use crate::queue::{Queue, Reply};
+use crate::threads::{READERS, Readers, spawn};
 use crate::writer::WritableRecords;
 
 pub use self::disk::{Disk, DiskFile, Entry, RealDisk};
 pub use self::folder::Folder;
+#[cfg(any(test, feature = "testing"))]
 pub use self::model::{Crash, ModelDisk};
 pub use crate::sqlite::Access;
 
-use self::queue::{Queue, Reply, Work};
-use self::threads::{Behind, Counters, Readers, Writer, spawn};
+use self::threads::{Behind, Counters, Writer};
+use self::work::Work;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -98,10 +102,10 @@ impl Options {
 #[derive(Debug)]
 pub struct FilesStore {
     folder: Arc<Folder>,
-    queue: Arc<Queue>,
+    queue: Arc<Queue<Work>>,
     hub: Arc<Hub>,
     counters: Arc<Counters>,
-    readers: Arc<Readers>,
+    readers: Arc<Readers<Arc<Folder>>>,
     behind: Arc<Behind>,
     open: Mutex<Open>,
 }
@@ -144,7 +148,7 @@ impl FilesStore {
             queue: Arc::default(),
             hub: Arc::default(),
             counters: Arc::default(),
-            readers: Arc::new(Readers::start(folder).map_err(no_thread)?),
+            readers: Arc::new(Readers::start(vec![folder.clone(); READERS]).map_err(no_thread)?),
             behind: Arc::default(),
             open: Mutex::new(Open { lock, ..Open::default() }),
         };

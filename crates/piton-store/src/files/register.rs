@@ -39,7 +39,7 @@ impl Folder {
 
     /// After all logs were opened: which sessions are gone, and which are not listed yet.
     pub(super) fn compare_roster(&self) -> Result<()> {
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let native = || {
             let logs = self.logs();
             logs.by_id.get(&metadata).filter(|log| log.form == Form::Native).cloned()
@@ -76,7 +76,8 @@ impl Folder {
         }
         logs.lost.extend(lost);
         let native = logs.by_id.values().filter(|log| log.form == Form::Native);
-        let unlisted = native.filter(|log| log.broken().is_none() && !log.session.is_reserved());
+        let unlisted =
+            native.filter(|log| log.broken().is_none() && !log.session.is_metadata_log());
         let unlisted = unlisted.map(|log| &log.session).filter(|id| !roster.contains(id));
         let unlisted = unlisted.cloned().collect();
         logs.unregistered = unlisted;
@@ -89,7 +90,7 @@ impl Folder {
 
     /// Whether the metadata log's key or anchor is gone, which are as old as the store.
     fn lacks_metadata(&self) -> bool {
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let is_there = |path: &Path| self.disk.entry(path).is_ok();
         is_there(&self.paths.format())
             && !(is_there(&self.paths.key(&metadata)) && is_there(&self.paths.anchor(&metadata)))
@@ -97,7 +98,7 @@ impl Folder {
 
     /// Makes the metadata log's key, and an anchor that claims nothing yet, for a new store.
     pub(super) fn prepare_metadata(&self) -> Result<()> {
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         if self.disk.entry(&self.log_path(&metadata)).is_ok() {
             return Ok(());
         }
@@ -142,20 +143,20 @@ impl Folder {
     /// Whether a log's anchor must be there.
     #[expect(clippy::unused_self, reason = "beside those that ask")]
     pub(super) fn needs_anchor(&self, roster: &Roster, log: &Log) -> bool {
-        log.form == Form::Native && (roster.contains(&log.session) || log.session.is_reserved())
+        log.form == Form::Native && (roster.contains(&log.session) || log.session.is_metadata_log())
     }
 
     /// Appends to the metadata log; durable when this returns. For the writer only.
     pub(super) fn note(&self, records: WritableRecords) -> Result<()> {
         self.stage_note(records)?;
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let failed = self.flush_staged()?.into_iter().find(|(session, _)| *session == metadata);
         failed.map_or(Ok(()), |(_, e)| Err(e))
     }
 
     /// Makes the lines of a batch for the metadata log; answers its last seq.
     pub(super) fn stage_note(&self, records: WritableRecords) -> Result<Seq> {
-        let session = SessionId::reserved();
+        let session = SessionId::metadata_log();
         let staged = self.writer().staged.get(&session).map(|staged| staged.end.seq);
         let expected = match staged {
             Some(seq) => seq,
@@ -205,7 +206,7 @@ impl Folder {
 
     /// What no single log shows. Sessions that are gone are named among the logs.
     pub fn verify_store(&self) -> Vec<Finding> {
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let has_log = self.logs().by_id.contains_key(&metadata);
         let missing = !has_log && self.lacks_metadata();
         let problem = Problem::MetadataMissing;

@@ -1,6 +1,6 @@
 //! Removing a log, and making one from a copy.
 //!
-//! A log is removed in three steps: an intent says which log, and which record of the reserved log
+//! A log is removed in three steps: an intent says which log, and which record of the metadata log
 //! will note it; the note is appended, and that decides; the files go. A crash before the note
 //! leaves the log, one after it is finished at the next opening.
 
@@ -55,12 +55,12 @@ impl Folder {
             admit::check_removal(removal, log.end.seq, log.lease(), &*self.liveness)?;
             (log.end.seq, log.end.chain)
         };
-        let reserved = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let note_seq = self.stage_note(removal.notes.clone())?;
         let path = self.paths.deleting(session);
         let noted = {
             let mut writer = self.writer();
-            let note = writer.staged.get(&reserved).map_or(chain::GENESIS, |s| s.end.chain);
+            let note = writer.staged.get(&metadata).map_or(chain::GENESIS, |s| s.end.chain);
             let intent = Intent { last_seq, chain: Hex(chain), note_seq, note_chain: Hex(note) };
             let text = serde_json::to_string(&intent).unwrap_or_default();
             let written = self.write_flushed(&path, text.as_bytes());
@@ -69,7 +69,7 @@ impl Folder {
                 self.settle(flushed)
             });
             if noted.is_err() {
-                self.take_back(&mut writer, &reserved);
+                self.take_back(&mut writer, &metadata);
             }
             noted
         };
@@ -142,7 +142,7 @@ impl Folder {
         let decided = match &intent {
             None => false,
             Some(intent) => {
-                match self.chain_at(&SessionId::reserved(), intent.note_seq) {
+                match self.chain_at(&SessionId::metadata_log(), intent.note_seq) {
                     Ok(found) => found == Some(intent.note_chain.0),
                     // It is not known yet; the next opening asks again.
                     Err(error) => {
@@ -196,7 +196,7 @@ impl Folder {
             Ok(log) => {
                 {
                     let mut logs = self.logs();
-                    if session.is_reserved() {
+                    if session.is_metadata_log() {
                         logs.roster = self.fold_roster(&log);
                     } else if note.is_some() {
                         logs.unregistered.insert(session.clone());

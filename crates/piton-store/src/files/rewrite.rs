@@ -219,7 +219,7 @@ impl Folder {
             for token in tokens.filter_map(|(_, _, event)| piton_core::token::subject(event)) {
                 logs.tokens.entry(token.clone()).or_insert_with(|| session.clone());
             }
-            if session.is_reserved() {
+            if session.is_metadata_log() {
                 lines.events.iter().for_each(|(_, _, event)| logs.roster.apply(event));
             } else if view.form == Form::Foreign && !logs.roster.contains(session) {
                 logs.unregistered.insert(session.clone());

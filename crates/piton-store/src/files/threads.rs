@@ -1,25 +1,18 @@
-//! The store's threads: one that writes, one that writes caches behind it, a few that read, so that
-//! no file is waited for on an async thread.
+//! The store's own threads: one that writes, and one that writes caches behind it.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use piton_core::id::SessionId;
-use tokio::sync::{Semaphore, oneshot};
-
 use super::folder::Folder;
-use super::queue::{Queue, Reply, Work};
-use crate::contract::{Appended, Batch, BoxFuture};
-use crate::error::{Error, Result};
+use super::work::Work;
+use crate::contract::{Appended, Batch};
+use crate::error::Result;
 use crate::hub::Hub;
+use crate::queue::{Ending, Next, Queue, Reply};
+use piton_core::id::SessionId;
 
-const READERS: usize = 2;
-/// Reads that may wait for a thread; further ones wait before they are queued.
-const READS_QUEUED_MAX: usize = 1_024;
 /// How long a change of a log may wait until its caches are written.
 const BEHIND_WAIT: Duration = Duration::from_secs(2);
 
@@ -33,19 +26,10 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) folder: Arc<Folder>,
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue<Work>>,
     pub(super) hub: Arc<Hub>,
     pub(super) behind: Arc<Behind>,
     pub(super) counters: Arc<Counters>,
-}
-
-/// However the writer's thread ends, nobody waits for it afterwards.
-struct Ending(Arc<Queue>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
 }
 
 /// A batch that has its lines and waits for the flush.
@@ -64,7 +48,7 @@ impl Writer {
     /// Until the queue is closed and empty.
     pub(super) fn run(&self) {
         let _ending = Ending(self.queue.clone());
-        while let Some(group) = self.queue.next() {
+        while let Next::Group(group) = self.queue.next(|| false) {
             self.work(group);
             self.behind.wake();
         }
@@ -99,8 +83,16 @@ impl Writer {
                 Ok(appended) => self.committed(Waiting { batch, reply, appended }),
                 Err(e) => answer(reply, Err(e)),
             },
-            Work::Delete { removal, reply } => answer(reply, self.folder.delete(&removal)),
-            Work::CopyIn { copy, reply } => answer(reply, self.folder.copy_in(*copy)),
+            Work::Delete { removal, reply } => {
+                let deleted = self.folder.delete(&removal);
+                self.hub.look();
+                answer(reply, deleted);
+            }
+            Work::CopyIn { copy, reply } => {
+                let copied = self.folder.copy_in(*copy);
+                self.hub.look();
+                answer(reply, copied);
+            }
             Work::Rebuild { reply } => answer(reply, self.folder.rebuild()),
             Work::Register => {
                 if let Err(error) = self.folder.register() {
@@ -186,7 +178,7 @@ impl Behind {
 
     /// Until closed; then once more, so that the next life finds everything. The writer has ended
     /// by then.
-    pub(super) fn run(&self, folder: &Folder, queue: &Queue) {
+    pub(super) fn run(&self, folder: &Folder, queue: &Queue<Work>) {
         loop {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             while !state.woken && !state.closed {
@@ -217,84 +209,4 @@ impl Behind {
             }
         }
     }
-}
-
-type Job = Box<dyn FnOnce(&Folder) + Send>;
-
-pub(super) struct Readers {
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    slots: Arc<Semaphore>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl fmt::Debug for Readers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Readers")
-    }
-}
-
-impl Readers {
-    pub(super) fn start(folder: &Arc<Folder>) -> std::io::Result<Self> {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        let queue = Arc::new(Mutex::new(queue));
-        let mut threads = Vec::new();
-        for _ in 0..READERS {
-            let (queue, folder) = (queue.clone(), folder.clone());
-            let run = move || {
-                loop {
-                    // The lock is let go before the job runs.
-                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(job) = job else { return };
-                    job(&folder);
-                }
-            };
-            threads.push(thread::Builder::new().name("piton-read".into()).spawn(run)?);
-        }
-        let slots = Arc::new(Semaphore::new(READS_QUEUED_MAX));
-        Ok(Self { jobs: Mutex::new(Some(jobs)), slots, threads: Mutex::new(threads) })
-    }
-
-    /// Runs something on a reader's thread.
-    pub(super) fn ask<T: Send + 'static>(
-        self: &Arc<Self>,
-        question: impl FnOnce(&Folder) -> Result<T> + Send + 'static,
-    ) -> BoxFuture<Result<T>> {
-        let this = self.clone();
-        Box::pin(async move {
-            let slot = this.slots.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
-            let (reply, answer) = oneshot::channel();
-            let job: Job = Box::new(move |folder| {
-                let _slot = slot;
-                if !reply.is_closed() {
-                    // Whoever dropped the future does not want to know.
-                    drop(reply.send(question(folder)));
-                }
-            });
-            this.send(job)?;
-            answer.await.map_err(|_| Error::Closed)?
-        })
-    }
-
-    fn send(&self, job: Job) -> Result<()> {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(Error::Closed)
-    }
-
-    /// Answers what was asked, then ends.
-    pub(super) fn close(&self) {
-        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
-            // A reader that panicked has said so.
-            let _ = thread.join();
-        }
-    }
-}
-
-pub(super) fn spawn(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> std::io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name.to_owned()).spawn(run)
 }

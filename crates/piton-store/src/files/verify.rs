@@ -241,7 +241,7 @@ impl Folder {
                 let same_end = seq == walk.good_to && own.projector() == PROJECTOR_VERSION;
                 let differs =
                     same_end && (own.chain() != walk.chain || *own.state() != walk.folded.state);
-                let saved = own.saved().filter(|_| !session.is_reserved());
+                let saved = own.saved().filter(|_| !session.is_metadata_log());
                 if newer || differs || saved.is_some_and(|(_, p)| p > PROJECTOR_VERSION) {
                     return Some(Problem::SnapshotDisagrees { seq });
                 }
@@ -301,7 +301,7 @@ impl Walk {
         if seq > self.good_to {
             return Some(Problem::CutBehindCache { known: seq, found: self.good_to });
         }
-        let newer = saved.projector > PROJECTOR_VERSION && !log.session.is_reserved();
+        let newer = saved.projector > PROJECTOR_VERSION && !log.session.is_metadata_log();
         let differs = self.at_saved.as_ref().is_some_and(|(chain, state)| {
             let fits = *chain == saved.chain && saved.projector == PROJECTOR_VERSION;
             fits && serde_json::from_str::<State>(&saved.body).ok().as_ref() != Some(state)

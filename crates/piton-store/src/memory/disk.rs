@@ -189,7 +189,7 @@ impl Disk {
         }
         let key = if log.is_some() { None } else { Some(fresh_key()?) };
         if let Some(key) = key {
-            let unregistered = !batch.session.is_reserved();
+            let unregistered = !batch.session.is_metadata_log();
             self.logs.insert(batch.session.clone(), Log { unregistered, ..Log::new(key) });
         }
         let writer = match &batch.guard {
@@ -256,7 +256,7 @@ impl Disk {
 
     /// Appends to the metadata log, durably; made with the key if it is not there.
     fn note(&mut self, key: chain::Key, records: &[NewRecord]) {
-        let metadata = self.logs.entry(SessionId::reserved()).or_insert_with(|| Log::new(key));
+        let metadata = self.logs.entry(SessionId::metadata_log()).or_insert_with(|| Log::new(key));
         metadata.write(records, None);
         metadata.flush();
     }
@@ -264,7 +264,7 @@ impl Disk {
     /// Sessions that the metadata log lists and that are not there.
     pub(super) fn missing(&self) -> Vec<SessionId> {
         let mut roster = Roster::default();
-        let metadata = self.logs.get(&SessionId::reserved());
+        let metadata = self.logs.get(&SessionId::metadata_log());
         for line in metadata.iter().flat_map(|log| &log.lines[..log.flushed]) {
             if let Ok(event) = line.record.event() {
                 roster.apply(&event);
@@ -274,7 +274,7 @@ impl Disk {
         gone.cloned().collect()
     }
 
-    /// Removes a log and notes it in the reserved one, durably.
+    /// Removes a log and notes it in the metadata log, durably.
     pub(super) fn delete(
         &mut self,
         removal: &Removal,

@@ -371,6 +371,7 @@ impl Store for MemoryStore {
                 return Err(Error::Poisoned(None));
             }
             shared.disk().delete(&removal, &*shared.liveness, || shared.fresh_key())?;
+            shared.hub.look();
             shared.hooks.step(Point::Flushed).await;
             Ok(())
         })

@@ -157,12 +157,12 @@ impl Appender {
         };
         let new_lease =
             admit::check(batch, last_seq, &lease, &*self.liveness).map_err(Trouble::Refused)?;
-        let registers = !known && !batch.session.is_reserved();
+        let registers = !known && !batch.session.is_metadata_log();
         if !known {
             self.refuse_lost(conn, &batch.session)?;
         }
-        if registers && !self.find_end(conn, &SessionId::reserved())? {
-            self.refuse_lost(conn, &SessionId::reserved())?;
+        if registers && !self.find_end(conn, &SessionId::metadata_log())? {
+            self.refuse_lost(conn, &SessionId::metadata_log())?;
         }
         let current = self.keys.current();
         self.moved.push(batch.session.clone());
@@ -185,7 +185,7 @@ impl Appender {
         inserts: &mut Inserts<'_>,
         records: WritableRecords,
     ) -> Result<(), Trouble> {
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         if !self.find_end(inserts.conn, &metadata)? {
             let (chain_key, current) = (self.fresh_chain_key()?, self.keys.current());
             self.moved.push(metadata.clone());
@@ -219,7 +219,7 @@ impl Appender {
         let has_logs = || conn.prepare_cached("SELECT 1 FROM logs")?.exists([]);
         let is_lost = self.anchors.of(session).is_some()
             // The metadata log is made together with the first session, or before it.
-            || (session.is_reserved() && has_logs().map_err(|e| self.failed(e))?);
+            || (session.is_metadata_log() && has_logs().map_err(|e| self.failed(e))?);
         if is_lost {
             return Err(Trouble::Refused(Error::ChainBroken { session: session.clone(), seq: 1 }));
         }
@@ -521,7 +521,7 @@ pub(crate) fn save_summary(
     session: &SessionId,
     summary: &Summary,
 ) -> rusqlite::Result<()> {
-    if session.is_reserved() {
+    if session.is_metadata_log() {
         return Ok(());
     }
     let mut save = conn.prepare_cached(

@@ -112,7 +112,7 @@ impl Reader {
             return disagrees(IndexEntry::Lease);
         }
         let saved = self.row_of(no)?;
-        let listed = state.summary().filter(|_| !session.is_reserved());
+        let listed = state.summary().filter(|_| !session.is_metadata_log());
         let later =
             |saved: &Summary, listed: &Summary| saved.info.active_at > listed.info.active_at;
         if let (Some((_, Some(saved))), Some(listed)) = (&saved, &listed)

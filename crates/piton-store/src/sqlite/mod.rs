@@ -16,9 +16,7 @@ mod list;
 mod logs;
 mod open;
 mod prepare;
-mod queue;
 mod read;
-mod readers;
 mod rebuild;
 mod removal;
 mod rotate;
@@ -27,6 +25,7 @@ mod verify;
 mod verify_store;
 mod wal;
 mod watch;
+mod work;
 mod writer;
 
 #[cfg(test)]
@@ -34,7 +33,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::{Record, Seq, chain, token};
@@ -51,16 +50,17 @@ use crate::folder;
 use crate::hub::{Changes, Hints, Hub};
 use crate::keys::{KeySettings, Keys};
 use crate::load::LoadedState;
+use crate::queue::{Queue, Reply, Work as _};
+use crate::threads::{READERS, Readers, spawn};
 use crate::writer::WritableRecords;
 
 use self::anchor::Anchors;
 use self::append::Appender;
 use self::prepare::{ChainKeys, Prepared};
-use self::queue::{Queue, Reply, Work};
 use self::read::Reader;
-use self::readers::Readers;
 use self::wal::Ahead;
 use self::watch::Watch;
+use self::work::Work;
 use self::writer::{Counters, Writer};
 
 /// How to open a store.
@@ -103,10 +103,10 @@ pub struct SqliteStore {
     keys: Arc<Keys>,
     entropy: Arc<dyn Entropy>,
     chain_keys: Arc<ChainKeys>,
-    queue: Arc<Queue>,
+    queue: Arc<Queue<Work>>,
     hub: Arc<Hub>,
     counters: Arc<Counters>,
-    readers: Arc<Readers>,
+    readers: Arc<Readers<Reader>>,
     anchors: Arc<Anchors>,
     watch: Arc<Watch>,
     threads: Mutex<Threads>,
@@ -129,7 +129,7 @@ impl SqliteStore {
         let open::Opened { path, conn, keys } = open::open(&options)?;
         let anchors = Arc::new(Anchors::new(&options.data));
         let mut readers = Vec::new();
-        for _ in 0..readers::READERS {
+        for _ in 0..READERS {
             let conn = open::connect_reader(&path)?;
             let (path, keys, anchors) = (path.clone(), keys.clone(), anchors.clone());
             readers.push(Reader { conn, path, keys, anchors });
@@ -239,10 +239,6 @@ impl SqliteStore {
         }
         Box::pin(async move { answer.await.unwrap_or(Err(Error::Closed)) })
     }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
 impl Drop for SqliteStore {

@@ -229,7 +229,7 @@ fn is_unlisted(conn: &Connection) -> rusqlite::Result<bool> {
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let id = row.get_ref(0)?.as_str().ok().and_then(|id| id.parse::<SessionId>().ok());
-        if id.is_some_and(|id| !id.is_reserved()) {
+        if id.is_some_and(|id| !id.is_metadata_log()) {
             return Ok(true);
         }
     }

@@ -13,7 +13,7 @@ use crate::admit::{self, Removal};
 use crate::error::Error;
 
 impl Appender {
-    /// Removes a log and notes it in the reserved one; the caller commits, or rolls back.
+    /// Removes a log and notes it in the metadata log; the caller commits, or rolls back.
     pub(crate) fn delete(&mut self, conn: &Connection, removal: &Removal) -> Result<(), Trouble> {
         let session = &removal.session;
         let known = self.find_end(conn, session)?;
@@ -23,8 +23,8 @@ impl Appender {
         admit::check_removal(removal, end.last_seq, &end.lease, &*self.liveness)
             .map_err(Trouble::Refused)?;
         let (no, last_seq) = (end.no, end.last_seq);
-        if !self.find_end(conn, &SessionId::reserved())? {
-            self.refuse_lost(conn, &SessionId::reserved())?;
+        if !self.find_end(conn, &SessionId::metadata_log())? {
+            self.refuse_lost(conn, &SessionId::metadata_log())?;
         }
         self.took_out = true;
         begin(conn).and_then(|()| log(conn, session, no, last_seq)).map_err(|e| self.failed(e))?;

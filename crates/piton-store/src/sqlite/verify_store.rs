@@ -42,7 +42,7 @@ impl Reader {
             let has_logs = self.has("SELECT 1 FROM logs")?;
             found.extend(problem.filter(|_| has_logs).map(whole));
             found.extend(self.index_damaged()?.map(whole));
-            let metadata = SessionId::reserved();
+            let metadata = SessionId::metadata_log();
             match self.no_of(&metadata)? {
                 Some(no) => found.extend(self.missing(no)?),
                 None if has_logs && self.anchors.of(&metadata).is_none() => {

@@ -11,13 +11,14 @@ use rusqlite::Connection;
 use super::anchor::{Anchor, Anchors};
 use super::append::{Appender, Inserts, Trouble};
 use super::failure::{self, Failure};
-use super::queue::{Next, Queue, Work};
 use super::wal::{self, Ahead, Wal};
+use super::work::Work;
 use super::{rebuild, removal, rotate};
 use crate::admit::{Removal, batch_bytes};
 use crate::contract::{Appended, Latency, LogCopy, Stats};
 use crate::error::{Cause, Error};
 use crate::hub::Hub;
+use crate::queue::{Ending, Next, Queue, Work as _};
 
 /// Bytes of a page, and how many pages a record dirties at most times, for estimating.
 const PAGE_BYTES: usize = 4_096;
@@ -61,7 +62,7 @@ impl Counters {
 pub(crate) struct Writer {
     pub(crate) conn: Connection,
     pub(crate) appender: Appender,
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) queue: Arc<Queue<Work>>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) anchors: Arc<Anchors>,
     pub(crate) counters: Arc<Counters>,
@@ -128,15 +129,6 @@ struct Uncommitted {
     failure: Failure,
 }
 
-/// However the writer's thread ends, nobody waits for it afterwards.
-struct Ending(Arc<Queue>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
-}
-
 /// What one piece of work of a group came to.
 enum Done {
     Appended(Result<Appended, Error>),
@@ -200,7 +192,7 @@ impl Writer {
             Ok(())
         })?;
         self.appender.noted.clear();
-        self.anchors.note(self.anchor(&SessionId::reserved()));
+        self.anchors.note(self.anchor(&SessionId::metadata_log()));
         self.hub.look();
         Ok(())
     }
@@ -210,7 +202,7 @@ impl Writer {
         self.alone(|conn, appender| appender.copy_in(conn, copy).map_err(Trouble::into_error))?;
         self.state.wal.much_was_written();
         self.appender.noted.clear();
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         self.anchors.note([&session, &metadata].into_iter().filter_map(|id| self.anchor(id)));
         self.hub.look();
         Ok(())
@@ -475,7 +467,7 @@ impl Writer {
             }
         }
         let noted = std::mem::take(&mut self.appender.noted);
-        let metadata = SessionId::reserved();
+        let metadata = SessionId::metadata_log();
         let sessions = committed.iter().map(|(_, batch)| &batch.session);
         let moved = sessions.chain((!noted.is_empty()).then_some(&metadata));
         self.anchors.note(moved.filter_map(|session| self.anchor(session)));

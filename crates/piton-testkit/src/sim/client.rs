@@ -10,7 +10,7 @@ use piton_core::event::{
 };
 use piton_core::id::{RunId, SessionId};
 use piton_core::{Reason, State};
-use piton_runtime::{Ack, Error, Guest, Handle, NewSession, Question};
+use piton_runtime::{Ack, Error, Handle, NewSession, OfflineWriter, Question};
 use serde_json::{Value, json};
 
 use super::ledger::Property;
@@ -31,8 +31,8 @@ pub(super) async fn work(world: Arc<World>, boot: Arc<Boot>, handle: Handle) {
     }
 }
 
-/// A guest: changes sessions that nobody runs, or is told that somebody does.
-pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, guest: Guest) {
+/// An offline writer: changes sessions that nobody runs, or is told that somebody does.
+pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, writer: OfflineWriter) {
     for _ in 0..world.range(1, 8) {
         let sessions = world.inner().sessions.clone();
         let Some(session) = world.pick(&sessions) else {
@@ -40,30 +40,30 @@ pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, guest: Guest) {
             continue;
         };
         world.inner().stats.operations += 1;
-        match change(&world, &guest, &session).await {
+        match change(&world, &writer, &session).await {
             Ok(()) => world.inner().stats.visits += 1,
             Err(error) => {
-                world.note(format_args!("guest {} on {session}: {error}", boot.id));
+                world.note(format_args!("writer {} on {session}: {error}", boot.id));
                 honest(&world, &session, &error);
             }
         }
     }
 }
 
-async fn change(world: &World, guest: &Guest, session: &SessionId) -> Result<(), Error> {
-    let state = guest.view().state(session).await?;
+async fn change(world: &World, writer: &OfflineWriter, session: &SessionId) -> Result<(), Error> {
+    let state = writer.view().state(session).await?;
     let waits: Vec<_> = state.facts.run.iter().flat_map(|run| run.waits.keys().cloned()).collect();
     let token = match (world.range(0, 3), world.pick(&waits)) {
         (0, _) => {
-            settled(world, session, &guest.cancel(session, None).await?);
+            settled(world, session, &writer.cancel(session, None).await?);
             return Ok(());
         }
         (1, _) => {
-            settled(world, session, &guest.dismiss(session, None).await?);
+            settled(world, session, &writer.dismiss(session, None).await?);
             return Ok(());
         }
-        (_, Some(wait_id)) => guest.rotate_token(session, &wait_id).await?,
-        (_, None) => guest.interruption_token(session, None).await?,
+        (_, Some(wait_id)) => writer.rotate_token(session, &wait_id).await?,
+        (_, None) => writer.interruption_token(session, None).await?,
     };
     world.inner().ledger.tokens.push((session.clone(), token));
     Ok(())
@@ -118,7 +118,21 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         // What an agentctl refuses, or does not answer to, is another model's business.
         Error::Agentctl(_) => world.agents,
         Error::Obstacle(_) | Error::AgentLate => world.habits.is_some(),
-        Error::Worktree(_) => false,
+        // The handle has no arguments to check, no keys, no catalog and no workspaces.
+        Error::Worktree(_)
+        | Error::WorktreePending { .. }
+        | Error::Invalid(_)
+        | Error::Id(_)
+        | Error::AgentNotFound { .. }
+        | Error::AgentNotRunning
+        | Error::ResponseNotKept
+        | Error::ServerRequired
+        | Error::CursorInvalid
+        | Error::TaskTooLarge { .. }
+        | Error::LinkInvalid
+        | Error::ShellNotFound
+        | Error::FileExists { .. }
+        | Error::Workspace(_) => false,
         Error::Store(error) => match error.code() {
             code @ (Code::StorePoisoned | Code::DiskFull) => world.inner().injected.contains(&code),
             Code::SessionOwned | Code::EpochStale | Code::SeqConflict => world.inner().boots() > 1,

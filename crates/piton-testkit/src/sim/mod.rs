@@ -5,7 +5,7 @@
 //! lost, torn or kept; a flush fails; the disk fills; the clock jumps; two boots want one session;
 //! a boot loses its lock and does not know it; wake-ups are lost; snapshots are swapped for wrong
 //! ones; an agent outlives its boot, or not, or cannot be reached, and is brought back, knowing or not;
-//! a guest changes what nobody runs.
+//! an offline writer changes what nobody runs.
 
 mod agent;
 mod agent_checks;
@@ -76,7 +76,7 @@ pub struct Stats {
     pub interruptions: u64,
     pub answers: u64,
     pub replays: u64,
-    /// Changes that guests made.
+    /// Changes that offline writers made.
     pub visits: u64,
 }
 
@@ -323,7 +323,11 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
             masker: Arc::clone(&MASKER),
             ..Options::new(boot.id.clone(), store, liveness, entropy)
         };
-        tasks.spawn(client::visit(Arc::clone(world), Arc::clone(boot), Service::guest(options)));
+        tasks.spawn(client::visit(
+            Arc::clone(world),
+            Arc::clone(boot),
+            Service::offline_writer(options),
+        ));
     }
     let working = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {

@@ -209,6 +209,12 @@ impl Screen {
                 };
                 self.line(ui, tone, &format!("  {status}"))?;
             }
+            "agent.updated" if record["truncated"] == true => {
+                let bytes = record["update"]["bytes"].as_u64().unwrap_or_default();
+                let text =
+                    format!("-- a part of the answer is missing: {bytes} bytes were too long");
+                self.line(ui, Tone::Attention, &text)?;
+            }
             "run.interrupted" => {
                 self.interrupted = Some(text("reason").to_owned());
                 if self.is_live {

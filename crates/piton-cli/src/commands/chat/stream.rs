@@ -62,6 +62,8 @@ fn find(bytes: &[u8]) -> Option<usize> {
 
 fn record(event: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(event).ok()?;
+    // Only records have an id: what else is said has no place in the log.
+    text.lines().find(|line| line.starts_with("id: "))?;
     let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
     serde_json::from_str(data).ok()
 }
@@ -75,6 +77,7 @@ mod tests {
     #[test]
     fn records_are_found_among_heartbeats() {
         assert_eq!(record(b": here\n\n"), None);
+        assert_eq!(record(b"event: session.state_changed\ndata: {\"seq\":3}\n\n"), None);
         let event = b"id: 3\nevent: run.started\ndata: {\"seq\":3}\n\n";
         assert_eq!(record(event), Some(json!({"seq": 3})));
         assert_eq!(find(event), Some(event.len() - 2));

@@ -194,7 +194,7 @@ async fn all_logs(store: &dyn Store) -> Result<Vec<SessionId>> {
 
 async fn count(store: &dyn Store) -> Result<usize> {
     let logs = all_logs(store).await?;
-    Ok(logs.iter().filter(|log| !log.is_reserved()).count())
+    Ok(logs.iter().filter(|log| !log.is_metadata_log()).count())
 }
 
 /// Whoever lives may write, and what it writes would not be in the new store.

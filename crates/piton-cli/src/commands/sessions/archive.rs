@@ -8,7 +8,7 @@ use piton_runtime::Archived;
 use piton_store::SecretText;
 use serde_json::json;
 
-use crate::context::{Context, HeldGuest};
+use crate::context::{Context, HeldWriter};
 use crate::error::{Error, Exit, Result};
 use crate::secret::NewPassphraseArgs;
 use crate::ui::Ui;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let archive = Archive::new(cx, args.to, args.passphrase.given()?);
-    let (held, ids) = cx.guest_for_all(&args.sessions).await?;
+    let (held, ids) = cx.writer_for_all(&args.sessions).await?;
     let mut exit = Exit::Good;
     for id in &ids {
         if let Err(error) = archive.add(ui, cx, &held, id).await {
@@ -68,11 +68,11 @@ impl Archive {
         &self,
         ui: &mut Ui,
         cx: &Context,
-        held: &HeldGuest,
+        held: &HeldWriter,
         id: &SessionId,
     ) -> Result<()> {
         refuse_existing(&self.folder.join(format!("{id}.piton")))?;
-        let archived = held.guest.archive(id, &self.folder, self.passphrase.clone()).await;
+        let archived = held.writer.archive(id, &self.folder, self.passphrase.clone()).await;
         let Archived { session, last_seq, bundle } =
             archived.map_err(|error| cx.name_owner(error))?;
         if ui.json {

@@ -60,10 +60,13 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     from.by_ref().take(length).read_to_end(&mut prefix).map_err(unreadable)?;
     let is_encrypted = prefix.as_slice().try_into().is_ok_and(bundle::is_encrypted);
     let passphrase = if is_encrypted { args.passphrase.needed()? } else { None };
-    let held = cx.guest_or_new_store()?;
+    let held = cx.writer_or_new_store()?;
     let whole = Cursor::new(prefix).chain(from);
-    let Imported { session, last_seq, records } =
-        held.guest.import(whole, passphrase.as_ref()).await.map_err(|error| about(error.into()))?;
+    let Imported { session, last_seq, records } = held
+        .writer
+        .import(whole, passphrase.as_ref())
+        .await
+        .map_err(|error| about(error.into()))?;
     if ui.json {
         ui.json_line(&json!({
             "session": session,

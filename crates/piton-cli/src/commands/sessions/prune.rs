@@ -8,7 +8,7 @@ use piton_store::{Query, Row, Select};
 use serde_json::json;
 
 use super::archive::Archive;
-use crate::context::{Context, HeldGuest};
+use crate::context::{Context, HeldWriter};
 use crate::error::{Exit, Result};
 use crate::secret::NewPassphraseArgs;
 use crate::table::{Column, Table};
@@ -67,8 +67,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     let archive = Archive::new(cx, args.to, args.passphrase.given()?);
-    let held = cx.guest()?.ok_or_else(|| cx.missing_store())?;
-    let found = all_due(held.guest.view(), retention).await?;
+    let held = cx.offline_writer()?.ok_or_else(|| cx.missing_store())?;
+    let found = all_due(held.writer.view(), retention).await?;
     if found.is_empty() {
         ui.note("Nothing is due.")?;
     }
@@ -85,7 +85,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 async fn carry_out(
     ui: &mut Ui,
     cx: &Context,
-    held: &HeldGuest,
+    held: &HeldWriter,
     archive: &Archive,
     due: &Due,
 ) -> Result<()> {
@@ -93,7 +93,7 @@ async fn carry_out(
         return archive.add(ui, cx, held, &due.session).await;
     }
     let reason = Some("retention".to_owned());
-    let deleted = held.guest.delete(&due.session, due.removal, reason).await;
+    let deleted = held.writer.delete(&due.session, due.removal, reason).await;
     deleted.map_err(|error| cx.name_owner(error))?;
     super::delete::said(ui, &due.session)
 }

@@ -141,9 +141,9 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         print(ui, &id, &plan, None)?;
         return Ok(Exit::Good);
     }
-    let (held, id) = cx.guest_for(&args.session).await?;
-    let plan = held.guest.view().plan_redaction(&id, selector).await?;
-    let redacted = held.guest.redact(&id, &plan, args.reason.as_deref()).await;
+    let (held, id) = cx.writer_for(&args.session).await?;
+    let plan = held.writer.view().plan_redaction(&id, selector).await?;
+    let redacted = held.writer.redact(&id, &plan, args.reason.as_deref()).await;
     let redacted = redacted.map_err(|error| cx.name_owner(error))?;
     print(ui, &id, &plan, Some(redacted.taken_out))?;
     Ok(Exit::Good)

@@ -387,6 +387,9 @@ fn item_text(item: &Item) -> (&'static str, String) {
     };
     match item {
         Item::User { text: said, .. } => ("user", text(said)),
+        Item::Agent { text: said, truncated: true, .. } => {
+            ("agent", format!("(a part is missing: it was too long) {}", text(said)))
+        }
         Item::Agent { text: said, complete: true, .. } => ("agent", text(said)),
         Item::Agent { text: said, complete: false, .. } => {
             ("agent", format!("(cut off or still writing) {}", text(said)))
@@ -415,9 +418,9 @@ fn item_json(item: &Item) -> Value {
         Item::User { seq, message_id, text: said } => {
             json!({"type": "user", "seq": seq, "message_id": message_id, "text": text(said)})
         }
-        Item::Agent { seq, message_id, text: said, complete } => json!({
+        Item::Agent { seq, message_id, text: said, complete, truncated } => json!({
             "type": "agent", "seq": seq, "message_id": message_id, "text": text(said),
-            "complete": complete,
+            "complete": complete, "truncated": truncated,
         }),
         Item::Tool { seq, call_id, name, arguments, outcome } => {
             let (outcome, result) = match outcome {

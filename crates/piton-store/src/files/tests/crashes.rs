@@ -133,7 +133,7 @@ fn dying_while_deleting() {
     };
     let before = all(&open(&disk.copied()), &session).unwrap();
     die_everywhere(&disk, &|folder| folder.delete(&removal), &|disk, folder| {
-        let notes = all(folder, &SessionId::reserved()).unwrap();
+        let notes = all(folder, &SessionId::metadata_log()).unwrap();
         let other = all(folder, &"t".parse().unwrap()).unwrap();
         assert_eq!(other.len(), 4);
         assert!(disk.content(&at_path("s.deleting")).is_none());

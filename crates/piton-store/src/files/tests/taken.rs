@@ -42,7 +42,7 @@ fn take_away(disk: &ModelDisk, name: &str) {
 }
 
 fn kinds(folder: &Folder) -> Vec<String> {
-    let records = all(folder, &SessionId::reserved()).unwrap();
+    let records = all(folder, &SessionId::metadata_log()).unwrap();
     records.iter().map(|record| record.kind.to_string()).collect()
 }
 
@@ -54,7 +54,7 @@ fn a_session_that_was_taken_away_is_missed() {
     assert_eq!(read_only(&disk).verify_store(), []);
     take_away(&disk, "s");
     for folder in [read_only(&disk), open(&disk)] {
-        let names = [SessionId::reserved(), session("s"), session("t")];
+        let names = [SessionId::metadata_log(), session("s"), session("t")];
         assert_eq!(folder.names(None, 10), names);
         let problem = folder.verify(&session("s")).unwrap().problem;
         assert_eq!(problem, Some(Problem::SessionMissing));
@@ -68,7 +68,7 @@ fn a_session_that_was_taken_away_is_missed() {
 #[test]
 fn the_metadata_log_is_missed() {
     let (disk, _) = written();
-    let metadata = SessionId::reserved();
+    let metadata = SessionId::metadata_log();
     let files =
         ["_piton.messages.jsonl", "_piton.json", "_piton.anchor", "_piton.key"].map(at_path);
     for left in 0..files.len() {
@@ -168,7 +168,7 @@ fn no_crash_looks_like_a_theft() {
             assert_sound(&folder);
             drop(folder);
             let folder = open(&disk);
-            let sessions = folder.sessions().into_iter().filter(|(id, _)| !id.is_reserved());
+            let sessions = folder.sessions().into_iter().filter(|(id, _)| !id.is_metadata_log());
             for (session, _) in sessions {
                 assert!(folder.logs().roster.contains(&session), "step {step}: {session}");
                 disk.copied().take(&at_path(&format!("{session}.anchor")));

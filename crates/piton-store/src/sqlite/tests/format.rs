@@ -82,7 +82,7 @@ impl Entropy for Counting {
 }
 
 /// A store with a bit of everything: inline and blob contents, a batch, a tombstone, a token, a
-/// snapshot, two sessions, the reserved log.
+/// snapshot, two sessions, the metadata log.
 fn written() -> InFolder {
     let folder = InFolder::new();
     run(async {
@@ -111,7 +111,7 @@ fn written() -> InFolder {
         other.append(vec![said("another")]).await.unwrap();
         let created = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
         let batch = Batch {
-            session: SessionId::reserved(),
+            session: SessionId::metadata_log(),
             expected: 0,
             guard: crate::contract::Guard::Shared,
             records: crate::WritableRecords::verbatim(vec![of(7, created)]),
@@ -129,7 +129,7 @@ fn read_all(folder: &InFolder) -> String {
     let mut text = String::new();
     run(async {
         let store = folder.store();
-        for name in ["sess_fixture", "sess_other", SessionId::RESERVED] {
+        for name in ["sess_fixture", "sess_other", SessionId::METADATA_LOG] {
             let records = store.read(&session(name), 0, 100, Detail::Full).await.unwrap();
             for record in &records {
                 let flat = serde_json::Value::Object(record.to_flat().unwrap());

@@ -152,7 +152,7 @@ fn a_deleted_log_is_gone_from_the_files() {
         for name in ["gone", "stays"] {
             assert_eq!(store.verify(&session(name)).await.unwrap().problem, None, "{name}");
         }
-        let notes = store.read(&SessionId::reserved(), 0, 10, Detail::Full).await.unwrap();
+        let notes = store.read(&SessionId::metadata_log(), 0, 10, Detail::Full).await.unwrap();
         let kinds: Vec<&str> = notes.iter().map(|note| &*note.kind).collect();
         let [made, gone] = ["session.registered", "session.deleted"];
         assert_eq!(kinds, [made, made, gone, made]);

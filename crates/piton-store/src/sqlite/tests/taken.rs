@@ -63,7 +63,7 @@ fn take_away(folder: &InFolder, name: &str) {
 fn kind(folder: &InFolder) -> Vec<String> {
     let mut kinds = None;
     run(async {
-        let all = folder.store().read(&SessionId::reserved(), 0, 100, Detail::Headers).await;
+        let all = folder.store().read(&SessionId::metadata_log(), 0, 100, Detail::Headers).await;
         kinds = Some(all.unwrap().iter().map(|record| record.kind.to_string()).collect());
     });
     kinds.unwrap()
@@ -87,15 +87,15 @@ fn a_session_that_was_taken_away_is_missed() {
 #[test]
 fn the_metadata_log_is_missed() {
     let (folder, mut one) = written();
-    take_away(&folder, SessionId::RESERVED);
+    take_away(&folder, SessionId::METADATA_LOG);
     let missing =
-        Finding { session: Some(SessionId::reserved()), problem: Problem::MetadataMissing };
+        Finding { session: Some(SessionId::metadata_log()), problem: Problem::MetadataMissing };
     assert_eq!(findings(&folder), [missing]);
     run(async {
         let store: Arc<dyn Store> = Arc::new(folder.store());
         let task = event::TaskCreated { task_id: "task_1".parse().unwrap(), title: "t".into() };
         let batch = Batch {
-            session: SessionId::reserved(),
+            session: SessionId::metadata_log(),
             expected: 0,
             guard: Guard::Shared,
             records: crate::WritableRecords::verbatim(vec![crate::conformance::of(0, task)]),

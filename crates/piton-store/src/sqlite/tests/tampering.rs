@@ -265,7 +265,7 @@ fn a_log_that_was_taken_away_is_named() {
     folder.sql("DELETE FROM records; DELETE FROM logs; DELETE FROM sessions; DELETE FROM heads");
     run(async {
         let store = folder.store();
-        let named = [SessionId::reserved(), session("s")];
+        let named = [SessionId::metadata_log(), session("s")];
         assert_eq!(store.logs(None, 10).await.unwrap(), named);
         let found = store.verify(&session("s")).await.unwrap();
         assert_eq!(found.problem, Some(Problem::CutBehindAnchor { anchored: 6, found: 0 }));

@@ -1,16 +1,14 @@
 //! The order of all writes of one store. A batch takes its place when [`Queue::push`] is called;
-//! the writer takes everything that waits and commits it together.
+//! the writer takes everything that waits and makes it durable together. Each store has its own
+//! kinds of [`Work`].
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use piton_core::id::SessionId;
 use tokio::sync::oneshot;
 
-use super::prepare::Prepared;
-use crate::admit::{Removal, batch_bytes};
-use crate::contract::{Appended, Batch, Durability, LogCopy, Snapshot};
 use crate::error::{Error, Result};
 
 /// Most batches that wait for the writer; beyond it an append is refused as `Overloaded`.
@@ -26,74 +24,40 @@ const BUFFERED_WAIT: Duration = Duration::from_millis(50);
 /// How often the writer looks for what other processes wrote, while somebody listens.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Where an answer goes. Nobody may wait for it any more.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
+/// Something for the writer to do.
+pub(crate) trait Work: fmt::Debug {
+    /// Taken from the queue by itself, not in a group.
+    fn is_alone(&self) -> bool;
+
+    /// Does not wait for company.
+    fn is_urgent(&self) -> bool;
+
+    fn bytes(&self) -> usize;
+
+    /// Answers whoever waits with an error.
+    fn refuse(self, error: Error);
+}
+
 #[derive(Debug)]
-pub(crate) enum Work {
-    Append { batch: Box<Batch>, prepared: Option<Prepared>, reply: Reply<Appended> },
-    Snapshot { session: SessionId, snapshot: Snapshot, reply: Reply<()> },
-    Rebuild { reply: Reply<()> },
-    Rotate { reply: Reply<()> },
-    Delete { removal: Box<Removal>, reply: Reply<()> },
-    CopyIn { copy: Box<LogCopy>, reply: Reply<()> },
-}
-
-impl Work {
-    /// Done alone, in transactions of its own.
-    fn is_alone(&self) -> bool {
-        match self {
-            Self::Append { .. } | Self::Snapshot { .. } => false,
-            Self::Rebuild { .. }
-            | Self::Rotate { .. }
-            | Self::Delete { .. }
-            | Self::CopyIn { .. } => true,
-        }
-    }
-
-    fn is_urgent(&self) -> bool {
-        match self {
-            Self::Append { batch, .. } => batch.durability == Durability::Synced,
-            Self::Snapshot { .. } => false,
-            Self::Rebuild { .. }
-            | Self::Rotate { .. }
-            | Self::Delete { .. }
-            | Self::CopyIn { .. } => true,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Append { batch, .. } => batch_bytes(batch),
-            Self::Snapshot { snapshot, .. } => snapshot.body.len(),
-            Self::Rebuild { .. }
-            | Self::Rotate { .. }
-            | Self::Delete { .. }
-            | Self::CopyIn { .. } => 0,
-        }
-    }
-
-    pub(crate) fn refuse(self, error: Error) {
-        // Whoever dropped the future does not want to know.
-        let _ = match self {
-            Self::Append { reply, .. } => reply.send(Err(error)).is_ok(),
-            Self::Snapshot { reply, .. }
-            | Self::Rebuild { reply }
-            | Self::Rotate { reply }
-            | Self::Delete { reply, .. }
-            | Self::CopyIn { reply, .. } => reply.send(Err(error)).is_ok(),
-        };
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    inner: Mutex<Inner>,
+pub(crate) struct Queue<W> {
+    inner: Mutex<Inner<W>>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    waiting: VecDeque<Waiting>,
+impl<W> Default for Queue<W> {
+    fn default() -> Self {
+        let waiting = VecDeque::new();
+        let inner = Inner { waiting, bytes: 0, urgent: 0, closed: false, sleeps: false };
+        Self { inner: Mutex::new(inner), changed: Condvar::new() }
+    }
+}
+
+#[derive(Debug)]
+struct Inner<W> {
+    waiting: VecDeque<Waiting<W>>,
     bytes: usize,
     urgent: usize,
     closed: bool,
@@ -102,28 +66,28 @@ struct Inner {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    work: Work,
+struct Waiting<W> {
+    work: W,
     bytes: usize,
     since: Instant,
 }
 
 /// What the writer does next.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum Next<W> {
     /// In the order of the calls; never empty.
-    Group(Vec<Work>),
+    Group(Vec<W>),
     /// Look whether other processes wrote.
     Look,
     Closed,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+impl<W: Work> Queue<W> {
+    fn lock(&self) -> MutexGuard<'_, Inner<W>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn push(&self, work: Work) {
+    pub(crate) fn push(&self, work: W) {
         let bytes = work.bytes();
         let mut inner = self.lock();
         if inner.closed {
@@ -176,7 +140,7 @@ impl Queue {
     }
 
     /// Waits for work. `watched` says whether anybody listens to what other processes write.
-    pub(crate) fn next(&self, watched: impl Fn() -> bool) -> Next {
+    pub(crate) fn next(&self, watched: impl Fn() -> bool) -> Next<W> {
         let mut inner = self.lock();
         loop {
             let Some(first) = inner.waiting.front() else {
@@ -203,9 +167,9 @@ impl Queue {
     /// Waits for a change; says whether the time ran out.
     fn sleep<'a>(
         &self,
-        mut inner: MutexGuard<'a, Inner>,
+        mut inner: MutexGuard<'a, Inner<W>>,
         span: Option<Duration>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
+    ) -> (MutexGuard<'a, Inner<W>>, bool) {
         inner.sleeps = true;
         let (mut inner, timed_out) = match span {
             None => (self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner), false),
@@ -234,8 +198,8 @@ impl Queue {
     }
 }
 
-impl Inner {
-    fn take_group(&mut self) -> Vec<Work> {
+impl<W: Work> Inner<W> {
+    fn take_group(&mut self) -> Vec<W> {
         let mut group = Vec::new();
         let mut bytes = 0;
         while let Some(next) = self.waiting.front() {
@@ -254,5 +218,14 @@ impl Inner {
             }
         }
         group
+    }
+}
+
+/// However the writer's thread ends, nobody waits for it afterwards.
+pub(crate) struct Ending<W: Work>(pub(crate) Arc<Queue<W>>);
+
+impl<W: Work> Drop for Ending<W> {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }

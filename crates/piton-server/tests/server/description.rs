@@ -1,5 +1,4 @@
 //! The API's description: as it is committed, and nothing taken away since the last release.
-#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -139,6 +138,22 @@ fn names(value: &Value) -> BTreeSet<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
+/// A schema that is made of others, as one.
+fn merged(schema: Part<'_>) -> Value {
+    let mut whole = schema.part.clone();
+    for part in schema.part["allOf"].as_array().into_iter().flatten() {
+        let part = merged(schema.at(part).resolved());
+        for (name, property) in fields(&part["properties"]) {
+            whole["properties"][name] = property.clone();
+        }
+        let mut required = part["required"].as_array().cloned().unwrap_or_default();
+        required.extend(whole["required"].as_array().cloned().unwrap_or_default());
+        whole["required"] = Value::Array(required);
+        whole["type"] = json!("object");
+    }
+    whole
+}
+
 fn schema_broken(
     old: Part<'_>,
     new: Part<'_>,
@@ -153,11 +168,19 @@ fn schema_broken(
     }
     let above: Vec<&str> = above.iter().copied().chain(name).collect();
     let (old, new) = (old.resolved(), new.resolved());
+    let (merged_old, merged_new) = (merged(old), merged(new));
+    let (old, new) = (old.at(&merged_old), new.at(&merged_new));
     let (before, after) = (types(old.part), types(new.part));
     // What is taken may become more, what is answered less, never the other way round.
     let (must, may) = if way == Way::Sent { (&before, &after) } else { (&after, &before) };
     if !may.is_empty() && !must.is_subset(may) {
         found.push(format!("{at}: {before:?} became {after:?}"));
+    }
+    let (was_listed, is_listed) = (names(&old.part["enum"]), names(&new.part["enum"]));
+    if way == Way::Sent {
+        for gone in was_listed.difference(&is_listed) {
+            found.push(format!("{at}: the value {gone} is not taken any more"));
+        }
     }
     let (was_needed, is_needed) = (names(&old.part["required"]), names(&new.part["required"]));
     if way == Way::Sent {

@@ -3,7 +3,7 @@
 //! all commands it has only those that start and continue nothing.
 //!
 //! Each change is one batch that takes the lease, says what is to be said, and gives the lease back.
-//! Whatever kills a guest, the session belongs to nobody afterwards.
+//! Whatever kills an offline writer, the session belongs to nobody afterwards.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -21,6 +21,7 @@ use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
+use crate::metadata::MetadataLog;
 use crate::redaction::{self, Redacted};
 use crate::removal::{self, Archived, Imported};
 use crate::session::{Ack, Archive, Remove, removal_note};
@@ -29,14 +30,14 @@ use crate::view::View;
 /// How often a change is decided anew after somebody else wrote in between.
 const TRIES_MAX: usize = 8;
 
-/// Made by [`crate::Service::guest`].
+/// Made by [`crate::Service::offline_writer`].
 #[derive(Debug)]
-pub struct Guest {
+pub struct OfflineWriter {
     env: Arc<Env>,
     view: View,
 }
 
-impl Guest {
+impl OfflineWriter {
     pub(crate) fn new(env: Env) -> Self {
         let view = View::of(&env);
         Self { env: Arc::new(env), view }
@@ -44,6 +45,11 @@ impl Guest {
 
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// The metadata log, written through the same writer.
+    pub(crate) async fn metadata(&self) -> Result<MetadataLog> {
+        MetadataLog::of(Arc::clone(&self.env.writer), Arc::clone(&self.env.clock)).await
     }
 
     /// Cancels a session's run; by default the latest.
@@ -56,6 +62,12 @@ impl Guest {
     pub async fn dismiss(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack> {
         let command = |run_id| Command::Dismiss { run_id };
         self.change(session, |state| Ok(command(run_or_latest(state, run.as_ref())?))).await
+    }
+
+    /// Carries a command out, if no living process owns the session. Only for commands that start
+    /// and continue nothing.
+    pub async fn execute(&self, session: &SessionId, command: Command) -> Result<Ack> {
+        self.change(session, |_| Ok(command.clone())).await
     }
 
     /// A new token for an open wait; the old one is revoked. Shown here and nowhere else.
@@ -159,7 +171,7 @@ impl Guest {
         Ok(redacted)
     }
 
-    /// Deletes a session's log; the reserved log keeps a note.
+    /// Deletes a session's log; the metadata log keeps a note.
     pub async fn delete(
         &self,
         session: &SessionId,
@@ -183,7 +195,7 @@ impl Guest {
         Ok(Archived { session: session.clone(), last_seq, bundle })
     }
 
-    /// Makes a session from a bundle, with a note in the reserved log.
+    /// Makes a session from a bundle, with a note in the metadata log.
     pub async fn import(
         &self,
         from: impl Read + Send + 'static,

@@ -1,4 +1,4 @@
-//! The reserved log's writer and reader: tasks, and who may use the API. Others write to the same
+//! The metadata log's writer and reader: tasks, and who may use the API. Others write to the same
 //! log; what they wrote is read before anything is decided anew.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,19 +15,22 @@ use piton_store::{Detail, Tail, Writer};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::metadata_snapshot;
 use crate::service::Handle;
 use crate::world::Clock;
 
-/// How often something is decided anew after somebody else wrote to the reserved log.
+/// How often something is decided anew after somebody else wrote to the metadata log.
 const TRIES_MAX: usize = 32;
 const READ_MAX: usize = 1_000;
+/// Records after which a start saves what it has read for the next one.
+const SAVED_AFTER: Seq = 1_000;
 const REVOKED: &str = "access_token.revoked";
 /// How long somebody is believed to have time left without a look at the clock.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 
 /// What callers hold. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Reserved {
+pub struct MetadataLog {
     writer: Arc<Writer>,
     clock: Arc<dyn Clock>,
     registry: Arc<Mutex<Registry>>,
@@ -42,18 +45,27 @@ pub struct Noted {
     pub last_seq: Seq,
 }
 
-impl Reserved {
+impl MetadataLog {
     /// Of a service's store: written through the service's writer.
     pub async fn open(handle: &Handle) -> Result<Self> {
         let env = handle.env();
         Self::of(Arc::clone(&env.writer), Arc::clone(&env.clock)).await
     }
 
-    async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
-        let reserved = Self { writer, clock, registry: Arc::default(), revoked };
-        reserved.catch_up().await?;
-        Ok(reserved)
+        let saved = metadata_snapshot::load(writer.store()).await?.unwrap_or_default();
+        let from = saved.last_seq;
+        let metadata = Self { writer, clock, registry: Arc::new(Mutex::new(saved)), revoked };
+        metadata.catch_up().await?;
+        let registry = metadata.read(Clone::clone);
+        if registry.last_seq >= from + SAVED_AFTER {
+            // A cache: the next start reads more if it cannot be saved.
+            if let Err(error) = metadata_snapshot::save(metadata.writer.store(), &registry).await {
+                tracing::warn!(%error, "The snapshot of the metadata log is not saved");
+            }
+        }
+        Ok(metadata)
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -103,7 +115,7 @@ impl Reserved {
     pub async fn catch_up(&self) -> Result<()> {
         loop {
             let after = self.lock().last_seq;
-            let id = SessionId::reserved();
+            let id = SessionId::metadata_log();
             let records = self.writer.store().read(&id, after, READ_MAX, Detail::Headers).await?;
             if records.is_empty() {
                 return Ok(());
@@ -142,7 +154,7 @@ impl Reserved {
     /// Keeps up with what others write, for ever.
     pub async fn follow(&self) -> Result<()> {
         let after = self.lock().last_seq;
-        let mut tail = Tail::new(Arc::clone(self.writer.store()), SessionId::reserved(), after);
+        let mut tail = Tail::new(Arc::clone(self.writer.store()), SessionId::metadata_log(), after);
         loop {
             tail.next().await?;
             self.catch_up().await?;
@@ -199,10 +211,10 @@ mod tests {
         })
     }
 
-    async fn open(store: &Arc<dyn Store>) -> Reserved {
+    async fn open(store: &Arc<dyn Store>) -> MetadataLog {
         let boot = "boot_1".parse().unwrap();
         let writer = Writer::new(Arc::clone(store), boot, Arc::default());
-        Reserved::of(Arc::new(writer), Arc::new(SystemClock)).await.unwrap()
+        MetadataLog::of(Arc::new(writer), Arc::new(SystemClock)).await.unwrap()
     }
 
     /// Resolves only by a wake-up: nothing else is waited for.
@@ -241,5 +253,43 @@ mod tests {
         other.execute(None, revoke).await.unwrap();
         log.catch_up().await.unwrap();
         assert!(ends(lost).await, "written by another process");
+    }
+
+    /// Wants to show: a start does not read the whole log again, and a snapshot that somebody else
+    /// made gives nobody access.
+    #[tokio::test]
+    async fn a_start_reads_on_from_a_sealed_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(sqlite::Options::new(folder.path())).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let log = open(&store).await;
+        let key: AccessTokenId = "key_1".parse().unwrap();
+        log.execute(None, granted(&key)).await.unwrap();
+        for expected in [1, 501, 1_001] {
+            let task = |n: u64| piton_core::event::TaskCreated {
+                task_id: format!("task_{}", expected + n).parse().unwrap(),
+                title: "t".into(),
+            };
+            let records = (0..500).map(|n| NewRecord::new(log.clock.now(), task(n))).collect();
+            log.writer.append_metadata(expected, records).await.unwrap();
+        }
+        let id = SessionId::metadata_log();
+        assert_eq!(store.snapshot(&id).await.unwrap(), None);
+        let whole = open(&store).await.read(Clone::clone);
+        assert_eq!((whole.last_seq, whole.tasks.len()), (1_501, 1_500));
+        let saved = store.snapshot(&id).await.unwrap().unwrap();
+        assert_eq!(saved.seq, 1_501);
+        assert_eq!(metadata_snapshot::load(&store).await.unwrap(), Some(whole.clone()));
+        assert_eq!(store.verify(&id).await.unwrap().problem, None, "it is no session's snapshot");
+        log.catch_up().await.unwrap();
+        let revoke = Command::Revoke { access_token_id: key };
+        log.execute(None, revoke).await.unwrap();
+        let next = open(&store).await.read(Clone::clone);
+        assert_eq!((next.last_seq, next.access.len()), (1_502, 0), "read on from the snapshot");
+        let forged = piton_store::Snapshot { body: saved.body.replace("phone", "thief"), ..saved };
+        assert!(forged.body.contains("thief"), "something was forged");
+        store.save_snapshot(&id, forged).await.unwrap();
+        assert_eq!(metadata_snapshot::load(&store).await.unwrap(), None);
+        assert_eq!(open(&store).await.read(Clone::clone), next);
     }
 }

@@ -1,0 +1,354 @@
+//! What changes in the index of sessions, for readers that show a list of them. One follower for all
+//! readers: it looks at a session when the store hints at it, and renders each entry once. There is
+//! no order across sessions and no position to continue from: a reader that joins, or falls behind,
+//! is given the whole list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use piton_core::id::SessionId;
+use piton_store::{Change, Changes};
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
+
+use super::lock;
+use crate::error::Result;
+use crate::view::{Listed, View};
+
+/// Sessions that are listed; the last active ones.
+const LISTED_MAX: usize = 1_000;
+const PAGE_SESSIONS: usize = 200;
+/// Changes of one session within this time are one event.
+const GATHER_TIME: Duration = Duration::from_millis(100);
+/// Sessions that are looked at one by one; if more changed, the list is read again.
+const SINGLY_MAX: usize = 64;
+/// How long a lost hint can hide a change.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Events that a reader may be behind; one that is further behind is given the whole list.
+const BEHIND_MAX: usize = 1_024;
+
+/// What a reader of the index is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexEvent<E> {
+    /// All sessions, which replaces everything that was given before; `truncated`: there are more.
+    Listing {
+        sessions: Vec<E>,
+        truncated: bool,
+    },
+    Changed(E),
+    Removed(SessionId),
+}
+
+/// The index of sessions as readers show it; followed only while it has a reader.
+#[derive(Debug)]
+pub struct Index<E> {
+    view: View,
+    render: fn(&Listed) -> E,
+    shared: Mutex<Weak<Shared<E>>>,
+}
+
+#[derive(Debug)]
+struct Shared<E> {
+    board: Arc<Mutex<Board<E>>>,
+    following: JoinHandle<()>,
+}
+
+impl<E> Drop for Shared<E> {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+/// The sessions as they are, and the way to the readers.
+#[derive(Debug)]
+struct Board<E> {
+    sessions: BTreeMap<SessionId, E>,
+    truncated: bool,
+    sender: broadcast::Sender<IndexEvent<E>>,
+    /// The store cannot be read any more.
+    over: bool,
+}
+
+/// One reader of the index.
+#[derive(Debug)]
+pub struct IndexReader<E> {
+    shared: Arc<Shared<E>>,
+    receiver: broadcast::Receiver<IndexEvent<E>>,
+    listing: Option<IndexEvent<E>>,
+}
+
+/// An entry of the index as it is shown; cheap to clone.
+pub trait Shown: Clone + Debug + PartialEq + Send + Sync + 'static {}
+
+impl<E: Clone + Debug + PartialEq + Send + Sync + 'static> Shown for E {}
+
+impl<E: Shown> Board<E> {
+    fn listing(&self) -> IndexEvent<E> {
+        let sessions = self.sessions.values().cloned().collect();
+        IndexEvent::Listing { sessions, truncated: self.truncated }
+    }
+
+    fn set(&mut self, session: SessionId, entry: E) {
+        if self.sessions.get(&session) == Some(&entry) {
+            return;
+        }
+        // Fails only without a reader.
+        let _ = self.sender.send(IndexEvent::Changed(entry.clone()));
+        self.sessions.insert(session, entry);
+    }
+
+    fn remove(&mut self, session: &SessionId) {
+        if self.sessions.remove(session).is_some() {
+            let _ = self.sender.send(IndexEvent::Removed(session.clone()));
+        }
+    }
+}
+
+impl<E: Shown> Shared<E> {
+    /// The sessions as they are, and what comes after exactly that.
+    fn subscribe(&self) -> (IndexEvent<E>, broadcast::Receiver<IndexEvent<E>>) {
+        let board = lock(&self.board);
+        (board.listing(), board.sender.subscribe())
+    }
+}
+
+impl<E: Shown> Index<E> {
+    pub fn new(view: View, render: fn(&Listed) -> E) -> Self {
+        Self { view, render, shared: Mutex::default() }
+    }
+
+    pub async fn read(&self) -> Result<IndexReader<E>> {
+        let shared = self.follow().await?;
+        let (listing, receiver) = shared.subscribe();
+        Ok(IndexReader { shared, receiver, listing: Some(listing) })
+    }
+
+    async fn follow(&self) -> Result<Arc<Shared<E>>> {
+        let running = || {
+            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.upgrade().filter(|shared| !lock(&shared.board).over)
+        };
+        if let Some(shared) = running() {
+            return Ok(shared);
+        }
+        // Before the first look, so that nothing falls between the two.
+        let changes = self.view.store().changes();
+        let (sessions, truncated) = list(&self.view, self.render).await?;
+        let sender = broadcast::channel(BEHIND_MAX).0;
+        let board = Arc::new(Mutex::new(Board { sessions, truncated, sender, over: false }));
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = shared.upgrade().filter(|shared| !lock(&shared.board).over) {
+            // Another reader was faster.
+            return Ok(other);
+        }
+        let following = keep_up(self.view.clone(), self.render, Arc::clone(&board), changes);
+        let fresh = Arc::new(Shared { board, following: tokio::spawn(following) });
+        *shared = Arc::downgrade(&fresh);
+        Ok(fresh)
+    }
+}
+
+impl<E: Shown> IndexReader<E> {
+    /// The next event; the first one is the whole list. `None`: no further one comes. Safe to cancel.
+    pub async fn next(&mut self) -> Option<IndexEvent<E>> {
+        if let Some(listing) = self.listing.take() {
+            return Some(listing);
+        }
+        match self.receiver.recv().await {
+            Ok(event) => Some(event),
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                let (listing, receiver) = self.shared.subscribe();
+                self.receiver = receiver;
+                Some(listing)
+            }
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// The last active sessions, and whether there are more.
+async fn list<E>(view: &View, render: fn(&Listed) -> E) -> Result<(BTreeMap<SessionId, E>, bool)> {
+    let (mut sessions, mut after) = (BTreeMap::new(), None);
+    loop {
+        let (listed, next) = view.list(None, |_| true, after, PAGE_SESSIONS).await?;
+        sessions.extend(listed.iter().map(|one| (one.row.session.clone(), render(one))));
+        after = match next {
+            None => return Ok((sessions, false)),
+            Some(_) if sessions.len() >= LISTED_MAX => return Ok((sessions, true)),
+            next => next,
+        };
+    }
+}
+
+/// Keeps the board up to date until it has no reader.
+async fn keep_up<E: Shown>(
+    view: View,
+    render: fn(&Listed) -> E,
+    board: Arc<Mutex<Board<E>>>,
+    mut changes: Changes,
+) {
+    loop {
+        let done = match gather(&mut changes).await {
+            Some(dirty) => look_at(&view, render, &board, dirty).await,
+            None => look_at_all(&view, render, &board).await,
+        };
+        if let Err(error) = done {
+            tracing::warn!(code = %error.code(), %error, "the index is not followed");
+            let mut board = lock(&board);
+            board.over = true;
+            // The end of the channel ends the readers.
+            board.sender = broadcast::channel(1).0;
+            return;
+        }
+    }
+}
+
+/// The sessions that changed within a moment; `None`: look at all.
+async fn gather(changes: &mut Changes) -> Option<BTreeSet<SessionId>> {
+    let mut dirty = BTreeSet::new();
+    match tokio::time::timeout(LOOK_EVERY, changes.next()).await {
+        Ok(Change::Of(session)) => drop(dirty.insert(session)),
+        Ok(Change::Look) => {
+            // Another process may write for a while: not one look for each of its batches.
+            tokio::time::sleep(GATHER_TIME).await;
+            return None;
+        }
+        Err(_) => return None,
+    }
+    let until = tokio::time::Instant::now() + GATHER_TIME;
+    while let Ok(change) = tokio::time::timeout_at(until, changes.next()).await {
+        match change {
+            Change::Of(session) => drop(dirty.insert(session)),
+            Change::Look => return None,
+        }
+    }
+    dirty.retain(|session| !session.is_metadata_log());
+    (dirty.len() <= SINGLY_MAX).then_some(dirty)
+}
+
+async fn look_at<E: Shown>(
+    view: &View,
+    render: fn(&Listed) -> E,
+    board: &Mutex<Board<E>>,
+    dirty: BTreeSet<SessionId>,
+) -> Result<()> {
+    for session in dirty {
+        match view.listed(&session).await {
+            Ok(Some(listed)) => lock(board).set(session, render(&listed)),
+            Ok(None) => lock(board).remove(&session),
+            Err(error) => {
+                // A log that is damaged must not hide the others: the index still has its row.
+                tracing::warn!(%session, code = %error.code(), "looked up in the index");
+                return look_at_all(view, render, board).await;
+            }
+        }
+    }
+    // The list is bounded: with too many sessions the last active ones are listed again.
+    if lock(board).sessions.len() > LISTED_MAX + PAGE_SESSIONS {
+        look_at_all(view, render, board).await?;
+    }
+    Ok(())
+}
+
+async fn look_at_all<E: Shown>(
+    view: &View,
+    render: fn(&Listed) -> E,
+    board: &Mutex<Board<E>>,
+) -> Result<()> {
+    let (sessions, truncated) = list(view, render).await?;
+    let missing: Vec<SessionId> = {
+        let board = lock(board);
+        board.sessions.keys().filter(|known| !sessions.contains_key(*known)).cloned().collect()
+    };
+    for session in missing {
+        if view.store().head(&session).await?.is_none() {
+            lock(board).remove(&session);
+        } else {
+            // Still there, and not among the last active any more: listed when it changes.
+            lock(board).sessions.remove(&session);
+        }
+    }
+    let mut board = lock(board);
+    board.truncated = truncated;
+    for (session, entry) in sessions {
+        board.set(session, entry);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use piton_store::Hub;
+
+    use super::*;
+
+    fn session(name: &str) -> SessionId {
+        name.parse().unwrap()
+    }
+
+    fn shared() -> Arc<Shared<String>> {
+        let sender = broadcast::channel(BEHIND_MAX).0;
+        let board = Board { sessions: BTreeMap::new(), truncated: false, sender, over: false };
+        let following = tokio::spawn(std::future::pending());
+        Arc::new(Shared { board: Arc::new(Mutex::new(board)), following })
+    }
+
+    fn reader(shared: &Arc<Shared<String>>) -> IndexReader<String> {
+        let (listing, receiver) = shared.subscribe();
+        IndexReader { shared: Arc::clone(shared), receiver, listing: Some(listing) }
+    }
+
+    #[tokio::test]
+    async fn a_reader_is_given_the_list_and_then_what_changes() {
+        let shared = shared();
+        lock(&shared.board).set(session("s1"), "1".into());
+        let mut reader = reader(&shared);
+        let listing = IndexEvent::Listing { sessions: vec!["1".into()], truncated: false };
+        assert_eq!(reader.next().await, Some(listing));
+        // What did not change is no event.
+        lock(&shared.board).set(session("s1"), "1".into());
+        lock(&shared.board).set(session("s1"), "2".into());
+        assert_eq!(reader.next().await, Some(IndexEvent::Changed("2".into())));
+        lock(&shared.board).remove(&session("s1"));
+        lock(&shared.board).remove(&session("s1"));
+        assert_eq!(reader.next().await, Some(IndexEvent::Removed(session("s1"))));
+        assert!(reader.receiver.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_falls_behind_is_given_the_list_again() {
+        let shared = shared();
+        let mut reader = reader(&shared);
+        reader.next().await;
+        for round in 0..2 * BEHIND_MAX {
+            lock(&shared.board).set(session(&format!("s{}", round % 10)), round.to_string());
+        }
+        let listing = lock(&shared.board).listing();
+        assert_eq!(reader.next().await, Some(listing));
+        assert!(reader.receiver.is_empty());
+        lock(&shared.board).set(session("s1"), "new".into());
+        assert_eq!(reader.next().await, Some(IndexEvent::Changed("new".into())));
+    }
+
+    /// A hint to look at everything must not be lost because it came while changes of single sessions
+    /// were gathered.
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_to_look_again_is_not_lost_while_gathering() {
+        let hub = Hub::default();
+        let mut changes = hub.changes();
+        hub.committed(&session("s1"), 1, Vec::new);
+        hub.look();
+        hub.committed(&session("s2"), 1, Vec::new);
+        assert_eq!(gather(&mut changes).await, None, "all are looked at");
+        // What came after it is not lost either.
+        assert_eq!(gather(&mut changes).await, Some([session("s2")].into()));
+        hub.committed(&session("s1"), 1, Vec::new);
+        hub.committed(&SessionId::metadata_log(), 1, Vec::new);
+        assert_eq!(gather(&mut changes).await, Some([session("s1")].into()));
+        hub.look();
+        assert_eq!(gather(&mut changes).await, None);
+        assert_eq!(gather(&mut changes).await, None, "once in a while without any hint");
+    }
+}

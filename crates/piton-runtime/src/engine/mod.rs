@@ -1,0 +1,285 @@
+//! The session engine: one method per thing that a client can ask. HTTP, WebSocket, the command
+//! line and embedders call the same methods; whoever translates decides nothing.
+//!
+//! [`Engine::start`] runs sessions and their agents. [`Engine::offline`] is the same interface over
+//! the offline writer, for a process that runs none: what needs an agent is refused there with
+//! `server_not_running`, and a session that a living process owns with `session_owned`.
+
+mod access_tokens;
+mod caller;
+mod catalog;
+mod removal;
+mod requests;
+mod runs;
+mod sessions;
+mod start_plan;
+mod status;
+mod tasks;
+mod waits;
+mod workspace;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use piton_agent::profiles::Profile;
+use piton_core::decide::Command;
+use piton_core::id::SessionId;
+use piton_core::resume::Policy;
+use piton_exec::executor::{Executor, LaunchOptions};
+use piton_store::Store;
+use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
+
+use crate::error::{Error, Result};
+use crate::executions::Executions;
+use crate::metadata::MetadataLog;
+use crate::offline::OfflineWriter;
+use crate::service::{Handle, Options, Service};
+use crate::session::Ack;
+use crate::view::View;
+use crate::worktrees::Worktrees;
+use crate::world::{Clock, Ids};
+
+pub use access_tokens::{IssuedToken, NewAccessToken};
+pub use caller::Caller;
+pub use catalog::{AgentCatalog, DEFAULT_AGENT, SESSION_PLACEHOLDER};
+pub use removal::{ArchiveTarget, Deleted, RedactionReport};
+pub use requests::Fulfilled;
+pub use runs::AffectedRun;
+pub use sessions::{CreatedSession, Prompted, SessionFilter, SessionSpec};
+pub use status::SessionReport;
+pub use tasks::{CreatedTask, TaskPage, TaskReport};
+pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
+pub use workspace::OpenedShell;
+
+use start_plan::StartPlans;
+
+/// What an engine is made of.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Store, clock, boot and masks. Driver and executors are the engine's own.
+    pub service: Options,
+    /// What can be run as an agent. Of several with one id the last counts.
+    pub profiles: Vec<Profile>,
+    /// The agent of sessions that name none.
+    pub default_agent: String,
+    /// When agents are started again, and what they are told.
+    pub policy: Policy,
+    /// What every agentctl is launched with.
+    pub launch: LaunchOptions,
+    /// The folder of the sessions' git worktrees.
+    pub worktrees: PathBuf,
+    /// The folder of the workspaces of sessions that name none.
+    pub scratch: PathBuf,
+    /// The folder that archived sessions are moved to.
+    pub archive: PathBuf,
+}
+
+impl EngineOptions {
+    /// With everything in its usual place of a data folder.
+    pub fn new(service: Options, data: &Path) -> Self {
+        Self {
+            launch: LaunchOptions::new(&service.masker),
+            service,
+            profiles: Vec::new(),
+            default_agent: DEFAULT_AGENT.to_owned(),
+            policy: Policy::default(),
+            worktrees: data.join("worktrees"),
+            scratch: data.join("workspaces"),
+            archive: data.join("archive"),
+        }
+    }
+
+    fn catalog(&mut self) -> Arc<AgentCatalog> {
+        let profiles = std::mem::take(&mut self.profiles);
+        Arc::new(AgentCatalog::new(profiles, self.default_agent.clone()))
+    }
+}
+
+/// What callers hold. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    writer: Writer,
+    catalog: Arc<AgentCatalog>,
+    /// Read when it is first needed: most offline commands do not.
+    metadata: OnceCell<MetadataLog>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    ids: Ids,
+    policy: Policy,
+    archive: PathBuf,
+}
+
+/// Who appends to the logs of sessions.
+#[derive(Debug)]
+enum Writer {
+    Running(Box<Running>),
+    Offline(OfflineWriter),
+}
+
+/// The parts of an engine that runs sessions.
+#[derive(Debug)]
+struct Running {
+    handle: Handle,
+    executions: Executions,
+    plans: StartPlans,
+    worktrees: Worktrees,
+}
+
+/// An engine that runs. Dropping it ends its work wherever it is, as a crash would; agents outlive
+/// it either way.
+#[derive(Debug)]
+pub struct RunningEngine {
+    engine: Engine,
+    service: Option<Service>,
+    executions: Executions,
+    tasks: JoinSet<()>,
+}
+
+impl RunningEngine {
+    pub fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+
+    /// Takes no further work and waits until the accepted is durable. Agents and their agentctls
+    /// keep running.
+    pub async fn shut_down(mut self) {
+        self.tasks.abort_all();
+        self.executions.detach();
+        if let Some(service) = self.service.take() {
+            service.shut_down().await;
+        }
+    }
+}
+
+impl Drop for RunningEngine {
+    fn drop(&mut self) {
+        self.executions.detach();
+    }
+}
+
+impl Engine {
+    /// Runs sessions from now on: finds the executions of earlier boots again, settles what they
+    /// left, starts agents that are to be started at boot, and those that prompts wait for.
+    /// Returns at once; until a session is settled its status says that its executor is probed.
+    pub async fn start(
+        mut options: EngineOptions,
+        executor: Arc<dyn Executor>,
+    ) -> Result<RunningEngine> {
+        let catalog = options.catalog();
+        let (store, clock) = (options.service.store.clone(), options.service.clock.clone());
+        let ids = Ids::new(Arc::clone(&clock), options.service.entropy.clone());
+        let executions = Executions::new(executor, Arc::clone(&store), options.launch);
+        let service = Service::begin(Options {
+            driver: Arc::new(executions.clone()),
+            executors: Arc::new(executions.clone()),
+            ..options.service
+        });
+        let handle = service.handle();
+        let metadata = MetadataLog::open(&handle).await?;
+        let worktrees = Worktrees::open(handle.clone(), &options.worktrees)?
+            .with_executions(executions.clone());
+        let plans = StartPlans::new(Arc::clone(&catalog), worktrees.clone(), options.scratch);
+        handle.supervisors().set_agents(Arc::new(plans.clone()), options.policy);
+        let mut tasks = JoinSet::new();
+        let followed = metadata.clone();
+        tasks.spawn(async move {
+            if let Err(error) = followed.follow().await {
+                tracing::error!(code = %error.code(), "the metadata log is not followed");
+            }
+        });
+        let running = Running { handle, executions: executions.clone(), plans, worktrees };
+        let engine = Self(Arc::new(Inner {
+            writer: Writer::Running(Box::new(running)),
+            catalog,
+            metadata: OnceCell::new_with(Some(metadata)),
+            store,
+            clock,
+            ids,
+            policy: options.policy,
+            archive: options.archive,
+        }));
+        Ok(RunningEngine { engine, service: Some(service), executions, tasks })
+    }
+
+    /// For a process that runs no sessions: each change is one batch that takes the session's lease
+    /// and gives it back. Runs, probes and sweeps nothing.
+    pub fn offline(mut options: EngineOptions) -> Self {
+        let catalog = options.catalog();
+        let (store, clock) = (options.service.store.clone(), options.service.clock.clone());
+        Self(Arc::new(Inner {
+            ids: Ids::new(Arc::clone(&clock), options.service.entropy.clone()),
+            writer: Writer::Offline(Service::offline_writer(options.service)),
+            catalog,
+            metadata: OnceCell::new(),
+            store,
+            clock,
+            policy: options.policy,
+            archive: options.archive,
+        }))
+    }
+
+    /// What can be read: states, statuses, lists, records.
+    pub fn view(&self) -> &View {
+        match &self.0.writer {
+            Writer::Running(running) => running.handle.view(),
+            Writer::Offline(writer) => writer.view(),
+        }
+    }
+
+    pub fn catalog(&self) -> &AgentCatalog {
+        &self.0.catalog
+    }
+
+    pub fn policy(&self) -> Policy {
+        self.0.policy
+    }
+
+    /// The log of what belongs to no session: tasks, access tokens, audit, deletions.
+    pub async fn metadata(&self) -> Result<&MetadataLog> {
+        let open = || async {
+            match &self.0.writer {
+                Writer::Running(running) => MetadataLog::open(&running.handle).await,
+                Writer::Offline(writer) => writer.metadata().await,
+            }
+        };
+        self.0.metadata.get_or_try_init(open).await
+    }
+
+    /// The metadata log of a running engine.
+    pub fn metadata_log(&self) -> Result<&MetadataLog> {
+        self.running()?;
+        self.0.metadata.get().ok_or(Error::ShuttingDown)
+    }
+
+    /// Commands below the engine, for whoever drives sessions that have no agent.
+    pub fn handle(&self) -> Result<&Handle> {
+        Ok(&self.running()?.handle)
+    }
+
+    pub fn ids(&self) -> &Ids {
+        &self.0.ids
+    }
+
+    fn running(&self) -> Result<&Running> {
+        match &self.0.writer {
+            Writer::Running(running) => Ok(running),
+            Writer::Offline(_) => Err(Error::ServerRequired),
+        }
+    }
+
+    fn is_offline(&self) -> bool {
+        matches!(self.0.writer, Writer::Offline(_))
+    }
+
+    /// The one way in which the engine changes a session.
+    async fn write(&self, session: &SessionId, command: Command) -> Result<Ack> {
+        match &self.0.writer {
+            Writer::Running(running) => running.handle.execute(session, command).await,
+            Writer::Offline(writer) => writer.execute(session, command).await,
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Sessions: created, listed, prompted, renamed, closed.
+
+use std::path::{Path, PathBuf};
+
+use piton_core::decide::{Command, Create, Message};
+use piton_core::event::Outcome;
+use piton_core::id::{MessageId, RunId, SessionId, TaskId};
+use piton_core::resume::{StartTrigger, can_prompt};
+use piton_core::status::Name;
+use piton_core::worktree::{Stage, WorktreePlan};
+use piton_store::Cursor;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::requests::Request;
+use super::{AffectedRun, Caller, Engine, Fulfilled};
+use crate::error::{Error, Result};
+use crate::view::Listed;
+
+const TITLE_BYTES_MAX: usize = 1_024;
+const PAGE_SESSIONS: usize = 50;
+const PAGE_SESSIONS_MAX: usize = 200;
+
+/// What a new session is to be.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SessionSpec {
+    pub title: Option<String>,
+    pub task_id: Option<TaskId>,
+    /// `None`: the catalog's default agent.
+    pub agent_profile_id: Option<String>,
+    /// An absolute path of a folder that exists; without it and a repository the session gets a
+    /// folder of its own.
+    pub working_dir: Option<String>,
+    /// Instead of a folder: a git repository. The session works in a worktree of it.
+    pub repo: Option<PathBuf>,
+    /// The branch, tag or commit that the worktree's branch begins at.
+    pub base: Option<String>,
+    /// Start the agent at once, in the background.
+    pub start: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedSession {
+    pub session_id: SessionId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prompted {
+    pub run_id: RunId,
+    pub message_id: MessageId,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    pub task_id: Option<TaskId>,
+    pub status: Option<Name>,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+    /// `None`: 50.
+    pub limit: Option<usize>,
+}
+
+impl Engine {
+    /// Creates a session, and starts its agent in the background if that is asked for. Under a key
+    /// the session's id follows from the key: a repetition finds what the first request made.
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        spec: SessionSpec,
+    ) -> Result<Fulfilled<CreatedSession>> {
+        let running = self.running()?;
+        check_title(spec.title.as_deref())?;
+        let request = Request::new(caller, "sessions.create", "", &spec)?;
+        if let Some(task_id) = &spec.task_id {
+            self.find_task(task_id).await?;
+        }
+        if let Some(agent) = &spec.agent_profile_id {
+            self.catalog().get(agent)?;
+        }
+        if let Some(folder) = &spec.working_dir {
+            check_folder(folder).await?;
+        }
+        let session_id: SessionId = match request.seed() {
+            Some(seed) => format!("sess_{}", hex(&seed)).parse()?,
+            None => self.ids().session()?,
+        };
+        let plan = self.plan_worktree(&session_id, &spec).await?;
+        let (is_in_worktree, start) = (plan.is_some(), spec.start);
+        let created = CreatedSession { session_id: session_id.clone() };
+        let create = Create {
+            session_id: session_id.clone(),
+            title: spec.title,
+            task_id: spec.task_id,
+            working_dir: spec.working_dir,
+            provider: None,
+            // Named, since another may be the default tomorrow.
+            agent_profile_id: Some(
+                spec.agent_profile_id.unwrap_or_else(|| self.catalog().default_agent().to_owned()),
+            ),
+        };
+        let command = match plan {
+            Some(plan) => Command::CreateInWorktree(create, Box::new(plan)),
+            None => Command::Create(create),
+        };
+        let created = self.execute(&session_id, &request, created, command).await?;
+        if is_in_worktree {
+            self.prepare_worktree(&session_id).await?;
+        }
+        if start && !created.replayed {
+            let supervisors = running.handle.supervisors();
+            supervisors.ensure_running_later(&session_id, StartTrigger::Created);
+        }
+        Ok(created)
+    }
+
+    /// The worktree of a new session that names a repository.
+    async fn plan_worktree(
+        &self,
+        session: &SessionId,
+        spec: &SessionSpec,
+    ) -> Result<Option<WorktreePlan>> {
+        let Some(repo) = &spec.repo else {
+            return match spec.base {
+                Some(_) => Err(Error::Invalid("base needs repo beside it".to_owned())),
+                None => Ok(None),
+            };
+        };
+        if spec.working_dir.is_some() {
+            let detail = "A session has a working_dir or a repo, not both";
+            return Err(Error::Invalid(detail.to_owned()));
+        }
+        // The plan of a repeated request is in the log.
+        if let Ok(state) = self.view().state(session).await
+            && let Some(known) = state.facts.worktree
+        {
+            return Ok(Some(known.plan));
+        }
+        let worktrees = &self.running()?.worktrees;
+        Ok(Some(worktrees.plan(session, repo, spec.base.as_deref()).await?))
+    }
+
+    /// Also after a repetition: the first request may have been cut off before it. The session
+    /// exists whatever becomes of its worktree, so the error names it.
+    async fn prepare_worktree(&self, session: &SessionId) -> Result<()> {
+        let worktree = self.view().state(session).await?.facts.worktree;
+        if worktree.is_none_or(|worktree| worktree.stage != Stage::Planned) {
+            return Ok(());
+        }
+        let prepared = self.running()?.worktrees.ready(session).await;
+        prepared.map(drop).map_err(|error| Error::WorktreePending {
+            session: session.clone(),
+            error: Box::new(error),
+        })
+    }
+
+    /// A page of sessions with their statuses, last active first.
+    pub async fn sessions(&self, filter: SessionFilter) -> Result<(Vec<Listed>, Option<Cursor>)> {
+        let limit = page_limit(filter.limit)?;
+        let wanted = |name| filter.status.is_none_or(|status| status == name);
+        self.view().list(filter.task_id, wanted, filter.after, limit).await
+    }
+
+    /// Starts a run with a prompt. The agent is started for it if the restart policy allows that.
+    pub async fn prompt(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        content: String,
+    ) -> Result<Fulfilled<Prompted>> {
+        self.running()?;
+        if content.is_empty() {
+            return Err(Error::Invalid("content is empty".to_owned()));
+        }
+        let request =
+            Request::new(caller, "sessions.prompt", session, &json!({"content": content}))?;
+        let state = self.view().state(session).await?;
+        if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
+            return Ok(replayed);
+        }
+        let restart = self.policy().agent_restart;
+        if state.facts.closed.is_none() && !can_prompt(&state.facts, restart) {
+            return Err(Error::AgentNotRunning);
+        }
+        let (run_id, message_id) = (self.ids().run()?, self.ids().message()?);
+        let prompted = Prompted { run_id: run_id.clone(), message_id: message_id.clone() };
+        let command = Command::Start { run_id, message: Some(Message { message_id, content }) };
+        self.execute(session, &request, prompted, command).await
+    }
+
+    /// Gives a session another title; `None` removes it. Also a closed one.
+    pub async fn rename(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        title: Option<String>,
+    ) -> Result<Fulfilled<AffectedRun>> {
+        check_title(title.as_deref())?;
+        let request = Request::new(caller, "sessions.rename", session, &json!({"title": title}))?;
+        let renamed = AffectedRun { session_id: session.clone(), run_id: None };
+        self.execute(session, &request, renamed, Command::Rename { title }).await
+    }
+
+    /// Closes a session: it can be read, and not be continued. Its agent ends.
+    pub async fn close(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        outcome: Outcome,
+    ) -> Result<Fulfilled<AffectedRun>> {
+        self.running()?;
+        let request =
+            Request::new(caller, "sessions.close", session, &json!({"outcome": outcome}))?;
+        let closed = AffectedRun { session_id: session.clone(), run_id: None };
+        self.execute(session, &request, closed, Command::Close { outcome }).await
+    }
+}
+
+pub(super) fn page_limit(limit: Option<usize>) -> Result<usize> {
+    let limit = limit.unwrap_or(PAGE_SESSIONS);
+    if (1..=PAGE_SESSIONS_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Error::Invalid(format!("limit is 1 to {PAGE_SESSIONS_MAX}")))
+}
+
+fn check_title(title: Option<&str>) -> Result<()> {
+    if title.is_some_and(|title| title.len() > TITLE_BYTES_MAX) {
+        return Err(Error::Invalid(format!("A title has at most {TITLE_BYTES_MAX} bytes")));
+    }
+    Ok(())
+}
+
+async fn check_folder(folder: &str) -> Result<()> {
+    let path = Path::new(folder).to_owned();
+    if !path.is_absolute() || folder.contains('\0') {
+        return Err(Error::Invalid("working_dir is an absolute path".to_owned()));
+    }
+    let is_dir = tokio::task::spawn_blocking(move || path.is_dir()).await;
+    if !is_dir.unwrap_or(false) {
+        return Err(Error::Invalid("working_dir is not a folder".to_owned()));
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

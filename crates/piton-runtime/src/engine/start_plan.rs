@@ -1,0 +1,117 @@
+//! From an agent profile to a start plan: the command to run, and the workspace to run it in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_agent::profiles::Profile;
+use piton_core::id::SessionId;
+use piton_core::reason::Reason;
+use piton_core::resume::Abilities;
+use piton_core::{Code, State, Timestamp};
+use piton_exec::protocol::Start;
+use piton_store::BoxFuture;
+
+use super::catalog::{AgentCatalog, SESSION_PLACEHOLDER};
+use crate::error::{Error, Result};
+use crate::supervisor::{Obstacle, Recipe, Recipes};
+use crate::worktrees::Worktrees;
+
+/// Makes start plans. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct StartPlans {
+    catalog: Arc<AgentCatalog>,
+    worktrees: Worktrees,
+    scratch: Arc<Path>,
+}
+
+impl StartPlans {
+    pub(super) fn new(catalog: Arc<AgentCatalog>, worktrees: Worktrees, scratch: PathBuf) -> Self {
+        Self { catalog, worktrees, scratch: scratch.into() }
+    }
+
+    fn profile(&self, state: &State) -> Result<&Profile, Obstacle> {
+        self.catalog.of(state).map_err(|error| Obstacle {
+            reason: Reason::AgentMissing,
+            code: error.code(),
+            message: error.to_string(),
+        })
+    }
+
+    /// The folder that a session works in: its worktree, the folder that it names, or one of its
+    /// own, which is made.
+    pub(super) async fn workspace(
+        &self,
+        session: &SessionId,
+        state: &State,
+    ) -> Result<PathBuf, Obstacle> {
+        let worktree = self.worktrees.ready(session).await.map_err(|error| unusable(&error))?;
+        if let Some(worktree) = worktree {
+            return Ok(worktree);
+        }
+        let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
+        let is_own = named.is_none();
+        let folder = named.map_or_else(|| self.scratch.join(session.as_str()), PathBuf::from);
+        let checked = folder.clone();
+        let is_there = tokio::task::spawn_blocking(move || {
+            if is_own {
+                // That it cannot be made is seen below.
+                let _ = std::fs::create_dir_all(&checked);
+            }
+            checked.is_dir()
+        });
+        if is_there.await.unwrap_or(false) {
+            return Ok(folder);
+        }
+        let (reason, code) = (Reason::WorkspaceMissing, Code::WorkspaceUnusable);
+        let message = format!("{} {}", reason.sentence(), folder.display());
+        Err(Obstacle { reason, code, message })
+    }
+}
+
+fn unusable(error: &Error) -> Obstacle {
+    let reason = match error {
+        Error::Worktree(fault) => fault.reason(),
+        _ => None,
+    };
+    let (code, message) = (error.code(), error.to_string());
+    Obstacle { reason: reason.unwrap_or(Reason::ExecutorError), code, message }
+}
+
+impl Recipes for StartPlans {
+    fn abilities(&self, state: &State) -> Abilities {
+        self.catalog.of(state).map(|profile| profile.abilities).unwrap_or_default()
+    }
+
+    fn settle(&self, state: &State, opened_at: Timestamp, now: Timestamp) -> Option<Duration> {
+        self.catalog.of(state).ok()?.settle_before_load(opened_at, now)
+    }
+
+    fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>> {
+        let (plans, session, state) = (self.clone(), session.clone(), state.clone());
+        Box::pin(async move {
+            let workspace = plans.workspace(&session, &state).await?;
+            let profile = plans.profile(&state)?;
+            let start = start(&session, profile);
+            Ok(Recipe { start, abilities: profile.abilities, workspace })
+        })
+    }
+}
+
+/// How an agent is started, as its profile says.
+fn start(session: &SessionId, profile: &Profile) -> Start {
+    let part = |part: &String| part.replace(SESSION_PLACEHOLDER, session.as_str());
+    let continuation = profile.continuation.as_ref().filter(|_| !profile.is_acp());
+    let other = continuation.map(|continuation| &continuation.command);
+    let command = other.filter(|command| !command.is_empty()).unwrap_or(&profile.command);
+    let command_line = continuation.map(|continuation| continuation.line.clone());
+    Start {
+        command: command.iter().map(part).collect(),
+        env: profile.env.clone(),
+        env_remove: profile.env_remove.clone(),
+        profile: Some(profile.id.clone()),
+        install_hint: Some(profile.install.clone()).filter(|install| !install.is_empty()),
+        command_line,
+        ..Start::default()
+    }
+}

@@ -1,0 +1,186 @@
+//! Waits, and the resume tokens that answer them without a login.
+
+use std::time::Duration;
+
+use piton_core::decide::{Command, Refusal};
+use piton_core::id::{SessionId, TokenId, WaitId};
+use piton_core::limits::REQUEST_KEPT_FOR;
+use piton_core::overview::OpenWait;
+use piton_core::token::{NewToken, ResumeToken};
+use piton_core::{Seq, Timestamp};
+use piton_store::{Cursor, Page, Query, Row, Select};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::requests::Request;
+use super::{Caller, Engine, Fulfilled};
+use crate::error::Result;
+use crate::tokens::Answered;
+
+/// Sessions that are read for open waits; those that are due first.
+const SESSIONS_MAX: usize = 1_000;
+/// Sessions that are searched for a request whose wait is over.
+const SEARCHED_SESSIONS_MAX: usize = 256;
+
+/// The open waits of all sessions, those with the earliest deadline first.
+#[derive(Clone, Debug)]
+pub struct OpenWaits {
+    pub waits: Vec<(SessionId, OpenWait)>,
+    /// There are more than are shown.
+    pub truncated: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnsweredWait {
+    pub session_id: SessionId,
+}
+
+/// A resume token, with the secret that is shown once.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct IssuedResumeToken {
+    pub session_id: SessionId,
+    pub token_id: TokenId,
+    pub token: String,
+}
+
+impl std::fmt::Debug for IssuedResumeToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IssuedResumeToken({} of {})", self.token_id, self.session_id)
+    }
+}
+
+impl Engine {
+    /// The open waits of all sessions.
+    pub async fn waits(&self) -> Result<OpenWaits> {
+        let page = self.waiting_sessions(None).await?;
+        let mut waits = Vec::new();
+        let mut truncated = page.next.is_some();
+        for row in &page.rows {
+            if waits.len() >= SESSIONS_MAX {
+                truncated = true;
+                break;
+            }
+            let open = self.view().open_waits(&row.session, &row.summary.facts).await;
+            waits.extend(open.into_iter().map(|open| (row.session.clone(), open)));
+        }
+        Ok(OpenWaits { waits, truncated })
+    }
+
+    /// Answers a wait, as a caller who may control the session.
+    pub async fn answer(
+        &self,
+        caller: &Caller,
+        wait_id: &WaitId,
+        answer: Value,
+    ) -> Result<Fulfilled<AnsweredWait>> {
+        let handle = &self.running()?.handle;
+        let request = Request::new(caller, "waits.answer", wait_id, &json!({"answer": answer}))?;
+        let session = match self.session_of(wait_id).await {
+            // Perhaps because it was answered, under this very key.
+            Err(error) if request.has_key() => {
+                let (session, seq) = self.fulfilled_in(&request).await?.ok_or(error)?;
+                return self.replay(&session, seq).await;
+            }
+            session => session?,
+        };
+        handle.check_answer(&session, wait_id, &answer).await?;
+        let fresh = NewToken::from(&self.ids().token()?);
+        let answered = AnsweredWait { session_id: session.clone() };
+        let command = Command::AnswerByWait { wait_id: wait_id.clone(), fresh, answer };
+        self.execute(&session, &request, answered, command).await
+    }
+
+    /// Answers with a resume token; for parties without a login. `within`: the session that the
+    /// holder names.
+    pub async fn answer_with_token(
+        &self,
+        within: Option<&SessionId>,
+        token: ResumeToken,
+        answer: Value,
+    ) -> Result<Answered> {
+        self.running()?.handle.answer_with_token(within, token, answer).await
+    }
+
+    /// Makes a new resume token for a wait; the old one is revoked.
+    pub async fn rotate_resume_token(
+        &self,
+        caller: &Caller,
+        wait_id: &WaitId,
+    ) -> Result<Fulfilled<IssuedResumeToken>> {
+        let request = Request::new(caller, "waits.token", wait_id, &Value::Null)?;
+        let session = match self.session_of(wait_id).await {
+            Err(error) if request.has_key() => {
+                let (session, seq) = self.fulfilled_in(&request).await?.ok_or(error)?;
+                return self.replay(&session, seq).await;
+            }
+            session => session?,
+        };
+        let token = self.ids().token()?;
+        let command =
+            Command::RotateToken { wait_id: wait_id.clone(), fresh: NewToken::from(&token) };
+        self.execute_secret(&session, &request, issued(&session, &token), command).await
+    }
+
+    /// Makes a resume token with which the interrupted run can be continued.
+    pub async fn create_resume_token(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        valid_for: Option<Duration>,
+    ) -> Result<Fulfilled<IssuedResumeToken>> {
+        let arguments = json!({"valid_for_s": valid_for.map(|span| span.as_secs())});
+        let request = Request::new(caller, "sessions.token", session, &arguments)?;
+        let expires_at = valid_for.map(|span| self.view().now().after(span));
+        let token = self.ids().token()?;
+        let command = Command::MintInterruption { fresh: NewToken::from(&token), expires_at };
+        self.execute_secret(session, &request, issued(session, &token), command).await
+    }
+
+    /// A page of the sessions that wait, those that are due first.
+    async fn waiting_sessions(&self, after: Option<Cursor>) -> Result<Page> {
+        let select = Select::DueBy(Timestamp::from_millis(i64::MAX));
+        let query = Query { task_id: None, select, after, limit: SESSIONS_MAX };
+        Ok(self.0.store.list(query).await?)
+    }
+
+    /// The session that a wait belongs to. Its cost follows the number of sessions that wait.
+    async fn session_of(&self, wait: &WaitId) -> Result<SessionId> {
+        let mut after = None;
+        loop {
+            let page = self.waiting_sessions(after).await?;
+            let waits = |row: &&Row| {
+                let run = row.summary.facts.run.as_ref();
+                run.is_some_and(|run| run.waits.contains_key(wait))
+            };
+            if let Some(row) = page.rows.iter().find(waits) {
+                return Ok(row.session.clone());
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Err(Refusal::WaitNotFound { wait: wait.clone() }.into()),
+            }
+        }
+    }
+
+    /// Where a request was fulfilled whose target does not say it: among the sessions that were
+    /// active last, and within the time that keys are kept.
+    async fn fulfilled_in(&self, request: &Request<'_>) -> Result<Option<(SessionId, Seq)>> {
+        let (now, request) = (self.view().now(), request.logged(None));
+        let query =
+            Query { task_id: None, select: Select::All, after: None, limit: SEARCHED_SESSIONS_MAX };
+        let page = self.0.store.list(query).await?;
+        let is_recent = |row: &&Row| now.since(row.summary.info.active_at) <= REQUEST_KEPT_FOR;
+        for row in page.rows.iter().filter(is_recent) {
+            let requests = self.view().state(&row.session).await?.requests;
+            if let Some(seq) = requests.find(&request, now)? {
+                return Ok(Some((row.session.clone(), seq)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn issued(session: &SessionId, token: &ResumeToken) -> IssuedResumeToken {
+    let (session_id, token_id) = (session.clone(), token.id.clone());
+    IssuedResumeToken { session_id, token_id, token: token.reveal() }
+}

@@ -1,0 +1,388 @@
+//! A scripted agentctl for each execution, with an agent that does what its prompt says. They
+//! outlive engines, as real ones do.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures_util::future::BoxFuture;
+use piton_core::decide::Probe;
+use piton_core::event::WaitKind;
+use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
+use piton_core::spool::{
+    Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
+};
+use piton_exec::client::Client;
+use piton_exec::executor::{
+    At, Drained, Error, Executor, Fault, Following, Found, LaunchSpec, Located,
+};
+use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start};
+use piton_runtime::{Clock as _, SystemClock};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+/// The prompt of a turn that does not end by itself.
+pub(crate) const HANG: &str = "hang";
+/// The prompt of a turn that waits for a permission.
+pub(crate) const ASK: &str = "ask";
+/// The id of that wait.
+pub(crate) const WAIT: &str = "wait_asked";
+
+#[derive(Clone, Default)]
+pub(crate) struct Fleet(Arc<Mutex<Machines>>);
+
+#[derive(Default)]
+struct Machines {
+    by_id: BTreeMap<ExecutionId, Machine>,
+    /// Every start of an agent, with the conversation that it was to continue.
+    starts: Vec<(SessionId, Start)>,
+    prompts: Vec<String>,
+    changed: Arc<Notify>,
+}
+
+struct Machine {
+    session: SessionId,
+    is_up: bool,
+    epoch: u64,
+    entries: Vec<Entry>,
+    journal: BTreeMap<String, Result<Value, Problem>>,
+    /// The agent runs; the turn that it is in.
+    agent: Option<Option<RunId>>,
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fleet")
+    }
+}
+
+fn problem(code: &str) -> Problem {
+    Problem { code: code.to_owned(), message: format!("The script says {code}"), hint: None }
+}
+
+fn spool_id(execution: &ExecutionId) -> String {
+    format!("spool_{execution}")
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Machine {
+    fn write(&mut self, run_id: Option<&RunId>, fact: Fact) {
+        let (v, pos, at) = (ENTRY_VERSION, self.entries.len() as Pos + 1, SystemClock.now());
+        self.entries.push(Entry { v, pos, at, run_id: run_id.cloned(), fact, raw: None });
+    }
+
+    fn say(&mut self, run_id: &RunId, text: &str) {
+        let message_id: MessageId = format!("msg_{run_id}_{}", self.entries.len()).parse().unwrap();
+        let (channel, offset) = (Channel::Answer, 0);
+        let said =
+            Fact::Text { message_id: message_id.clone(), channel, offset, text: text.into() };
+        self.write(Some(run_id), said);
+        let (length, hash) =
+            (text.len() as u64, blake3::hash(text.as_bytes()).to_hex().to_string());
+        self.write(Some(run_id), Fact::TextEnd { message_id, length, hash });
+    }
+
+    fn end_turn(&mut self, stop_reason: &str) {
+        let Some(run_id) = self.agent.as_mut().and_then(Option::take) else { return };
+        self.write(Some(&run_id), Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
+    }
+
+    fn end_agent(&mut self, requested: bool) {
+        if self.agent.take().is_some() {
+            let (exit_code, signal, stderr) = (Some(0), None, String::new());
+            self.write(None, Fact::AgentExited { exit_code, signal, requested, stderr });
+        }
+    }
+
+    fn act(&mut self, act: &Act) -> Result<Value, Problem> {
+        match act {
+            Act::Start(start) => {
+                self.agent = Some(None);
+                self.write(None, Fact::AgentStarting {});
+                let opened_as = match start.agent_session_id {
+                    Some(_) => OpenedAs::Loaded,
+                    None => OpenedAs::New,
+                };
+                let requested_session_id = start.agent_session_id.clone();
+                let agent_session_id = Some(format!("theirs_{}", self.session));
+                let capabilities =
+                    SessionCapabilities { load: true, ..SessionCapabilities::default() };
+                let agent = None;
+                self.write(
+                    None,
+                    Fact::AgentReady {
+                        opened_as,
+                        agent_session_id,
+                        requested_session_id,
+                        agent,
+                        capabilities,
+                    },
+                );
+            }
+            Act::Prompt { run_id, text } => {
+                self.agent = Some(Some(run_id.clone()));
+                self.write(Some(run_id), Fact::TurnStarted {});
+                if text.ends_with(ASK) {
+                    let (wait_id, wait_kind) = (WAIT.parse().unwrap(), WaitKind::Permission);
+                    let question = json!({"title": "May I?", "options": [
+                        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+                    ]});
+                    self.write(Some(run_id), Fact::WaitOpened { wait_id, wait_kind, question });
+                } else if !text.ends_with(HANG) {
+                    self.say(run_id, text);
+                    self.end_turn("end_turn");
+                }
+            }
+            Act::Answer { wait_id, .. } => self.answered(wait_id),
+            Act::Cancel { .. } => self.end_turn("cancelled"),
+            Act::Stop {} => self.end_agent(true),
+            Act::Close {} => {
+                self.end_agent(true);
+                self.is_up = false;
+            }
+            _ => return Err(problem("request_invalid")),
+        }
+        Ok(Value::Null)
+    }
+
+    fn answered(&mut self, wait_id: &WaitId) {
+        let run_id = self.agent.clone().flatten();
+        let (wait_id, why) = (wait_id.clone(), Ended::Answered);
+        self.write(run_id.as_ref(), Fact::WaitEnded { wait_id, why });
+        self.end_turn("end_turn");
+    }
+}
+
+impl Fleet {
+    fn lock(&self) -> MutexGuard<'_, Machines> {
+        self.0.lock().unwrap()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Machines) -> T) -> T {
+        let mut machines = self.lock();
+        let changed = change(&mut machines);
+        machines.changed.notify_waiters();
+        changed
+    }
+
+    /// The turns that hang end well.
+    pub(crate) fn finish(&self) {
+        self.change(|machines| {
+            for machine in machines.by_id.values_mut().filter(|machine| machine.is_up) {
+                machine.end_turn("end_turn");
+            }
+        });
+    }
+
+    /// SIGKILL for every agentctl and agent: their last words are on the disk, and no more come.
+    pub(crate) fn kill(&self) {
+        self.change(|machines| {
+            for machine in machines.by_id.values_mut() {
+                (machine.is_up, machine.agent) = (false, None);
+            }
+        });
+    }
+
+    pub(crate) fn starts(&self) -> Vec<Start> {
+        self.lock().starts.iter().map(|(_, start)| start.clone()).collect()
+    }
+
+    pub(crate) fn prompts(&self) -> Vec<String> {
+        self.lock().prompts.clone()
+    }
+
+    fn do_command(&self, at: &At, command: &Command) -> Result<Reply, Fault> {
+        self.change(|machines| {
+            let Machines { by_id, starts, prompts, .. } = machines;
+            let machine = by_id.get_mut(&at.execution).filter(|machine| machine.is_up);
+            let Some(machine) = machine else {
+                return Err(Fault::unreachable("it does not run"));
+            };
+            if at.epoch < machine.epoch {
+                return Err(problem("epoch_stale").into());
+            }
+            machine.epoch = at.epoch;
+            if let Some(known) = machine.journal.get(&command.id) {
+                let (id, result) = (command.id.clone(), known.clone()?);
+                return Ok(Reply { id, replayed: true, result });
+            }
+            match (&command.act, &machine.agent) {
+                (Act::Start(_), Some(_)) => return Err(problem("agent_running").into()),
+                (Act::Prompt { .. }, Some(Some(_))) => return Err(problem("agent_busy").into()),
+                (Act::Start(_) | Act::Close {}, _) | (_, Some(_)) => {}
+                (_, None) => return Err(problem("agent_not_running").into()),
+            }
+            match &command.act {
+                Act::Start(start) => starts.push((at.session.clone(), start.clone())),
+                Act::Prompt { text, .. } => prompts.push(text.clone()),
+                _ => {}
+            }
+            let run_id = match &command.act {
+                Act::Prompt { run_id, .. } | Act::Cancel { run_id } => Some(run_id),
+                _ => None,
+            };
+            let (command_id, name) = (command.id.clone(), command.act.name().to_owned());
+            machine.write(run_id, Fact::CommandAccepted { command_id, command: name });
+            let result = machine.act(&command.act);
+            machine.journal.insert(command.id.clone(), result.clone());
+            Ok(Reply { id: command.id.clone(), replayed: false, result: result? })
+        })
+    }
+
+    fn after(&self, execution: &ExecutionId, after: Pos) -> Option<Vec<Entry>> {
+        let machines = self.lock();
+        let machine = machines.by_id.get(execution)?;
+        Some(machine.entries.iter().filter(|entry| entry.pos > after).cloned().collect())
+    }
+
+    fn is_up(&self, execution: &ExecutionId) -> bool {
+        self.lock().by_id.get(execution).is_some_and(|machine| machine.is_up)
+    }
+}
+
+impl Executor for Fleet {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<(), Fault>> {
+        self.change(|machines| {
+            let machine = Machine {
+                session: spec.session.clone(),
+                is_up: true,
+                epoch: spec.epoch,
+                entries: Vec::new(),
+                journal: BTreeMap::new(),
+                agent: None,
+            };
+            machines.by_id.insert(spec.execution.clone(), machine);
+        });
+        ready(Ok(()))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
+        ready(Ok(Vec::new()))
+    }
+
+    fn find<'a>(
+        &'a self,
+        _execution: &'a ExecutionId,
+    ) -> BoxFuture<'a, Result<Option<Located>, Error>> {
+        ready(Ok(None))
+    }
+
+    fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Probe> {
+        ready(if self.is_up(execution) { Probe::Alive } else { Probe::Gone })
+    }
+
+    fn stop<'a>(
+        &'a self,
+        execution: &'a ExecutionId,
+        _epoch: u64,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        self.change(|machines| {
+            if let Some(machine) = machines.by_id.get_mut(execution) {
+                machine.end_agent(true);
+                machine.is_up = false;
+            }
+        });
+        ready(Ok(()))
+    }
+
+    fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf, Error>> {
+        ready(Ok(PathBuf::from(execution.as_str())))
+    }
+
+    fn set_aside<'a>(&'a self, _execution: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    fn forget<'a>(&'a self, _execution: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    fn tidy(&self) -> BoxFuture<'_, Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
+        self.change(|machines| machines.by_id.remove(&found.execution));
+        ready(Ok(()))
+    }
+
+    fn client<'a>(&'a self, _at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
+        ready(Err(problem("workspace_missing").into()))
+    }
+
+    fn command<'a>(&'a self, at: &'a At, command: Command) -> BoxFuture<'a, Result<Reply, Fault>> {
+        ready(self.do_command(at, &command))
+    }
+
+    fn follow<'a>(
+        &'a self,
+        at: &'a At,
+        after: Option<Spool>,
+    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
+        if !self.is_up(&at.execution) {
+            return ready(Err(Fault::unreachable("it does not run")));
+        }
+        let after = after.map_or(0, |spool| spool.pos);
+        let (fleet, execution) = (self.clone(), at.execution.clone());
+        let spool_id = spool_id(&execution);
+        ready(Ok(Box::new(Stream { fleet, execution, spool_id, after }) as Box<dyn Following>))
+    }
+
+    fn is_working<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
+        let machines = self.lock();
+        let agent = machines.by_id.get(&at.execution).and_then(|machine| machine.agent.clone());
+        ready(Ok(agent.flatten().is_some()))
+    }
+
+    fn drain<'a>(&'a self, at: &'a At, after: Option<Spool>) -> BoxFuture<'a, Drained> {
+        let after = after.map_or(0, |spool| spool.pos);
+        let Some(entries) = self.after(&at.execution, after) else {
+            return ready(Drained::default());
+        };
+        ready(Drained { spool_id: spool_id(&at.execution), entries, ..Drained::default() })
+    }
+}
+
+struct Stream {
+    fleet: Fleet,
+    execution: ExecutionId,
+    spool_id: String,
+    after: Pos,
+}
+
+impl Following for Stream {
+    fn spool_id(&self) -> &str {
+        &self.spool_id
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Frame>> {
+        Box::pin(async move {
+            let changed = Arc::clone(&self.fleet.lock().changed);
+            loop {
+                let mut notified = std::pin::pin!(changed.notified());
+                notified.as_mut().enable();
+                let entries = self.fleet.after(&self.execution, self.after)?;
+                if let Some(last) = entries.last() {
+                    self.after = last.pos;
+                    return Some(Frame { entries, lost: None });
+                }
+                if !self.fleet.is_up(&self.execution) {
+                    return None;
+                }
+                notified.await;
+            }
+        })
+    }
+
+    fn ack(&mut self, _pos: Pos) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,8 @@
+//! The session engine without a server: what HTTP, WebSocket and the command line call.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
+
+mod agentctl;
+mod methods;
+mod offline;
+mod recovery;
+mod world;

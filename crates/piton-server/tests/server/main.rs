@@ -1,0 +1,8 @@
+//! The server in this process: its router over a memory store and a scripted executor, on loopback.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod description;
+mod problems;
+mod scopes;
+mod status;
+mod world;

@@ -1,0 +1,189 @@
+//! A server over a memory store, with an executor that does what a test says. No process is started.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use piton_agent::profiles::Profile;
+use piton_api::access::NewAccessToken;
+use piton_api::client::Client;
+use piton_core::access::{Bearer, Scope};
+use piton_core::decide::{Command, Probe};
+use piton_core::event::Event;
+use piton_core::id::{BootId, ExecutionId, SessionId};
+use piton_core::mask::Masker;
+use piton_core::resume::Policy;
+use piton_exec::executor::{Error, Executor, Fault, Found, LaunchOptions, LaunchSpec, Located};
+use piton_runtime::{
+    Clock, Executions, Handle, Ids, MetadataLog, Options, Service, SystemClock, Worktrees,
+};
+use piton_server::Server;
+use piton_store::memory::{Disk, MemoryStore, Reliable};
+use piton_store::{BoxFuture as StoreFuture, Liveness, OsEntropy, Store};
+use tokio::net::TcpListener;
+
+type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// All of this test's boots live.
+#[derive(Debug)]
+struct Alive;
+
+impl Liveness for Alive {
+    fn is_alive(&self, _boot: &BootId) -> bool {
+        true
+    }
+}
+
+/// An executor that launches nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptedExecutor {
+    pub(crate) probe: Arc<Mutex<Probe>>,
+    /// Why launches fail.
+    pub(crate) fault: &'static str,
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Executor for ScriptedExecutor {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn launch(&self, _spec: LaunchSpec) -> BoxFuture<'_, Result<(), Fault>> {
+        ready(Err(Fault::unreachable(self.fault)))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
+        ready(Ok(Vec::new()))
+    }
+
+    fn find<'a>(&'a self, _: &'a ExecutionId) -> BoxFuture<'a, Result<Option<Located>, Error>> {
+        ready(Ok(None))
+    }
+
+    fn probe<'a>(&'a self, _: &'a ExecutionId) -> BoxFuture<'a, Probe> {
+        ready(*self.probe.lock().unwrap())
+    }
+
+    fn stop<'a>(&'a self, _: &'a ExecutionId, _: u64) -> BoxFuture<'a, Result<(), Fault>> {
+        ready(Ok(()))
+    }
+
+    fn spool<'a>(&'a self, _: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf, Error>> {
+        ready(Ok(PathBuf::new()))
+    }
+
+    fn set_aside<'a>(&'a self, _: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    fn forget<'a>(&'a self, _: &'a ExecutionId) -> BoxFuture<'a, Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    fn tidy(&self) -> BoxFuture<'_, Result<(), Error>> {
+        ready(Ok(()))
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) handle: Handle,
+    address: String,
+    // Ended by being dropped.
+    _server: Server,
+    _service: Service,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let ids = Ids::new(Arc::clone(&clock), Arc::new(OsEntropy));
+        let disk: Arc<Mutex<Disk>> = Arc::default();
+        let liveness: Arc<dyn Liveness> = Arc::new(Alive);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::open(
+            disk,
+            Arc::clone(&liveness),
+            Arc::new(OsEntropy),
+            Arc::new(Reliable),
+        ));
+        let executor = ScriptedExecutor {
+            probe: Arc::new(Mutex::new(Probe::Unreachable)),
+            fault: "there is no machine",
+        };
+        let executions = Executions::new(
+            Arc::new(executor.clone()),
+            Arc::clone(&store),
+            LaunchOptions::new(&Masker::default()),
+        );
+        let options = Options {
+            clock: Arc::clone(&clock),
+            driver: Arc::new(executions.clone()),
+            executors: Arc::new(executions.clone()),
+            ..Options::new(ids.boot().unwrap(), Arc::clone(&store), liveness, Arc::new(OsEntropy))
+        };
+        let service = Service::begin(options);
+        executions.attach(service.handle()).await.unwrap();
+        let metadata = MetadataLog::open(&service.handle()).await.unwrap();
+        let local = Bearer { id: ids.access().unwrap(), secret: ids.token().unwrap().secret };
+        let handle = service.handle();
+        let options = piton_server::Options {
+            handle: handle.clone(),
+            executions: executions.clone(),
+            worktrees: Worktrees::open(handle.clone(), &folder.path().join("worktrees"))
+                .unwrap()
+                .with_executions(executions),
+            metadata,
+            agents: vec![profile()],
+            local: Some(local.clone()),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            scratch: folder.path().join("workspaces"),
+            policy: Policy::default(),
+            rate: piton_server::Rate::default(),
+            connections: piton_server::ConnectionLimits::default(),
+            version: "0.0.0".to_owned(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Server::start(listener, None, options).unwrap();
+        let address = format!("http://{}", server.address());
+        let client = Client::new(&address, local.reveal());
+        let (_server, _service, _folder) = (server, service, folder);
+        Self { client, handle, address, _server, _service, _folder }
+    }
+
+    /// A client with an access token of these scopes.
+    pub(crate) async fn client_with(&self, scopes: &BTreeSet<Scope>) -> Client {
+        let scopes = scopes.iter().copied().map(Into::into).collect();
+        let new = NewAccessToken { name: "test".to_owned(), scopes, expires_in_s: None };
+        let issued = self.client.create_access_token(&new).await.unwrap();
+        Client::new(&self.address, issued.token)
+    }
+
+    /// A record of what an executor or agent was seen to do.
+    pub(crate) async fn observe(
+        &self,
+        session: &SessionId,
+        event: impl Into<Event>,
+        message: Option<&str>,
+    ) {
+        let message = message.map(str::to_owned);
+        let command = Command::Observe { event: event.into(), message };
+        self.handle.execute(session, command).await.unwrap();
+    }
+}
+
+/// An agent that no test starts.
+fn profile() -> Profile {
+    let mut profiles = piton_agent::profiles::built_in();
+    let mut profile = profiles.remove(0);
+    "echo".clone_into(&mut profile.id);
+    profile
+}
+
+/// Futures of stores and executors are the same thing.
+const _: fn(StoreFuture<()>) = |_| ();
