@@ -50,4 +50,7 @@ pub use tally::{Counts, Doing};
 pub use tokens::Answered;
 pub use view::{Listed, View};
 pub use worktrees::{Cleaned, Left, Worktrees};
-pub use world::{Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
+pub use world::{
+    Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles,
+    SystemClock,
+};

@@ -1,11 +1,9 @@
 //! `piton serve`: the server, until it is told to end. Agents go on without it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use piton_agent::profiles::Profile;
 use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::standalone::Standalone;
@@ -17,8 +15,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::Context;
+use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
-use crate::server::{Held, Place};
+use crate::server::{Held, ServerInfo};
 use crate::ui::{Tone, Ui};
 use crate::{agents, config, conversion, masking, stores};
 
@@ -76,7 +75,7 @@ enum LogFormat {
 
 /// Where to listen and whom to hear: what the options say, else the settings.
 #[derive(Debug)]
-struct Plan {
+struct ListenPlan {
     listen: SocketAddr,
     tls: Option<Tls>,
     /// The first name that was given.
@@ -85,7 +84,7 @@ struct Plan {
     origins: Vec<String>,
 }
 
-impl Plan {
+impl ListenPlan {
     fn of(args: &Args, cx: &Context) -> Result<Self> {
         let set = &cx.settings.server;
         let or = |given: &[String], set: &[String]| {
@@ -133,7 +132,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     start_logging(args.log);
-    let plan = Plan::of(&args, cx)?;
+    let plan = ListenPlan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
     let held = match Held::take(&data) {
         Err(error) if args.unless_running && error.code() == Some(Code::ServerRunning) => {
@@ -158,8 +157,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
     let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
+    let memory = EchoMemory::new(&data);
+    memory.prepare()?;
+    memory.sweep(&*store).await?;
     let options = Options {
         clock: Arc::clone(&clock),
+        files: Arc::new(memory),
         masker,
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
     };
@@ -187,7 +190,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         Some(own) => (format!("http://{own}"), Some(public.clone())),
         None => (public.clone(), None),
     };
-    let place = Place {
+    let place = ServerInfo {
         address: place.0,
         public: place.1,
         pid: std::process::id(),
@@ -205,14 +208,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What can be run. The built-in agent finds a place to remember in.
-fn agents(cx: &Context) -> Result<Vec<Profile>> {
-    let memory = agents::echo_memory(&cx.settings.data.value);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(memory)?;
-    agents::all(&cx.settings)
-}
-
-fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {
+fn announce(ui: &mut Ui, public: &str, place: &ServerInfo) -> Result<()> {
     if ui.json {
         ui.json_line(&json!({"address": public, "pid": place.pid, "local": place.address}))?;
     } else {

@@ -7,7 +7,7 @@ use piton_core::event::Outcome;
 use piton_core::id::{MessageId, RunId, SessionId, TaskId};
 use piton_core::resume::{StartTrigger, can_prompt};
 use piton_core::status::Name;
-use piton_core::worktree::{Plan, Stage};
+use piton_core::worktree::{Stage, WorktreePlan};
 use piton_store::Cursor;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -115,7 +115,11 @@ impl Engine {
     }
 
     /// The worktree of a new session that names a repository.
-    async fn plan_worktree(&self, session: &SessionId, spec: &SessionSpec) -> Result<Option<Plan>> {
+    async fn plan_worktree(
+        &self,
+        session: &SessionId,
+        spec: &SessionSpec,
+    ) -> Result<Option<WorktreePlan>> {
         let Some(repo) = &spec.repo else {
             return match spec.base {
                 Some(_) => Err(Error::Invalid("base needs repo beside it".to_owned())),

@@ -7,7 +7,7 @@ use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::state::Executor;
-use piton_core::worktree::Plan;
+use piton_core::worktree::WorktreePlan;
 use piton_exec::client::{Client, ClientError};
 use piton_exec::protocol::workspace::NewShell;
 use piton_workspace::worktree::Force;
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// Makes a worktree again that was removed, from its branch; one that is there stays as it is.
-    pub async fn repair_worktree(&self, session: &SessionId) -> Result<Plan> {
+    pub async fn repair_worktree(&self, session: &SessionId) -> Result<WorktreePlan> {
         Ok(self.running()?.worktrees.repair(session).await?.plan)
     }
 }

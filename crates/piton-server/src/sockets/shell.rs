@@ -20,8 +20,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
-    CLOSE_WAIT, LOST, Life, Place, Pulse, Why, broken, closing, goodbye, handshake, presented,
-    send, ticks,
+    CLOSE_WAIT, LOST, Life, Pulse, SocketPermit, Why, broken, closing, goodbye, handshake,
+    presented, send, ticks,
 };
 use crate::api::workspace::of_shell;
 use crate::app::App;
@@ -86,7 +86,7 @@ async fn show(
     bearer: Option<Bearer>,
     socket: WebSocket,
     shell: ShellSocket,
-    place: Place,
+    place: SocketPermit,
 ) {
     let (mut sink, mut source) = socket.split();
     let (screen, keyboard) = shell.split();
