@@ -167,7 +167,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
     };
     let options = EngineOptions {
-        profiles: agents(cx)?,
+        profiles: agents::all(&cx.settings)?,
         policy: cx.settings.resume.policy(),
         ..EngineOptions::new(options, &data)
     };

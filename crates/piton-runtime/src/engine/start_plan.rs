@@ -1,5 +1,7 @@
 //! From an agent profile to a start plan: the command to run, and the workspace to run it in.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +58,7 @@ impl StartPlans {
         let is_there = tokio::task::spawn_blocking(move || {
             if is_own {
                 // That it cannot be made is seen below.
-                let _ = std::fs::create_dir_all(&checked);
+                let _ = DirBuilder::new().recursive(true).mode(0o700).create(&checked);
             }
             checked.is_dir()
         });
