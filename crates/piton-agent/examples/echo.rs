@@ -1,6 +1,6 @@
 //! The built-in agent as a program of its own, for tests that need a real process.
 
-use piton_agent::echo::{self, Options};
+use piton_echo::{self as echo, Options};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

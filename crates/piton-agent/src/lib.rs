@@ -1,11 +1,9 @@
 //! Talking to an agent over a byte stream. The client ([`acp`]) spawns no process and touches no
 //! disk: [`Journal`] keeps what happened, [`ToolHost`] does what the agent asks its client to do.
-//! An agent that speaks no protocol is read by [`printed`], into the same words. At the other end of
-//! the stream can be [`echo`], an agent without a model. What is known of real ones before they are
-//! asked is in [`profiles`].
+//! An agent that speaks no protocol is read by [`printed`], into the same words. What is
+//! known of agents before they are asked is in [`profiles`].
 
 pub mod acp;
-pub mod echo;
 mod host;
 mod journal;
 mod lines;

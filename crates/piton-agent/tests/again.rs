@@ -5,8 +5,8 @@ mod common;
 
 use common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Opened, Wording};
-use piton_agent::echo;
 use piton_core::spool::{Fact, OpenedAs};
+use piton_echo as echo;
 use serde_json::{Value, json};
 
 fn options(memory: &std::path::Path, args: &str) -> echo::Options {

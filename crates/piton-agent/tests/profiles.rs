@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use common::{Puppet, Setup, World, soon, world};
 use piton_agent::acp::{Error, Hello, Opened, Refusal};
 use piton_agent::profiles::{self, Loads, Origin, Profile};
+use piton_core::command_line::Way;
 use piton_core::resume::{Abilities, Strategy};
 use piton_core::spool::{Fact, OpenedAs, SessionCapabilities};
 use serde_json::{Value, json};
@@ -34,8 +35,13 @@ fn fixture(id: &str, name: &str) -> Option<Value> {
 }
 
 fn args(profile: &Profile, session: &str, message: Option<&str>, fork: bool) -> String {
-    let continuation = profile.continuation.as_ref().unwrap();
-    continuation.args(Some(session), message, fork).join(" ")
+    let line = &profile.continuation.as_ref().unwrap().line;
+    let way = if fork {
+        Way::Fork { id: session }
+    } else {
+        Way::Resume { id: Some(session), message_id: message }
+    };
+    line.arguments(way, "").join(" ")
 }
 
 #[test]

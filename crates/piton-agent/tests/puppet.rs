@@ -276,6 +276,23 @@ async fn too_many_questions_and_terminals_are_refused() {
     assert_eq!(puppet.hear().await["error"]["code"], -32602);
 }
 
+/// Wants to show: a file that is not there has the protocol's own code, by which agents tell that
+/// they may make it.
+#[tokio::test]
+async fn a_missing_file_is_a_missing_resource() {
+    let (world, mut puppet, _prompt, _turn) = in_turn(Setup::default()).await;
+    world.host.files.lock().unwrap().insert("/there".into(), "text".to_owned());
+    let read = |id: i64, path: &str| {
+        let params = json!({ "sessionId": "s1", "path": path });
+        json!({ "id": id, "method": "fs/read_text_file", "params": params })
+    };
+    puppet.say(read(1, "/missing")).await;
+    let refused = puppet.hear().await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32002)));
+    puppet.say(read(2, "/there")).await;
+    assert_eq!(puppet.hear().await["result"]["content"], "text");
+}
+
 #[tokio::test]
 async fn requests_beyond_the_limits_are_refused_on_both_sides() {
     let finish = Arc::new(Notify::new());

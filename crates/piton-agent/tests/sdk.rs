@@ -16,7 +16,7 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::{Agent, Client, Lines};
 use futures_util::{sink, stream};
-use piton_agent::echo;
+use piton_echo as echo;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 type Updates = Arc<Mutex<Vec<SessionUpdate>>>;

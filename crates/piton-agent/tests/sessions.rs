@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Error, Limits, Opened};
-use piton_agent::echo;
 use piton_core::spool::{AuthMethod, Fact, OpenedAs};
+use piton_echo as echo;
 use serde_json::{Value, json};
 
 fn echo_options(args: &str) -> echo::Options {

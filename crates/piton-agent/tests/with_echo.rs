@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use common::{Host, Setup, ready, ready_with, run, soon, with_echo};
 use piton_agent::acp::{Error, Limits};
-use piton_agent::echo;
 use piton_core::event::ToolStatus;
 use piton_core::spool::{Channel, Ended, Fact, OpenedAs};
+use piton_echo as echo;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

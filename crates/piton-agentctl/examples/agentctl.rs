@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use piton_agent::echo;
+use piton_echo as echo;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);

@@ -68,8 +68,10 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let world = World::new();
     let (run, mut stream) = ready(&world, &[]).await;
     let client = run.client(1);
-    ctl::until("ready", async || client.health().await.unwrap().agent.status == AgentStatus::Ready)
-        .await;
+    ctl::until("ready", async || {
+        client.health().await.unwrap().agent.status == Some(AgentStatus::Ready)
+    })
+    .await;
     let health = client.health().await.unwrap();
     assert!(health.agent.pid.is_some() && health.agent.agent_session_id.is_some());
     let again = act(&run, "again", Act::Start(echo(&[]))).await.unwrap_err();
@@ -89,7 +91,7 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let entries = entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { .. })).await;
     let asked = matches!(entries.last().unwrap().fact, Fact::AgentExited { requested: true, .. });
     assert!(asked, "{entries:#?}");
-    assert_eq!(run.client(1).health().await.unwrap().agent.status, AgentStatus::Exited);
+    assert_eq!(run.client(1).health().await.unwrap().agent.status, Some(AgentStatus::Exited));
     assert_eq!(prompt(&run, "p2", "x").await.unwrap_err().code(), "agent_not_running");
 }
 
@@ -216,8 +218,10 @@ async fn what_is_no_agent_is_named() {
         assert!(message.contains(words), "{message}");
     }
     let client = run.client(1);
-    ctl::until("error", async || client.health().await.unwrap().agent.status == AgentStatus::Error)
-        .await;
+    ctl::until("error", async || {
+        client.health().await.unwrap().agent.status == Some(AgentStatus::Error)
+    })
+    .await;
     let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -292,8 +296,10 @@ async fn a_flood_is_held_back_and_nothing_is_lost() {
     let run = world.launch_with(spec).await;
     let client = run.client(1);
     act(&run, "start", Act::Start(echo(&[]))).await.unwrap();
-    ctl::until("ready", async || client.health().await.unwrap().agent.status == AgentStatus::Ready)
-        .await;
+    ctl::until("ready", async || {
+        client.health().await.unwrap().agent.status == Some(AgentStatus::Ready)
+    })
+    .await;
     prompt(&run, "p1", "flood 1000000").await.unwrap();
     ctl::until("full", async || client.health().await.unwrap().spool.blocked.is_some()).await;
     let mut stream = run.stream(1, 0).await;
@@ -333,7 +339,7 @@ async fn the_last_words_of_an_agent_do_not_wait_for_room() {
     let pid = client.health().await.unwrap().agent.pid.unwrap();
     ctl::kill(pid);
     ctl::until("exited", async || {
-        client.health().await.unwrap().agent.status == AgentStatus::Exited
+        client.health().await.unwrap().agent.status == Some(AgentStatus::Exited)
     })
     .await;
     let mut stream = run.stream(1, 0).await;

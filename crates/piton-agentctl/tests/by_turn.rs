@@ -150,7 +150,7 @@ async fn a_conversation_goes_on_from_process_to_process() {
         assert_eq!((said(&second).as_str(), names(&second)), (expected, Vec::new()));
         let health = run.client(1).health().await.unwrap();
         assert_eq!(health.agent.agent_session_id.as_ref(), Some(&id));
-        assert_eq!((health.agent.status, health.agent.pid), (AgentStatus::Ready, None));
+        assert_eq!((health.agent.status, health.agent.pid), (Some(AgentStatus::Ready), None));
         act(&run, "close", Act::Close {}).await.unwrap();
 
         let run = world.launch().await;

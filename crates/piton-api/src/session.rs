@@ -139,3 +139,103 @@ pub struct SessionDeleted {
     /// Why it was left.
     pub left_because: Option<String>,
 }
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RenameRequest {
+    /// The new title; null removes the title.
+    pub title: Option<String>,
+}
+
+/// Which contents to take out of a session's log: exactly one of `seqs`, `value` and `pattern`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RedactRequest {
+    /// The contents of these records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seqs: Option<Vec<u64>>,
+    /// Every content with this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Every content that this regular expression matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// Why; the record of the redaction keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Answer what would be taken out, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What is looked for is secret.
+impl std::fmt::Debug for RedactRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedactRequest").field("dry_run", &self.dry_run).finish_non_exhaustive()
+    }
+}
+
+/// A record with something to take out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RedactionTarget {
+    pub seq: u64,
+    /// The record's kind.
+    pub kind: String,
+    /// How often the text or pattern was found; 0 for a record that was named.
+    pub matches: usize,
+}
+
+/// What a redaction takes out, or would.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Redaction {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// False after a dry run.
+    pub done: bool,
+    /// Contents that were there before.
+    pub taken_out: usize,
+    pub targets: Vec<RedactionTarget>,
+    /// Found in headers, which stay: only deleting the session removes them.
+    pub in_headers: Vec<RedactionTarget>,
+    /// Named records without a content.
+    pub empty: Vec<u64>,
+    /// Named records whose content was taken out before.
+    pub gone: Vec<u64>,
+    /// Named records that the log does not have.
+    pub missing: Vec<u64>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ArchiveRequest {
+    /// An absolute path of the folder for the bundle, on the server; without it the data folder's
+    /// archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Encrypts the bundle; without it the bundle is in the clear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<String>,
+}
+
+impl std::fmt::Debug for ArchiveRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArchiveRequest").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// A session that is in a bundle now, and not in the store any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionArchived {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// Where the bundle is, on the server.
+    pub bundle: String,
+    pub last_seq: u64,
+    pub encrypted: bool,
+}

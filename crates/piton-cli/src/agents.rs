@@ -9,6 +9,7 @@ use piton_core::resume::Strategy;
 use piton_exec::programs;
 
 use crate::config::Settings;
+use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Result};
 
 /// The agent that is part of this program.
@@ -39,13 +40,8 @@ pub(crate) fn find(settings: &Settings, id: &str) -> Result<Profile> {
     all.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown.with_hint(hint))
 }
 
-/// Where the built-in agent remembers: beside the logs, so that it can be resumed.
-pub(crate) fn echo_memory(data: &Path) -> PathBuf {
-    data.join("echo")
-}
-
 fn echo(program: &Path, data: &Path) -> Profile {
-    let memory = echo_memory(data).join(format!("{}.json", piton_server::SESSION));
+    let memory = EchoMemory::new(data).file(piton_runtime::SESSION_PLACEHOLDER);
     let parts = [program.as_os_str(), "agent".as_ref(), "echo".as_ref()];
     let rest = ["--".as_ref(), "--memory".as_ref(), memory.as_os_str()];
     let command = parts.into_iter().chain(rest).map(|part| part.to_string_lossy().into_owned());

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::error::{Error, Result};
-use crate::server::{self, Place};
+use crate::server::{self, ServerInfo};
 
 /// The largest answer that is taken whole.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -23,7 +23,7 @@ const ANSWER_WAIT: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    place: Place,
+    place: ServerInfo,
 }
 
 impl Client {
@@ -38,7 +38,7 @@ impl Client {
         Self::find(data).ok_or_else(|| Error::new(Code::ServerNotRunning, message))
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &ServerInfo {
         &self.place
     }
 
@@ -107,7 +107,7 @@ impl Client {
     }
 
     fn silent(&self, cause: &(dyn std::error::Error + 'static)) -> Error {
-        let Place { address, pid, .. } = &self.place;
+        let ServerInfo { address, pid, .. } = &self.place;
         let message = format!("The server at {address} (pid {pid}) does not answer");
         Error::new(Code::ServerUnreachable, message).because(cause)
     }

@@ -10,6 +10,7 @@ use piton_store::{BootGuard, BootLocks, Holder, OsEntropy, Store};
 
 use crate::config::Settings;
 use crate::conversion;
+use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Result};
 use crate::lookup;
 use crate::masking;
@@ -118,6 +119,7 @@ impl Context {
         let store = stores::open_or_create_store(&self.settings)?;
         let options = Options {
             clock: Arc::clone(&self.clock),
+            files: Arc::new(EchoMemory::new(&self.settings.data.value)),
             masker,
             ..Options::new(boot, store, Arc::new(locks), entropy)
         };

@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod context;
 mod conversion;
+mod echo_memory;
 mod error;
 mod findings;
 mod hand;

@@ -19,7 +19,7 @@ const LOCK: &str = "server.lock";
 
 /// Where a server is, and how it is spoken to. Readable by the data folder's owner alone.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct ServerInfo {
     /// `http://127.0.0.1:7411`: for this machine's own programs.
     pub(crate) address: String,
     /// Where others find it, if that is elsewhere: `https://piton.example:7411`.
@@ -32,9 +32,9 @@ pub(crate) struct Place {
     pub(crate) token: String,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for ServerInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Place({}, pid {})", self.address, self.pid)
+        write!(f, "ServerInfo({}, pid {})", self.address, self.pid)
     }
 }
 
@@ -70,7 +70,7 @@ impl Held {
     }
 
     /// Says where the server is. All of it or nothing is seen.
-    pub(crate) fn announce(&self, place: &Place) -> Result<()> {
+    pub(crate) fn announce(&self, place: &ServerInfo) -> Result<()> {
         let (path, new) = (self.folder.join(FILE), self.folder.join(format!("{FILE}.new")));
         let write = || {
             let mut options = File::options();
@@ -95,20 +95,20 @@ fn running(data: &Path) -> Error {
     let error = |who: String| Error::new(Code::ServerRunning, who);
     match find(data) {
         Some(place) => {
-            let Place { address, pid, .. } = place;
+            let ServerInfo { address, pid, .. } = place;
             error(format!("A server runs on this data folder already: {address} (pid {pid})"))
         }
         None => error("A server runs on this data folder already, and has not said where".into()),
     }
 }
 
-fn read(data: &Path) -> Option<Place> {
+fn read(data: &Path) -> Option<ServerInfo> {
     let text = fs::read(data.join(FOLDER).join(FILE)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 /// The data folder's server, if one lives. What a dead one left says where nobody is any more.
-pub(crate) fn find(data: &Path) -> Option<Place> {
+pub(crate) fn find(data: &Path) -> Option<ServerInfo> {
     let place = read(data)?;
     let boot: BootId = place.boot.parse().ok()?;
     BootLocks::new(data).is_alive(&boot).then_some(place)

@@ -16,7 +16,7 @@ use crate::reason::Reason;
 use crate::resume::{StartTrigger, Strategy};
 use crate::spool::{AgentInfo, AuthMethod, Channel, OpenedAs, Pos, SessionCapabilities};
 use crate::time::Timestamp;
-use crate::worktree::Plan;
+use crate::worktree::WorktreePlan;
 
 /// Version of the record schema that this program writes.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -335,9 +335,9 @@ events! {
 
     /// A worktree is about to be made for the session: whatever lies at its path until it is
     /// prepared is nobody's work.
-    WorkspacePlanned = "workspace.planned" { #[serde(flatten)] plan: Plan, } content [];
+    WorkspacePlanned = "workspace.planned" { #[serde(flatten)] plan: WorktreePlan, } content [];
     /// The worktree is there; from now on what is in it is somebody's work.
-    WorkspacePrepared = "workspace.prepared" { #[serde(flatten)] plan: Plan, } content [];
+    WorkspacePrepared = "workspace.prepared" { #[serde(flatten)] plan: WorktreePlan, } content [];
     /// The worktree is not there any more: cleaned up, or seen to be removed by hand.
     WorkspaceRemoved = "workspace.removed" {
         path: String,

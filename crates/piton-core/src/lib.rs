@@ -8,6 +8,7 @@ pub mod access;
 pub mod canonical;
 pub mod chain;
 pub mod code;
+pub mod command_line;
 pub mod decide;
 pub mod event;
 pub mod fold;

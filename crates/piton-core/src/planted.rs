@@ -32,6 +32,8 @@ pub enum Bug {
     SilenceIsDeath,
     /// Runtime: an answer is noted and not handed over.
     AnswerKeptBack,
+    /// Runtime: each wake makes a supervisor of its own, though the session has one.
+    SupervisedTwice,
 }
 
 impl Bug {
@@ -50,6 +52,7 @@ impl Bug {
         Self::CommandIdNew,
         Self::SilenceIsDeath,
         Self::AnswerKeptBack,
+        Self::SupervisedTwice,
     ];
 }
 

@@ -73,7 +73,7 @@ pub struct Target {
 
 /// What redacting would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct RedactionPlan {
     /// To be taken out.
     pub targets: Vec<Target>,
     /// Found in a header, which stays: only deleting the session removes it.
@@ -91,7 +91,7 @@ pub struct Plan {
 pub struct Planner {
     selector: Selector,
     targets: BTreeMap<Seq, Target>,
-    plan: Plan,
+    plan: RedactionPlan,
     tails: BTreeMap<MessageId, Tail>,
 }
 
@@ -107,7 +107,7 @@ struct Tail {
 
 impl Planner {
     pub fn new(selector: Selector) -> Self {
-        let mut plan = Plan::default();
+        let mut plan = RedactionPlan::default();
         if let Selector::Seqs(seqs) = &selector {
             plan.missing = seqs.iter().copied().collect();
         }
@@ -139,7 +139,7 @@ impl Planner {
         }
     }
 
-    pub fn finish(mut self) -> Plan {
+    pub fn finish(mut self) -> RedactionPlan {
         self.plan.targets = self.targets.into_values().collect();
         self.plan
     }
@@ -302,7 +302,7 @@ mod tests {
         NewRecord::with_content(Timestamp::from_millis(0), event, "arguments", arguments)
     }
 
-    fn plan(selector: Selector, records: &[Record]) -> Plan {
+    fn plan(selector: Selector, records: &[Record]) -> RedactionPlan {
         let mut planner = Planner::new(selector);
         for record in records {
             planner.look(record);
@@ -310,7 +310,7 @@ mod tests {
         planner.finish()
     }
 
-    fn by_value(records: &[NewRecord]) -> Plan {
+    fn by_value(records: &[NewRecord]) -> RedactionPlan {
         let records: Vec<_> = (1..).zip(records).map(|(seq, record)| record.at(seq)).collect();
         plan(Selector::Matching(Box::new(Literal::new(VALUE).unwrap())), &records)
     }
@@ -366,7 +366,7 @@ mod tests {
                 .collect();
         records[1].content = Content::Redacted;
         let literal = || Selector::Matching(Box::new(Literal::new(VALUE).unwrap()));
-        assert_eq!(plan(literal(), &records), Plan::default());
+        assert_eq!(plan(literal(), &records), RedactionPlan::default());
     }
 
     #[test]

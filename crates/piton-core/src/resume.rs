@@ -359,30 +359,6 @@ pub fn can_prompt(facts: &Facts, restart: AgentRestart) -> bool {
     is_running(facts) || is_occasion(restart, StartTrigger::Prompt)
 }
 
-/// What an agent that has become ready is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
-    /// What was said to it and not given to anybody; with what it does not know, if that is owed.
-    Send { history: bool, note: bool },
-    /// Nothing now; its first prompt will tell it what it does not know.
-    TellLater,
-    /// Nothing.
-    Idle,
-}
-
-/// S3's three-way switch.
-pub fn first(state: &State) -> First {
-    let run = state.facts.run.as_ref().filter(|run| run.is_open());
-    let owed = &state.owed;
-    if run.is_some_and(|run| state.prompts(&run.run_id).next().is_some()) {
-        First::Send { history: owed.history, note: owed.note.is_some() }
-    } else if owed.history || owed.note.is_some() {
-        First::TellLater
-    } else {
-        First::Idle
-    }
-}
-
 /// Whether an agent must be started because somebody said something that none was given: an open run
 /// that nobody works on.
 pub fn is_stranded(state: &State) -> bool {

@@ -42,17 +42,6 @@ pub enum WireState {
     Cancelled,
 }
 
-/// The names that graph tools (S1) use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GraphName {
-    Active,
-    Paused,
-    Failed,
-    Cancelled,
-    Completed,
-}
-
 /// A session's status with its explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
@@ -121,16 +110,6 @@ impl Name {
             | Self::Paused
             | Self::Waiting
             | Self::Idle => WireState::WaitingForInput,
-        }
-    }
-
-    pub fn graph(self) -> GraphName {
-        match self {
-            Self::Completed => GraphName::Completed,
-            Self::Failed | Self::Error => GraphName::Failed,
-            Self::Cancelled => GraphName::Cancelled,
-            Self::InterruptedStartup | Self::InterruptedWaiting | Self::Paused => GraphName::Paused,
-            Self::Starting | Self::Waiting | Self::Running | Self::Idle => GraphName::Active,
         }
     }
 }

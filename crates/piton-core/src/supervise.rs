@@ -15,7 +15,7 @@ use crate::state::{Executor, ExecutorStatus, Facts, Run};
 pub const RECONNECT_MIN: Duration = Duration::from_millis(500);
 pub const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// How long an execution may be silent before the log calls it unreachable.
-pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(60);
+pub const UNREACHABLE_AFTER: Duration = Duration::from_mins(1);
 
 /// Who holds the session's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ const SHORT: usize = 8;
 
 /// A worktree as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct WorktreePlan {
     /// The folder to work in.
     pub path: String,
     /// The work tree of the repository that it belongs to.
@@ -34,7 +34,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worktree {
     #[serde(flatten)]
-    pub plan: Plan,
+    pub plan: WorktreePlan,
     pub stage: Stage,
 }
 
@@ -55,7 +55,7 @@ impl Worktree {
     }
 }
 
-impl Plan {
+impl WorktreePlan {
     /// Whether it is what this program plans for a session with its worktrees in `root`. A log may
     /// come from elsewhere, in a bundle: what it names is not removed, nor handed to git, unless it
     /// is ours.
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn only_what_is_planned_here_is_ours() {
         let root = Path::new("/data/worktrees");
-        let ours = Plan {
+        let ours = WorktreePlan {
             path: "/data/worktrees/sess_1".into(),
             repository: "/repo".into(),
             branch: "piton/1".into(),
@@ -179,7 +179,7 @@ mod tests {
             base_commit: "0123456789abcdef0123456789abcdef01234567".into(),
         };
         assert!(ours.is_ours(&session("sess_1"), root));
-        let others: &[fn(&mut Plan)] = &[
+        let others: &[fn(&mut WorktreePlan)] = &[
             |plan| plan.path = "/data/worktrees/sess_2".into(),
             |plan| plan.path = "/data/worktrees/../precious".into(),
             |plan| plan.repository = "--upload-pack=x".into(),
@@ -201,7 +201,7 @@ mod tests {
     /// The first thing that is in the way counts; nothing is, if all is as the log says it.
     #[test]
     fn what_the_disk_says_is_judged() {
-        let plan = Plan {
+        let plan = WorktreePlan {
             path: "/data/worktrees/sess_1".into(),
             repository: "/repo".into(),
             branch: "piton/1".into(),

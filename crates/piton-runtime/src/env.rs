@@ -9,7 +9,7 @@ use crate::service::Options;
 use crate::supervisor::Supervisors;
 use crate::sweeper::Deadlines;
 use crate::tally::Tally;
-use crate::world::{Clock, Driver, Ids};
+use crate::world::{Clock, Driver, Ids, SessionFiles};
 
 #[derive(Debug)]
 pub(crate) struct Env {
@@ -19,6 +19,7 @@ pub(crate) struct Env {
     pub liveness: Arc<dyn Liveness>,
     pub driver: Arc<dyn Driver>,
     pub supervisors: Supervisors,
+    pub files: Arc<dyn SessionFiles>,
     pub writer: Arc<Writer>,
     pub snapshot_every: u64,
     pub ids: Ids,
@@ -43,6 +44,7 @@ impl Env {
             liveness: options.liveness,
             driver: options.driver,
             supervisors,
+            files: options.files,
             snapshot_every: options.snapshot_every,
             tally: Tally::default(),
             deadlines: Deadlines::default(),

@@ -29,10 +29,11 @@ mod worktrees;
 mod world;
 
 pub use engine::{
-    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, CreatedSession, CreatedTask,
-    DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled, IssuedResumeToken, IssuedToken,
-    NewAccessToken, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
+    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, Contact, CreatedSession,
+    CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled, IssuedResumeToken,
+    IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
     SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
+    check_terminal_side,
 };
 pub use error::{Error, Result};
 pub use executions::Executions;
@@ -49,4 +50,7 @@ pub use tally::{Counts, Doing};
 pub use tokens::Answered;
 pub use view::{Listed, View};
 pub use worktrees::{Cleaned, Left, Worktrees};
-pub use world::{Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
+pub use world::{
+    Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles,
+    SystemClock,
+};

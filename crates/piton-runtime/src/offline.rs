@@ -14,7 +14,7 @@ use std::time::Duration;
 use piton_core::decide::{self, Command, Context, Refusal, Removal};
 use piton_core::event::{SessionLeased, SessionReleased};
 use piton_core::id::{BootId, RunId, SessionId, WaitId};
-use piton_core::redact::Plan;
+use piton_core::redact::RedactionPlan;
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::{Code, NewRecord, Reason, Seq, State, supervise};
 use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
@@ -160,7 +160,7 @@ impl OfflineWriter {
     pub async fn redact(
         &self,
         session: &SessionId,
-        plan: &Plan,
+        plan: &RedactionPlan,
         reason: Option<&str>,
     ) -> Result<Redacted> {
         let mut redacted = Redacted::default();
@@ -254,6 +254,7 @@ impl OfflineWriter {
             }
             return Err(error);
         }
+        self.env.files.remove(session);
         Ok(last_seq)
     }
 

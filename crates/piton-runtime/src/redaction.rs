@@ -5,7 +5,7 @@ use std::ops::Range;
 use piton_core::decide::{Command, Redact, RedactTarget, Refusal, Verdict};
 use piton_core::id::SessionId;
 use piton_core::limits::REDACT_RECORDS_MAX;
-use piton_core::redact::{Matcher, Plan, Planner, Selector};
+use piton_core::redact::{Matcher, Planner, RedactionPlan, Selector};
 use piton_core::{Content, Seq};
 use piton_store::{Detail, Store};
 
@@ -61,7 +61,11 @@ impl Redacted {
 
 impl View {
     /// What redacting would do. Changes nothing.
-    pub async fn plan_redaction(&self, session: &SessionId, selector: Selector) -> Result<Plan> {
+    pub async fn plan_redaction(
+        &self,
+        session: &SessionId,
+        selector: Selector,
+    ) -> Result<RedactionPlan> {
         piton_store::load(&**self.store(), session).await?;
         let mut planner = Planner::new(selector);
         let mut after = 0;
@@ -78,7 +82,11 @@ impl View {
 
 impl Handle {
     /// See [`View::plan_redaction`].
-    pub async fn plan_redaction(&self, session: &SessionId, selector: Selector) -> Result<Plan> {
+    pub async fn plan_redaction(
+        &self,
+        session: &SessionId,
+        selector: Selector,
+    ) -> Result<RedactionPlan> {
         self.view().plan_redaction(session, selector).await
     }
 
@@ -86,7 +94,7 @@ impl Handle {
     pub async fn redact(
         &self,
         session: &SessionId,
-        plan: &Plan,
+        plan: &RedactionPlan,
         reason: Option<&str>,
     ) -> Result<Redacted> {
         let mut redacted = Redacted::default();
@@ -102,7 +110,7 @@ impl Handle {
 pub(crate) async fn commands(
     view: &View,
     session: &SessionId,
-    plan: &Plan,
+    plan: &RedactionPlan,
     reason: Option<&str>,
 ) -> Result<Vec<Redact>> {
     let mut commands = Vec::new();

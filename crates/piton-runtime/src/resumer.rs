@@ -15,6 +15,7 @@ use crate::supervisor::{Recipes, Supervisors};
 pub struct Resumer(Supervisors);
 
 impl Resumer {
+    #[expect(clippy::needless_pass_by_value, reason = "as its callers have it")]
     pub fn new(
         handle: Handle,
         _executions: Executions,

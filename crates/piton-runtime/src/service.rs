@@ -27,7 +27,9 @@ use crate::sweeper::Sweeper;
 use crate::tally::Counts;
 use crate::tokens::{Answered, TokenService};
 use crate::view::{Listed, View};
-use crate::world::{Clock, Driver, Executors, Ids, NoDriver, NoExecutors, SystemClock};
+use crate::world::{
+    Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles, SystemClock,
+};
 
 /// How often deadlines and dead boots are looked for; a deadline that is known of is not waited for.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -46,6 +48,7 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
+    pub files: Arc<dyn SessionFiles>,
     /// What must not reach the disk. By default the values of excluded keys; known secrets, such as
     /// those of the environment, are the caller's to add.
     pub masker: Arc<Masker>,
@@ -71,6 +74,7 @@ impl Options {
             clock: Arc::new(SystemClock),
             driver: Arc::new(NoDriver),
             executors: Arc::new(NoExecutors),
+            files: Arc::new(NoSessionFiles),
             masker: Arc::default(),
             sweep_every: SWEEP_EVERY,
             unreachable_after: UNREACHABLE_AFTER,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use piton_core::decide::{Command, Refusal, Removal, Verdict, may_remove};
 use piton_core::id::SessionId;
 use piton_core::state::Run;
-use piton_core::worktree::{Plan, Stage, Worktree};
+use piton_core::worktree::{Stage, Worktree, WorktreePlan};
 use piton_core::{Reason, State};
 use piton_workspace::worktree::{Error as Fault, Force, Lock, Worktrees as Disk};
 
@@ -27,7 +27,7 @@ pub struct Worktrees {
 /// What a clean-up came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleaned {
-    pub plan: Plan,
+    pub plan: WorktreePlan,
     /// The branch is still in the repository.
     pub kept_branch: bool,
     /// It was not so before.
@@ -40,7 +40,7 @@ pub enum Left {
     Removed(Cleaned),
     /// It stays where it is.
     Kept {
-        plan: Plan,
+        plan: WorktreePlan,
         why: Error,
     },
 }
@@ -62,7 +62,7 @@ impl Worktrees {
         session: &SessionId,
         repository: &Path,
         base: Option<&str>,
-    ) -> Result<Plan> {
+    ) -> Result<WorktreePlan> {
         Ok(self.disk.plan(session, repository, base).await?)
     }
 
@@ -153,7 +153,7 @@ impl Worktrees {
     }
 
     /// Ends who is at work in a worktree, if it may go at all.
-    async fn make_way(&self, session: &SessionId, plan: &Plan, force: Force) -> Result<()> {
+    async fn make_way(&self, session: &SessionId, plan: &WorktreePlan, force: Force) -> Result<()> {
         let facts = self.state(session).await?.facts;
         let Some(executor) = facts.executor.as_ref().filter(|executor| executor.may_live()) else {
             return Ok(());

@@ -108,6 +108,21 @@ impl Executors for NoExecutors {
     }
 }
 
+/// What is kept of a session beside its log, such as the memory of a built-in agent.
+pub trait SessionFiles: Send + Sync + fmt::Debug + 'static {
+    /// The session's log is gone, and that is durable. What cannot be removed is removed by a later
+    /// life of the process.
+    fn remove(&self, session: &SessionId);
+}
+
+/// Nothing is kept beside the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSessionFiles;
+
+impl SessionFiles for NoSessionFiles {
+    fn remove(&self, _session: &SessionId) {}
+}
+
 /// Makes ids and secrets.
 #[derive(Clone, Debug)]
 pub struct Ids {

@@ -11,12 +11,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use piton_core::Code;
-use piton_core::worktree::{Plan, Stage};
+use piton_core::worktree::{Stage, WorktreePlan};
 
 use repo::{Rig, commit, git, refusal, repository, works};
 
 /// What is in a worktree that is as it should be.
-fn assert_whole(path: &Path, plan: &Plan) {
+fn assert_whole(path: &Path, plan: &WorktreePlan) {
     assert_eq!(git(path, &["symbolic-ref", "--short", "HEAD"]), plan.branch);
     assert_eq!(git(path, &["rev-parse", "HEAD"]), plan.base_commit);
     assert_eq!(git(path, &["status", "--porcelain"]), "");
@@ -45,15 +45,15 @@ async fn two_sessions_work_side_by_side_and_the_checkout_is_untouched() {
     assert_eq!(before, after);
 }
 
-type Leave = fn(&Plan, &Path);
+type Leave = fn(&WorktreePlan, &Path);
 
 /// What an attempt that was killed can have left behind.
 fn leftovers() -> Vec<(&'static str, Leave)> {
-    fn add(plan: &Plan, repo: &Path) {
+    fn add(plan: &WorktreePlan, repo: &Path) {
         let args = ["worktree", "add", "-q", "-b", &plan.branch, &plan.path, &plan.base_commit];
         git(repo, &args);
     }
-    fn half(plan: &Plan, repo: &Path) {
+    fn half(plan: &WorktreePlan, repo: &Path) {
         add(plan, repo);
         fs::remove_file(Path::new(&plan.path).join("a")).unwrap();
         // As git leaves it when it is killed while it writes the files.
@@ -120,7 +120,7 @@ async fn several_who_need_it_at_once_make_it_once() {
     assert_eq!(rig.told(&session).await, ["planned", "prepared"]);
 }
 
-type Harm = fn(&Rig, &Path, &Plan);
+type Harm = fn(&Rig, &Path, &WorktreePlan);
 
 #[tokio::test]
 async fn what_is_missing_has_a_reason_of_its_own() {
@@ -336,7 +336,7 @@ async fn what_a_log_from_elsewhere_names_is_not_touched() {
     let session = "sess_1".parse().unwrap();
     let plan = rig.worktrees.plan(&session, &rig.repo, None).await.unwrap();
     let path = precious.to_str().unwrap().to_owned();
-    rig.create(&session, Plan { path, ..plan }).await;
+    rig.create(&session, WorktreePlan { path, ..plan }).await;
     assert_eq!(rig.refused(&session).await, (Code::WorktreeNotFound, None));
     let force = piton_workspace::worktree::Force::Yes;
     let refused = rig.worktrees.clean_up(&session, force).await.unwrap_err();

@@ -13,7 +13,7 @@ use piton_core::Code;
 use piton_core::decide::Command;
 use piton_core::event::{ExecutorReady, ExecutorStarting, Outcome};
 use piton_core::id::SessionId;
-use piton_core::worktree::{Plan, Stage};
+use piton_core::worktree::{Stage, WorktreePlan};
 use piton_runtime::{Error, Left};
 use piton_workspace::worktree::Force;
 
@@ -55,7 +55,7 @@ async fn a_clean_worktree_goes_with_its_branch() {
     assert_eq!(rig.refused(&session).await, (Code::WorkspaceUnusable, Some("branch_missing")));
 }
 
-type Work = fn(&Rig, &Path, &Plan);
+type Work = fn(&Rig, &Path, &WorktreePlan);
 
 /// Each kind of work that is nowhere else keeps the worktree, is named, and goes when it is forced.
 #[tokio::test]

@@ -1,28 +1,17 @@
 //! What every handler holds.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use piton_agent::profiles::Profile;
+use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
-use piton_core::decide::{Command, Verdict};
-use piton_core::id::SessionId;
-use piton_core::registry;
-use piton_core::resume::Policy;
-use piton_core::{Code, Seq};
-use piton_runtime::{Executions, Handle, MetadataLog, Resumer, Worktrees};
-use piton_store::Detail;
+use piton_runtime::{Engine, Handle, MetadataLog};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::health::Readiness;
-use crate::api::starting::{Agents, Known};
 use crate::audit::Audit;
 use crate::connections::{Connection, ConnectionLimits, Connections, Presented};
-use crate::extract::Asker;
 use crate::frames::Broadcasts;
 use crate::index::{self, Index};
 use crate::limits::{Limits, Rate};
@@ -33,28 +22,17 @@ use crate::sockets::Sockets;
 /// The principal of whoever can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
 
-/// Stands for the session's id in an agent's command.
-pub const SESSION: &str = "{session}";
-
 /// What a server is made of.
 #[derive(Debug)]
 pub struct Options {
-    pub handle: Handle,
-    pub executions: Executions,
-    pub worktrees: Worktrees,
-    pub metadata: MetadataLog,
-    /// What can be run as an agent. Of several with one id the last counts.
-    pub agents: Vec<Profile>,
+    /// One that runs sessions.
+    pub engine: Engine,
     /// Opens everything; made anew by every life of the server and never written to a log.
     pub local: Option<Bearer>,
     /// Names by which the server may be spoken to, beside its address.
     pub hosts: Vec<String>,
     /// Pages of other origins that may use it.
     pub origins: Vec<String>,
-    /// Where sessions work that name no folder.
-    pub scratch: PathBuf,
-    /// When agents are started again, and what they are told.
-    pub policy: Policy,
     pub rate: Rate,
     pub connections: ConnectionLimits,
     pub version: String,
@@ -66,8 +44,8 @@ pub(crate) struct App(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
-    agents: Arc<Agents>,
-    resumer: Resumer,
+    handle: Handle,
+    metadata: MetadataLog,
     limits: Limits,
     connections: Connections,
     broadcasts: Broadcasts,
@@ -80,62 +58,43 @@ struct Inner {
     local: Arc<str>,
 }
 
-/// What a request came to, perhaps an earlier time.
-#[derive(Debug)]
-pub(crate) struct Fulfilled<T> {
-    pub(crate) response: T,
-    pub(crate) replayed: bool,
-}
-
 impl App {
-    pub(crate) fn new(options: Options, stop: CancellationToken) -> Self {
-        let by_id = options.agents.iter().map(|agent| (agent.id.clone(), agent.clone())).collect();
-        let (scratch, worktrees) = (options.scratch.clone(), options.worktrees.clone());
-        let agents = Arc::new(Agents { by_id, scratch, worktrees });
-        let known = Arc::new(Known(Arc::clone(&agents)));
-        let (handle, executions) = (options.handle.clone(), options.executions.clone());
-        let resumer = Resumer::new(handle, executions, known, options.policy);
-        let view = options.handle.view().clone();
-        let metrics = Metrics::new(options.handle.clone());
-        Self(Arc::new(Inner {
+    pub(crate) fn new(options: Options, stop: CancellationToken) -> piton_runtime::Result<Self> {
+        let handle = options.engine.handle()?.clone();
+        let metadata = options.engine.metadata_log()?.clone();
+        let view = handle.view().clone();
+        let metrics = Metrics::new(handle.clone());
+        Ok(Self(Arc::new(Inner {
             limits: Limits::new(options.rate),
             connections: Connections::new(options.connections),
             broadcasts: Broadcasts::new(view.clone()),
             index: Index::new(view, index::render),
             sockets: Sockets::new(options.connections.sockets_max),
-            agents,
-            resumer,
+            handle,
+            metadata,
             metrics,
             audit: Audit::default(),
             readiness: Readiness::default(),
             stop,
             local: LOCAL.into(),
             options,
-        }))
+        })))
     }
 
     pub(crate) fn options(&self) -> &Options {
         &self.0.options
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.options.engine
+    }
+
     pub(crate) fn handle(&self) -> &Handle {
-        &self.0.options.handle
-    }
-
-    pub(crate) fn executions(&self) -> &Executions {
-        &self.0.options.executions
-    }
-
-    pub(crate) fn resumer(&self) -> &Resumer {
-        &self.0.resumer
-    }
-
-    pub(crate) fn worktrees(&self) -> &Worktrees {
-        &self.0.options.worktrees
+        &self.0.handle
     }
 
     pub(crate) fn metadata(&self) -> &MetadataLog {
-        &self.0.options.metadata
+        &self.0.metadata
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -170,34 +129,9 @@ impl App {
         &self.0.readiness
     }
 
-    /// Notes what was done that no session's log tells of.
-    pub(crate) async fn done(
-        &self,
-        asker: &Asker,
-        action: &str,
-        target: impl Into<String>,
-    ) -> Result<()> {
-        let note = asker.noted(action, target);
-        self.metadata().execute(None, registry::Command::Note(note)).await?;
-        Ok(())
-    }
-
     /// Resolves when the server is to end.
     pub(crate) fn stop(&self) -> &CancellationToken {
         &self.0.stop
-    }
-
-    pub(crate) fn agents(&self) -> &BTreeMap<String, Profile> {
-        &self.0.agents.by_id
-    }
-
-    pub(crate) fn agents_known(&self) -> &Agents {
-        &self.0.agents
-    }
-
-    pub(crate) fn agent(&self, id: &str) -> Result<&Profile> {
-        let unknown = || Problem::new(Code::AgentNotFound, format!("There is no agent {id:?}"));
-        self.0.agents.by_id.get(id).ok_or_else(unknown)
     }
 
     /// Who a token's holder is. Requests without a token, and those with a wrong one, are taken
@@ -262,92 +196,6 @@ impl App {
         presented: Presented,
     ) -> Result<()> {
         self.0.limits.take(&connection.peer().bucket(presented))
-    }
-
-    /// Has a command carried out for somebody, once.
-    pub(crate) async fn execute<T: Serialize + DeserializeOwned>(
-        &self,
-        session: &SessionId,
-        asked: &Asked<'_>,
-        response: T,
-        command: Command,
-    ) -> Result<Fulfilled<T>> {
-        let kept = Some(to_value(&response)?);
-        self.execute_keeping(session, asked, kept, response, command).await
-    }
-
-    /// The same, if the answer shows a secret: it must not reach the log.
-    pub(crate) async fn execute_unkept<T: DeserializeOwned>(
-        &self,
-        session: &SessionId,
-        asked: &Asked<'_>,
-        response: T,
-        command: Command,
-    ) -> Result<Fulfilled<T>> {
-        self.execute_keeping(session, asked, None, response, command).await
-    }
-
-    async fn execute_keeping<T: DeserializeOwned>(
-        &self,
-        session: &SessionId,
-        asked: &Asked<'_>,
-        kept: Option<Value>,
-        response: T,
-        command: Command,
-    ) -> Result<Fulfilled<T>> {
-        let request = asked.request(kept);
-        let command = Command::Requested { request, command: Box::new(command) };
-        let ack = self.handle().execute(session, command).await?;
-        match ack.verdict {
-            Verdict::Repeated { seq } => self.repeated(session, seq).await,
-            _ => Ok(Fulfilled { response, replayed: false }),
-        }
-    }
-
-    /// The same for what belongs to no session.
-    pub(crate) async fn register<T: Serialize + DeserializeOwned>(
-        &self,
-        asked: &Asked<'_>,
-        keep: bool,
-        response: T,
-        command: registry::Command,
-    ) -> Result<Fulfilled<T>> {
-        let kept = if keep { Some(to_value(&response)?) } else { None };
-        let noted = self.metadata().execute(Some(asked.request(kept)), command).await?;
-        match noted.verdict {
-            Verdict::Repeated { seq } => self.repeated(&SessionId::metadata_log(), seq).await,
-            _ => Ok(Fulfilled { response, replayed: false }),
-        }
-    }
-
-    /// What the first of several equal requests was answered.
-    pub(crate) async fn repeated<T: DeserializeOwned>(
-        &self,
-        session: &SessionId,
-        seq: Seq,
-    ) -> Result<Fulfilled<T>> {
-        let store = self.handle().view().store();
-        let records = store.read(session, seq - 1, 1, Detail::Full).await?;
-        let kept = records.first().and_then(|record| record.content_field("response"));
-        let response = kept.and_then(|kept| serde_json::from_value(kept).ok());
-        let not_kept = || {
-            Problem::new(Code::ResponseNotKept, "The request was fulfilled before, under this key")
-        };
-        Ok(Fulfilled { response: response.ok_or_else(not_kept)?, replayed: true })
-    }
-}
-
-/// A request on its way to the log.
-#[derive(Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) asker: &'a Asker,
-    pub(crate) action: &'static str,
-    pub(crate) body: Value,
-}
-
-impl Asked<'_> {
-    pub(crate) fn request(&self, response: Option<Value>) -> piton_core::request::Request {
-        self.asker.request(self.action, &self.body, response)
     }
 }
 

@@ -1,6 +1,5 @@
-//! What handlers take: bodies, queries and askers, each with its own problem when it is wrong.
+//! What handlers take: bodies, queries and callers, each with its own problem when it is wrong.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::HttpBody as _;
@@ -13,11 +12,9 @@ use http_body_util::BodyExt as _;
 use percent_encoding::percent_decode_str;
 use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
-use piton_core::event::AuditRecorded;
-use piton_core::request::{self, Key};
 use piton_exec::protocol::workspace::FILE_BYTES_MAX;
+use piton_runtime::Caller;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
@@ -26,7 +23,6 @@ use crate::connections::{Connection, Presented};
 use crate::problem::{Problem, Result};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-const KEY_BYTES_MAX: usize = 255;
 /// The largest body of a request, in bytes.
 const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How long a body may take to come: from piece to piece, and altogether.
@@ -141,73 +137,15 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
     }
 }
 
-/// Who asks, and under which key.
-#[derive(Clone, Debug)]
-pub(crate) struct Asker {
-    pub(crate) principal: Arc<str>,
-    path: String,
-    key: Option<String>,
-}
-
-impl Asker {
-    /// The path is where the same request is made over HTTP: a key means the same both ways.
-    pub(crate) fn new(principal: Arc<str>, path: String, key: Option<String>) -> Result<Self> {
-        if key.as_ref().is_some_and(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
-            let detail = format!("An idempotency key has 1 to {KEY_BYTES_MAX} visible characters");
-            return Err(Problem::malformed(detail));
-        }
-        Ok(Self { principal, path, key })
-    }
-
-    pub(crate) fn has_key(&self) -> bool {
-        self.key.is_some()
-    }
-
-    /// What the log will say of a request. `response` is what a repetition is answered.
-    pub(crate) fn request(
-        &self,
-        action: &str,
-        body: &Value,
-        response: Option<Value>,
-    ) -> request::Request {
-        let key = self.key.as_ref();
-        request::Request {
-            principal: self.principal.to_string(),
-            action: action.to_owned(),
-            key: key.map(|key| Key::new(&self.principal, &self.path, key, body)),
-            response,
-        }
-    }
-
-    /// That they did something.
-    pub(crate) fn noted(&self, action: &str, target: impl Into<String>) -> AuditRecorded {
-        AuditRecorded {
-            principal: Some(self.principal.to_string()),
-            action: action.to_owned(),
-            target: Some(target.into()),
-            outcome: "done".to_owned(),
-            count: None,
-        }
-    }
-
-    /// The same for the same asker, path and key; `None` without a key.
-    pub(crate) fn seed(&self) -> Option<[u8; 16]> {
-        let key = Key::new(&self.principal, &self.path, self.key.as_ref()?, &Value::Null).key;
-        let mut seed = [0; 16];
-        seed.copy_from_slice(&blake3::hash(key.as_bytes()).as_bytes()[..16]);
-        Some(seed)
-    }
-}
-
 /// Lets in who has the scope, before anything of the body is read.
-async fn admit(parts: &mut Parts, app: &App, needed: Scope) -> Result<Asker> {
+async fn admit(parts: &mut Parts, app: &App, needed: Scope) -> Result<Caller> {
     let Ok(connection) = Connection::from_request_parts(parts, app).await;
     let bearer = presented(app, &connection, bearer(&parts.headers))?;
     let principal = app.admit(&connection, bearer.as_ref(), needed)?;
     app.limits().take(&principal)?;
     // One that is no text is as wrong as an empty one.
     let key = parts.headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
-    Asker::new(principal, parts.uri.path().to_owned(), key.map(str::to_owned))
+    Ok(Caller::new(principal).with_key(key)?)
 }
 
 /// The token that a request carries; what is none is counted like a wrong one.
@@ -251,7 +189,7 @@ macro_rules! scoped {
     ($($(#[$doc:meta])* $name:ident = $scope:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug)]
-        pub(crate) struct $name(pub(crate) Asker);
+        pub(crate) struct $name(pub(crate) Caller);
 
         impl FromRequestParts<App> for $name {
             type Rejection = Problem;

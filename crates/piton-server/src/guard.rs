@@ -52,7 +52,7 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
 fn may_ask() -> Response {
     let taken = "authorization, content-type, idempotency-key, last-event-id";
     let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, taken),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];

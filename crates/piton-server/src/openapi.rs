@@ -13,7 +13,9 @@ use utoipa::{Modify, OpenApi as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{access, agents, health, records, sessions, tasks, waits, workspace, worktrees};
+use crate::api::{
+    access, agents, health, records, removal, sessions, tasks, waits, workspace, worktrees,
+};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::sockets::{conversation, shell};
@@ -52,8 +54,10 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(tasks::create, tasks::list))
                 .routes(routes!(tasks::show))
                 .routes(routes!(sessions::create, sessions::list))
-                .routes(routes!(sessions::show, sessions::delete))
+                .routes(routes!(sessions::show, sessions::rename, sessions::delete))
                 .routes(routes!(sessions::show_status))
+                .routes(routes!(removal::redact))
+                .routes(routes!(removal::archive))
                 .routes(routes!(sessions::prompt, records::messages))
                 .routes(routes!(sessions::start))
                 .routes(routes!(sessions::open))

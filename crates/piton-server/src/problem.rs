@@ -7,6 +7,7 @@ use piton_core::access::Denied;
 use piton_core::decide::Refusal;
 use piton_core::{Code, Reason};
 use piton_exec::client::ClientError;
+use piton_exec::executor::Fault;
 
 /// What went wrong.
 #[derive(Clone, Debug)]
@@ -103,6 +104,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::LimitReached
         | Code::SeqConflict
         | Code::EpochStale
+        | Code::FileExists
         | Code::ResponseNotKept => StatusCode::CONFLICT,
         Code::ResumeTokenExpired | Code::ResumeTokenRevoked | Code::WaitExpired => StatusCode::GONE,
         Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -121,32 +123,35 @@ fn status_of(code: Code) -> StatusCode {
 
 impl From<piton_runtime::Error> for Problem {
     fn from(error: piton_runtime::Error) -> Self {
-        if let piton_runtime::Error::Agentctl(piton_exec::executor::Fault::Problem(theirs)) = &error
-        {
-            return Self::new(error.code(), error.to_string()).with_detail(theirs.code.clone());
-        }
-        if let piton_runtime::Error::Obstacle(obstacle) = &error {
-            let problem = Self::new(error.code(), obstacle.reason.sentence());
-            return problem.with_detail(error.to_string()).because_of(obstacle.reason);
-        }
+        use piton_runtime::Error;
         let problem = Self::new(error.code(), error.to_string());
-        let piton_runtime::Error::Worktree(fault) = &error else { return problem };
-        Self { detail: fault.detail(), reason: fault.reason(), ..problem }
+        match error {
+            Error::Agentctl(Fault::Problem(theirs)) => problem.with_detail(theirs.code),
+            Error::Workspace(theirs) => problem.with_detail(theirs.code()),
+            Error::Invalid(detail) => Self::malformed(detail),
+            Error::LinkInvalid => problem.with_detail("`piton open` makes a new one"),
+            Error::Obstacle(obstacle) => Self::new(obstacle.code, obstacle.reason.sentence())
+                .with_detail(obstacle.message)
+                .because_of(obstacle.reason),
+            Error::Worktree(fault) => {
+                Self { detail: fault.detail(), reason: fault.reason(), ..problem }
+            }
+            Error::WorktreePending { session, error } => {
+                let problem = Self::from(*error);
+                let detail = problem.detail.iter().map(|detail| format!("{detail}; "));
+                let made =
+                    format!("session {session} is made, and tries it again when it is resumed");
+                let detail = detail.chain([made]).collect::<String>();
+                problem.with_detail(detail)
+            }
+            _ => problem,
+        }
     }
 }
 
-/// What an agentctl says about its workspace, in the API's own codes where it has them.
 impl From<ClientError> for Problem {
     fn from(error: ClientError) -> Self {
-        let code = match (&error, error.code()) {
-            (ClientError::Unreachable(_), _) => Code::AgentctlUnreachable,
-            (_, "path_outside") => Code::PathOutside,
-            (_, "path_invalid" | "request_invalid") => Code::RequestInvalid,
-            (_, "not_found" | "shell_not_found") => Code::NotFound,
-            (_, "too_many_shells") => Code::LimitReached,
-            _ => Code::AgentctlRefused,
-        };
-        Self::new(code, error.to_string()).with_detail(error.code())
+        piton_runtime::Error::from(error).into()
     }
 }
 

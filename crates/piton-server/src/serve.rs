@@ -91,21 +91,8 @@ impl Server {
     pub fn start(listener: TcpListener, tls: Option<Tls>, options: Options) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let metadata = options.metadata.clone();
-        let app = App::new(options, stop.clone());
+        let app = App::new(options, stop.clone()).map_err(io::Error::other)?;
         let router = openapi::router(app.clone());
-        let keeping_up = tokio::spawn(async move {
-            if let Err(error) = metadata.follow().await {
-                tracing::error!(code = %error.code(), "the metadata log is not followed");
-            }
-        });
-        let (resumer, ended) = (app.resumer().clone(), stop.clone());
-        tokio::spawn(ended.run_until_cancelled_owned(async move {
-            let (booted, ()) = tokio::join!(resumer.on_boot(), resumer.watch());
-            if let Err(error) = booted {
-                tracing::error!(code = %error.code(), "agents were not started");
-            }
-        }));
         let (stopped, served) = (stop.clone(), router.clone());
         let connections = app.connections().clone();
         let counted = connections.clone();
@@ -115,7 +102,6 @@ impl Server {
             if tokio::time::timeout(ENDING, app.sockets().over()).await.is_err() {
                 tracing::warn!("a socket did not end in time");
             }
-            keeping_up.abort();
         });
         Ok(Self { address, stop, router, connections, serving: vec![serving] })
     }

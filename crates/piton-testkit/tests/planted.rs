@@ -23,6 +23,7 @@ fn caught_by(bug: Bug) -> &'static [Property] {
         Bug::CommandIdNew => &[Property::DeliveredOnce],
         Bug::SilenceIsDeath => &[Property::GoneIsInterrupted],
         Bug::AnswerKeptBack => &[Property::QuestionKept],
+        Bug::SupervisedTwice => &[Property::OneSupervisor],
     }
 }
 

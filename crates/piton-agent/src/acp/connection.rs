@@ -95,8 +95,19 @@ impl Connection {
 
     /// Offers version 1 of the protocol, files and terminals.
     pub async fn initialize(&self) -> Result<Hello, Error> {
+        self.initialize_as(wire::initialize()).await
+    }
+
+    /// The same, with something that is only for an agent of our own.
+    pub async fn initialize_with_meta(&self, meta: Value) -> Result<Hello, Error> {
+        let mut params = wire::initialize();
+        params["_meta"] = meta;
+        self.initialize_as(params).await
+    }
+
+    async fn initialize_as(&self, params: Value) -> Result<Hello, Error> {
         let after = self.limits.start_wait;
-        let answer = self.request(method::INITIALIZE, wire::initialize(), after).await?;
+        let answer = self.request(method::INITIALIZE, params, after).await?;
         match wire::spoken_version(&answer) {
             Some(wire::VERSION) => {}
             Some(spoken) => return Err(Error::Version { spoken }),

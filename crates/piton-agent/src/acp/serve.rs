@@ -75,6 +75,7 @@ impl Serving {
             Err(error) => {
                 let code = match error.code {
                     "invalid_params" => code::INVALID_PARAMS,
+                    "not_found" => code::RESOURCE_NOT_FOUND,
                     _ => code::INTERNAL,
                 };
                 wire::error_line(&request.id, code, &error.message)

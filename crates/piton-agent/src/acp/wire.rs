@@ -56,6 +56,7 @@ pub(super) mod code {
     pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
     pub(crate) const INVALID_PARAMS: i64 = -32602;
     pub(crate) const INTERNAL: i64 = -32603;
+    pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
     pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 }
 

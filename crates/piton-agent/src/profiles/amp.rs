@@ -6,7 +6,7 @@
 
 use piton_core::resume::Abilities;
 
-use super::{AGENT_SESSION_ID, Continuation, Output, Profile, Quirks, npm, texts};
+use super::{AGENT_SESSION_ID, CommandLine, Continuation, Output, Profile, Quirks, npm, texts};
 
 pub(super) fn profile() -> Profile {
     Profile {
@@ -14,11 +14,19 @@ pub(super) fn profile() -> Profile {
         abilities: Abilities { command_line: true, ..Abilities::default() },
         continuation: Some(Continuation {
             command: Vec::new(),
-            new: texts(&["--execute", "--stream-json"]),
-            resume: texts(&["threads", "continue", AGENT_SESSION_ID, "--execute", "--stream-json"]),
-            resume_at: Vec::new(),
-            fork: texts(&["threads", "fork", AGENT_SESSION_ID]),
-            output: Output::StreamJson,
+            line: CommandLine {
+                new: texts(&["--execute", "--stream-json"]),
+                resume: texts(&[
+                    "threads",
+                    "continue",
+                    AGENT_SESSION_ID,
+                    "--execute",
+                    "--stream-json",
+                ]),
+                fork: texts(&["threads", "fork", AGENT_SESSION_ID]),
+                output: Output::StreamJson,
+                ..CommandLine::default()
+            },
         }),
         quirks: Quirks {
             notes: &["Its threads are kept by its makers' server: log in with `amp login`."],

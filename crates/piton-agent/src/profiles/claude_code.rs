@@ -4,7 +4,8 @@
 //! it; `--resume-session-at` is not in its help, and counts with `-p` alone.
 
 use super::{
-    AGENT_MESSAGE_ID, AGENT_SESSION_ID, Continuation, Output, Profile, Quirks, npm, texts,
+    AGENT_MESSAGE_ID, AGENT_SESSION_ID, CommandLine, Continuation, Output, Profile, Quirks, npm,
+    texts,
 };
 
 pub(super) fn profile() -> Profile {
@@ -14,16 +15,18 @@ pub(super) fn profile() -> Profile {
         env_remove: texts(&["CLAUDECODE"]),
         continuation: Some(Continuation {
             command: texts(&["claude", "-p", "--verbose", "--output-format", "stream-json"]),
-            new: Vec::new(),
-            resume: texts(&["--resume", AGENT_SESSION_ID]),
-            resume_at: texts(&[
-                "--resume",
-                AGENT_SESSION_ID,
-                "--resume-session-at",
-                AGENT_MESSAGE_ID,
-            ]),
-            fork: texts(&["--resume", AGENT_SESSION_ID, "--fork-session"]),
-            output: Output::StreamJson,
+            line: CommandLine {
+                resume: texts(&["--resume", AGENT_SESSION_ID]),
+                resume_at: texts(&[
+                    "--resume",
+                    AGENT_SESSION_ID,
+                    "--resume-session-at",
+                    AGENT_MESSAGE_ID,
+                ]),
+                fork: texts(&["--resume", AGENT_SESSION_ID, "--fork-session"]),
+                output: Output::StreamJson,
+                ..CommandLine::default()
+            },
         }),
         node_major_min: Some(22),
         quirks: Quirks {

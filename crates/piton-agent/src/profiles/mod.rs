@@ -29,7 +29,8 @@ use piton_core::spool::SessionCapabilities;
 
 use crate::acp::Refusal;
 
-pub use continuation::{AGENT_MESSAGE_ID, AGENT_SESSION_ID, Continuation, Output};
+pub use continuation::Continuation;
+pub use piton_core::command_line::{AGENT_MESSAGE_ID, AGENT_SESSION_ID, CommandLine, Output};
 pub use quirks::{Loads, Quirks};
 
 /// What there is to know about an agent.

@@ -11,11 +11,12 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use piton_agent::acp::{Begin, Connection, Error, Limits, MakeIds, Opened, Options};
 use piton_agent::{
-    HostError, Journal, JournalClosed, TerminalExit, TerminalOutput, TerminalSpec, ToolHost, echo,
+    HostError, Journal, JournalClosed, TerminalExit, TerminalOutput, TerminalSpec, ToolHost,
 };
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::spool::{Channel, Fact, Note};
+use piton_echo as echo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::{Notify, watch};

@@ -11,8 +11,10 @@ use std::time::Duration;
 use piton_agent::acp::{self, Begin, Connection, Opened};
 use piton_agent::profiles;
 use piton_core::id::RunId;
+use piton_core::mask;
 use piton_core::spool::{AuthMethod, Fact, Note};
 use piton_exec::protocol::{AgentStatus, Start};
+use serde_json::json;
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -23,6 +25,8 @@ use super::{Ids, Owner, by_turn};
 use crate::spool::Limit;
 use crate::tree::{Part, Program, Scope, Streams};
 
+/// The agent that is part of Piton. No setting can give another one its name.
+const BUILT_IN: &str = "echo";
 /// What it still has to say, once everything that could say it is dead.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Between the end of its output and its own.
@@ -271,7 +275,13 @@ async fn begin(
     start: Start,
     cwd: std::path::PathBuf,
 ) -> Result<Opened, acp::Error> {
-    let hello = connection.initialize().await?;
+    let hello = if start.profile.as_deref() == Some(BUILT_IN) {
+        let rules = owner.means.masker.given();
+        let rules = json!({ "values": rules.values, "keys": rules.keys });
+        connection.initialize_with_meta(json!({ mask::META: rules })).await?
+    } else {
+        connection.initialize().await?
+    };
     owner.state().capabilities = hello.capabilities;
     if let Some(method) = &start.auth_method {
         connection.log_in(method).await?;

@@ -51,7 +51,7 @@ pub(crate) struct Owner {
 
 #[derive(Debug, Default)]
 struct State {
-    status: AgentStatus,
+    status: Option<AgentStatus>,
     capabilities: SessionCapabilities,
     agent_session_id: Option<String>,
     /// What was last heard of it.
@@ -129,7 +129,7 @@ impl Owner {
                 }
                 match &state.agent {
                     None => {
-                        *state = State { status: AgentStatus::Starting, ..State::default() };
+                        *state = State { status: Some(AgentStatus::Starting), ..State::default() };
                         state.agent = Some(agent);
                         return Ok(());
                     }
@@ -167,7 +167,7 @@ impl Owner {
 
     fn is_ready(&self, agent_session_id: Option<String>) {
         let mut state = self.state();
-        state.status = AgentStatus::Ready;
+        state.status = Some(AgentStatus::Ready);
         state.agent_session_id = agent_session_id;
     }
 
@@ -177,7 +177,7 @@ impl Owner {
 
     fn is_over(&self, status: AgentStatus) {
         let mut state = self.state();
-        state.status = status;
+        state.status = Some(status);
         (state.agent, state.turn, state.asking) = (None, None, Vec::new());
     }
 
@@ -330,7 +330,7 @@ impl Owner {
     pub(crate) async fn is_working(&self) -> bool {
         self.look().await;
         let state = self.state();
-        state.status == AgentStatus::Starting || state.turn.is_some()
+        state.status == Some(AgentStatus::Starting) || state.turn.is_some()
     }
 
     /// Asks the connection what it is doing. What it does not say in time is as it was.

@@ -40,7 +40,8 @@ fn positions(entries: &[Entry]) -> Vec<Pos> {
 }
 
 fn segments(folder: &Path) -> usize {
-    std::fs::read_dir(folder).unwrap().count()
+    let names = std::fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
+    names.filter(|name| name.to_str().and_then(format::segment_first).is_some()).count()
 }
 
 async fn read(spool: &Spool, after: Pos, bytes_max: usize) -> Vec<Entry> {

@@ -11,8 +11,9 @@ use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
 use crate::agent::{AgentList, ExecutionList};
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
-    CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest, RunRequest,
-    SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
+    ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest,
+    RedactRequest, Redaction, RenameRequest, RunRequest, SessionArchived, SessionCreated,
+    SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
 };
 use crate::task::{NewTask, Task, TaskCreated, TaskPage, TaskQuery};
 use crate::wait::{
@@ -79,6 +80,33 @@ impl Client {
 
     pub async fn close(&self, session: &SessionId, close: &CloseRequest) -> Result<SessionRun> {
         self.post(&of_session(session, "/close"), close).await
+    }
+
+    /// Renames a session, also a closed one.
+    pub async fn rename_session(
+        &self,
+        session: &SessionId,
+        rename: &RenameRequest,
+    ) -> Result<SessionRun> {
+        self.json(Method::PATCH, &of_session(session, ""), Some(self.encode(rename)?)).await
+    }
+
+    /// Takes contents out of a session's log. Needs the scope `admin`.
+    pub async fn redact_session(
+        &self,
+        session: &SessionId,
+        redact: &RedactRequest,
+    ) -> Result<Redaction> {
+        self.post(&of_session(session, "/redact"), redact).await
+    }
+
+    /// Moves a closed session into a bundle on the server. Needs the scope `admin`.
+    pub async fn archive_session(
+        &self,
+        session: &SessionId,
+        archive: &ArchiveRequest,
+    ) -> Result<SessionArchived> {
+        self.post(&of_session(session, "/archive"), archive).await
     }
 
     /// Deletes a session; of one with a worktree, says what became of that.

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use piton_core::access::Bearer;
 use piton_core::decide::Command;
 use piton_core::id::{MessageId, SessionId};
-use piton_core::mask::Masker;
 use piton_runtime::{
-    Executions, Handle, Ids, MetadataLog, NewSession, Options, Service, SystemClock, Worktrees,
+    Engine, EngineOptions, Handle, Ids, NewSession, Options, RunningEngine, SystemClock,
 };
 use piton_server::{Rate, Server};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
@@ -21,9 +20,8 @@ pub(crate) struct Rig {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) address: String,
     pub(crate) token: String,
-    service: Service,
+    running: RunningEngine,
     server: Server,
-    executions: Executions,
     _alive: BootGuard,
 }
 
@@ -45,34 +43,17 @@ impl Rig {
         let program = env!("CARGO_BIN_EXE_piton").into();
         let standalone =
             piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
-        let options = piton_exec::executor::LaunchOptions::new(&Masker::default());
-        let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), options);
-        let options = Options {
-            driver: Arc::new(executions.clone()),
-            executors: Arc::new(executions.clone()),
-            ..Options::new(
-                alive.boot().clone(),
-                Arc::clone(&store),
-                Arc::new(locks),
-                Arc::new(OsEntropy),
-            )
-        };
-        let service = Service::begin(options);
-        executions.attach(service.handle()).await?;
+        let options =
+            Options::new(alive.boot().clone(), store.clone(), Arc::new(locks), Arc::new(OsEntropy));
+        let options = EngineOptions::new(options, data);
+        let running = Engine::start(options, Arc::new(standalone)).await?;
         let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
-        let metadata = MetadataLog::open(&service.handle()).await?;
         let options = piton_server::Options {
-            handle: service.handle(),
-            executions: executions.clone(),
-            worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?,
-            metadata,
-            agents: Vec::new(),
+            engine: running.engine(),
             local: Some(local.clone()),
             hosts: Vec::new(),
             origins: Vec::new(),
-            scratch: data.join("workspaces"),
             // As fast as it goes.
-            policy: piton_core::resume::Policy::default(),
             rate: Rate { per_second: 1e6, burst: 1e6 },
             connections: piton_server::ConnectionLimits::default(),
             version: "0".to_owned(),
@@ -80,13 +61,12 @@ impl Rig {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let server = Server::start(listener, None, options)?;
         Ok(Self {
-            handle: service.handle(),
+            handle: running.engine().handle()?.clone(),
             store,
             address: server.address().to_string(),
             token: local.reveal(),
-            service,
+            running,
             server,
-            executions,
             _alive: alive,
         })
     }
@@ -114,7 +94,6 @@ impl Rig {
 
     pub(crate) async fn end(self) {
         self.server.shut_down().await;
-        self.executions.detach();
-        self.service.shut_down().await;
+        self.running.shut_down().await;
     }
 }

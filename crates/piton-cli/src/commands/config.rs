@@ -208,7 +208,7 @@ fn shown_agent(AgentSetting { profile, origin }: &AgentSetting) -> Shown {
             "env_remove": profile.env_remove,
             "resume": agents::strategy_name(profiles::strategy(profile.abilities)),
             "history": profile.abilities.history,
-            "continue": continuation.map(|continuation| &continuation.resume),
+            "continue": continuation.map(|continuation| &continuation.line.resume),
         }),
         origin: origin.clone(),
     }

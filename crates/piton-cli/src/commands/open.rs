@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::server::Place;
+use crate::server::ServerInfo;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -92,7 +92,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 }
 
 /// Behind the # nothing is sent, logged or passed on.
-fn url(place: &Place, secret: &str) -> String {
+fn url(place: &ServerInfo, secret: &str) -> String {
     let address = place.public.as_ref().unwrap_or(&place.address);
     format!("{address}/#link={secret}")
 }
@@ -191,8 +191,8 @@ async fn open(program: &Path, page: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn place(public: Option<&str>) -> Place {
-        Place {
+    fn place(public: Option<&str>) -> ServerInfo {
+        ServerInfo {
             address: "http://127.0.0.1:7411".to_owned(),
             public: public.map(str::to_owned),
             pid: 1,

@@ -1,18 +1,13 @@
 //! `piton serve`: the server, until it is told to end. Agents go on without it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use piton_agent::profiles::Profile;
 use piton_core::Code;
 use piton_core::access::Bearer;
-use piton_exec::executor::LaunchOptions;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{
-    Clock, Executions, Ids, MetadataLog, Options, Service, SystemClock, Worktrees,
-};
+use piton_runtime::{Clock, Engine, EngineOptions, Ids, Options, SystemClock};
 use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
@@ -20,8 +15,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::Context;
+use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
-use crate::server::{Held, Place};
+use crate::server::{Held, ServerInfo};
 use crate::ui::{Tone, Ui};
 use crate::{agents, config, conversion, masking, stores};
 
@@ -79,7 +75,7 @@ enum LogFormat {
 
 /// Where to listen and whom to hear: what the options say, else the settings.
 #[derive(Debug)]
-struct Plan {
+struct ListenPlan {
     listen: SocketAddr,
     tls: Option<Tls>,
     /// The first name that was given.
@@ -88,7 +84,7 @@ struct Plan {
     origins: Vec<String>,
 }
 
-impl Plan {
+impl ListenPlan {
     fn of(args: &Args, cx: &Context) -> Result<Self> {
         let set = &cx.settings.server;
         let or = |given: &[String], set: &[String]| {
@@ -136,7 +132,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     start_logging(args.log);
-    let plan = Plan::of(&args, cx)?;
+    let plan = ListenPlan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
     let held = match Held::take(&data) {
         Err(error) if args.unless_running && error.code() == Some(Code::ServerRunning) => {
@@ -161,38 +157,29 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
     let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
-    let launch_options = LaunchOptions::new(&masker);
-    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch_options);
+    let memory = EchoMemory::new(&data);
+    memory.prepare()?;
+    memory.sweep(&*store).await?;
     let options = Options {
         clock: Arc::clone(&clock),
+        files: Arc::new(memory),
         masker,
-        driver: Arc::new(executions.clone()),
-        executors: Arc::new(executions.clone()),
-        ..Options::new(
-            alive.boot().clone(),
-            Arc::clone(&store),
-            Arc::new(locks),
-            Arc::new(OsEntropy),
-        )
+        ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
+    };
+    let options = EngineOptions {
+        profiles: agents::all(&cx.settings)?,
+        policy: cx.settings.resume.policy(),
+        ..EngineOptions::new(options, &data)
     };
     // Served at once: executors are found again meanwhile, all at the same time.
-    let service = Service::begin(options);
-    executions.attach(service.handle()).await?;
-    let metadata = MetadataLog::open(&service.handle()).await?;
+    let running = Engine::start(options, Arc::new(standalone)).await?;
 
     let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
     let options = piton_server::Options {
-        handle: service.handle(),
-        executions: executions.clone(),
-        worktrees: Worktrees::open(service.handle(), &data.join("worktrees"))?
-            .with_executions(executions.clone()),
-        metadata,
-        agents: agents(cx)?,
+        engine: running.engine(),
         local: Some(local.clone()),
         hosts: plan.hosts.clone(),
         origins: plan.origins.clone(),
-        scratch: data.join("workspaces"),
-        policy: cx.settings.resume.policy(),
         rate: piton_server::Rate::default(),
         connections: piton_server::ConnectionLimits::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -203,7 +190,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         Some(own) => (format!("http://{own}"), Some(public.clone())),
         None => (public.clone(), None),
     };
-    let place = Place {
+    let place = ServerInfo {
         address: place.0,
         public: place.1,
         pid: std::process::id(),
@@ -216,20 +203,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let exit = ended().await?;
     tracing::info!("ending: agents go on without the server");
     server.shut_down().await;
-    executions.detach();
-    service.shut_down().await;
+    running.shut_down().await;
     drop(held);
     Ok(exit)
 }
 
-/// What can be run. The built-in agent finds a place to remember in.
-fn agents(cx: &Context) -> Result<Vec<Profile>> {
-    let memory = agents::echo_memory(&cx.settings.data.value);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(memory)?;
-    agents::all(&cx.settings)
-}
-
-fn announce(ui: &mut Ui, public: &str, place: &Place) -> Result<()> {
+fn announce(ui: &mut Ui, public: &str, place: &ServerInfo) -> Result<()> {
     if ui.json {
         ui.json_line(&json!({"address": public, "pid": place.pid, "local": place.address}))?;
     } else {

@@ -3,7 +3,9 @@
 //!
 //! Nobody sets where an agent's home is: it would find another past than its own.
 
-use piton_agent::profiles::{self, AGENT_SESSION_ID, Continuation, Origin as Who, Output, Profile};
+use piton_agent::profiles::{
+    self, AGENT_SESSION_ID, CommandLine, Continuation, Origin as Who, Output, Profile,
+};
 use piton_core::resume::Abilities;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -125,13 +127,14 @@ impl Entry<'_> {
         if let Some((template, at)) = said.continuing {
             self.check_template(&template, profile.abilities, at)?;
             // Plain text would not say which conversation it was.
-            let inherited = profile.continuation.unwrap_or_else(|| Continuation {
-                output: Output::StreamJson,
-                ..Continuation::default()
-            });
+            let stated = CommandLine { output: Output::StreamJson, ..CommandLine::default() };
+            let mut inherited = profile
+                .continuation
+                .unwrap_or_else(|| Continuation { command: Vec::new(), line: stated });
+            inherited.line.resume = template;
             // What was known would go before it where a message is named.
-            let (resume, resume_at) = (template, Vec::new());
-            profile.continuation = Some(Continuation { resume, resume_at, ..inherited });
+            inherited.line.resume_at = Vec::new();
+            profile.continuation = Some(inherited);
         }
         if let (true, true, Some(continuation)) =
             (profile.abilities.command_line, is_other_program, &mut profile.continuation)

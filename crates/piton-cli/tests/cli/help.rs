@@ -64,7 +64,7 @@ fn help_teaches() {
 #[test]
 fn every_word_of_the_built_in_agent_is_listed() {
     let help = Home::new().run("agent echo --help");
-    for word in piton_agent::echo::WORDS {
+    for word in piton_echo::WORDS {
         let line = format!("  {:<18}  {}", word.usage, word.what);
         assert!(help.lines().any(|printed| printed == line), "{line:?} is not in\n{help}");
     }

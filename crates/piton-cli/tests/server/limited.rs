@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::access::Bearer;
-use piton_runtime::{Executions, Ids, MetadataLog, Options, Service, SystemClock, Worktrees};
+use piton_runtime::{Engine, EngineOptions, Ids, Options, RunningEngine, SystemClock};
 use piton_server::{ConnectionLimits, Rate, Server};
 use piton_store::{BootGuard, BootLocks, OsEntropy, SqliteStore, Store, sqlite};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(crate) struct Limited {
     runtime: tokio::runtime::Runtime,
     pub(crate) address: String,
     pub(crate) token: String,
-    running: Option<(Server, Service, Executions)>,
+    running: Option<(Server, RunningEngine)>,
     _alive: BootGuard,
 }
 
@@ -101,47 +101,31 @@ async fn start(
     local: Bearer,
     rate: Rate,
     connections: ConnectionLimits,
-) -> (Server, Service, Executions) {
-    let store = Arc::clone(&options.store);
+) -> (Server, RunningEngine) {
     let program = env!("CARGO_BIN_EXE_piton").into();
     let standalone =
         piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
-    let launch = piton_exec::executor::LaunchOptions::new(&piton_core::mask::Masker::default());
-    let executions = Executions::new(Arc::new(standalone), Arc::clone(&store), launch);
-    let options = Options {
-        driver: Arc::new(executions.clone()),
-        executors: Arc::new(executions.clone()),
-        ..options
-    };
-    let service = Service::begin(options);
-    executions.attach(service.handle()).await.unwrap();
-    let metadata = MetadataLog::open(&service.handle()).await.unwrap();
+    let options = EngineOptions::new(options, data);
+    let running = Engine::start(options, Arc::new(standalone)).await.unwrap();
     let options = piton_server::Options {
-        handle: service.handle(),
-        executions: executions.clone(),
-        worktrees: Worktrees::open(service.handle(), &data.join("worktrees")).unwrap(),
-        metadata,
-        agents: Vec::new(),
+        engine: running.engine(),
         local: Some(local),
         hosts: Vec::new(),
         origins: Vec::new(),
-        scratch: data.join("workspaces"),
-        policy: piton_core::resume::Policy::default(),
         rate,
         connections,
         version: "0".to_owned(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    (Server::start(listener, None, options).unwrap(), service, executions)
+    (Server::start(listener, None, options).unwrap(), running)
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        if let Some((server, service, executions)) = self.running.take() {
+        if let Some((server, running)) = self.running.take() {
             self.runtime.block_on(async {
                 server.shut_down().await;
-                executions.detach();
-                service.shut_down().await;
+                running.shut_down().await;
             });
         }
         end_leftovers(&self.data());

@@ -35,8 +35,8 @@ fn texts(folder: &Path, found: &mut Vec<(String, String)>) {
 fn written(world: &World) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(world.data()).unwrap().flatten() {
-        // Not the program, and not the memory of the built-in agent.
-        let skipped = entry.file_name() == "bin" || entry.file_name() == "echo";
+        // Not the program.
+        let skipped = entry.file_name() == "bin";
         if entry.file_type().unwrap().is_dir() && !skipped {
             texts(&entry.path(), &mut found);
         }
@@ -84,4 +84,35 @@ fn the_metadata_log_is_masked() {
     }
     let masked = written.iter().map(|(_, text)| text.matches("[masked]").count()).max();
     assert_eq!(masked, Some(3), "a title, a name, a path");
+}
+
+/// Wants to show: the built-in agent's memory has no configured secret in it, is its owner's alone, and
+/// goes with its session, whether the server deletes it or the command line.
+#[test]
+fn the_memory_of_echo_is_masked_private_and_deleted() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut world = world();
+    let idle = |status: &Value| status["status"] == "idle" && status["last_outcome"] != Value::Null;
+    let sessions: Vec<String> = (0..2).map(|_| world.session()).collect();
+    let folder = world.data().join("echo");
+    let file = |session: &str| folder.join(format!("{session}.json"));
+    for session in &sessions {
+        world.prompt(session, &format!("say I know {SECRET}"));
+        world.when(session, idle);
+        let text = std::fs::read_to_string(file(session)).unwrap();
+        assert!(text.contains("I know [masked]") && !text.contains(SECRET), "{text}");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&file(session))), (0o700, 0o600));
+    }
+    let path = format!("/api/v1/sessions/{}?force=true", sessions[0]);
+    assert_eq!(world.ask("DELETE", &path, None, &[]).status, 204);
+    let left = || std::fs::read_dir(&folder).unwrap().count();
+    assert!(!file(&sessions[0]).exists() && file(&sessions[1]).exists(), "{}", left());
+
+    world.kill();
+    world.kill_agentctls();
+    let delete = ["sessions", "delete", &sessions[1], "--force", "--yes"];
+    let deleted = world.command(&delete).env("PITON_STORE", "files").output().unwrap();
+    assert!(deleted.status.success(), "{deleted:?}");
+    assert_eq!(left(), 0);
 }

@@ -29,7 +29,7 @@ use crate::spool::Pos;
 use crate::state::{Run, State};
 use crate::time::Timestamp;
 use crate::token::{Entry, NewToken, ResumeToken};
-use crate::worktree::Plan;
+use crate::worktree::WorktreePlan;
 use crate::{Code, status};
 
 pub use import::{Import, asks};
@@ -48,7 +48,7 @@ pub struct Context {
 pub enum Command {
     Create(Create),
     /// The same, to work in a worktree that is still to be made: both or neither is in the log.
-    CreateInWorktree(Create, Box<Plan>),
+    CreateInWorktree(Create, Box<WorktreePlan>),
     Close {
         outcome: Outcome,
     },
@@ -172,9 +172,9 @@ pub enum Command {
         of_seq: Seq,
     },
     /// A worktree is to be made, or made again after it was removed.
-    PlanWorkspace(Plan),
+    PlanWorkspace(WorktreePlan),
     /// The worktree is there, as it was planned.
-    WorkspacePrepared(Plan),
+    WorkspacePrepared(WorktreePlan),
     /// The worktree is not there any more.
     WorkspaceRemoved {
         kept_branch: bool,

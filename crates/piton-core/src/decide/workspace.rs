@@ -5,14 +5,14 @@ use super::{Context, Decision, Refusal};
 use crate::event::{WorkspacePlanned, WorkspacePrepared, WorkspaceRemoved};
 use crate::record::NewRecord;
 use crate::state::State;
-use crate::worktree::{Plan, Stage, Worktree};
+use crate::worktree::{Stage, Worktree, WorktreePlan};
 
-pub(super) fn planned(cx: &Context, plan: Plan) -> NewRecord {
+pub(super) fn planned(cx: &Context, plan: WorktreePlan) -> NewRecord {
     NewRecord::new(cx.now, WorkspacePlanned { plan })
 }
 
 /// One at a time: what is in the old one would be forgotten.
-pub(super) fn plan(state: &State, cx: &Context, plan: Plan) -> Result<Decision, Refusal> {
+pub(super) fn plan(state: &State, cx: &Context, plan: WorktreePlan) -> Result<Decision, Refusal> {
     match &state.facts.worktree {
         None | Some(Worktree { stage: Stage::Removed { .. }, .. }) => {
             Ok(Decision::done(vec![planned(cx, plan)]))
@@ -22,7 +22,11 @@ pub(super) fn plan(state: &State, cx: &Context, plan: Plan) -> Result<Decision, 
     }
 }
 
-pub(super) fn prepared(state: &State, cx: &Context, plan: Plan) -> Result<Decision, Refusal> {
+pub(super) fn prepared(
+    state: &State,
+    cx: &Context,
+    plan: WorktreePlan,
+) -> Result<Decision, Refusal> {
     let known = state.facts.worktree.as_ref().filter(|known| known.plan == plan);
     match known.map(|known| known.stage) {
         Some(Stage::Planned) => {

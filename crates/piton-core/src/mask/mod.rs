@@ -47,6 +47,10 @@ pub(crate) use spelling::spellings;
 /// What stands in place of a secret.
 pub const REPLACEMENT: &str = "[masked]";
 
+/// Where in `_meta` of ACP's `initialize` the built-in agent is handed what it must not write: an
+/// object with `values` and `keys`, as in [`Given`]. Other agents get nothing of it.
+pub const META: &str = "piton.mask";
+
 /// Objects written as text inside strings inside objects: how far they are followed.
 const TEXT_DEPTH_MAX: usize = 4;
 

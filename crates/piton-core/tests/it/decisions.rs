@@ -72,7 +72,7 @@ fn redact(seq: u64, content: Content) -> Command {
 }
 
 fn plan(branch: &str) -> Command {
-    Command::PlanWorkspace(piton_core::worktree::Plan {
+    Command::PlanWorkspace(piton_core::worktree::WorktreePlan {
         path: "/data/worktrees/sess_1".into(),
         repository: "/repo".into(),
         branch: branch.into(),

@@ -8,11 +8,11 @@ use piton_core::event::{
 };
 use piton_core::reason::Reason;
 use piton_core::resume::{
-    self, Abilities, AgentRestart, ContinueRun, First, Leave, Opening, Plan, Policy, StartTrigger,
+    self, Abilities, AgentRestart, ContinueRun, Leave, Opening, Plan, Policy, StartTrigger,
     Strategy,
 };
 use piton_core::spool::{Entry, Fact, OpenedAs, SessionCapabilities};
-use piton_core::state::Effect;
+use piton_core::state::{Effect, State};
 use piton_core::status::{Name, WireState};
 
 const NATIVE: Abilities = Abilities { native: true, command_line: false, history: false };
@@ -272,6 +272,14 @@ fn strategies_follow_what_is_known_and_what_is_advertised() {
     assert_eq!(unknown(HISTORY), Strategy::History);
 }
 
+/// What an agent that has become ready is to be given: whether a prompt waits for it, and whether the
+/// history and the interruption summary go with the next one.
+fn to_be_given(state: &State) -> (bool, bool, bool) {
+    let run = state.facts.run.as_ref().filter(|run| run.is_open());
+    let waits = run.is_some_and(|run| state.prompts(&run.run_id).next().is_some());
+    (waits, state.owed.history, state.owed.note.is_some())
+}
+
 #[test]
 fn s3_prompt_decision_a_native_resume_prompts_nothing() {
     let mut world = stopped(Some("theirs"), LOADS);
@@ -280,7 +288,7 @@ fn s3_prompt_decision_a_native_resume_prompts_nothing() {
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", opening.strategy, opening.history);
     says(&mut world, "exec_2", 1, ready(OpenedAs::Loaded, Some("theirs"), LOADS));
-    assert_eq!(resume::first(&world.state), First::Idle);
+    assert_eq!(to_be_given(&world.state), (false, false, false));
     assert!(world.state.pending.is_empty());
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert_eq!(found.context_restored, Some(true));
@@ -299,7 +307,7 @@ fn s3_prompt_decision_b_a_fresh_start_of_a_waiting_session_boots_idle() {
         1,
         ready(OpenedAs::New, Some("new"), SessionCapabilities::default()),
     );
-    assert_eq!(resume::first(&world.state), First::Idle);
+    assert_eq!(to_be_given(&world.state), (false, false, false));
     let found = resume::evaluate(&world.state, NEITHER, false);
     assert_eq!(found.context_restored, Some(false), "and it is said");
 }
@@ -312,8 +320,7 @@ fn s3_prompt_decision_c_what_was_said_first_is_sent() {
     assert_eq!((opening.agent_session_id, opening.launch), (None, true));
     launch(&mut world, "exec_1");
     says(&mut world, "exec_1", 1, ready(OpenedAs::New, Some("theirs"), LOADS));
-    let first = resume::first(&world.state);
-    assert_eq!(first, First::Send { history: false, note: false });
+    assert_eq!(to_be_given(&world.state), (true, false, false));
 }
 
 #[test]
@@ -324,19 +331,19 @@ fn s3_initial_prompt_switch() {
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
     says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
-    assert_eq!(resume::first(&world.state), First::Send { history: true, note: false });
+    assert_eq!(to_be_given(&world.state), (true, true, false));
     // None waits: the next one tells it.
     let mut world = stopped(None, SessionCapabilities::default());
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
     says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
-    assert_eq!(resume::first(&world.state), First::TellLater);
+    assert_eq!(to_be_given(&world.state), (false, true, false));
     // Neither.
     let mut world = stopped(None, SessionCapabilities::default());
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::None, false);
     says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
-    assert_eq!(resume::first(&world.state), First::Idle);
+    assert_eq!(to_be_given(&world.state), (false, false, false));
 }
 
 #[test]
@@ -439,7 +446,7 @@ fn an_interruption_is_owed_a_note_until_the_agent_was_given_one() {
     says(&mut world, "exec_2", 1, ready(OpenedAs::Loaded, Some("theirs"), LOADS));
     world.done(resume("run_1"));
     let of_seq = world.state.last_seq;
-    assert_eq!(resume::first(&world.state), First::Send { history: false, note: true });
+    assert_eq!(to_be_given(&world.state), (true, false, true));
     let prepare = |execution: &str| {
         let (execution_id, prompt) = (id(execution), "You lost this. Go on.".to_owned());
         Command::Prepare(Prepare { of_seq, execution_id, history: false, note: true, prompt })
@@ -603,7 +610,7 @@ fn what_is_to_go_on_was_said_and_what_is_to_begin_was_not() {
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
     says(&mut world, "exec_2", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
-    assert_eq!(resume::first(&world.state), First::Send { history: true, note: true });
+    assert_eq!(to_be_given(&world.state), (true, true, true));
 }
 
 #[test]

@@ -6,10 +6,10 @@ use piton_core::Code;
 use piton_core::decide::{Command, Verdict};
 use piton_core::event::Outcome;
 use piton_core::fold;
-use piton_core::worktree::{Plan, Stage, Worktree};
+use piton_core::worktree::{Stage, Worktree, WorktreePlan};
 
-fn plan(branch: &str) -> Plan {
-    Plan {
+fn plan(branch: &str) -> WorktreePlan {
+    WorktreePlan {
         path: "/data/worktrees/sess_1".into(),
         repository: "/repo".into(),
         branch: branch.into(),

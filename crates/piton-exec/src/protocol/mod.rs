@@ -17,7 +17,6 @@
 //! `/health` is answered in every version, since it says which there are. `/alive` needs none of
 //! all this: it is how an executor, which has no secrets, sees that somebody is there.
 
-pub mod command_line;
 pub mod workspace;
 
 use std::path::PathBuf;
@@ -27,7 +26,8 @@ use piton_core::spool::{Entry, Pos, SessionCapabilities};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use command_line::{CommandLine, Output, PromptBy, Way};
+pub use piton_core::command_line::{CommandLine, Output, PromptBy, Way};
+pub use piton_core::state::AgentStatus;
 
 /// The newest version of the protocol that this program speaks. Versions 1 to 4 came before the
 /// first release, with other names for spool entries: they are not spoken any more.
@@ -165,23 +165,13 @@ pub struct SpoolHealth {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHealth {
-    pub status: AgentStatus,
+    /// `None`, on the wire `none`: workspace only, no agent was started.
+    #[serde(with = "status_or_none")]
+    pub status: Option<AgentStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_session_id: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentStatus {
-    /// Workspace only: none was started.
-    #[default]
-    None,
-    Starting,
-    Ready,
-    Error,
-    Exited,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,6 +179,42 @@ pub struct Capabilities {
     pub supports_session_resume: bool,
     pub supports_workspace_only: bool,
     pub capabilities: SessionCapabilities,
+}
+
+mod status_or_none {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::AgentStatus;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum NoAgent {
+        None,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Text {
+        None(NoAgent),
+        Some(AgentStatus),
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, clippy::ref_option, reason = "serde's signature")]
+    pub(super) fn serialize<S: Serializer>(
+        status: &Option<AgentStatus>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        status.map_or(Text::None(NoAgent::None), Text::Some).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<AgentStatus>, D::Error> {
+        Ok(match Text::deserialize(deserializer)? {
+            Text::None(NoAgent::None) => None,
+            Text::Some(status) => Some(status),
+        })
+    }
 }
 
 /// Something to be done. A repeat under the same id is answered as the first was.
@@ -349,4 +375,21 @@ pub fn bearer(secret: &[u8; 32]) -> String {
 /// The key that seals an execution's spool.
 pub fn spool_key(secret: &[u8; 32]) -> [u8; 32] {
     blake3::derive_key("piton 2026 agentctl spool key", secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No agent is a word on the wire, as every other status is.
+    #[test]
+    fn a_health_without_an_agent_says_none() {
+        for (status, word) in [(None, "none"), (Some(AgentStatus::Ready), "ready")] {
+            let health = AgentHealth { status, ..AgentHealth::default() };
+            let text = format!(r#"{{"status":"{word}"}}"#);
+            assert_eq!(serde_json::to_string(&health).unwrap(), text);
+            assert_eq!(serde_json::from_str::<AgentHealth>(&text).unwrap(), health);
+        }
+        assert!(serde_json::from_str::<AgentHealth>(r#"{"status":"other"}"#).is_err());
+    }
 }

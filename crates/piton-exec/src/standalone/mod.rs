@@ -26,7 +26,7 @@ use crate::executor::{Connections, Error, Executor, Fault, Found, LaunchSpec, Lo
 use crate::leftovers;
 use crate::protocol::files;
 
-use paths::Place;
+use paths::ExecutionFolder;
 
 /// For an answer of an agentctl that holds its lock.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
@@ -83,8 +83,8 @@ impl Standalone {
         self
     }
 
-    fn place(&self, execution: &ExecutionId) -> Place {
-        Place::new(&self.data, execution)
+    fn place(&self, execution: &ExecutionId) -> ExecutionFolder {
+        ExecutionFolder::new(&self.data, execution)
     }
 
     async fn probe_now(&self, execution: &ExecutionId) -> Probe {
@@ -119,7 +119,7 @@ impl Standalone {
     }
 
     /// Of one whose lock is free. `None`: somebody took it meanwhile.
-    async fn bury(place: &Place) -> Option<Probe> {
+    async fn bury(place: &ExecutionFolder) -> Option<Probe> {
         let execution = &place.execution;
         if let Err(error) = place.condemn() {
             tracing::warn!("{execution} cannot be said to be gone: {error}");
@@ -174,7 +174,7 @@ impl Standalone {
 
 /// Ends what is left of the execution in this very folder; of the one in a folder that this is a
 /// copy of, nothing. Without a folder there is nothing that could be told to be its own.
-async fn end_leftovers(place: &Place) -> Result<()> {
+async fn end_leftovers(place: &ExecutionFolder) -> Result<()> {
     if let Some(mark) = place.mark()? {
         leftovers::end(&mark, LEFTOVERS_TERM).await?;
     }
@@ -182,7 +182,7 @@ async fn end_leftovers(place: &Place) -> Result<()> {
 }
 
 /// Whether the agentctl of this very folder does.
-async fn answers(place: &Place, wait: Duration) -> bool {
+async fn answers(place: &ExecutionFolder, wait: Duration) -> bool {
     let (Ok(Some(socket)), Ok(Some(mark))) = (place.socket(), place.mark()) else { return false };
     match tokio::time::timeout(wait, alive(&socket)).await {
         Ok(Ok(alive)) => alive.execution_id == place.execution && alive.folder == mark.folder(),
@@ -190,7 +190,7 @@ async fn answers(place: &Place, wait: Duration) -> bool {
     }
 }
 
-async fn unlocked(place: &Place, wait: Duration) {
+async fn unlocked(place: &ExecutionFolder, wait: Duration) {
     let deadline = Instant::now() + wait;
     while place.is_locked() && Instant::now() < deadline {
         tokio::time::sleep(POLL).await;
@@ -198,7 +198,7 @@ async fn unlocked(place: &Place, wait: Duration) {
 }
 
 /// To whoever holds the lock. Looked at again right before, since pids are used again.
-fn signal(place: &Place, signal: Signal) {
+fn signal(place: &ExecutionFolder, signal: Signal) {
     if let Some(pid) = place.holder().and_then(Pid::from_raw)
         && place.is_locked()
         && let Err(error) = kill_process(pid, signal)
@@ -219,7 +219,7 @@ impl Executor for Standalone {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Found>>> {
         Box::pin(async {
             let found = |(session, execution)| Found { session, execution };
-            Ok(Place::all(&self.data)?.into_iter().map(found).collect())
+            Ok(ExecutionFolder::all(&self.data)?.into_iter().map(found).collect())
         })
     }
 

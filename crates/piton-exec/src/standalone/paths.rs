@@ -26,14 +26,14 @@ const SESSION_FILE: &str = "session";
 
 /// The place of one execution in a data folder.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ExecutionFolder {
     pub(super) execution: ExecutionId,
     /// `run` in the data folder.
     run: PathBuf,
     pub(super) folder: PathBuf,
 }
 
-impl Place {
+impl ExecutionFolder {
     pub(super) fn new(data: &Path, execution: &ExecutionId) -> Self {
         let run = data.join("run");
         let folder = run.join(execution.as_str());
@@ -244,8 +244,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
-    fn place(data: &Path) -> Place {
-        let place = Place::new(data, &"exec_1".parse().unwrap());
+    fn place(data: &Path) -> ExecutionFolder {
+        let place = ExecutionFolder::new(data, &"exec_1".parse().unwrap());
         place.make(&"sess_1".parse().unwrap()).unwrap();
         place
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use piton_core::permissions::Exposure;
 use tokio::sync::Mutex;
 
-use super::paths::Place;
+use super::paths::ExecutionFolder;
 use crate::executor::{Error, Result};
 use crate::leftovers::proc;
 use crate::private;
@@ -81,8 +81,8 @@ fn used(data: &Path) -> Result<Option<HashSet<(u64, u64)>>> {
     let listed =
         listed.map_err(|source| Error::Io { what: "read", path: "/proc".into(), source })?;
     let mut used: HashSet<_> = listed.iter().filter_map(|process| run_from(process.pid)).collect();
-    for (_, execution) in Place::all(data)? {
-        let place = Place::new(data, &execution);
+    for (_, execution) in ExecutionFolder::all(data)? {
+        let place = ExecutionFolder::new(data, &execution);
         if !place.is_locked() {
             continue;
         }

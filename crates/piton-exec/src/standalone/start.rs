@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use super::paths::Place;
+use super::paths::ExecutionFolder;
 use super::{ANSWER_WAIT, POLL, Standalone, answers, program};
 use crate::environment;
 use crate::executor::{Error, LaunchSpec, Result};
@@ -59,7 +59,12 @@ impl Standalone {
         started
     }
 
-    async fn start_in_scope(&self, place: &Place, program: &Path, launch: &Launch) -> Result<()> {
+    async fn start_in_scope(
+        &self,
+        place: &ExecutionFolder,
+        program: &Path,
+        launch: &Launch,
+    ) -> Result<()> {
         if let Some(scope) = self.scope_program.as_deref() {
             let started = self.start(place, program, Some(scope), launch).await;
             // Without a session bus there is a systemd that puts nothing into a scope.
@@ -73,7 +78,7 @@ impl Standalone {
 
     async fn start(
         &self,
-        place: &Place,
+        place: &ExecutionFolder,
         program: &Path,
         scope: Option<&Path>,
         launch: &Launch,
@@ -127,7 +132,7 @@ impl Standalone {
     }
 }
 
-fn ended(place: &Place, status: ExitStatus) -> Error {
+fn ended(place: &ExecutionFolder, status: ExitStatus) -> Error {
     Error::Ended { status: status.to_string(), said: place.said() }
 }
 

@@ -47,10 +47,10 @@ pub use removal::{ArchiveTarget, Deleted, RedactionReport};
 pub use requests::Fulfilled;
 pub use runs::AffectedRun;
 pub use sessions::{CreatedSession, Prompted, SessionFilter, SessionSpec};
-pub use status::SessionReport;
+pub use status::{Contact, SessionReport};
 pub use tasks::{CreatedTask, TaskPage, TaskReport};
 pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
-pub use workspace::OpenedShell;
+pub use workspace::{OpenedShell, check_terminal_side};
 
 use start_plan::StartPlans;
 

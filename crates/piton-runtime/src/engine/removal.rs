@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use piton_core::decide::{Command, Removal};
 use piton_core::id::SessionId;
-use piton_core::redact::{Plan, Selector};
+use piton_core::redact::{RedactionPlan, Selector};
 use piton_core::worktree::Stage;
 use piton_store::{SecretText, Verification, bundle};
 
@@ -36,7 +36,7 @@ pub struct ArchiveTarget {
 /// What a redaction takes out; `done` if it was carried out.
 #[derive(Debug)]
 pub struct RedactionReport {
-    pub plan: Plan,
+    pub plan: RedactionPlan,
     pub done: Option<Redacted>,
 }
 
@@ -126,7 +126,11 @@ impl Engine {
     }
 
     /// What a redaction would take out. Changes nothing.
-    pub async fn plan_redaction(&self, session: &SessionId, what: Selector) -> Result<Plan> {
+    pub async fn plan_redaction(
+        &self,
+        session: &SessionId,
+        what: Selector,
+    ) -> Result<RedactionPlan> {
         self.view().plan_redaction(session, what).await
     }
 

@@ -7,7 +7,7 @@ use piton_core::event::Outcome;
 use piton_core::id::{MessageId, RunId, SessionId, TaskId};
 use piton_core::resume::{StartTrigger, can_prompt};
 use piton_core::status::Name;
-use piton_core::worktree::{Plan, Stage};
+use piton_core::worktree::{Stage, WorktreePlan};
 use piton_store::Cursor;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -115,7 +115,11 @@ impl Engine {
     }
 
     /// The worktree of a new session that names a repository.
-    async fn plan_worktree(&self, session: &SessionId, spec: &SessionSpec) -> Result<Option<Plan>> {
+    async fn plan_worktree(
+        &self,
+        session: &SessionId,
+        spec: &SessionSpec,
+    ) -> Result<Option<WorktreePlan>> {
         let Some(repo) = &spec.repo else {
             return match spec.base {
                 Some(_) => Err(Error::Invalid("base needs repo beside it".to_owned())),
@@ -148,6 +152,15 @@ impl Engine {
             session: session.clone(),
             error: Box::new(error),
         })
+    }
+
+    /// Refuses a session that does not belong to the task which a request names.
+    pub async fn check_task(&self, session: &SessionId, task: &TaskId) -> Result<()> {
+        let info = self.view().state(session).await?.info;
+        if info.and_then(|info| info.task_id).as_ref() == Some(task) {
+            return Ok(());
+        }
+        Err(piton_store::Error::SessionNotFound { session: session.clone() }.into())
     }
 
     /// A page of sessions with their statuses, last active first.

@@ -1,15 +1,17 @@
 //! From an agent profile to a start plan: the command to run, and the workspace to run it in.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_agent::profiles::{self, Profile};
+use piton_agent::profiles::Profile;
 use piton_core::id::SessionId;
 use piton_core::reason::Reason;
 use piton_core::resume::Abilities;
 use piton_core::{Code, State, Timestamp};
-use piton_exec::protocol::{CommandLine, Output, Start};
+use piton_exec::protocol::Start;
 use piton_store::BoxFuture;
 
 use super::catalog::{AgentCatalog, SESSION_PLACEHOLDER};
@@ -56,7 +58,7 @@ impl StartPlans {
         let is_there = tokio::task::spawn_blocking(move || {
             if is_own {
                 // That it cannot be made is seen below.
-                let _ = std::fs::create_dir_all(&checked);
+                let _ = DirBuilder::new().recursive(true).mode(0o700).create(&checked);
             }
             checked.is_dir()
         });
@@ -104,17 +106,7 @@ fn start(session: &SessionId, profile: &Profile) -> Start {
     let continuation = profile.continuation.as_ref().filter(|_| !profile.is_acp());
     let other = continuation.map(|continuation| &continuation.command);
     let command = other.filter(|command| !command.is_empty()).unwrap_or(&profile.command);
-    let command_line = continuation.map(|continuation| CommandLine {
-        new: continuation.new.clone(),
-        resume: continuation.resume.clone(),
-        resume_at: continuation.resume_at.clone(),
-        fork: continuation.fork.clone(),
-        output: match continuation.output {
-            profiles::Output::Text => Output::Text,
-            profiles::Output::StreamJson => Output::StreamJson,
-        },
-        ..CommandLine::default()
-    });
+    let command_line = continuation.map(|continuation| continuation.line.clone());
     Start {
         command: command.iter().map(part).collect(),
         env: profile.env.clone(),

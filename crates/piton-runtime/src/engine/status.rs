@@ -12,9 +12,17 @@ use crate::world::Driver as _;
 #[derive(Clone, Debug)]
 pub struct SessionReport {
     pub overview: Overview,
-    /// The engine is connected to the session's agentctl.
-    pub is_connected: bool,
+    pub contact: Contact,
+}
+
+/// What an engine knows of a session's agentctl beside the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// When it was asked for.
     pub at: Timestamp,
+    pub is_connected: bool,
+    /// When the agentctl responded last.
+    pub last_seen_at: Option<Timestamp>,
 }
 
 impl Engine {
@@ -23,10 +31,18 @@ impl Engine {
         let profile = self.catalog().of(&state).ok();
         let abilities = profile.map(|profile| profile.abilities).unwrap_or_default();
         let overview = self.view().overview(session, state, abilities).await?;
-        let is_connected = match &self.0.writer {
-            Writer::Running(running) => running.executions.is_live(session),
-            Writer::Offline(_) => false,
-        };
-        Ok(SessionReport { overview, is_connected, at: self.view().now() })
+        Ok(SessionReport { overview, contact: self.contact(session) })
+    }
+
+    pub fn contact(&self, session: &SessionId) -> Contact {
+        let at = self.view().now();
+        match &self.0.writer {
+            Writer::Running(running) => Contact {
+                at,
+                is_connected: running.executions.is_live(session),
+                last_seen_at: running.executions.last_seen(session),
+            },
+            Writer::Offline(_) => Contact { at, is_connected: false, last_seen_at: None },
+        }
     }
 }

@@ -75,7 +75,7 @@ impl Engine {
     ) -> Result<Fulfilled<AnsweredWait>> {
         let handle = &self.running()?.handle;
         let request = Request::new(caller, "waits.answer", wait_id, &json!({"answer": answer}))?;
-        let session = match self.session_of(wait_id).await {
+        let session = match self.session_of_wait(wait_id).await {
             // Perhaps because it was answered, under this very key.
             Err(error) if request.has_key() => {
                 let (session, seq) = self.fulfilled_in(&request).await?.ok_or(error)?;
@@ -108,7 +108,7 @@ impl Engine {
         wait_id: &WaitId,
     ) -> Result<Fulfilled<IssuedResumeToken>> {
         let request = Request::new(caller, "waits.token", wait_id, &Value::Null)?;
-        let session = match self.session_of(wait_id).await {
+        let session = match self.session_of_wait(wait_id).await {
             Err(error) if request.has_key() => {
                 let (session, seq) = self.fulfilled_in(&request).await?.ok_or(error)?;
                 return self.replay(&session, seq).await;
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// The session that a wait belongs to. Its cost follows the number of sessions that wait.
-    async fn session_of(&self, wait: &WaitId) -> Result<SessionId> {
+    pub async fn session_of_wait(&self, wait: &WaitId) -> Result<SessionId> {
         let mut after = None;
         loop {
             let page = self.waiting_sessions(after).await?;

@@ -7,7 +7,7 @@ use piton_core::decide::Refusal;
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::state::Executor;
-use piton_core::worktree::Plan;
+use piton_core::worktree::WorktreePlan;
 use piton_exec::client::{Client, ClientError};
 use piton_exec::protocol::workspace::NewShell;
 use piton_workspace::worktree::Force;
@@ -63,6 +63,11 @@ impl Engine {
         if shell_id.is_empty() || !shell_id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(Error::ShellNotFound);
         }
+        self.agentctl(session).await
+    }
+
+    /// The way to the agentctl of a session; none is launched.
+    pub async fn agentctl(&self, session: &SessionId) -> Result<Client> {
         self.running()?.executions.workspace(session).await
     }
 
@@ -137,13 +142,13 @@ impl Engine {
     }
 
     /// Makes a worktree again that was removed, from its branch; one that is there stays as it is.
-    pub async fn repair_worktree(&self, session: &SessionId) -> Result<Plan> {
+    pub async fn repair_worktree(&self, session: &SessionId) -> Result<WorktreePlan> {
         Ok(self.running()?.worktrees.repair(session).await?.plan)
     }
 }
 
 /// Refuses a terminal that no program could draw in.
-pub(super) fn check_terminal_side(side: u16) -> Result<()> {
+pub fn check_terminal_side(side: u16) -> Result<()> {
     if (1..=TERMINAL_SIDE_MAX).contains(&side) {
         return Ok(());
     }

@@ -75,6 +75,7 @@ impl Session {
         let note = removal_note(&self.env, &self.id, &self.state, remove).await?;
         let at = Position { expected: self.state.last_seq, epoch: self.state.lease.epoch };
         self.env.writer.delete(&self.id, at, note).await?;
+        self.env.files.remove(&self.id);
         Ok(Ack { verdict: Verdict::Done, last_seq: self.state.last_seq, held_bytes: 0 })
     }
 }

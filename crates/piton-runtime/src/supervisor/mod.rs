@@ -20,6 +20,7 @@ use std::time::Duration;
 use piton_core::State;
 use piton_core::decide::Refusal;
 use piton_core::id::{ExecutionId, SessionId};
+use piton_core::planted::{self, Bug};
 use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
 use piton_store::Entropy;
 use tokio::sync::{mpsc, oneshot};
@@ -254,7 +255,8 @@ impl Supervisors {
     fn send(&self, session: &SessionId, message: Message) -> Result<()> {
         let mut registry = self.registry();
         let Some(handle) = registry.handle.clone() else { return Err(Error::ShuttingDown) };
-        let message = match registry.by_session.get(session) {
+        let known = registry.by_session.get(session);
+        let message = match known.filter(|_| !planted::is(Bug::SupervisedTwice)) {
             None => message,
             Some(sender) => match sender.try_send(message) {
                 Ok(()) => return Ok(()),
@@ -282,14 +284,12 @@ impl Supervisors {
     /// The supervisor ends, unless somebody woke it meanwhile: that message is given back.
     fn end(&self, session: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> Option<Message> {
         let mut registry = self.registry();
-        match inbox.try_recv() {
-            Ok(message) => Some(message),
-            Err(_) => {
-                registry.by_session.remove(session);
-                inbox.close();
-                None
-            }
+        if let Ok(message) = inbox.try_recv() {
+            return Some(message);
         }
+        registry.by_session.remove(session);
+        inbox.close();
+        None
     }
 }
 

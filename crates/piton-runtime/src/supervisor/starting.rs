@@ -161,7 +161,7 @@ impl Starter {
         let executor = executor.ok_or(Error::Refused(Refusal::ExecutorNotFound))?;
         let event = AgentResuming {
             execution_id: executor.execution_id.clone(),
-            trigger: trigger,
+            trigger,
             strategy: opening.strategy,
             history: opening.history,
             interruption_summary: opening.note,

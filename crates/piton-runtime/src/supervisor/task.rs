@@ -439,15 +439,15 @@ impl Supervisor {
             return Next::Look;
         };
         let (handle, executions) = (self.handle.clone(), executions.clone());
-        let starter = Starter { handle, executions, agents, session: session.clone() };
+        let start = Starter { handle, executions, agents, session: session.clone() };
         self.starting = Some(Box::pin(async move {
-            let started = starter.start(trigger, is_fresh).await;
-            if let Err(error) = &started {
+            let outcome = start.start(trigger, is_fresh).await;
+            if let Err(error) = &outcome {
                 tracing::warn!(%session, code = %error.code(), %error, "no agent");
             }
             if let Some(answer) = answer {
                 // The caller may have left.
-                let _ = answer.send(started);
+                let _ = answer.send(outcome);
             }
         }));
         Next::Look

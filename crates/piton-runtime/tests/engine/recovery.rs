@@ -16,7 +16,7 @@ async fn a_turn_survives_a_killed_engine() {
     let session = created(&boot.engine).await;
     boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
     until(&boot.engine, &session, |report| {
-        report.is_connected && report.overview.state.pending.is_empty()
+        report.contact.is_connected && report.overview.state.pending.is_empty()
     })
     .await;
     until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;

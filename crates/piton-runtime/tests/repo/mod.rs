@@ -8,7 +8,7 @@ use std::process::Command;
 use piton_core::Code;
 use piton_core::decide::{self, Create};
 use piton_core::id::SessionId;
-use piton_core::worktree::{Plan, Stage};
+use piton_core::worktree::{Stage, WorktreePlan};
 use piton_runtime::{Error, Worktrees};
 
 use crate::common::{Kind, Place, Process};
@@ -76,14 +76,14 @@ impl Rig {
     }
 
     /// A session whose worktree is planned and nothing more.
-    pub(crate) async fn planned(&self, id: &str) -> (SessionId, Plan) {
+    pub(crate) async fn planned(&self, id: &str) -> (SessionId, WorktreePlan) {
         let session: SessionId = id.parse().unwrap();
         let plan = self.worktrees.plan(&session, &self.repo, None).await.unwrap();
         self.create(&session, plan.clone()).await;
         (session, plan)
     }
 
-    pub(crate) async fn create(&self, session: &SessionId, plan: Plan) {
+    pub(crate) async fn create(&self, session: &SessionId, plan: WorktreePlan) {
         let create = Create {
             session_id: session.clone(),
             title: None,
@@ -97,7 +97,7 @@ impl Rig {
     }
 
     /// A session that can work in its worktree.
-    pub(crate) async fn prepared(&self, id: &str) -> (SessionId, PathBuf, Plan) {
+    pub(crate) async fn prepared(&self, id: &str) -> (SessionId, PathBuf, WorktreePlan) {
         let (session, plan) = self.planned(id).await;
         let path = self.worktrees.ready(&session).await.unwrap().unwrap();
         (session, path, plan)

@@ -9,7 +9,7 @@ use piton_api::agent::{Agent, AgentList, ExecutionList};
 use piton_api::enums::Origin;
 use piton_api::problem::Problem as Document;
 use piton_core::state::Executor;
-use piton_exec::programs;
+use piton_runtime::AgentCatalog;
 use piton_store::{Query, Select};
 
 use super::status;
@@ -22,9 +22,6 @@ const SHOWN_MAX: usize = 1_000;
 
 /// `path`: where programs are, unless the agent has a path of its own.
 fn view(agent: &Profile, path: Option<&OsStr>) -> Agent {
-    let own = agent.env.iter().find(|(name, _)| name == "PATH");
-    let path = own.map(|(_, path)| OsStr::new(path)).or(path);
-    let program = agent.command.first().map(String::as_str).unwrap_or_default();
     let origin = match agent.origin {
         profiles::Origin::BuiltIn => Origin::BuiltIn,
         profiles::Origin::Configured => Origin::Configured,
@@ -33,7 +30,7 @@ fn view(agent: &Profile, path: Option<&OsStr>) -> Agent {
         agent_profile_id: agent.id.clone(),
         name: agent.name.clone(),
         origin: origin.into(),
-        is_installed: programs::find(program, path).is_some(),
+        is_installed: AgentCatalog::program(agent, path).is_some(),
         install: Some(agent.install.clone()).filter(|install| !install.is_empty()),
         resume_strategy: profiles::strategy(agent.abilities).into(),
     }
@@ -47,7 +44,7 @@ pub(crate) async fn agents(State(app): State<App>, _reader: Reader) -> Json<Agen
     // Folders on slow disks are looked into.
     let looking = tokio::task::spawn_blocking(move || {
         let path = std::env::var_os("PATH");
-        app.agents().values().map(|agent| view(agent, path.as_deref())).collect()
+        app.engine().catalog().profiles().map(|agent| view(agent, path.as_deref())).collect()
     });
     // Only a server that ends does not look.
     Json(AgentList { agents: looking.await.unwrap_or_default() })

@@ -4,8 +4,8 @@ pub(crate) mod access;
 pub(crate) mod agents;
 pub(crate) mod health;
 pub(crate) mod records;
+pub(crate) mod removal;
 pub(crate) mod sessions;
-pub(crate) mod starting;
 pub(crate) mod status;
 pub(crate) mod tasks;
 pub(crate) mod waits;
@@ -17,7 +17,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::app::Fulfilled;
+use piton_runtime::Fulfilled;
 
 /// An answer that says whether it was given before.
 #[derive(Debug)]

@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use piton_api::agent::Execution;
-use piton_api::status::{Live, Wait};
+use piton_api::status::Live;
 use piton_api::{SessionStatus, SessionSummary};
 use piton_core::id::SessionId;
-use piton_core::state::{Facts, State};
-use piton_runtime::Listed;
+use piton_runtime::{Contact, Listed, SessionReport};
 use piton_store::Row;
 
 use crate::app::App;
@@ -30,9 +29,10 @@ pub(crate) async fn execution(app: &App, row: &Row) -> Option<Execution> {
     let status = view.status(&summary.facts);
     let spelled = SessionSummary::new(session, &summary.info, &summary.facts, *last_seq, &status);
     let agent = summary.info.agent_profile_id.as_deref();
-    let execution = Execution::new(&spelled, &summary.facts, app.agents_known().abilities(agent))?;
+    let execution =
+        Execution::new(&spelled, &summary.facts, app.engine().catalog().abilities(agent))?;
     let cause = view.error_cause(session, &summary.facts).await;
-    let live = live(app, session);
+    let live = live(app.engine().contact(session));
     let mut execution = execution.with_error(cause.as_ref()).with_last_seen(Some(&live));
     if live.is_connected {
         (execution.address, execution.pid) = contact(app, session).await;
@@ -40,34 +40,25 @@ pub(crate) async fn execution(app: &App, row: &Row) -> Option<Execution> {
     Some(execution)
 }
 
-/// The open waits of a session, with their questions.
-pub(crate) async fn waits(app: &App, session: &SessionId, facts: &Facts) -> Result<Vec<Wait>> {
-    let open = app.handle().view().open_waits(session, facts).await;
-    Ok(open.iter().map(|open| Wait::new(session, open)).collect())
+pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> {
+    Ok(spelled(&app.engine().session(session).await?))
 }
 
-pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> {
-    let state: State = app.handle().state(session).await?;
-    let abilities = app.resumer().abilities(&state);
-    let overview = app.handle().view().overview(session, state, abilities).await?;
-    Ok(SessionStatus::new(&overview, Some(live(app, session))))
+pub(crate) fn spelled(report: &SessionReport) -> SessionStatus {
+    SessionStatus::new(&report.overview, Some(live(report.contact)))
 }
 
 /// Where a connected agentctl is reached, and its process; whatever does not come at once is left out.
 async fn contact(app: &App, session: &SessionId) -> (Option<String>, Option<u32>) {
     let asking = async {
-        let client = app.executions().workspace(session).await.ok()?;
+        let client = app.engine().agentctl(session).await.ok()?;
         let pid = client.health_of_any().await.ok().map(|health| health.pid);
         Some((Some(format!("unix:{}", client.socket().display())), pid))
     };
     tokio::time::timeout(CONTACT_TIMEOUT, asking).await.ok().flatten().unwrap_or_default()
 }
 
-fn live(app: &App, session: &SessionId) -> Live {
-    use piton_runtime::Driver as _;
-    Live {
-        at: app.handle().view().now(),
-        is_connected: app.executions().is_live(session),
-        last_seen_at: app.executions().last_seen(session),
-    }
+fn live(contact: Contact) -> Live {
+    let Contact { at, is_connected, last_seen_at } = contact;
+    Live { at, is_connected, last_seen_at }
 }

@@ -11,19 +11,14 @@ use piton_api::workspace::{
     DiffQuery, FileEntry, FileList, FileQuery, FolderQuery, GitChange, GitCommit, GitDiff, GitLog,
     GitStatus, LogQuery, NewShell as NewShellRequest, Shell,
 };
-use piton_core::Code;
 use piton_core::id::SessionId;
-use piton_core::registry;
 use piton_exec::client::Client;
-use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind, NewShell};
+use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind};
 
-use super::{Reply, starting};
-use crate::app::{App, Asked, to_value};
+use super::Reply;
+use crate::app::App;
 use crate::extract::{Content, Controller, Params, Path, Perhaps, Reader};
 use crate::problem::{Problem, Result};
-
-/// Columns and rows that a terminal may have.
-pub(crate) const SIDE_MAX: u16 = 1_000;
 
 /// What is in a folder of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/files", tag = "workspace",
@@ -36,7 +31,7 @@ pub(crate) async fn list_files(
     Path(session): Path<String>,
     Params(folder): Params<FolderQuery>,
 ) -> Result<Json<FileList>> {
-    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
     let listing = client.list(folder.path.as_deref().unwrap_or(".")).await?;
     let view = |Listed { name, kind, bytes }| {
         let kind = match kind {
@@ -62,7 +57,7 @@ pub(crate) async fn read_file(
     Path(session): Path<String>,
     Params(file): Params<FileQuery>,
 ) -> Result<Response> {
-    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
     let bytes = client.read_file(&file.path).await?;
     // Whatever is in it: a browser must not take it for a page of ours.
     let kind = HeaderValue::from_static("application/octet-stream");
@@ -77,14 +72,13 @@ pub(crate) async fn read_file(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn write_file(
     State(app): State<App>,
-    Controller(asker): Controller,
+    Controller(caller): Controller,
     Path(session): Path<String>,
     Params(file): Params<FileQuery>,
     Content(content): Content,
 ) -> Result<StatusCode> {
-    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
-    client.write_file(&file.path, content).await?;
-    app.done(&asker, "files.write", format!("{session}/{}", file.path)).await?;
+    let session = SessionId::from_user(&session)?;
+    app.engine().write_file(&caller, &session, &file.path, content).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -98,7 +92,7 @@ pub(crate) async fn git_status(
     _reader: Reader,
     Path(session): Path<String>,
 ) -> Result<Json<GitStatus>> {
-    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
     let status = client.git_status().await?;
     let changed = status.changed.into_iter();
     Ok(Json(GitStatus {
@@ -121,7 +115,7 @@ pub(crate) async fn git_diff(
     Path(session): Path<String>,
     Params(query): Params<DiffQuery>,
 ) -> Result<Json<GitDiff>> {
-    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
     let diff = client.git_diff(query.staged.unwrap_or(false), query.path.as_deref()).await?;
     Ok(Json(GitDiff { diff: diff.diff, truncated: diff.truncated }))
 }
@@ -141,7 +135,7 @@ pub(crate) async fn git_log(
     if !(1..=LOG_MAX).contains(&limit) {
         return Err(Problem::malformed(format!("limit is 1 to {LOG_MAX}")));
     }
-    let client = starting::workspace_of(&app, &SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
     let commits = client.git_log(limit).await?.into_iter();
     let commits = commits.map(|commit| GitCommit {
         id: commit.id,
@@ -160,40 +154,15 @@ pub(crate) async fn git_log(
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn open_shell(
     State(app): State<App>,
-    Controller(asker): Controller,
+    Controller(caller): Controller,
     Path(session): Path<String>,
     Perhaps(open): Perhaps<NewShellRequest>,
 ) -> Result<Reply<Shell>> {
     let session = SessionId::from_user(&session)?;
-    for side in [open.cols, open.rows].into_iter().flatten() {
-        check_side(side)?;
-    }
-    let request = Asked { asker: &asker, action: "shells.open", body: to_value(&open)? };
-    let now = app.handle().view().now();
-    let before = app.metadata().read(|known| known.requests.find(&request.request(None), now))?;
-    if let Some(seq) = before {
-        return Ok(Reply::created(app.repeated(&SessionId::metadata_log(), seq).await?));
-    }
-    let client = starting::workspace_of(&app, &session).await?;
-    let new = NewShell { command: Vec::new(), cols: open.cols, rows: open.rows };
-    let shell_id = client.new_shell(&new).await?.shell_id;
-    let note = asker.noted("shells.open", format!("{session}/{shell_id}"));
-    let view = Shell { session_id: session.clone(), shell_id: shell_id.clone() };
-    let opened = app.register(&request, true, view, registry::Command::Note(note)).await;
-    if !opened.as_ref().is_ok_and(|opened| !opened.replayed)
-        && let Err(error) = client.end_shell(&shell_id).await
-    {
-        // Nobody is told of it, or somebody asked for the same at the same time.
-        tracing::warn!(%session, code = error.code(), %error, "a shell too many");
-    }
-    Ok(Reply::created(opened?))
-}
-
-pub(crate) fn check_side(side: u16) -> Result<()> {
-    if (1..=SIDE_MAX).contains(&side) {
-        return Ok(());
-    }
-    Err(Problem::malformed(format!("A terminal has 1 to {SIDE_MAX} columns and rows")))
+    let opened = app.engine().open_shell(&caller, &session, open.cols, open.rows).await?;
+    Ok(Reply::created(
+        opened.map(|shell| Shell { session_id: shell.session_id, shell_id: shell.shell_id }),
+    ))
 }
 
 /// Ends a shell and what was started in it.
@@ -204,21 +173,15 @@ pub(crate) fn check_side(side: u16) -> Result<()> {
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn end_shell(
     State(app): State<App>,
-    Controller(asker): Controller,
+    Controller(caller): Controller,
     Path((session, shell_id)): Path<(String, String)>,
 ) -> Result<StatusCode> {
-    let client = of_shell(&app, &session, &shell_id).await?;
-    client.end_shell(&shell_id).await?;
-    app.done(&asker, "shells.end", format!("{session}/{shell_id}")).await?;
+    let session = SessionId::from_user(&session)?;
+    app.engine().end_shell(&caller, &session, &shell_id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The agentctl that a shell would be at. None is launched: one that is not there has no shells.
 pub(crate) async fn of_shell(app: &App, session: &str, shell_id: &str) -> Result<Client> {
-    let session = SessionId::from_user(session)?;
-    // It becomes part of a path.
-    if shell_id.is_empty() || !shell_id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Err(Problem::new(Code::NotFound, "There is no such shell"));
-    }
-    Ok(app.executions().workspace(&session).await?)
+    Ok(app.engine().shell(&SessionId::from_user(session)?, shell_id).await?)
 }

@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 
 use super::subscriptions::Subscriptions;
 use super::{
-    CLOSE_WAIT, LOST, Life, Place, Pulse, broken, closing, goodbye, handshake, methods, presented,
-    send, ticks,
+    CLOSE_WAIT, LOST, Life, Pulse, SocketPermit, broken, closing, goodbye, handshake, methods,
+    presented, send, ticks,
 };
 use crate::app::{App, to_value};
 use crate::connections::Connection;
@@ -94,7 +94,7 @@ async fn converse(
     connection: Connection,
     bearer: Bearer,
     socket: WebSocket,
-    place: Place,
+    place: SocketPermit,
 ) {
     let (sink, mut source) = socket.split();
     let (out, outgoing) = mpsc::channel(OUTGOING_MAX);

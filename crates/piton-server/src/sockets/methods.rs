@@ -7,14 +7,14 @@ use axum::extract::ws::Message;
 use piton_core::Code;
 use piton_core::access::Scope;
 use piton_core::id::SessionId;
+use piton_runtime::{Caller, Fulfilled};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::conversation::Line;
 use crate::api::{sessions, status, waits};
-use crate::app::{Fulfilled, to_value};
-use crate::extract::Asker;
+use crate::app::to_value;
 use crate::problem::{Problem, Result};
 
 /// What can be asked both ways: the method, the HTTP operation that it is, and the scope that both
@@ -51,6 +51,7 @@ operations! {
     "task.session.open" Control "POST" "/sessions/{session_id}/open";
     "task.session.prompt" Control "POST" "/sessions/{session_id}/messages";
     "task.session.resume" Control "POST" "/sessions/{session_id}/resume";
+    "task.session.rename" Control "PATCH" "/sessions/{session_id}";
     "task.session.pause" Control "POST" "/sessions/{session_id}/pause";
     "task.session.cancel" Control "POST" "/sessions/{session_id}/cancel";
     "task.session.dismiss" Control "POST" "/sessions/{session_id}/dismiss";
@@ -106,7 +107,7 @@ pub(super) async fn call(
 ) -> Result<Option<Message>> {
     let mut params = Params(params);
     let found = OPERATIONS.iter().find(|operation| operation.method == method);
-    let Operation { http, scope, .. } = found.ok_or_else(|| unknown(method))?;
+    let Operation { scope, .. } = found.ok_or_else(|| unknown(method))?;
     // Before anything else is looked at: who may not ask learns nothing.
     let principal = admit(line, *scope)?;
     let app = &line.app;
@@ -117,16 +118,16 @@ pub(super) async fn call(
         }
         "task.session.create" => {
             let key = params.text("idempotency_key")?;
-            let asker = Asker::new(principal, "/sessions".to_owned(), key)?;
-            return fulfilled(id, sessions::create_now(app, &asker, params.rest()?).await?);
+            let caller = Caller::new(principal).with_key(key.as_deref())?;
+            return fulfilled(id, sessions::create_now(app, &caller, params.rest()?).await?);
         }
         "task.session.answer" => {
             let (wait, key) = (params.needed("wait_id")?, params.text("idempotency_key")?);
             if let Some(task) = params.text("task_id")? {
                 waits::check_task(app, &wait, &task).await?;
             }
-            let asker = Asker::new(principal, format!("/waits/{wait}/answer"), key)?;
-            let answered = waits::answer_now(app, &asker, &wait, params.rest()?).await?;
+            let caller = Caller::new(principal).with_key(key.as_deref())?;
+            let answered = waits::answer_now(app, &caller, &wait, params.rest()?).await?;
             return fulfilled(id, answered);
         }
         _ => {}
@@ -162,26 +163,28 @@ pub(super) async fn call(
         }
         _ => {}
     }
-    // A key means the same both ways.
-    let path = http.map_or(String::new(), |(_, path)| path.replace("{session_id}", &session));
-    let asker = &Asker::new(principal, path, params.text("idempotency_key")?)?;
+    let key = params.text("idempotency_key")?;
+    let caller = &Caller::new(principal).with_key(key.as_deref())?;
     let done = match method {
         "task.session.prompt" => {
-            let prompted = sessions::prompt_now(app, asker, &session, params.rest()?).await?;
+            let prompted = sessions::prompt_now(app, caller, &session, params.rest()?).await?;
             return fulfilled(id, prompted);
         }
-        "task.session.start" => sessions::start_now(app, asker, &session, &params.rest()?).await?,
-        "task.session.close" => sessions::close_now(app, asker, &session, params.rest()?).await?,
-        "task.session.pause" => sessions::pause_now(app, asker, &session, &params.rest()?).await?,
+        "task.session.start" => sessions::start_now(app, caller, &session, &params.rest()?).await?,
+        "task.session.close" => sessions::close_now(app, caller, &session, params.rest()?).await?,
+        "task.session.rename" => {
+            sessions::rename_now(app, caller, &session, params.rest()?).await?
+        }
+        "task.session.pause" => sessions::pause_now(app, caller, &session, &params.rest()?).await?,
         "task.session.cancel" => {
-            sessions::cancel_now(app, asker, &session, &params.rest()?).await?
+            sessions::cancel_now(app, caller, &session, &params.rest()?).await?
         }
         "task.session.dismiss" => {
-            sessions::dismiss_now(app, asker, &session, &params.rest()?).await?
+            sessions::dismiss_now(app, caller, &session, &params.rest()?).await?
         }
         "task.session.resume" => {
             params.empty()?;
-            sessions::resume_now(app, asker, &session).await?
+            sessions::resume_now(app, caller, &session).await?
         }
         _ => return Err(unknown(method)),
     };

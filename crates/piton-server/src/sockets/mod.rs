@@ -68,7 +68,7 @@ pub(crate) struct Sockets {
 
 /// Held for as long as a socket is open.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SocketPermit {
     _permit: OwnedSemaphorePermit,
     _open: TaskTrackerToken,
 }
@@ -78,10 +78,10 @@ impl Sockets {
         Self { places: Arc::new(Semaphore::new(sockets_max)), open: TaskTracker::new() }
     }
 
-    fn enter(&self) -> Result<Place> {
+    fn enter(&self) -> Result<SocketPermit> {
         let full = |_| Problem::new(Code::LimitReached, "There are too many sockets already");
         let permit = Arc::clone(&self.places).try_acquire_owned().map_err(full)?;
-        Ok(Place { _permit: permit, _open: self.open.token() })
+        Ok(SocketPermit { _permit: permit, _open: self.open.token() })
     }
 
     /// Resolves when all are closed.

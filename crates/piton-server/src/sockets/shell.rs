@@ -14,15 +14,16 @@ use futures_util::stream::SplitSink;
 use piton_api::problem::Problem as Document;
 use piton_core::access::{Bearer, Scope};
 use piton_exec::client::{ShellKeyboard, ShellScreen, ShellSocket};
+use piton_runtime::check_terminal_side;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
-    CLOSE_WAIT, LOST, Life, Place, Pulse, Why, broken, closing, goodbye, handshake, presented,
-    send, ticks,
+    CLOSE_WAIT, LOST, Life, Pulse, SocketPermit, Why, broken, closing, goodbye, handshake,
+    presented, send, ticks,
 };
-use crate::api::workspace::{check_side, of_shell};
+use crate::api::workspace::of_shell;
 use crate::app::App;
 use crate::connections::Connection;
 use crate::extract::Path;
@@ -85,7 +86,7 @@ async fn show(
     bearer: Option<Bearer>,
     socket: WebSocket,
     shell: ShellSocket,
-    place: Place,
+    place: SocketPermit,
 ) {
     let (mut sink, mut source) = socket.split();
     let (screen, keyboard) = shell.split();
@@ -210,7 +211,9 @@ async fn take(
             Some(Ok(Message::Binary(bytes))) => Typed::Bytes(bytes),
             Some(Ok(Message::Text(text))) => match serde_json::from_str::<Control>(&text) {
                 Ok(Control { resize })
-                    if check_side(resize.cols).and(check_side(resize.rows)).is_ok() =>
+                    if [resize.cols, resize.rows]
+                        .into_iter()
+                        .all(|side| check_terminal_side(side).is_ok()) =>
                 {
                     Typed::Resize(resize)
                 }

@@ -3,6 +3,7 @@
 
 mod description;
 mod problems;
+mod same_methods;
 mod scopes;
 mod status;
 mod world;

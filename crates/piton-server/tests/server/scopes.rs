@@ -21,6 +21,7 @@ const CONTROL: &[&str] = &[
     "task.session.open",
     "task.session.prompt",
     "task.session.resume",
+    "task.session.rename",
     "task.session.pause",
     "task.session.cancel",
     "task.session.dismiss",

@@ -11,11 +11,9 @@ use piton_core::access::{Bearer, Scope};
 use piton_core::decide::{Command, Probe};
 use piton_core::event::Event;
 use piton_core::id::{BootId, ExecutionId, SessionId};
-use piton_core::mask::Masker;
-use piton_core::resume::Policy;
-use piton_exec::executor::{Error, Executor, Fault, Found, LaunchOptions, LaunchSpec, Located};
+use piton_exec::executor::{Error, Executor, Fault, Found, LaunchSpec, Located};
 use piton_runtime::{
-    Clock, Executions, Handle, Ids, MetadataLog, Options, Service, SystemClock, Worktrees,
+    Clock, Engine, EngineOptions, Handle, Ids, Options, RunningEngine, SystemClock,
 };
 use piton_server::Server;
 use piton_store::memory::{Disk, MemoryStore, Reliable};
@@ -94,7 +92,7 @@ pub(crate) struct World {
     address: String,
     // Ended by being dropped.
     _server: Server,
-    _service: Service,
+    _running: RunningEngine,
     _folder: tempfile::TempDir,
 }
 
@@ -115,35 +113,23 @@ impl World {
             probe: Arc::new(Mutex::new(Probe::Unreachable)),
             fault: "there is no machine",
         };
-        let executions = Executions::new(
-            Arc::new(executor.clone()),
-            Arc::clone(&store),
-            LaunchOptions::new(&Masker::default()),
-        );
+        let boot = ids.boot().unwrap();
         let options = Options {
             clock: Arc::clone(&clock),
-            driver: Arc::new(executions.clone()),
-            executors: Arc::new(executions.clone()),
-            ..Options::new(ids.boot().unwrap(), Arc::clone(&store), liveness, Arc::new(OsEntropy))
+            ..Options::new(boot, store, liveness, Arc::new(OsEntropy))
         };
-        let service = Service::begin(options);
-        executions.attach(service.handle()).await.unwrap();
-        let metadata = MetadataLog::open(&service.handle()).await.unwrap();
+        let options = EngineOptions {
+            profiles: vec![profile()],
+            ..EngineOptions::new(options, folder.path())
+        };
+        let running = Engine::start(options, Arc::new(executor)).await.unwrap();
         let local = Bearer { id: ids.access().unwrap(), secret: ids.token().unwrap().secret };
-        let handle = service.handle();
+        let handle = running.engine().handle().unwrap().clone();
         let options = piton_server::Options {
-            handle: handle.clone(),
-            executions: executions.clone(),
-            worktrees: Worktrees::open(handle.clone(), &folder.path().join("worktrees"))
-                .unwrap()
-                .with_executions(executions),
-            metadata,
-            agents: vec![profile()],
+            engine: running.engine(),
             local: Some(local.clone()),
             hosts: Vec::new(),
             origins: Vec::new(),
-            scratch: folder.path().join("workspaces"),
-            policy: Policy::default(),
             rate: piton_server::Rate::default(),
             connections: piton_server::ConnectionLimits::default(),
             version: "0.0.0".to_owned(),
@@ -152,8 +138,8 @@ impl World {
         let server = Server::start(listener, None, options).unwrap();
         let address = format!("http://{}", server.address());
         let client = Client::new(&address, local.reveal());
-        let (_server, _service, _folder) = (server, service, folder);
-        Self { client, handle, address, _server, _service, _folder }
+        let (_server, _running, _folder) = (server, running, folder);
+        Self { client, handle, address, _server, _running, _folder }
     }
 
     /// A client with an access token of these scopes.

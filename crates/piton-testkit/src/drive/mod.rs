@@ -22,12 +22,12 @@ pub fn agentctl() -> ExitCode {
 
 /// The built-in agent.
 pub fn echo(arguments: impl Iterator<Item = String>) -> ExitCode {
-    let Ok(options) = piton_agent::echo::Options::parse(arguments) else {
+    let Ok(options) = piton_echo::Options::parse(arguments) else {
         return ExitCode::from(2);
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return ExitCode::FAILURE };
-    match runtime.block_on(piton_agent::echo::stdio(options)) {
+    match runtime.block_on(piton_echo::stdio(options)) {
         Ok(end) => end.exit(),
         Err(_) => ExitCode::FAILURE,
     }

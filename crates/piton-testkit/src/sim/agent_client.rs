@@ -10,7 +10,7 @@ use piton_core::id::SessionId;
 use piton_core::state::{AgentStatus, ExecutorStatus};
 use piton_core::{Reason, State};
 use piton_exec::protocol::Start;
-use piton_runtime::{Error, Executions, Handle, Resumer};
+use piton_runtime::{Error, Executions, Handle, Supervisors};
 
 use super::agentctl::PROMPT;
 use super::client::{
@@ -26,15 +26,15 @@ pub(super) async fn work(
     boot: Arc<Boot>,
     handle: Handle,
     executions: Executions,
-    resumer: Option<Resumer>,
+    supervisors: Option<Supervisors>,
 ) {
     for _ in 0..world.range(8, 48) {
         let Some(session) = session(&world, &handle).await else { continue };
         world.inner().stats.operations += 1;
-        let operated = match &resumer {
+        let operated = match &supervisors {
             None => operate(&world, &handle, &executions, &session).await,
-            Some(resumer) => {
-                match resuming::operate(&world, &handle, &executions, resumer, &session).await {
+            Some(supervisors) => {
+                match resuming::operate(&world, &handle, &executions, supervisors, &session).await {
                     Ok(false) => operate(&world, &handle, &executions, &session).await,
                     other => other.map(drop),
                 }

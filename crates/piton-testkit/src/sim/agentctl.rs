@@ -1,9 +1,10 @@
 //! What a boot sees of the modelled agentctls. Requests and replies get lost or come twice,
 //! connections are cut at any frame, and every step is a place where the boot can die.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -30,6 +31,23 @@ pub(super) const PROMPT: &str = "do ";
 struct Remote {
     world: Arc<World>,
     boot: Arc<Boot>,
+    /// What this boot does at this moment, and to which execution.
+    doing: Arc<Mutex<BTreeMap<(&'static str, ExecutionId), u32>>>,
+}
+
+/// Something that a boot must not do twice at the same time. The simulator counts it itself: it does
+/// not ask the runtime which supervisors there are.
+struct Alone {
+    remote: Remote,
+    key: (&'static str, ExecutionId),
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(count) = self.remote.doing().get_mut(&self.key) {
+            *count -= 1;
+        }
+    }
 }
 
 impl fmt::Debug for Remote {
@@ -39,7 +57,8 @@ impl fmt::Debug for Remote {
 }
 
 pub(super) fn executor(world: &Arc<World>, boot: &Arc<Boot>) -> Arc<dyn Executor> {
-    Arc::new(Remote { world: Arc::clone(world), boot: Arc::clone(boot) })
+    let (world, boot) = (Arc::clone(world), Arc::clone(boot));
+    Arc::new(Remote { world, boot, doing: Arc::default() })
 }
 
 fn unreachable(what: &str) -> Fault {
@@ -49,6 +68,26 @@ fn unreachable(what: &str) -> Fault {
 impl Remote {
     async fn step(&self) {
         step(&self.world, &self.boot).await;
+    }
+
+    fn doing(&self) -> MutexGuard<'_, BTreeMap<(&'static str, ExecutionId), u32>> {
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until it is dropped, the boot does this, and must not do it a second time.
+    fn alone(&self, what: &'static str, execution: &ExecutionId) -> Alone {
+        let key = (what, execution.clone());
+        let count = {
+            let mut doing = self.doing();
+            let count = doing.entry(key.clone()).or_default();
+            *count += 1;
+            *count
+        };
+        if count > 1 {
+            let detail = format!("{} {what} {execution} {count} times at once", self.boot.id);
+            self.world.violated(Property::OneSupervisor, detail);
+        }
+        Alone { remote: self.clone(), key }
     }
 
     fn hit(&self, chance: u32) -> bool {
@@ -132,6 +171,7 @@ impl Executor for Remote {
     fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Probe> {
         let (remote, execution) = (self.clone(), execution.clone());
         Box::pin(async move {
+            let _alone = remote.alone("probes", &execution);
             remote.step().await;
             let lost = remote.world.fleet().faults.request_lost;
             if remote.hit(lost / 4) {
@@ -179,6 +219,7 @@ impl Executor for Remote {
             if remote.hit(lost) {
                 return Err(unreachable("the request was lost"));
             }
+            let alone = remote.alone("follows", &at.execution);
             let stream = {
                 let mut fleet = remote.world.fleet();
                 let machine = Self::arrive(&mut fleet, &at)?;
@@ -189,7 +230,7 @@ impl Executor for Remote {
                 // One stream at a time.
                 machine.cut_streams();
                 let (own, spool_id) = (machine.stream, machine.spool_id.clone());
-                Stream { remote: remote.clone(), at, own, after, spool_id }
+                Stream { remote: remote.clone(), at, own, after, spool_id, _alone: alone }
             };
             remote.step().await;
             Ok(Box::new(stream) as Box<dyn Following>)
@@ -329,6 +370,7 @@ struct Stream {
     own: u64,
     after: Pos,
     spool_id: String,
+    _alone: Alone,
 }
 
 impl Stream {

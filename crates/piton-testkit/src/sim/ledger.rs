@@ -66,6 +66,9 @@ pub enum Property {
     /// What a session says of its agent's memory is so: it knows everything that the session's agents
     /// were given, or the session does not say so.
     ContextIsTrue,
+    /// A process has one supervisor for a session: it never follows or probes one execution twice at
+    /// the same time.
+    OneSupervisor,
     /// The same seed does the same.
     Deterministic,
 }
@@ -94,6 +97,7 @@ impl Property {
         Self::QuestionKept,
         Self::GoneIsInterrupted,
         Self::ContextIsTrue,
+        Self::OneSupervisor,
         Self::Deterministic,
     ];
 }

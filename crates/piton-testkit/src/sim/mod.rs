@@ -27,7 +27,7 @@ use std::time::Duration;
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::Bug;
 use piton_exec::executor::LaunchOptions;
-use piton_runtime::{Executions, Options, Resumer, Service};
+use piton_runtime::{Executions, Options, Service, Supervisors};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
@@ -208,9 +208,8 @@ struct Life {
     boot: Arc<Boot>,
     service: Service,
     executions: Option<Executions>,
-    resumer: Option<Resumer>,
-    /// Sees to what nobody works on.
-    watching: Option<tokio::task::AbortHandle>,
+    /// In worlds whose agents the runtime starts.
+    supervisors: Option<Supervisors>,
 }
 
 impl Life {
@@ -228,6 +227,7 @@ impl Life {
             masker: Arc::clone(&MASKER),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
+            unreachable_after: Duration::from_secs(5),
             ..Options::new(
                 boot.id.clone(),
                 Arc::clone(&store),
@@ -249,13 +249,7 @@ impl Life {
         };
         let mut recovered = Vec::new();
         let started = {
-            let starting = async {
-                let service = Service::start(options, |one| recovered.push(one)).await?;
-                if let Some(executions) = &executions {
-                    executions.attach(service.handle()).await?;
-                }
-                Ok::<_, piton_runtime::Error>(service)
-            };
+            let starting = Service::start(options, |one| recovered.push(one));
             tokio::select! {
                 biased;
                 () = boot.died.notified() => None,
@@ -263,26 +257,17 @@ impl Life {
             }
         };
         let Some(service) = started else {
-            executions.iter().for_each(Executions::detach);
             world.note(format_args!("{} does not start", boot.id));
             world.kill(&boot);
             return None;
         };
         world.note(format_args!("{} starts", boot.id));
         log_checks::recovered(world, &boot.id, &recovered);
-        let resumer = executions.as_ref();
-        let resumer =
-            resumer.and_then(|all| resuming::resumer(world, &boot, service.handle(), all));
-        let watching = resumer.clone().map(|resumer| {
-            let watching = async move { tokio::join!(resumer.on_boot(), resumer.watch()).0 };
-            tokio::spawn(watching).abort_handle()
-        });
-        Some(Self { boot, service, executions, resumer, watching })
+        let supervisors = resuming::supervisors(world, &boot, &service.handle());
+        Some(Self { boot, service, executions, supervisors })
     }
 
     async fn end(self, world: &Arc<World>) {
-        self.watching.iter().for_each(tokio::task::AbortHandle::abort);
-        self.executions.iter().for_each(Executions::detach);
         self.service.abort();
         drop(self.service);
         // Aborted tasks are dropped when the scheduler gets to them.
@@ -303,8 +288,8 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
             match life.executions.clone() {
                 None => tasks.spawn(client::work(world, boot, handle)),
                 Some(executions) => {
-                    let resumer = life.resumer.clone();
-                    tasks.spawn(agent_client::work(world, boot, handle, executions, resumer))
+                    let supervisors = life.supervisors.clone();
+                    tasks.spawn(agent_client::work(world, boot, handle, executions, supervisors))
                 }
             };
         }

@@ -14,7 +14,7 @@ use piton_core::spool::SessionCapabilities;
 use piton_core::state::AgentStatus;
 use piton_core::{Code, Reason, State};
 use piton_exec::protocol::Start;
-use piton_runtime::{Error, Executions, Handle, Obstacle, Recipe, Recipes, Resumer};
+use piton_runtime::{Error, Executions, Handle, Obstacle, Recipe, Recipes, Supervisors};
 use piton_store::BoxFuture;
 
 use super::agentctl::PROMPT;
@@ -192,15 +192,16 @@ impl Recipes for Kitchen {
     }
 }
 
-pub(super) fn resumer(
+/// Tells the runtime how agents are started, in worlds where it starts them.
+pub(super) fn supervisors(
     world: &Arc<World>,
     boot: &Arc<Boot>,
-    handle: Handle,
-    executions: &Executions,
-) -> Option<Resumer> {
+    handle: &Handle,
+) -> Option<Supervisors> {
     let habits = world.habits?;
     let kitchen = Kitchen { world: Arc::clone(world), boot: Arc::clone(boot), habits };
-    Some(Resumer::new(handle, executions.clone(), Arc::new(kitchen), habits.policy))
+    handle.supervisors().set_agents(Arc::new(kitchen), habits.policy);
+    Some(handle.supervisors().clone())
 }
 
 /// What people do where agents are brought back: they say things, look, ask for it, stop it.
@@ -208,24 +209,24 @@ pub(super) async fn operate(
     world: &Arc<World>,
     handle: &Handle,
     executions: &Executions,
-    resumer: &Resumer,
+    supervisors: &Supervisors,
     session: &SessionId,
 ) -> Result<bool, Error> {
     let ack = match world.range(0, 19) {
         0..=3 => {
-            resumer.ensure(session, StartTrigger::Open).await?;
+            supervisors.ensure_running(session, StartTrigger::Open).await?;
             return Ok(true);
         }
         4..=6 => {
             let before = handle.state(session).await?;
-            resumer.ensure(session, StartTrigger::Manual).await?;
-            let turn = resumer.policy().continue_run;
+            supervisors.ensure_running(session, StartTrigger::Manual).await?;
+            let turn = supervisors.policy().continue_run;
             let goes_on = resume::goes_on_with(&before.facts, turn, StartTrigger::Manual);
             let Some(run_id) = goes_on else { return Ok(true) };
             handle.execute(session, Command::Resume { run_id }).await?
         }
         7..=9 => {
-            let manual = resumer.policy().agent_restart == AgentRestart::Manual;
+            let manual = supervisors.policy().agent_restart == AgentRestart::Manual;
             let state = handle.state(session).await?;
             if manual && !resume::is_running(&state.facts) {
                 return Ok(true);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use piton_core::Reason;
-use piton_core::worktree::Plan;
+use piton_core::worktree::WorktreePlan;
 
 use crate::git::{CHANGE_TIME_MAX, Git, OUTPUT_BYTES_MAX, Runner};
 
@@ -64,7 +64,7 @@ impl fmt::Display for Losses {
     }
 }
 
-pub(super) async fn of(runner: &Runner, plan: &Plan) -> Result<Losses> {
+pub(super) async fn of(runner: &Runner, plan: &WorktreePlan) -> Result<Losses> {
     if !Path::new(&plan.repository).is_dir() {
         // Nobody can say what is elsewhere.
         return Err(Error::unusable(plan, Reason::RepositoryMissing));
@@ -119,7 +119,7 @@ async fn in_folder(git: &Git, losses: &mut Losses) -> Result<()> {
     Ok(())
 }
 
-async fn commits(git: &Git, plan: &Plan, tips: &[&str]) -> Result<Vec<String>> {
+async fn commits(git: &Git, plan: &WorktreePlan, tips: &[&str]) -> Result<Vec<String>> {
     let (count, not_this) =
         (format!("--max-count={COMMITS_MAX}"), format!("--exclude={}", plan.branch));
     let mut args = vec!["log", "-z", "--no-color", &count, "--format=%h %s"];

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use piton_core::id::SessionId;
-use piton_core::worktree::{self, Plan, Seen, Worktree, judge};
+use piton_core::worktree::{self, Seen, Worktree, WorktreePlan, judge};
 use piton_core::{Code, Reason};
 
 pub use losses::Losses;
@@ -141,7 +141,7 @@ impl Worktrees {
         session: &SessionId,
         repository: &Path,
         base: Option<&str>,
-    ) -> Result<Plan> {
+    ) -> Result<WorktreePlan> {
         let named = repository.display().to_string();
         let wrong = |fault: &str| Error::Repository { path: named.clone(), fault: fault.into() };
         if !repository.is_absolute() {
@@ -177,7 +177,7 @@ impl Worktrees {
             let source = io::Error::new(io::ErrorKind::InvalidFilename, "not UTF-8");
             io_error(Path::new(&path), source)
         })?;
-        Ok(Plan { path, repository: top, branch, base, base_commit })
+        Ok(WorktreePlan { path, repository: top, branch, base, base_commit })
     }
 
     /// Waits until nobody is at a session's worktree, not even a git that a killed process left.
@@ -188,7 +188,7 @@ impl Worktrees {
     }
 
     /// What the disk says.
-    pub async fn look(&self, plan: &Plan) -> Result<Seen> {
+    pub async fn look(&self, plan: &WorktreePlan) -> Result<Seen> {
         let repository = Path::new(&plan.repository);
         if !repository.is_dir() {
             return Ok(Seen::default());
@@ -218,7 +218,7 @@ impl Worktrees {
 
     /// Makes what was planned, whatever an earlier attempt came to. A branch that is there already
     /// is that attempt's, or that of a worktree which is made again.
-    pub async fn make(&self, session: &SessionId, plan: &Plan, lock: &Lock) -> Result<()> {
+    pub async fn make(&self, session: &SessionId, plan: &WorktreePlan, lock: &Lock) -> Result<()> {
         self.check_ours(session, plan)?;
         let git = self.git.at(&plan.repository);
         self.set_aside(session, plan).await?;
@@ -244,7 +244,7 @@ impl Worktrees {
     }
 
     /// What would be lost if a worktree and its branch were removed.
-    pub async fn losses(&self, plan: &Plan) -> Result<Losses> {
+    pub async fn losses(&self, plan: &WorktreePlan) -> Result<Losses> {
         losses::of(&self.git, plan).await
     }
 
@@ -253,7 +253,7 @@ impl Worktrees {
     pub async fn remove(
         &self,
         session: &SessionId,
-        plan: &Plan,
+        plan: &WorktreePlan,
         force: Force,
         lock: &Lock,
     ) -> Result<bool> {
@@ -277,7 +277,7 @@ impl Worktrees {
         Ok(kept)
     }
 
-    fn check_ours(&self, session: &SessionId, plan: &Plan) -> Result<()> {
+    fn check_ours(&self, session: &SessionId, plan: &WorktreePlan) -> Result<()> {
         if plan.is_ours(session, &self.root) {
             return Ok(());
         }
@@ -289,7 +289,7 @@ impl Worktrees {
     }
 
     /// Takes a worktree's folder away in one step.
-    async fn set_aside(&self, session: &SessionId, plan: &Plan) -> Result<()> {
+    async fn set_aside(&self, session: &SessionId, plan: &WorktreePlan) -> Result<()> {
         let (from, to) = (PathBuf::from(&plan.path), self.aside(session));
         blocking(plan.path.clone(), move || {
             // A link would be followed by whoever works in it; it is not followed here.
@@ -309,7 +309,7 @@ impl Worktrees {
     }
 
     /// Has the repository forget a worktree whose folder is gone.
-    async fn unregister(&self, git: &Git, plan: &Plan, lock: &Lock) -> Result<()> {
+    async fn unregister(&self, git: &Git, plan: &WorktreePlan, lock: &Lock) -> Result<()> {
         let known = entries(git).await?.iter().any(|entry| entry.path == plan.path);
         if known {
             // Twice: also one that is locked, as it is while git makes it.
@@ -321,7 +321,7 @@ impl Worktrees {
 }
 
 impl Error {
-    pub fn unusable(plan: &Plan, reason: Reason) -> Self {
+    pub fn unusable(plan: &WorktreePlan, reason: Reason) -> Self {
         let path = match reason {
             Reason::RepositoryMissing => &plan.repository,
             Reason::BranchMissing => &plan.branch,
@@ -460,7 +460,7 @@ fn parse_entries(text: &str) -> Vec<Entry> {
 }
 
 /// Deletes a branch that nobody else stands on; says whether it is still there.
-async fn remove_branch(git: &Git, plan: &Plan, lock: &Lock) -> Result<bool> {
+async fn remove_branch(git: &Git, plan: &WorktreePlan, lock: &Lock) -> Result<bool> {
     if tip(git, &plan.branch).await?.is_none() {
         return Ok(false);
     }

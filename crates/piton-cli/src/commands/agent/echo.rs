@@ -1,6 +1,6 @@
 //! `piton agent echo`: an agent that does what its prompt says, without a model.
 
-use piton_agent::echo::{self, Options, WORDS};
+use piton_echo::{self as echo, Options, WORDS};
 
 use crate::error::{Error, Exit, Result};
 

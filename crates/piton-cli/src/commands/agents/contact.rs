@@ -152,10 +152,10 @@ impl Signals {
     }
 }
 
-fn start(cx: &Context, profile: &Profile) -> Result<(Place, Arc<Masker>, Child), Failure> {
+fn start(cx: &Context, profile: &Profile) -> Result<(ProbeFolder, Arc<Masker>, Child), Failure> {
     let failed = |why: &str| Failure::new("agent_start_failed", why);
     let masker = masking::masker(&cx.settings).map_err(|error| failed(error.message()))?;
-    let place = Place::new(cx)
+    let place = ProbeFolder::new(cx)
         .map_err(|error| failed(&format!("There is no place to start it in: {error}")))?;
     let child = place.start(profile).map_err(|error| Failure::from_start(profile, &error))?;
     Ok((place, Arc::new(masker), child))
@@ -163,12 +163,12 @@ fn start(cx: &Context, profile: &Profile) -> Result<(Place, Arc<Masker>, Child),
 
 /// Where it works, and how all that it starts is found.
 #[derive(Debug)]
-struct Place {
+struct ProbeFolder {
     folder: tempfile::TempDir,
     tree: Tree,
 }
 
-impl Place {
+impl ProbeFolder {
     fn new(cx: &Context) -> io::Result<Self> {
         // Where that is unknown, what it leaves is found by its mark.
         let _ = tree::become_subreaper();
@@ -182,7 +182,7 @@ impl Place {
 
     fn start(&self, profile: &Profile) -> io::Result<Child> {
         let command = profile.command.iter();
-        let command = command.map(|part| part.replace(piton_server::SESSION, "probe"));
+        let command = command.map(|part| part.replace(piton_runtime::SESSION_PLACEHOLDER, "probe"));
         self.tree.spawn(Program {
             command: command.collect(),
             cwd: self.folder.path().to_owned(),

@@ -82,7 +82,7 @@ pub(super) fn hint(profile: &Profile, failure: &Failure) -> String {
         _ if failure.wants_login => "Log in with the agent's own command.".to_owned(),
         _ => format!(
             "Start it by hand to see what is wrong: {}",
-            profile.command.join(" ").replace(piton_server::SESSION, "ID")
+            profile.command.join(" ").replace(piton_runtime::SESSION_PLACEHOLDER, "ID")
         ),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use piton_core::Seq;
 use piton_core::id::SessionId;
-use piton_core::redact::{Literal, Matcher, Plan, Selector, Target};
+use piton_core::redact::{Literal, Matcher, RedactionPlan, Selector, Target};
 use piton_runtime::Pattern;
 use piton_store::SecretText;
 use serde_json::{Value, json};
@@ -150,7 +150,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 }
 
 /// What is, or was, to be done; and how many contents were taken out, if it was done.
-fn print(ui: &mut Ui, id: &SessionId, plan: &Plan, taken_out: Option<usize>) -> Result<()> {
+fn print(
+    ui: &mut Ui,
+    id: &SessionId,
+    plan: &RedactionPlan,
+    taken_out: Option<usize>,
+) -> Result<()> {
     if ui.json {
         return ui.json_line(&json!({
             "session": id,
@@ -200,7 +205,7 @@ fn contents(count: usize) -> String {
     if count == 1 { "1 content".to_owned() } else { format!("{count} contents") }
 }
 
-fn print_table(ui: &mut Ui, plan: &Plan) -> Result<()> {
+fn print_table(ui: &mut Ui, plan: &RedactionPlan) -> Result<()> {
     if plan.targets.is_empty() && plan.in_headers.is_empty() {
         return Ok(());
     }

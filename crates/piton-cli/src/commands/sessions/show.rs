@@ -5,7 +5,7 @@ use piton_core::id::{CallId, SessionId};
 use piton_core::state::{Info, OpenCall};
 use piton_core::status::{Name, Status};
 use piton_core::transcript::{Item, Outcome, Text};
-use piton_core::worktree::{Plan, Worktree};
+use piton_core::worktree::{Worktree, WorktreePlan};
 use piton_core::{Code, State};
 use piton_runtime::View;
 use serde_json::{Value, json};
@@ -234,7 +234,7 @@ impl Session<'_> {
         }
         if let Some(worktree) = self.worktree() {
             fact(ui, "Folder", &one_line(&worktree.plan.path))?;
-            let Plan { branch, base, repository, .. } = &worktree.plan;
+            let WorktreePlan { branch, base, repository, .. } = &worktree.plan;
             fact(ui, "Branch", &one_line(&format!("{branch}, from {base} of {repository}")))?;
         }
         if let Some(task) = &self.info.task_id {

@@ -147,7 +147,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn workspace(step: u8) -> Command {
-    let plan = |branch: &str| piton_core::worktree::Plan {
+    let plan = |branch: &str| piton_core::worktree::WorktreePlan {
         path: "/data/worktrees/sess_1".into(),
         repository: "/repo".into(),
         branch: branch.into(),

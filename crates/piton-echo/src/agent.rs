@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use piton_core::mask;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
@@ -190,6 +191,9 @@ impl Agent {
     fn initialize(&self, params: &Value) -> Value {
         let terminals = params.pointer("/clientCapabilities/terminal").and_then(Value::as_bool);
         self.has_terminals.store(terminals.unwrap_or_default(), Ordering::Relaxed);
+        if let Some(rules) = params.get("_meta").and_then(|meta| meta.get(mask::META)) {
+            lock(&self.memory).mask_by(rules);
+        }
         let mut sessions = json!({ "list": {}, "close": {}, "delete": {} });
         if !self.options.no_fork {
             sessions["fork"] = json!({});

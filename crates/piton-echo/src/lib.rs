@@ -2,18 +2,19 @@
 //! is written in the prompt, a directive on each line ([`Directive`]); a prompt without any is said
 //! back word by word. It misbehaves on demand in every way that real agents were seen to.
 //!
-//! Unlike the client it runs commands and writes a file: it is an agent, at the other end of the
-//! streams, and only shares a crate with the client so that they can be tested against each other.
-//! It builds its messages by hand, so that a mistake in the client's types is not made twice.
+//! It runs commands and writes a file, as agents do. It builds its messages by hand, so that a mistake
+//! in the client's types is not made twice.
 //!
 //! With `--print` it speaks no protocol: it reads a prompt, prints what it has to say, remembers it,
 //! and ends ([`Print`]).
 //!
 //! It remembers its sessions in a file of its own, written at the end of each turn: like real
-//! agents it loses the turn in which it is killed.
+//! agents it loses the turn in which it is killed. The file is its owner's alone, and secrets are
+//! masked in it by the rules that its client hands over with `initialize` ([`piton_core::mask::META`]).
 
 mod agent;
 mod args;
+mod lines;
 mod memory;
 mod out;
 mod print;
@@ -28,8 +29,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use crate::lines::{Line, Lines};
 use agent::Agent;
+use lines::Lines;
 use out::{Out, Voice};
 
 pub use args::ArgsError;
@@ -171,14 +172,13 @@ where
                 }
             };
             match line {
-                Some(Line::Whole(line)) => {
+                Some(line) => {
                     // What it cannot read it ignores.
                     let Ok(message) = serde_json::from_slice(&line) else { continue };
                     if messages.send(message).await.is_err() {
                         return std::future::pending().await;
                     }
                 }
-                Some(Line::TooLong { .. }) => {}
                 None => break,
             }
         }

@@ -1,5 +1,5 @@
-//! Agents without a protocol of their own: each turn is a process, which is told by its arguments
-//! which conversation it goes on with, prints what it has to say, and ends.
+//! Agents without a protocol of their own: each turn is a process. Its arguments name the conversation
+//! that it continues; it prints its answer, and ends. Templates of arguments, filled in; nothing is run.
 
 use serde::{Deserialize, Serialize};
 
@@ -105,15 +105,22 @@ impl CommandLine {
         (!is_named).then_some("An agent that prints text alone does not name what it forks")
     }
 
-    /// The arguments for one turn.
+    /// The arguments for one turn. Where a conversation cannot be continued, a new one begins.
     pub fn arguments(&self, way: Way<'_>, prompt: &str) -> Vec<String> {
         let (template, id, message_id) = match way {
             Way::New { id } => (&self.new, id, None),
-            Way::Resume { id, message_id: Some(at) } if !self.resume_at.is_empty() => {
+            Way::Resume { id: Some(id), .. } | Way::Fork { id } if !is_fit(id) => {
+                (&self.new, None, None)
+            }
+            Way::Resume { id, message_id: Some(at) }
+                if is_fit(at) && !self.resume_at.is_empty() =>
+            {
                 (&self.resume_at, id, Some(at))
             }
-            Way::Resume { id, .. } => (&self.resume, id, None),
-            Way::Fork { id } => (&self.fork, Some(id), None),
+            Way::Resume { id, .. } if !self.resume.is_empty() => (&self.resume, id, None),
+            Way::Fork { id } if !self.fork.is_empty() => (&self.fork, Some(id), None),
+            // To continue the original instead of a copy would be something else.
+            Way::Resume { .. } | Way::Fork { .. } => (&self.new, None, None),
         };
         let values = [
             (AGENT_SESSION_ID, id.unwrap_or_default()),
@@ -132,6 +139,12 @@ impl CommandLine {
         }
         arguments
     }
+}
+
+/// Ids come from agents, and from bundles that somebody else made: one that a program would take for
+/// an option is none.
+fn is_fit(id: &str) -> bool {
+    !id.is_empty() && !id.starts_with('-') && !id.contains('\0')
 }
 
 fn names(template: &[String], placeholder: &str) -> bool {
@@ -191,6 +204,30 @@ mod tests {
         }
         let whole = CommandLine { resume_at: Vec::new(), ..line };
         assert_eq!(whole.arguments(resume(Some("m1")), ""), words("-p --resume s1"));
+    }
+
+    #[test]
+    fn what_it_cannot_do_leaves_the_original_alone() {
+        let less = CommandLine { resume: Vec::new(), fork: Vec::new(), ..line() };
+        for way in [Way::Resume { id: Some("s1"), message_id: None }, Way::Fork { id: "s1" }] {
+            assert_eq!(less.arguments(way, ""), words("-p"), "{way:?}");
+        }
+    }
+
+    /// An imported session may name any id.
+    #[test]
+    fn an_id_cannot_be_an_option() {
+        let line = line();
+        for id in ["--allow-everything", "-x", "", "a\0b"] {
+            let resume = Way::Resume { id: Some(id), message_id: None };
+            assert_eq!(line.arguments(resume, ""), words("-p"), "{id:?}");
+            assert_eq!(line.arguments(Way::Fork { id }, ""), words("-p"), "{id:?}");
+            let at = Way::Resume { id: Some("s1"), message_id: Some(id) };
+            assert_eq!(line.arguments(at, ""), words("-p --resume s1"), "{id:?}");
+        }
+        let named = Way::Resume { id: Some("{agent_message_id}"), message_id: Some("m1") };
+        let expected = words("-p --resume {agent_message_id} --at=m1");
+        assert_eq!(line.arguments(named, ""), expected, "what was put in is not looked at again");
     }
 
     /// A prompt is data: neither placeholders nor options in it mean anything.
