@@ -23,6 +23,7 @@ pub struct Problem {
     /// Which of Piton's errors it is; each has a page in the documentation.
     pub code: Code,
     /// What to do about it.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     #[serde(default)]
     pub hint: String,
     /// More about this case.

@@ -447,7 +447,7 @@ fn free_fields(event: &Event) -> Free {
         Event::SessionCreated(_) | Event::SessionAdopted(_) => {
             Free::Fields(&["title", "working_dir", "provider", "agent_profile_id"])
         }
-        Event::ToolIntent(_) => Free::Fields(&["name"]),
+        Event::ToolIntent(_) | Event::AccessTokenCreated(_) => Free::Fields(&["name"]),
         Event::RunFailed(_) => Free::Fields(&["code"]),
         Event::RunCompleted(_) => Free::Fields(&["stop_reason"]),
         Event::AgentUpdated(_) => Free::Fields(&["what"]),
@@ -456,7 +456,6 @@ fn free_fields(event: &Event) -> Free {
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
         Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
         Event::TaskCreated(_) | Event::SessionRenamed(_) => Free::Fields(&["title"]),
-        Event::AccessTokenCreated(_) => Free::Fields(&["name"]),
         Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
             Free::Fields(&["path", "repository", "base"])

@@ -201,11 +201,11 @@ async fn follow<R: Rendered>(
     kept: Arc<Mutex<Kept<R>>>,
     changed: watch::Sender<()>,
 ) {
-    let mut trail = Trail::new(state);
+    let mut statuses = Trail::new(state);
     loop {
         let over = match tail.next().await {
             Ok(records) => {
-                if let Some(chunk) = Chunk::new(&mut trail, records) {
+                if let Some(chunk) = Chunk::new(&mut statuses, records) {
                     lock(&kept).push(chunk);
                 }
                 false
@@ -274,12 +274,11 @@ impl<R: Rendered> Reader<R> {
             }
             (kept.ticket(), kept.take_trail(self.after))
         };
-        let mut trail = match trail {
-            Some(trail) => trail,
-            None => {
-                let store = self.view.store();
-                Trail::new(piton_store::load_at(&**store, &owner.session, self.after).await?)
-            }
+        let mut trail = if let Some(trail) = trail {
+            trail
+        } else {
+            let store = self.view.store();
+            Trail::new(piton_store::load_at(&**store, &owner.session, self.after).await?)
         };
         let records = self.view.records(&owner.session, self.after, READ_RECORDS).await?;
         let chunk = Chunk::new(&mut trail, records).ok_or_else(|| not_found(&owner.session))?;

@@ -227,17 +227,17 @@ fn what_would_break_a_client_is_found() {
     let cases: &[(&str, Change<'_>)] = &[
         ("/paths", &gone("/api/v1/sessions")),
         ("/paths/~1api~1v1~1tasks", &gone("post")),
-        ("/components/schemas/SessionStatus/properties", &gone("needs_resume")),
-        ("/components/schemas/SessionStatus/properties/is_resumable", &|value| {
+        ("/components/schemas/SessionStatus/allOf/1/properties", &gone("needs_resume")),
+        ("/components/schemas/SessionStatus/allOf/1/properties/is_resumable", &|value| {
             *value = json!({"type": "string"});
         }),
-        ("/components/schemas/SessionStatus", &|value| {
+        ("/components/schemas/SessionStatus/allOf/1", &|value| {
             value["required"].as_array_mut().unwrap().clear();
         }),
-        ("/components/schemas/Prompt/required", &|value| {
+        ("/components/schemas/PromptRequest/required", &|value| {
             value.as_array_mut().unwrap().push(json!("more"));
         }),
-        ("/components/schemas/Brief/properties", &gone("status")),
+        ("/components/schemas/SessionSummary/properties", &gone("status")),
         ("/paths/~1api~1v1~1sessions/get/parameters", &|value| {
             value.as_array_mut().unwrap().remove(0);
         }),
@@ -247,7 +247,7 @@ fn what_would_break_a_client_is_found() {
     for (pointer, with) in cases {
         assert!(!change(pointer, *with).is_empty(), "{pointer}");
     }
-    let more = change("/components/schemas/SessionStatus/properties", &|value| {
+    let more = change("/components/schemas/SessionStatus/allOf/1/properties", &|value| {
         value["something_new"] = json!({"type": "string"});
     });
     assert!(more.is_empty(), "{more:?}");
