@@ -56,6 +56,37 @@ fn caches_are_made_anew() {
     assert_eq!(fixture.run("sessions list --json"), before);
 }
 
+/// A session that was removed with everything that belongs to it is missed, and so are the anchors;
+/// no hint leads to a command that would delete the rest of the traces.
+#[test]
+fn what_was_taken_away_is_missed() {
+    let fixture = Fixture::new();
+    let no = "(SELECT no FROM logs WHERE id = 'sess_done')";
+    fixture.sql(&format!(
+        "DELETE FROM places WHERE rid >> 32 = {no}; DELETE FROM spans WHERE first_rid >> 32 = {no};
+         DELETE FROM records WHERE rid >> 32 = {no}; DELETE FROM heads WHERE no = {no};
+         DELETE FROM sessions WHERE no = {no}; DELETE FROM tokens WHERE no = {no};
+         DELETE FROM snapshots WHERE no = {no}; DELETE FROM logs WHERE id = 'sess_done';"
+    ));
+    for suffix in ["", "-wal", "-shm"] {
+        let path = fixture.home.data().join(format!("anchors.sqlite3{suffix}"));
+        drop(std::fs::remove_file(path));
+    }
+    let cut = rid("sess_odd", 4);
+    fixture.sql(&format!(
+        "DELETE FROM records WHERE rid >= {cut} AND rid < {cut} + 100;
+                          DELETE FROM places WHERE rid >= {cut} AND rid < {cut} + 100;"
+    ));
+    let said = fixture.run("verify");
+    assert!(said.contains("sess_done: bad: the metadata log lists the session"), "{said}");
+    assert!(said.contains("The store: bad: the file of anchors is missing"), "{said}");
+    assert!(said.ends_with("--- exit 1\n"), "{said}");
+    assert!(!said.contains("--rebuild"), "{said}");
+    let refused = fixture.run("verify --rebuild");
+    assert!(refused.contains("Nothing was rebuilt"), "{refused}");
+    assert!(refused.ends_with("--- exit 1\n"), "{refused}");
+}
+
 #[test]
 fn nothing_to_verify_is_not_good() {
     let home = Home::new();
