@@ -24,6 +24,7 @@ pub(crate) enum Step {
     Restart,
     Create(Option<Value>),
     Close(Outcome),
+    Rename(Option<String>),
     Start(u8),
     Wait(u8, u8, WaitKind, u64),
     AnswerByToken(prop::sample::Index, u8),
@@ -127,6 +128,7 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         1 => outcome().prop_map(Step::Close),
+        1 => prop::option::of("[a-z ]{0,8}").prop_map(Step::Rename),
         1 => prop::option::of(json()).prop_map(Step::Create),
         12 => run().prop_map(Step::Start),
         16 => (run(), wait(), kind, minutes()).prop_map(|(r, w, k, m)| Step::Wait(r, w, k, m)),
@@ -280,6 +282,7 @@ impl History {
                 agent_profile_id: None,
             }),
             Step::Close(outcome) => Command::Close { outcome },
+            Step::Rename(title) => Command::Rename { title },
             Step::Workspace(step) => workspace(step),
             Step::Start(n) => start(&format!("run_{n}")),
             Step::Wait(r, w, kind, minutes) => Command::Wait(Wait {
