@@ -1,6 +1,8 @@
 //! Creates a session, prompts its agent, prints what it says as it comes, and answers what it asks with the
 //! first option. Usage: `session ADDRESS TOKEN PROMPT`, with the address and token of `run/server.json`.
 
+use std::io::Write as _;
+
 use piton_api::client::{Client, Result};
 use piton_api::session::{NewSession, PromptRequest};
 use piton_api::wait::AnswerRequest;
@@ -47,7 +49,6 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut next = |name: &str| arguments.next().ok_or_else(|| format!("{name} is missing"));
     let client = Client::new(next("ADDRESS")?, next("TOKEN")?);
     let (said, ended) = converse(&client, &next("PROMPT")?).await?;
-    use std::io::Write as _;
     writeln!(std::io::stdout(), "{said}\n{ended}")?;
     Ok(())
 }

@@ -144,7 +144,6 @@ pub struct Live {
 /// Everything about where a session stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[expect(clippy::struct_excessive_bools, reason = "the fields are as clients know them")]
 pub struct SessionStatus {
     #[serde(flatten)]
     pub summary: SessionSummary,

@@ -50,7 +50,7 @@ fn text_at(value: &Value, key: &str) -> String {
 
 impl Agent {
     pub(super) fn new(options: Options, out: Arc<Out>) -> io::Result<Self> {
-        let memory = Memory::open(options.memory.clone())?;
+        let memory = Memory::open(options.memory.as_deref())?;
         let script = match &options.script {
             Some(file) => std::fs::read_to_string(file)?,
             None => String::new(),

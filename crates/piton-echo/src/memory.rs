@@ -34,6 +34,8 @@ type Sessions = BTreeMap<String, Session>;
 
 #[derive(Debug, Default)]
 pub(super) struct Memory {
+    /// Where it will be once something is remembered: asking alone leaves nothing on the disk.
+    later: Option<PathBuf>,
     file: Option<MemoryFile>,
     sessions: Sessions,
     masker: Masker,
@@ -48,10 +50,12 @@ struct MemoryFile {
 }
 
 impl Memory {
-    pub(super) fn open(file: Option<PathBuf>) -> io::Result<Self> {
-        let mut file = file.as_deref().map(MemoryFile::open).transpose()?;
+    pub(super) fn open(file: Option<&Path>) -> io::Result<Self> {
+        let is_there = |file: &&Path| folder_of(file).is_dir();
+        let later = file.filter(|file| !is_there(file)).map(Path::to_owned);
+        let mut file = file.filter(is_there).map(MemoryFile::open).transpose()?;
         let sessions = file.as_mut().map(MemoryFile::read).transpose()?.flatten();
-        Ok(Self { file, sessions: sessions.unwrap_or_default(), masker: Masker::default() })
+        Ok(Self { file, later, sessions: sessions.unwrap_or_default(), masker: Masker::default() })
     }
 
     /// From now on masks by these rules what it writes. Without valid rules it keeps those it has.
@@ -84,6 +88,9 @@ impl Memory {
             }
         };
         change(&mut self.sessions);
+        if let Some(path) = self.later.take() {
+            self.file = Some(MemoryFile::open(&path)?);
+        }
         let Some(file) = &mut self.file else { return Ok(()) };
         // Others may remember other sessions in it.
         let lock = file.create("lock", Existing::Kept)?;
@@ -109,10 +116,14 @@ enum Existing {
     Emptied,
 }
 
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 impl MemoryFile {
     fn open(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
+        let folder = folder_of(path);
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(folder, flags, Mode::empty())?;
@@ -184,16 +195,16 @@ mod tests {
     fn two_agents_can_share_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = Some(folder.path().join("memory.json"));
-        let mut one = Memory::open(file.clone()).unwrap();
-        let mut two = Memory::open(file.clone()).unwrap();
+        let mut one = Memory::open(file.as_deref()).unwrap();
+        let mut two = Memory::open(file.as_deref()).unwrap();
         let session = |mode: &str| Session { mode: mode.to_owned(), ..Session::default() };
         one.put("a", Some(&session("x"))).unwrap();
         two.put("b", Some(&session("y"))).unwrap();
-        let three = Memory::open(file.clone()).unwrap();
+        let three = Memory::open(file.as_deref()).unwrap();
         assert_eq!(three.get("a"), Some(&session("x")));
         assert_eq!(three.get("b"), Some(&session("y")));
         one.put("a", None).unwrap();
-        assert_eq!(Memory::open(file).unwrap().iter().count(), 1);
+        assert_eq!(Memory::open(file.as_deref()).unwrap().iter().count(), 1);
     }
 
     fn session(prompt: &str) -> Session {
@@ -212,7 +223,7 @@ mod tests {
     fn secrets_are_masked_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("memory.json");
-        let mut memory = Memory::open(Some(file.clone())).unwrap();
+        let mut memory = Memory::open(Some(&file)).unwrap();
         memory.mask_by(&serde_json::json!({ "values": ["SuperSecret-1"], "keys": ["*api_key*"] }));
         let said = session("say SuperSecret-1 and key-0123456789");
         memory.put("a", Some(&said)).unwrap();
@@ -227,7 +238,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("echo");
         let file = folder.join("memory.json");
-        let mut memory = Memory::open(Some(file.clone())).unwrap();
+        let mut memory = Memory::open(Some(&file)).unwrap();
         memory.put("a", Some(&session("x"))).unwrap();
         assert_eq!((mode_of(&folder), mode_of(&file)), (0o700, 0o600));
         assert_eq!(mode_of(&folder.join("memory.json.lock")), 0o600);
@@ -237,11 +248,11 @@ mod tests {
     fn its_folder_may_be_renamed_while_it_runs() {
         let temp = tempfile::tempdir().unwrap();
         let (before, after) = (temp.path().join("before"), temp.path().join("after"));
-        let mut memory = Memory::open(Some(before.join("echo/memory.json"))).unwrap();
+        let mut memory = Memory::open(Some(&before.join("echo/memory.json"))).unwrap();
         memory.put("a", Some(&session("x"))).unwrap();
         std::fs::rename(&before, &after).unwrap();
         memory.put("b", Some(&session("y"))).unwrap();
-        let again = Memory::open(Some(after.join("echo/memory.json"))).unwrap();
+        let again = Memory::open(Some(&after.join("echo/memory.json"))).unwrap();
         assert_eq!(again.iter().count(), 2);
         assert!(!before.exists());
     }
@@ -251,7 +262,7 @@ mod tests {
     fn a_deleted_file_is_not_made_again() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("memory.json");
-        let mut memory = Memory::open(Some(file.clone())).unwrap();
+        let mut memory = Memory::open(Some(&file)).unwrap();
         memory.put("a", Some(&session("x"))).unwrap();
         std::fs::remove_file(&file).unwrap();
         memory.put("a", Some(&session("y"))).unwrap();

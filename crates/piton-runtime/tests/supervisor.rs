@@ -317,7 +317,7 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(600), waiting).await;
+        let waited = tokio::time::timeout(Duration::from_mins(10), waiting).await;
         assert!(waited.is_ok(), "no {kind}: {:?}", self.kinds(session).await);
     }
 
@@ -328,7 +328,7 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(600), waiting).await.unwrap();
+        tokio::time::timeout(Duration::from_mins(10), waiting).await.unwrap();
     }
 }
 
@@ -552,8 +552,8 @@ async fn many_wakes_make_one_supervisor() {
     let world = World::new();
     let process = world.start("boot_1").await;
     let session = process.handle.create(NewSession::default()).await.unwrap();
-    let launches = (0..8).map(|_| process.executions.launch(&session, PathBuf::from("/")));
-    let launched = futures_util::future::join_all(launches).await;
+    let eight = (0..8).map(|_| process.executions.launch(&session, PathBuf::from("/")));
+    let launched = futures_util::future::join_all(eight).await;
     assert_eq!(launched.iter().filter(|one| one.is_ok()).count(), 1, "{launched:?}");
     assert_eq!(world.outside.living(), 1);
     process.until_followed(&session).await;

@@ -106,7 +106,7 @@ mod tests {
             let mut byte = [0];
             // Takes a byte just in time, again and again, and then no more.
             for _ in 0..8 {
-                tokio::time::sleep(STALL_TIMEOUT - Duration::from_secs(1)).await;
+                tokio::time::sleep(STALL_TIMEOUT.saturating_sub(Duration::from_secs(1))).await;
                 theirs.read_exact(&mut byte).await.unwrap();
             }
             theirs

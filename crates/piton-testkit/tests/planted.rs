@@ -1,6 +1,5 @@
 //! Planted bugs: what the simulator would notice. In a build of its own (feature `planted`), run by
 //! `make soak`.
-#![expect(clippy::print_stdout, reason = "these are tests")]
 
 use std::collections::BTreeSet;
 

@@ -341,7 +341,7 @@ async fn a_mixed_batch_that_ends_in_text_waits_for_its_flush() {
 #[tokio::test]
 async fn an_end_that_was_flushed_and_is_lost_is_named() {
     let temp = tempfile::tempdir().unwrap();
-    let spool = Spool::create(temp.path(), &KEY, 1).unwrap();
+    let spool = Spool::create(temp.path(), &KEY, 640).unwrap();
     for n in 0..3 {
         spool.keep(vec![flushed(n)]).await.unwrap();
     }

@@ -93,7 +93,7 @@ impl World {
         let execution = spec.execution.clone();
         executor.launch(spec).await.unwrap();
         let located = executor.find(&execution).await.unwrap().unwrap();
-        let health = located.client(&secret, epoch).health().await.unwrap();
+        let health = located.client(&secret, epoch).health_of_any().await.unwrap();
         let folder = self.data.join("run").join(located.execution.as_str());
         Run {
             execution: located.execution.clone(),

@@ -202,15 +202,14 @@ pub(super) fn refused(endpoint: &Endpoint, status: StatusCode, body: &[u8]) -> E
 
 /// A path with the fields of a query behind it.
 pub(super) fn with_query(path: &str, query: &impl Serialize) -> String {
-    let fields = match serde_json::to_value(query) {
-        Ok(Value::Object(fields)) => fields,
-        _ => return path.to_owned(),
+    let Ok(Value::Object(fields)) = serde_json::to_value(query) else {
+        return path.to_owned();
     };
     let mut whole = path.to_owned();
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         whole.push(if whole.contains('?') { '&' } else { '?' });
-        whole.push_str(&format!("{name}={}", encoded(&text)));
+        whole.extend([name, "=", encoded(&text).as_str()]);
     }
     whole
 }

@@ -56,7 +56,7 @@ impl Parser {
     }
 
     /// The next whole event.
-    pub fn next(&mut self) -> Option<SseEvent> {
+    pub fn next_event(&mut self) -> Option<SseEvent> {
         self.ready.pop_front()
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let (mut parser, mut events) = (Parser::default(), Vec::new());
         for piece in pieces {
             parser.push(&piece).unwrap();
-            events.extend(std::iter::from_fn(|| parser.next()));
+            events.extend(std::iter::from_fn(|| parser.next_event()));
         }
         events
     }

@@ -40,7 +40,7 @@ impl Connection {
     /// The next event; an error when the connection is lost. Safe to cancel.
     async fn next(&mut self) -> Result<SseEvent> {
         loop {
-            if let Some(event) = self.parser.next() {
+            if let Some(event) = self.parser.next_event() {
                 return Ok(event);
             }
             let frame = self.body.frame().await;
@@ -103,13 +103,12 @@ impl Records {
     /// The next record of this connection, or of a new one if there is none. After an error of the
     /// connection the next call connects again, behind the last record that was given.
     pub async fn try_next(&mut self) -> Result<Value> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            None => {
-                let path = format!("/api/v1/sessions/{}/events", self.session);
-                let opened = Connection::open(&self.client, &path, Some(self.after)).await?;
-                self.connection.insert(opened)
-            }
+        let connection = if let Some(connection) = &mut self.connection {
+            connection
+        } else {
+            let path = format!("/api/v1/sessions/{}/events", self.session);
+            let opened = Connection::open(&self.client, &path, Some(self.after)).await?;
+            self.connection.insert(opened)
         };
         loop {
             let event = match connection.next().await {

@@ -44,6 +44,6 @@ fn the_folder_can_be_kept() {
     let kept = home.command(["demo", "--keep", "kept"]).output().unwrap();
     assert_eq!(kept.status.code(), Some(0));
     let verified = home.run("--data kept verify");
-    assert!(verified.contains("1 log with") && verified.ends_with("--- exit 0\n"), "{verified}");
+    assert!(verified.contains("2 logs with") && verified.ends_with("--- exit 0\n"), "{verified}");
     assert_snapshot!("demo_kept_twice", home.run("demo --keep kept"));
 }

@@ -148,9 +148,17 @@ fn every_operation_does_what_it_says() {
     assert_eq!(shown["sessions"].as_array().unwrap().len(), 1);
     let metrics = walk.ask("GET", "/metrics", &[], None);
     assert!(metrics.text.contains("piton_append_records_total"), "{}", metrics.text);
+    let path = "/api/v1/sessions/{session_id}";
+    walk.good("PATCH", path, &[session], Some(&json!({"title": "renamed"})));
+    assert_eq!(walk.world.status(session)["title"], "renamed");
+    let redact = "/api/v1/sessions/{session_id}/redact";
+    let redaction = walk.good("POST", redact, &[session], Some(&json!({"value": "thanks"})));
+    assert_eq!(redaction["session_id"], session.as_str());
+    let archive = "/api/v1/sessions/{session_id}/archive";
+    let open = walk.ask("POST", archive, &[session], Some(&empty));
+    assert_eq!(open.code(), "session_not_closed");
     walk.good("POST", "/api/v1/sessions/{session_id}/close", &[session], Some(&empty));
     assert_eq!(walk.world.status(session)["state"], "COMPLETED");
-    let path = "/api/v1/sessions/{session_id}";
     walk.world.when(session, |status| status["executor_status"] == "stopped");
     assert_eq!(walk.ask("DELETE", path, &[session], None).status, 204);
     assert_eq!(walk.world.get(&format!("/api/v1/sessions/{session}")).code(), "session_not_found");

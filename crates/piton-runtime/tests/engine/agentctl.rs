@@ -48,6 +48,7 @@ struct Machine {
     entries: Vec<Entry>,
     journal: BTreeMap<String, Result<Value, Problem>>,
     /// The agent runs; the turn that it is in.
+    #[expect(clippy::option_option, reason = "no agent, an idle one, one in a turn")]
     agent: Option<Option<RunId>>,
 }
 

@@ -130,7 +130,9 @@ pub(crate) async fn until(
     };
     match tokio::time::timeout(WAIT_MAX, waiting).await {
         Ok(report) => report,
-        Err(_) => panic!("{:?}\n{:?}", engine.session(session).await, kinds(engine, session).await),
+        Err(_elapsed) => {
+            panic!("{:?}\n{:?}", engine.session(session).await, kinds(engine, session).await)
+        }
     }
 }
 

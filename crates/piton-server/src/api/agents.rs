@@ -61,7 +61,7 @@ pub(crate) async fn executors(
 ) -> Result<Json<ExecutionList>> {
     let (mut executions, mut truncated) = (Vec::new(), false);
     for select in [Select::NeedsRecovery, Select::All] {
-        let query = Query { task_id: None, select: select.clone(), after: None, limit: SHOWN_MAX };
+        let query = Query { task_id: None, select, after: None, limit: SHOWN_MAX };
         let page = app.handle().view().store().list(query).await?;
         truncated |= page.next.is_some();
         for row in &page.rows {

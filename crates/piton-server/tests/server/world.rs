@@ -138,8 +138,7 @@ impl World {
         let server = Server::start(listener, None, options).unwrap();
         let address = format!("http://{}", server.address());
         let client = Client::new(&address, local.reveal());
-        let (_server, _running, _folder) = (server, running, folder);
-        Self { client, handle, address, _server, _running, _folder }
+        Self { client, handle, address, _server: server, _running: running, _folder: folder }
     }
 
     /// A client with an access token of these scopes.

@@ -19,7 +19,7 @@ use super::scan::{Form, Scanner};
 use super::snapshot;
 use crate::contract::{Batch, Durability, Finding, Guard, Problem};
 use crate::error::{Error, Result};
-use crate::folder::{now, write_failed};
+use crate::folder::write_failed;
 use crate::writer::WritableRecords;
 
 impl Folder {
@@ -120,14 +120,16 @@ impl Folder {
 
     /// Says in the metadata log that anchors are gone, before they are made again.
     pub(super) fn note_lost_anchors(&self) -> Result<()> {
-        let lost: Vec<SessionId> = {
+        // The store has no clock: the newest time that a log knows.
+        let (lost, at): (Vec<SessionId>, Option<Timestamp>) = {
             let logs = self.logs();
+            let at = logs.by_id.values().filter_map(|log| log.folded.state.updated_at).max();
             let listed = logs.by_id.values().filter(|log| self.needs_anchor(&logs.roster, log));
             let without = listed.filter(|log| {
                 log.trouble().is_none()
                     && !matches!(self.anchor_file(&log.session, &log.key), Cache::Read(_))
             });
-            without.map(|log| log.session.clone()).collect()
+            (without.map(|log| log.session.clone()).collect(), at)
         };
         if lost.is_empty() {
             return Ok(());
@@ -136,7 +138,10 @@ impl Folder {
         let reason = "anchors were missing or unreadable".to_owned();
         tracing::error!(logs, "Anchors are missing or unreadable: made again");
         self.logs().dirty.extend(lost);
-        let recreated = NewRecord::new(now(), AnchorsRecreated { logs, reason });
+        let recreated = NewRecord::new(
+            at.unwrap_or(Timestamp::from_millis(0)),
+            AnchorsRecreated { logs, reason },
+        );
         self.note(WritableRecords::verbatim(vec![recreated]))
     }
 

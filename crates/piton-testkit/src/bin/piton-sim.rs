@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         }
         ["--planted"] if cfg!(feature = "planted") => planted(on),
         ["--planted"] => {
-            eprintln!("piton-sim was built without the feature `planted`");
+            println!("piton-sim was built without the feature `planted`");
             ExitCode::FAILURE
         }
         _ => usage(),

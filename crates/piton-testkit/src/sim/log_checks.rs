@@ -8,7 +8,7 @@ use piton_core::id::{BootId, RunId, SessionId, TokenId, WaitId};
 use piton_core::state::Executor;
 use piton_core::{Record, Seq, State, fold, status};
 use piton_runtime::{Outcome, Recovered};
-use piton_store::Store;
+use piton_store::{Detail, Store};
 
 use super::ledger::Property;
 use super::world::World;
@@ -27,7 +27,12 @@ pub(super) async fn all(world: &Arc<World>) {
     if world.agents {
         world.check_stopped();
     }
-    for (session, records, folded) in logs {
+    for (session, mut records, mut folded) in logs {
+        if let (Some(folder), true) = (&folder, session.is_metadata_log()) {
+            // A store of files writes to it by itself: the log is compared with itself.
+            records = folder.read(&session, 0, usize::MAX, Detail::Full).unwrap_or_default();
+            folded = fold::replay(&records).unwrap_or_default();
+        }
         interruptions(world, &session, &records);
         tokens(world, &session, &records);
         if world.agents {
