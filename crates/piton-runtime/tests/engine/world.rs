@@ -130,8 +130,12 @@ pub(crate) async fn until(
     };
     match tokio::time::timeout(WAIT_MAX, waiting).await {
         Ok(report) => report,
-        Err(_elapsed) => {
-            panic!("{:?}\n{:?}", engine.session(session).await, kinds(engine, session).await)
+        Err(elapsed) => {
+            panic!(
+                "{elapsed}: {:?}\n{:?}",
+                engine.session(session).await,
+                kinds(engine, session).await
+            )
         }
     }
 }
