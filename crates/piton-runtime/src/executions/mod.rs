@@ -282,6 +282,13 @@ impl Executions {
         workspace: PathBuf,
     ) -> Result<ExecutionId> {
         let handle = self.handle().await?;
+        let owner = handle.state(session).await?.lease.owner;
+        if let Some(owner) = owner.filter(|owner| owner != handle.boot())
+            && handle.env().is_alive(&owner)
+        {
+            let session = session.clone();
+            return Err(piton_store::Error::SessionOwned { session, owner }.into());
+        }
         let execution_id = handle.ids().execution()?;
         let runtime = self.0.executor.name().to_owned();
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
@@ -291,11 +298,11 @@ impl Executions {
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
         let launched = self.0.executor.launch(self.launch_spec(&at, workspace)).await;
-        drop(launch);
         if let Err(fault) = launched {
-            self.not_launched(&handle, &at, &fault).await?;
+            self.not_launched(&handle, &at, &fault, launch).await?;
             return Err(fault.into());
         }
+        drop(launch);
         let ready = ExecutorReady { execution_id: execution_id.clone() };
         observe(&handle, session, ready, None).await?;
         Ok(execution_id)
@@ -352,13 +359,21 @@ impl Executions {
     }
 
     /// A launch that failed may have launched something, and somebody may have found it already.
-    async fn not_launched(&self, handle: &Handle, at: &At, fault: &Fault) -> Result<()> {
+    /// Until the log says so the launch counts as under way: nobody settles it in between.
+    async fn not_launched(
+        &self,
+        handle: &Handle,
+        at: &At,
+        fault: &Fault,
+        launch: Launch,
+    ) -> Result<()> {
         let is_gone = self.0.executor.stop(&at.execution, at.epoch).await.is_ok();
         let facts = handle.state(&at.session).await?.facts;
         let executor = facts.executor.filter(|e| e.execution_id == at.execution);
         let unseen = executor.is_some_and(|e| e.status == ExecutorStatus::Starting)
             && facts.agent.is_none_or(|agent| agent.status == AgentStatus::Exited);
         if !is_gone || !unseen {
+            drop(launch);
             return handle.supervisors().settle(&at.session, Wake::Stopped).await.map(drop);
         }
         let reason = Some(Reason::ExecutorError);
@@ -367,7 +382,9 @@ impl Executions {
             Fault::Unreachable { .. } => None,
         };
         let failed = ExecutorError { execution_id: at.execution.clone(), reason, code };
-        observe(handle, &at.session, failed, Some(fault.to_string())).await
+        let failed = observe(handle, &at.session, failed, Some(fault.to_string())).await;
+        drop(launch);
+        failed
     }
 
     /// Starts the agent beside the session's agentctl. What became of it is in the log.
