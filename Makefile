@@ -51,8 +51,8 @@ soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes, 1,0
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
 	cargo test --release -p piton-testkit --features planted --test planted -- --nocapture
-	cargo test --release -p piton-testkit --test kill --test agents -- --ignored --nocapture
-	cargo test --release -p piton-cli --test server -- --ignored --nocapture
+	cargo test --release -p piton-testkit --test it -- --ignored --nocapture
+	cargo test --release -p piton-cli --test it -- --ignored --nocapture
 
 bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log

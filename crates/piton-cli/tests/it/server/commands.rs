@@ -1,0 +1,140 @@
+//! `piton sessions …` beside a server that owns the sessions, and without one.
+
+use serde_json::{Value, json};
+
+use crate::server::pty::Home;
+use crate::server::world::World;
+
+#[test]
+fn a_question_is_answered_from_the_command_line() {
+    let mut world = World::new();
+    let session = &world.session();
+    // The beginning of an id is enough.
+    let said = world.told(&["sessions", "prompt", "sess_", "ask May I?\nsay thanks"]);
+    assert_eq!(said["session"], session.as_str());
+    let waiting = world.when(session, |status| status["status"] == "waiting");
+    let wait = waiting["waits"][0]["wait_id"].as_str().unwrap();
+
+    let asked = world.told(&["sessions", "answer", session]);
+    assert_eq!((&asked["wait_id"], &asked["answer"]), (&json!(wait), &Value::Null));
+    let option = asked["options"][0]["option_id"].as_str().unwrap();
+    let shown = world.command(&["sessions", "answer", wait]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.starts_with("May I?\n  1  ") && shown.contains(option), "{shown}");
+    let waits = world.command(&["sessions", "waits", session]).output().unwrap();
+    let waits = String::from_utf8(waits.stdout).unwrap();
+    assert!(waits.lines().any(|line| line.trim().ends_with("May I?")), "{waits}");
+    let advice = world.told(&["sessions", "show", session])["advice"].to_string();
+    let data = world.data();
+    let command = format!("piton --data {} sessions answer {session}", data.display());
+    assert!(advice.contains(&command), "it can be pasted: {advice}");
+
+    assert_eq!(world.refused(&["sessions", "answer", wait, "perhaps"]), "answer_invalid");
+    assert_eq!(world.refused(&["sessions", "answer", wait, "--option", "none"]), "answer_invalid");
+    assert_eq!(world.refused(&["sessions", "answer", "wait_none", "1"]), "wait_not_found");
+    assert_eq!(world.refused(&["sessions", "answer", "sess_none", "1"]), "session_not_found");
+    assert_eq!(world.status(session)["status"], "waiting");
+
+    let token = world.told(&["sessions", "resume-token", session]);
+    assert_eq!((&token["purpose"], &token["wait_id"]), (&json!("wait"), &json!(wait)));
+    assert!(token["token"].as_str().unwrap().starts_with("rt_") && token["expires_at"].is_string());
+
+    let answered = world.told(&["sessions", "answer", session, "1"]);
+    assert_eq!(answered["answer"], json!({"option_id": option}));
+    let done = world.when(session, |status| status["status"] == "idle");
+    assert_eq!(done["last_outcome"], "completed");
+    let answer = world.said(session, said["run_id"].as_str().unwrap());
+    assert_eq!(answer, format!("chosen: {option}thanks"));
+    assert_eq!(world.refused(&["sessions", "answer", session, "1"]), "wait_not_found");
+}
+
+#[test]
+fn a_run_is_steered_from_the_command_line() {
+    let mut world = World::new();
+    let session = &world.session();
+    let live = world.told(&["sessions", "show", session])["live"].clone();
+    assert_eq!((&live["is_agent_running"], &live["is_followed"]), (&json!(true), &json!(true)));
+
+    world.told(&["sessions", "prompt", session, "wait 60000"]);
+    world.when(session, |status| status["status"] == "running");
+    let paused = world.told(&["sessions", "pause", session]);
+    assert_eq!((&paused["status"], &paused["changed"]), (&json!("paused"), &json!(true)));
+    let resumed = world.told(&["sessions", "resume", session]);
+    assert_eq!(resumed["run_id"], paused["run_id"]);
+    world.when(session, |status| status["last_outcome"] == "completed");
+    world.told(&["sessions", "prompt", session, "wait 60000"]);
+    let running = world.when(session, |status| status["status"] == "running");
+    assert_eq!(
+        world.refused(&["sessions", "cancel", session, "--run", "run_other"]),
+        "run_not_found"
+    );
+    let run = running["run_id"].as_str().unwrap();
+    for changed in [true, false] {
+        let cancelled = world.told(&["sessions", "cancel", session, "--run", run]);
+        assert_eq!((&cancelled["run_id"], &cancelled["changed"]), (&json!(run), &json!(changed)));
+    }
+    assert_eq!(world.refused(&["sessions", "dismiss", session]), "run_not_interrupted");
+
+    world.told(&["sessions", "prompt", session, "crash"]);
+    world.when(session, |status| status["status"] == "interrupted_startup");
+    let token = world.told(&["sessions", "resume-token", session, "--valid-for", "1h"]);
+    assert_eq!(token["purpose"], "interruption");
+    for changed in [true, false] {
+        let dismissed = world.told(&["sessions", "dismiss", session]);
+        assert_eq!(dismissed["changed"], changed);
+    }
+    // A prompt starts the agent that crashed.
+    let said = world.told(&["sessions", "prompt", session, "say again"]);
+    world.when(session, |status| status["last_outcome"] == "completed");
+    // It was told that it crashed, and says so.
+    let said = world.said(session, said["run_id"].as_str().unwrap());
+    assert!(said.contains("Your last turn was interrupted") && said.ends_with("again"), "{said}");
+
+    let plan = world.told(&["sessions", "delete", session]);
+    assert_eq!(
+        (&plan["deleted"], &plan["obstacle"]["code"]),
+        (&json!(false), &json!("executor_alive"))
+    );
+    assert_eq!(world.refused(&["sessions", "delete", session, "--yes"]), "executor_alive");
+    let closed = world.told(&["sessions", "close", session, "--outcome", "cancelled"]);
+    assert_eq!(closed["status"], "cancelled");
+    assert_eq!(world.refused(&["sessions", "prompt", session, "more"]), "session_closed");
+    let arguments = ["sessions", "delete", session, "--force", "--reason", "a & b?", "--yes"];
+    assert_eq!(world.told(&arguments)["deleted"], true);
+    assert_eq!(world.refused(&["sessions", "cancel", session]), "session_not_found");
+    let log = world.command(&["sessions", "log", "_piton", "--json"]).output().unwrap();
+    let log = String::from_utf8(log.stdout).unwrap();
+    assert!(log.contains("a & b? (by local)"), "{log}");
+}
+
+/// What needs an agent starts a server; what needs none does not, and nothing makes a store that
+/// nobody asked for.
+#[test]
+fn a_server_is_started_for_what_needs_one() {
+    let home = Home::new();
+    let told = |arguments: &[&str]| {
+        let output = home.piton(arguments).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    for command in ["resume", "pause", "close", "cancel"] {
+        let output = home.piton(&["--json", "sessions", command, "sess_none"]).output().unwrap();
+        assert!(
+            String::from_utf8(output.stderr).unwrap().contains("session_not_found"),
+            "{command}"
+        );
+    }
+    assert!(!home.folder.path().join("data").exists());
+
+    let output = home.piton(&["chat", "--print", "say one"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let session = told(&["sessions", "list"])["session"].as_str().unwrap().to_owned();
+    told(&["stop"]);
+    // The agent goes on, and cancelling a run that has ended is refused without a server.
+    let output = home.piton(&["--json", "sessions", "cancel", &session]).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("run_not_open"));
+    assert_eq!(home.piton(&["status"]).output().unwrap().status.code(), Some(1));
+    let said = told(&["sessions", "prompt", &session, "say two"]);
+    assert!(said["run_id"].is_string());
+    assert!(home.piton(&["status"]).output().unwrap().status.success());
+}

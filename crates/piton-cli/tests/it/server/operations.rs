@@ -1,0 +1,316 @@
+//! Every operation of the API, asked for once in a life as people lead it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::server::world::{Answer, World};
+
+/// What the API describes and what was asked.
+struct Walk {
+    world: World,
+    asked: BTreeSet<(String, String)>,
+}
+
+impl Walk {
+    /// Asks for an operation by its name in the description; `names` fill the braces.
+    fn ask(&mut self, method: &str, path: &str, names: &[&str], body: Option<&Value>) -> Answer {
+        self.asked.insert((method.to_lowercase(), path.to_owned()));
+        let mut filled = path.to_owned();
+        for name in names {
+            let (begin, end) = (filled.find('{').unwrap(), filled.find('}').unwrap());
+            filled.replace_range(begin..=end, name);
+        }
+        self.world.ask(method, &filled, body, &[])
+    }
+
+    fn good(&mut self, method: &str, path: &str, names: &[&str], body: Option<&Value>) -> Value {
+        self.ask(method, path, names, body).good()
+    }
+}
+
+fn text(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}")).to_owned()
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one life, in its order")]
+fn every_operation_does_what_it_says() {
+    let mut walk = Walk { world: World::new(), asked: BTreeSet::new() };
+    let walk = &mut walk;
+    for path in ["/health", "/ready"] {
+        assert_eq!(walk.good("GET", path, &[], None)["status"], "ok");
+    }
+    let agents = walk.good("GET", "/api/v1/agents", &[], None);
+    let listed = agents["agents"].as_array().unwrap();
+    assert!(listed.iter().any(|agent| agent["agent_profile_id"] == "echo"), "{agents:#}");
+
+    let body = json!({"title": "Fix it"});
+    let task = text(&walk.good("POST", "/api/v1/tasks", &[], Some(&body)), "task_id");
+    assert_eq!(walk.good("GET", "/api/v1/tasks", &[], None)["tasks"][0]["state"], "TODO");
+    let body = json!({"task_id": task, "title": "one", "start": false, "working_dir": walk.world.workspace()});
+    let made = walk.good("POST", "/api/v1/sessions", &[], Some(&body));
+    let session = &text(&made, "session_id");
+    let empty = json!({});
+    walk.good("POST", "/api/v1/sessions/{session_id}/start", &[session], Some(&empty));
+    let opened = walk.good("POST", "/api/v1/sessions/{session_id}/open", &[session], Some(&empty));
+    assert_eq!(opened["session_id"], session.as_str());
+    let shown = walk.good("GET", "/api/v1/sessions/{session_id}", &[session], None);
+    assert_eq!((&shown["is_agent_running"], &shown["task_id"]), (&json!(true), &json!(task)));
+    let listed = walk.good("GET", "/api/v1/sessions", &[], None);
+    assert_eq!(listed["sessions"][0]["session_id"], session.as_str());
+    let running = walk.good("GET", "/api/v1/executors", &[], None);
+    assert_eq!(running["executions"][0]["session_id"], session.as_str());
+
+    // A turn with a question, answered by its id.
+    let messages = "/api/v1/sessions/{session_id}/messages";
+    walk.good("POST", messages, &[session], Some(&json!({"content": "ask May I?\nsay thanks"})));
+    walk.world.when(session, |status| status["status"] == "waiting");
+    let waits = walk.good("GET", "/api/v1/waits", &[], None);
+    let wait = &text(&waits["waits"][0], "wait_id");
+    let records = walk.good("GET", "/api/v1/sessions/{session_id}/records", &[session], None);
+    let asked = records["records"].as_array().unwrap();
+    let asked = asked.iter().find(|record| record["kind"] == "run.waiting").unwrap();
+    let option = text(&asked["question"]["options"][0], "optionId");
+    let minted = walk.good("POST", "/api/v1/waits/{wait_id}/token", &[wait], None);
+    assert!(text(&minted, "token").starts_with("rt_"));
+    let unfit = json!({"answer": {"option_id": "perhaps"}});
+    let refused = walk.ask("POST", "/api/v1/waits/{wait_id}/answer", &[wait], Some(&unfit));
+    assert_eq!((refused.status, refused.code()), (400, "answer_invalid"));
+    let answer = json!({"answer": {"option_id": option}});
+    walk.good("POST", "/api/v1/waits/{wait_id}/answer", &[wait], Some(&answer));
+    let done = walk.world.when(session, |status| status["status"] == "idle");
+    assert_eq!(done["last_outcome"], "completed");
+    let said = walk.good("GET", messages, &[session], None).to_string();
+    assert!(said.contains("thanks"), "{said}");
+
+    // The same, answered with the token of a stranger.
+    walk.good("POST", messages, &[session], Some(&json!({"content": "ask And now?"})));
+    let waiting = walk.world.when(session, |status| status["status"] == "waiting");
+    let wait = &text(&waiting["waits"][0], "wait_id");
+    let minted = walk.good("POST", "/api/v1/waits/{wait_id}/token", &[wait], None);
+    let answer = json!({"token": minted["token"], "answer": {"option_id": option}});
+    let token_id = &text(&minted, "token_id");
+    for replayed in [false, true] {
+        let answered =
+            walk.good("POST", "/api/v1/resume-tokens/{token_id}", &[token_id], Some(&answer));
+        assert_eq!(answered["replayed"], replayed);
+    }
+    walk.world.when(session, |status| status["status"] == "idle");
+
+    // Paused and resumed, cancelled, interrupted and dismissed.
+    walk.good("POST", messages, &[session], Some(&json!({"content": "wait 60000"})));
+    walk.world.when(session, |status| status["status"] == "running");
+    walk.good("POST", "/api/v1/sessions/{session_id}/pause", &[session], Some(&empty));
+    walk.world.when(session, |status| status["status"] == "paused");
+    walk.good("POST", "/api/v1/sessions/{session_id}/resume", &[session], Some(&empty));
+    let other = walk.world.session();
+    walk.world.prompt(&other, "wait 60000");
+    walk.good("POST", "/api/v1/sessions/{session_id}/cancel", &[&other], Some(&empty));
+    walk.world.when(&other, |status| status["last_outcome"] == "cancelled");
+    walk.world.prompt(&other, "crash");
+    walk.world.when(&other, |status| status["status"] == "interrupted_startup");
+    let minted = walk.good(
+        "POST",
+        "/api/v1/sessions/{session_id}/token",
+        &[&other],
+        Some(&json!({"valid_for_s": 60})),
+    );
+    assert!(text(&minted, "token").starts_with("rt_"));
+    walk.good("POST", "/api/v1/sessions/{session_id}/dismiss", &[&other], Some(&empty));
+    walk.world.when(&other, |status| status["reason"] == "run_dismissed");
+
+    // Who may do all this.
+    let body = json!({"name": "phone", "scopes": ["read"], "expires_in_s": 60});
+    let granted = walk.good("POST", "/api/v1/access-tokens", &[], Some(&body));
+    assert!(text(&granted, "token").starts_with("key_"));
+    assert_eq!(walk.good("GET", "/api/v1/access-tokens", &[], None)["access"][0]["name"], "phone");
+    let audit = walk.good("GET", "/api/v1/audit", &[], None);
+    let audit = audit["records"].as_array().unwrap();
+    let granted_to = audit.iter().find(|record| record["kind"] == "access_token.created").unwrap();
+    assert_eq!((&granted_to["name"], &granted_to["hash"]), (&json!("phone"), &Value::Null));
+    let by = audit.iter().find(|record| record["action"] == "access.create").unwrap();
+    assert_eq!((&by["principal"], &by["key"]), (&json!("local"), &Value::Null));
+    let id = &text(&granted, "access_token_id");
+    assert_eq!(
+        walk.ask("DELETE", "/api/v1/access-tokens/{access_token_id}", &[id], None).status,
+        204
+    );
+    let body = json!({"name": "browser", "scopes": ["read", "control"]});
+    let link = text(&walk.good("POST", "/api/v1/links", &[], Some(&body)), "token");
+    let signed = walk.good("POST", "/api/v1/sign-in", &[], Some(&json!({"link": link})));
+    assert!(text(&signed, "token").starts_with("key_"));
+
+    // What is left of it.
+    let verified = walk.good("GET", "/api/v1/sessions/{session_id}/verify", &[session], None);
+    assert_eq!(verified["good"], true);
+    let shown = walk.good("GET", "/api/v1/tasks/{task_id}", &[&task], None);
+    assert_eq!(shown["sessions"].as_array().unwrap().len(), 1);
+    let metrics = walk.ask("GET", "/metrics", &[], None);
+    assert!(metrics.text.contains("piton_append_records_total"), "{}", metrics.text);
+    let path = "/api/v1/sessions/{session_id}";
+    walk.good("PATCH", path, &[session], Some(&json!({"title": "renamed"})));
+    assert_eq!(walk.world.status(session)["title"], "renamed");
+    let redact = "/api/v1/sessions/{session_id}/redact";
+    let redaction = walk.good("POST", redact, &[session], Some(&json!({"value": "thanks"})));
+    assert_eq!(redaction["session_id"], session.as_str());
+    let archive = "/api/v1/sessions/{session_id}/archive";
+    let open = walk.ask("POST", archive, &[session], Some(&empty));
+    assert_eq!(open.code(), "session_not_closed");
+    walk.good("POST", "/api/v1/sessions/{session_id}/close", &[session], Some(&empty));
+    assert_eq!(walk.world.status(session)["state"], "COMPLETED");
+    walk.world.when(session, |status| status["executor_status"] == "stopped");
+    assert_eq!(walk.ask("DELETE", path, &[session], None).status, 204);
+    assert_eq!(walk.world.get(&format!("/api/v1/sessions/{session}")).code(), "session_not_found");
+
+    // The workspace, which workspace.rs is about.
+    let of = "/api/v1/sessions/{session_id}";
+    for path in ["files", "git/status", "git/diff", "git/log"] {
+        walk.good("GET", &format!("{of}/{path}"), &[&other], None);
+    }
+    let content = format!("{of}/files/content");
+    assert_eq!(walk.ask("PUT", &content, &[&other], None).code(), "request_invalid");
+    assert_eq!(walk.ask("GET", &content, &[&other], None).code(), "request_invalid");
+    let shell = walk.good("POST", &format!("{of}/shells"), &[&other], Some(&empty));
+    let shell = &text(&shell, "shell_id");
+    let one = format!("{of}/shells/{{shell_id}}");
+    let socket = walk.ask("GET", &format!("{one}/socket"), &[&other, shell], None);
+    assert_eq!(socket.code(), "request_invalid");
+    assert_eq!(walk.ask("DELETE", &one, &[&other, shell], None).status, 204);
+    assert_eq!(walk.ask("GET", "/api/v1/ws", &[], None).code(), "request_invalid");
+
+    // A worktree, which worktrees.rs is about: this one has none.
+    for method in ["POST", "DELETE"] {
+        let none = walk.ask(method, &format!("{of}/worktree"), &[&other], None);
+        assert_eq!((none.status, none.code()), (404, "worktree_not_found"));
+    }
+
+    // Those that streams.rs and index.rs are about.
+    walk.asked.insert(("get".into(), "/api/v1/sessions/{session_id}/events".into()));
+    walk.asked.insert(("get".into(), "/api/v1/events".into()));
+    walk.good("GET", "/api/v1/sessions/{session_id}/status", &[&other], None);
+    let description = walk.world.get("/api/v1/openapi.json").good();
+    assert_eq!(description["openapi"], "3.1.0");
+    let mut described = BTreeSet::new();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            described.insert((method.clone(), path.clone()));
+        }
+    }
+    assert_eq!(walk.asked, described);
+}
+
+/// S2's fields, name by name.
+#[test]
+fn a_status_has_every_field_that_is_asked_for() {
+    let mut world = World::new();
+    let session = world.session();
+    let status = world.status(&session);
+    for name in [
+        "session_id",
+        "task_id",
+        "state",
+        "agent_profile_id",
+        "executor_status",
+        "agent_execution_id",
+        "runtime",
+        "is_agent_running",
+        "is_resumable",
+        "needs_resume",
+        "resume_reason",
+        "worktree_path",
+        "worktree_branch",
+        "status",
+        "resume_strategy",
+        "context_restored",
+        "waits",
+        "live",
+    ] {
+        assert!(status.get(name).is_some(), "{name} is missing: {status:#}");
+    }
+    assert_eq!(status["state"], "WAITING_FOR_INPUT");
+    assert_eq!(status["executor_status"], "ready");
+}
+
+/// The same request under the same key is fulfilled once, also by another life of the server.
+#[test]
+fn requests_are_fulfilled_once() {
+    let mut world = World::new();
+    let session = world.session();
+    let key = [("idempotency-key", "k1")];
+    let body = json!({"content": "say once"});
+    let path = format!("/api/v1/sessions/{session}/messages");
+    let first = world.ask("POST", &path, Some(&body), &key).good();
+    world.when(&session, |status| status["status"] == "idle");
+    world.kill();
+    world.start();
+    // The local token is another one in another life; a lasting one is the same principal.
+    let access = json!({"name": "script", "scopes": ["read", "control"]});
+    let token = world.post("/api/v1/access-tokens", &access).good();
+    let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+    let again = world.ask("POST", &path, Some(&body), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{}", again.headers);
+    assert_eq!(again.good(), first);
+    let other = world.ask("POST", &path, Some(&json!({"content": "else"})), &key);
+    assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
+    // Somebody else's key is another key.
+    let headers = [("authorization", bearer.as_str()), key[0]];
+    let body = body.to_string();
+    let theirs = world.raw("POST", &path, Some(body.as_bytes()), &headers).good();
+    assert_ne!(theirs["run_id"], first["run_id"]);
+
+    // Answered, a question is not open any more; its answer is still known.
+    let session = world.session();
+    let run = world.prompt(&session, "ask May I?");
+    let status = world.when(&session, |status| status["status"] == "waiting");
+    let wait = &status["waits"][0];
+    assert_eq!(wait["question"]["options"][0]["optionId"], "allow_once", "{wait:#}");
+    assert_eq!(world.get("/api/v1/waits").good()["waits"][0]["question"], wait["question"]);
+    let path = format!("/api/v1/waits/{}/answer", wait["wait_id"].as_str().unwrap());
+    let yes = json!({"answer": {"option_id": "allow_once"}});
+    let first = world.ask("POST", &path, Some(&yes), &key).good();
+    let again = world.ask("POST", &path, Some(&yes), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good()["session_id"], first["session_id"]);
+    let no = json!({"answer": {"option_id": "reject_once"}});
+    let other = world.ask("POST", &path, Some(&no), &key);
+    assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
+    assert_eq!(world.post(&path, &yes).code(), "wait_not_found");
+    let rotate = path.replace("/answer", "/token");
+    assert_eq!(world.ask("POST", &rotate, None, &key).code(), "wait_not_found");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
+
+    // Also when other runs came after it, and another server.
+    let next = world.prompt(&session, "say next");
+    world.when(&session, |status| status["status"] == "idle" && status["run_id"] == next.as_str());
+    world.kill();
+    world.start();
+    let again = world.ask("POST", &path, Some(&yes), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good()["replayed"], true);
+
+    // A resume that had nothing to do does nothing later either.
+    let path = format!("/api/v1/sessions/{session}/resume");
+    let first = world.ask("POST", &path, None, &key).good();
+    world.prompt(&session, "say there\ncrash");
+    world.when(&session, |status| status["reason"] == "process_exit");
+    let again = world.ask("POST", &path, None, &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good(), first);
+    assert_eq!(world.status(&session)["reason"], "process_exit", "nobody wished for more");
+
+    let path = format!("/api/v1/sessions/{session}/shells");
+    let shell = world.ask("POST", &path, Some(&json!({})), &key).good();
+    let again = world.ask("POST", &path, Some(&json!({})), &key);
+    assert!(again.headers.contains("idempotency-replayed: true"), "{again:?}");
+    assert_eq!(again.good(), shell);
+    assert_ne!(world.post(&path, &json!({})).good()["shell_id"], shell["shell_id"]);
+
+    let create = json!({"title": "t", "start": false});
+    let ask = |world: &World| world.ask("POST", "/api/v1/sessions", Some(&create), &key).good();
+    let made = ask(&world);
+    assert_eq!(ask(&world), made);
+    let records = world.records(made["session_id"].as_str().unwrap());
+    let created = records.iter().filter(|record| record["kind"] == "session.created");
+    assert_eq!(created.count(), 1);
+}

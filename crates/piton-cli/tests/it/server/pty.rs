@@ -1,0 +1,194 @@
+//! A real terminal: what is typed, and what its screen shows.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::server::world::{PATIENCE, piton};
+
+pub(crate) const ROWS: u16 = 60;
+pub(crate) const COLUMNS: u16 = 100;
+
+pub(crate) struct Terminal {
+    keyboard: std::fs::File,
+    output: Receiver<Vec<u8>>,
+    /// Everything that was ever printed.
+    screen: String,
+    /// What is seen now.
+    seen: vt100::Parser,
+    child: Child,
+}
+
+impl Terminal {
+    pub(crate) fn run(mut command: Command) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let size =
+            rustix::termios::Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&master, size).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let open = || {
+            let path = Path::new(name.to_str().unwrap());
+            std::fs::File::options().read(true).write(true).open(path).unwrap()
+        };
+        let as_stdio = |file: std::fs::File| Stdio::from(OwnedFd::from(file));
+        command.stdin(as_stdio(open())).stdout(as_stdio(open())).stderr(as_stdio(open()));
+        let child = command.spawn().unwrap();
+        let mut reader = std::fs::File::from(master.try_clone().unwrap());
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read) = reader.read(&mut bytes) {
+                if read == 0 || sender.send(bytes[..read].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let seen = vt100::Parser::new(ROWS, COLUMNS, 0);
+        let keyboard = std::fs::File::from(master);
+        Self { keyboard, output, screen: String::new(), seen, child }
+    }
+
+    pub(crate) fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn read(&mut self, wait: Duration) -> bool {
+        let Ok(bytes) = self.output.recv_timeout(wait) else { return false };
+        self.screen.push_str(&String::from_utf8_lossy(&bytes));
+        self.seen.process(&bytes);
+        true
+    }
+
+    /// Waits until it was printed.
+    pub(crate) fn shows(&mut self, text: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.screen.contains(text) {
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(self.read(left), "never shown: {text:?}; but\n{}", self.screen);
+        }
+    }
+
+    /// Waits until somebody may type: the cursor stands behind the prompt, below a line that ends like this.
+    pub(crate) fn is_ready_below(&mut self, line: &str) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.seen.screen();
+            let (row, column) = screen.cursor_position();
+            let rows: Vec<String> = screen.rows(0, COLUMNS).collect();
+            let above = rows.get(usize::from(row).wrapping_sub(1)).map(|row| row.trim_end());
+            let is_prompt = column == 2 && rows[usize::from(row)].trim_end() == ">";
+            if is_prompt && above.is_some_and(|above| above.ends_with(line)) {
+                return;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(self.read(left), "not ready below {line:?}:\n{}", screen_of(&self.seen));
+        }
+    }
+
+    /// What is seen now, without what differs from run to run.
+    pub(crate) fn screen(&self) -> String {
+        screen_of(&self.seen)
+    }
+
+    /// How a text that is seen looks.
+    pub(crate) fn looks(&self, text: &str) -> vt100::Cell {
+        let rows: Vec<String> = self.seen.screen().rows(0, COLUMNS).collect();
+        let found = rows.iter().enumerate().find_map(|(row, line)| Some((row, line.find(text)?)));
+        let (row, column) =
+            found.unwrap_or_else(|| panic!("{text:?} is not on\n{}", self.screen()));
+        let (row, column) = (u16::try_from(row).unwrap(), u16::try_from(column).unwrap());
+        self.seen.screen().cell(row, column).unwrap().clone()
+    }
+
+    pub(crate) fn interrupt(&self) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    }
+
+    pub(crate) fn ends(mut self) -> (bool, String) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                while self.read(Duration::from_millis(200)) {}
+                return (status.success(), self.screen);
+            }
+            assert!(Instant::now() < until, "it does not end: {}", self.screen);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn screen_of(seen: &vt100::Parser) -> String {
+    let rows: Vec<String> = seen.screen().rows(0, COLUMNS).collect();
+    let text = rows.iter().map(|row| row.trim_end()).collect::<Vec<_>>().join("\n");
+    let mut shown = String::new();
+    for part in text.trim_end().split_inclusive("sess_") {
+        let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_hexdigit()).len();
+        let is_id = shown.ends_with("sess_") && digits == 32;
+        shown.push_str(if is_id { "[ID]" } else { "" });
+        shown.push_str(&part[if is_id { digits } else { 0 }..]);
+    }
+    shown
+}
+
+/// A data folder whose background server is ended with the test.
+pub(crate) struct Home {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn piton(&self, arguments: &[&str]) -> Command {
+        let mut command = piton();
+        command.arg("--data").arg(self.folder.path().join("data")).args(arguments);
+        command.current_dir(self.folder.path());
+        command
+    }
+
+    /// Waits until the server runs the turn of the session that was active last.
+    pub(crate) fn until_running(&self) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let output = self.piton(&["--json", "sessions", "list", "-n", "1"]).output().unwrap();
+            let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            if listed["status"]["name"] == "running" {
+                return;
+            }
+            assert!(Instant::now() < until, "it does not run: {listed}");
+        }
+    }
+
+    pub(crate) fn server_pid(&self) -> rustix::process::Pid {
+        let place = std::fs::read(self.folder.path().join("data/run/server.json")).unwrap();
+        let place: serde_json::Value = serde_json::from_slice(&place).unwrap();
+        let pid = i32::try_from(place["pid"].as_i64().unwrap()).unwrap();
+        rustix::process::Pid::from_raw(pid).unwrap()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let bin = self.folder.path().join("data/bin");
+        // It may not run any more.
+        let _ = self.piton(&["stop"]).output();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let exe = std::fs::read_link(entry.path().join("exe"));
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let pid = pid.and_then(rustix::process::Pid::from_raw);
+            if let (true, Some(pid)) = (exe.is_ok_and(|exe| exe.starts_with(&bin)), pid) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! `chat` and `attach` in a real terminal.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::server::pty::{Home, Terminal};
+
+/// A prompt, a question answered by a key, a server that is killed, a terminal that is left, and
+/// everything still there for the next one.
+#[test]
+fn a_conversation_outlives_its_server_and_its_terminal() {
+    let home = Home::new();
+    let mut chat = Terminal::run(home.piton(&["chat"]));
+    chat.shows("Ctrl-C stops a turn, twice leaves.");
+    chat.type_in("hello dear world\n");
+    chat.shows("> hello dear world");
+    chat.type_in("ask May I?\n");
+    chat.shows("  2  ");
+    chat.type_in("x");
+    chat.shows("-- press 1 to 2 to answer, or Ctrl-C to stop the turn");
+    chat.type_in("1");
+    chat.shows("  -> Allow");
+    chat.type_in("say thank you\n");
+    chat.shows("\r\nthank you");
+    // A turn that is under way when its server is killed.
+    chat.type_in("say before\nwait 3000\n");
+    chat.shows("\r\nbefore");
+    kill_process(home.server_pid(), Signal::KILL).unwrap();
+    chat.shows("the server is away");
+    // Whoever comes next starts another one; this terminal finds it.
+    let listed = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
+    assert_eq!(String::from_utf8(listed.stdout).unwrap(), "from elsewhere\n");
+    chat.type_in("say back again\n");
+    chat.shows("back again");
+    chat.type_in("wait 60000\n");
+    chat.shows("> wait 60000");
+    chat.interrupt();
+    chat.shows("stopping the turn");
+    chat.shows("-- cancelled");
+    chat.interrupt();
+    let (good, screen) = chat.ends();
+    // Another folder's command names it, and can be pasted.
+    let data = home.folder.path().join("data");
+    let command = format!("piton --data {} attach ", data.display());
+    assert!(good && screen.contains("Come back with: ") && screen.contains(&command), "{screen}");
+
+    let session = screen.split(" attach ").nth(1).unwrap().trim().to_owned();
+    let mut attached = Terminal::run(home.piton(&["attach", &session]));
+    attached.shows("hello dear world");
+    attached.shows("  -> Allow");
+    attached.shows("-- cancelled");
+    attached.type_in("say still here\n");
+    attached.shows("still here");
+    attached.type_in("/quit\n");
+    assert!(attached.ends().0);
+}
+
+#[test]
+fn a_script_gets_the_answer_and_the_outcome() {
+    let home = Home::new();
+    let output = home.piton(&["chat", "--print", "think hm\nsay 42"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "42\n");
+    // Into a pipe it goes as it was said.
+    let output = home.piton(&["chat", "--print", "say **4** `2`"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "**4** `2`\n");
+    let output = home.piton(&["--json", "status"]).output().unwrap();
+    assert!(output.status.success());
+    let output = home.piton(&["--json", "stop"]).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\"stopped\":true"));
+    assert_eq!(home.piton(&["status"]).output().unwrap().status.code(), Some(1));
+    let output = home.piton(&["--json", "tokens", "list"]).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("server_not_running"));
+}
+
+/// What a script gets: the exit code, the answer, and what it is told beside it.
+fn printed(home: &Home, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = home.piton(&["chat", "--print"]);
+    let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The first session of the list, as `sessions show` has it.
+fn last_session(home: &Home) -> Value {
+    let output = home.piton(&["--json", "sessions", "list", "-n", "1"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Nobody can answer there: what is asked is told, and the agent goes on waiting for somebody who can.
+#[test]
+fn a_script_is_told_what_is_asked_and_how_to_answer() {
+    let home = Home::new();
+    let (code, out, err) = printed(&home, &["say so far\nask May I?\nsay thanks"]);
+    assert_eq!((code, out.as_str()), (Some(5), "so far\n"), "{err}");
+    let asked = "Error: The run waits for an answer: May I? (allow_once, reject_once)\n";
+    assert!(err.starts_with(asked), "{err}");
+    let listed = last_session(&home);
+    assert_eq!(listed["status"]["name"], "waiting");
+
+    // The hint's command does what it says.
+    let command = err.split('`').nth(1).unwrap().replace("OPTION", "allow_once");
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(&command).current_dir(home.folder.path());
+    shell.env_remove("PITON_DATA").env_remove("PITON_CONFIG");
+    let answered = shell.output().unwrap();
+    assert!(answered.status.success(), "{command}: {answered:?}");
+
+    // The same for a script that is typed into a chat, and ends before the question comes.
+    let mut chat = home.piton(&["chat"]);
+    chat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut chat = chat.spawn().unwrap();
+    chat.stdin.take().unwrap().write_all(b"ask And now?\n").unwrap();
+    let output = chat.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("And now? (allow_once"));
+}
+
+#[test]
+fn a_script_is_told_why_it_failed() {
+    let home = Home::new();
+    for prompt in ["crash", "exit 3"] {
+        let (code, out, err) = printed(&home, &[prompt]);
+        assert_eq!((code, out.as_str()), (Some(4), ""), "{err}");
+        let interrupted = "Error: The run was interrupted. The process that ran it ended.\n";
+        let session = last_session(&home)["session"].as_str().unwrap().to_owned();
+        let resume = format!(" sessions resume {session}` goes on with it.");
+        assert!(err.starts_with(interrupted) && err.contains(&resume), "{err}");
+    }
+    let (code, out, err) = printed(&home, &["crash", "--json"]);
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let told: Value = serde_json::from_str(&err).unwrap();
+    assert_eq!((code, &last["exit_code"]), (Some(4), &json!(4)));
+    assert_eq!(last["outcome"], "interrupted");
+    assert!(told["error"]["hint"].as_str().unwrap().contains("sessions resume"), "{told}");
+    let (_, out, _) = printed(&home, &["say 1", "--json"]);
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["outcome"], &last["exit_code"]), (&json!("completed"), &json!(0)));
+}
+
+/// An agent that is not there, in the words of whoever looked for it.
+#[test]
+fn a_script_is_told_which_agent_is_missing() {
+    let home = Home::new();
+    let config = home.folder.path().join("config.toml");
+    std::fs::write(&config, "[agents.lost]\ncommand = ['./nowhere/agent']\n").unwrap();
+    let config = config.to_str().unwrap();
+    let (code, out, err) = printed(&home, &["hi", "--agent", "lost", "--config", config]);
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+    assert!(
+        err.starts_with("Error: The agent's program ") && err.contains("nowhere/agent"),
+        "{err}"
+    );
+    assert!(err.contains(&format!(" --config {config} --data ")), "the same settings: {err}");
+}
+
+/// Whoever stops it is told apart: a script's own Ctrl-C, and somebody elsewhere.
+#[test]
+fn a_script_is_told_who_stopped_it() {
+    let home = Home::new();
+    // What it says first shows that it listens to signals.
+    let begin = || {
+        let mut command = home.piton(&["chat", "--print", "say begun\nwait 60000"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut begun = [0; 5];
+        child.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+        assert_eq!(&begun, b"begun");
+        child
+    };
+    let stopped = begin();
+    let pid = Pid::from_raw(i32::try_from(stopped.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let output = stopped.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(130), &b"\n"[..]), "{output:?}");
+
+    let cancelled = begin();
+    let session = last_session(&home)["session"].as_str().unwrap().to_owned();
+    assert!(home.piton(&["sessions", "cancel", &session]).output().unwrap().status.success());
+    let output = cancelled.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("The run was cancelled. Somebody asked for it."), "{err}");
+}
+
+/// Only the chat's own words are kept from the agent.
+#[test]
+fn help_is_the_chats_and_other_slashes_are_the_agents() {
+    let home = Home::new();
+    let mut chat = Terminal::run(colored(home.piton(&["chat"])));
+    chat.is_ready_below("Ctrl-C stops a turn, twice leaves.");
+    chat.type_in("/help\n");
+    chat.is_ready_below("  All else goes to the agent, its own /commands too.");
+    chat.type_in("/compact now\n");
+    chat.is_ready_below("/compact now");
+    let screen = chat.screen();
+    assert!(screen.contains("\n  /pause    Pause the turn, to go on with it later\n"), "{screen}");
+    // What was told to the agent it says back.
+    assert!(screen.contains("\n/compact now\n") && !screen.contains("\n/help\n"), "{screen}");
+    chat.type_in("/quit\n");
+    assert!(chat.ends().0);
+}
+
+/// As `make run` names it: what it is relative to is not where servers and agents work.
+#[test]
+fn a_data_folder_may_be_named_from_here() {
+    let home = Home::new();
+    std::fs::create_dir(home.folder.path().join("work")).unwrap();
+    let here = |arguments: &[&str]| {
+        let mut command = crate::server::world::piton();
+        command.current_dir(home.folder.path()).args(["--data", "data"]).args(arguments);
+        command.stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    for _ in 0..2 {
+        let output = here(&["chat", "--print", "say 42", "work"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "42\n", "{output:?}");
+    }
+    let made = here(&["--json", "sessions", "new"]);
+    assert!(made.status.success(), "{made:?}");
+    assert!(!home.folder.path().join("work/data").exists(), "nothing lies beside it");
+    assert!(here(&["stop"]).status.success());
+}
+
+/// In colours, as people have it.
+fn colored(mut command: Command) -> Command {
+    command.env_remove("NO_COLOR").env("TERM", "xterm-256color").env_remove("COLUMNS");
+    command
+}
+
+/// The whole screen: a prompt with markdown, a permission, a server that is killed in the middle of a
+/// turn, another one that takes over, a crash and a resume; then the same session in another terminal.
+#[test]
+fn the_screen_tells_the_whole_story() {
+    let home = Home::new();
+    let mut chat = Terminal::run(colored(home.piton(&["chat"])));
+    chat.is_ready_below("Ctrl-C stops a turn, twice leaves.");
+    chat.type_in("say # A **bold** `plan`: [look](http://x.y)\n");
+    chat.is_ready_below("A bold plan: look (http://x.y)");
+    assert!(chat.looks("A bold").bold() && !chat.looks("> say").bold());
+    assert!(chat.looks("look (http").underline());
+    chat.type_in("ask May I?\n");
+    chat.shows("  2  ");
+    chat.type_in("1");
+    chat.is_ready_below("chosen: allow_once");
+    chat.type_in("say before\n");
+    chat.is_ready_below("before");
+    assert_snapshot!("chat_first", chat.screen());
+
+    // A turn is under way when its server is killed; whoever comes next starts another one.
+    chat.type_in("wait 8000\n");
+    chat.shows("> wait 8000\r\n");
+    home.until_running();
+    kill_process(home.server_pid(), Signal::KILL).unwrap();
+    chat.shows("the server is away");
+    assert!(home.piton(&["sessions", "list"]).output().unwrap().status.success());
+    let other = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
+    assert_eq!(String::from_utf8(other.stdout).unwrap(), "from elsewhere\n");
+    chat.is_ready_below(
+        "-- the server is away; the agent goes on, and this waits; a new one took over",
+    );
+    chat.type_in("crash\n");
+    chat.is_ready_below("   What it had done is in the log; say `/resume` to go on.");
+    chat.type_in("/resume\n");
+    // The agent is asked to go on, and this one says what it is asked.
+    chat.is_ready_below("Continue where you left off.");
+    chat.type_in("say the end\n");
+    chat.is_ready_below("the end");
+    assert_snapshot!("chat_second", chat.screen());
+    chat.type_in("/quit\n");
+    let (good, screen) = chat.ends();
+    assert!(good, "{screen}");
+
+    // Looked back at, the interruption and its resume are one line.
+    let session = screen.rsplit(" attach ").next().unwrap();
+    let session = session.trim_end_matches(|c: char| !c.is_ascii_hexdigit());
+    let session = session.split('\x1b').next().unwrap().trim().to_owned();
+    let mut attached = Terminal::run(colored(home.piton(&["attach", &session])));
+    attached.is_ready_below("the end");
+    assert_snapshot!("chat_attached", attached.screen());
+    attached.type_in("/quit\n");
+    assert!(attached.ends().0);
+}
+
+/// Without a server each of several starts one; all use the one that was first.
+#[test]
+fn several_chats_at_once_share_the_server_that_was_first() {
+    let home = Home::new();
+    let chats: Vec<_> = (0..4)
+        .map(|n| {
+            let mut command = home.piton(&["chat", "--print", &format!("say {n}")]);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    for (n, chat) in chats.into_iter().enumerate() {
+        let output = chat.wait_with_output().unwrap();
+        let said = (output.status.code(), String::from_utf8(output.stdout).unwrap());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, (Some(0), format!("{n}\n")), "{told}");
+    }
+}

@@ -1,0 +1,154 @@
+//! An engine without a server recovers and resumes as one with a server does.
+
+use piton_core::Code;
+use piton_core::resume::{AgentRestart, ContinueRun};
+use piton_core::state::Run;
+use piton_runtime::SessionReport;
+
+use super::agentctl::HANG;
+use super::world::{World, caller, count, created, kinds, until, until_named};
+
+/// The agent outlives the engine, and the next one takes its turn over.
+#[tokio::test]
+async fn a_turn_survives_a_killed_engine() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(&boot.engine, &session, |report| {
+        report.contact.is_connected && report.overview.state.pending.is_empty()
+    })
+    .await;
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    assert!(world.scratch(&session).is_dir(), "a session without a folder gets its own");
+    world.kill(boot);
+
+    let boot = world.start("boot_2").await;
+    let is_reattached = |run: &Run| run.boot_id.as_str() == "boot_2";
+    let is_ours = |report: &SessionReport| {
+        report.overview.state.facts.run.as_ref().is_some_and(is_reattached)
+    };
+    until(&boot.engine, &session, is_ours).await;
+    world.fleet.finish();
+    let report = until_named(&boot.engine, &session, "idle").await;
+    assert_eq!(report.overview.status.reason.as_str(), "run_completed");
+    let kinds = kinds(&boot.engine, &session).await;
+    let count = |kind: &str| kinds.iter().filter(|known| *known == kind).count();
+    assert_eq!(count("run.reattached"), 1, "{kinds:?}");
+    assert_eq!(count("run.interrupted"), 0, "{kinds:?}");
+    assert_eq!(count("executor.starting"), 1, "{kinds:?}");
+    assert_eq!(world.fleet.prompts(), [HANG]);
+    world.end(boot).await;
+}
+
+/// Engine and agent are killed: one interruption, and a resume that continues the run with the
+/// agent's own conversation.
+#[tokio::test]
+async fn an_interrupted_run_is_resumed_by_an_embedded_engine() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    let prompted = boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    until(&boot.engine, &session, |report| report.overview.state.facts.agent.is_some()).await;
+    world.kill(boot);
+    world.fleet.kill();
+
+    let boot = world.start("boot_2").await;
+    // At once: what the dead boot left is settled before it is decided what to continue.
+    let resumed = boot.engine.resume(&caller(), &session).await.unwrap();
+    assert_eq!(resumed.response.run_id, Some(prompted.response.run_id));
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 2).await;
+    world.fleet.finish();
+    until_named(&boot.engine, &session, "idle").await;
+    assert_eq!(count(&boot.engine, &session, "run.interrupted").await, 1);
+    assert_eq!(count(&boot.engine, &session, "run.resumed").await, 1);
+    let starts = world.fleet.starts();
+    assert_eq!(starts.len(), 2);
+    assert_eq!(starts[1].agent_session_id, Some(format!("theirs_{session}")));
+    world.end(boot).await;
+}
+
+/// Without anybody asking: agents are started at boot, and the run continues, if the policy says so.
+#[tokio::test]
+async fn agents_are_started_at_boot_if_the_policy_says_so() {
+    let mut world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    world.kill(boot);
+    world.fleet.kill();
+
+    world.policy.agent_restart = AgentRestart::OnBoot;
+    world.policy.continue_run = ContinueRun::Auto;
+    let boot = world.start("boot_2").await;
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 2).await;
+    world.fleet.finish();
+    until_named(&boot.engine, &session, "idle").await;
+    assert_eq!(count(&boot.engine, &session, "run.resumed").await, 1);
+    world.end(boot).await;
+}
+
+/// A prompt whose engine dies before an agent was started is delivered by the next one.
+#[tokio::test]
+async fn an_undelivered_prompt_is_delivered_by_the_next_engine() {
+    let mut world = World::new();
+    world.policy.agent_restart = AgentRestart::OnOpen;
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    let prompted = boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    world.kill(boot);
+
+    let boot = world.start("boot_2").await;
+    let report = until(&boot.engine, &session, |report| {
+        let run = report.overview.state.facts.run.as_ref();
+        run.is_some_and(|run| !run.is_open())
+    })
+    .await;
+    // Delivered by either engine, or interrupted and said so: never silently lost, never twice.
+    assert_eq!(report.overview.state.facts.run.unwrap().run_id, prompted.response.run_id);
+    assert!(world.fleet.prompts().len() <= 1, "{:?}", world.fleet.prompts());
+    world.end(boot).await;
+}
+
+#[tokio::test]
+async fn ten_resumes_at_once_continue_a_run_once() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    let prompted = boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    world.fleet.kill();
+    until_named(&boot.engine, &session, "interrupted_startup").await;
+
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let (engine, session) = (boot.engine.clone(), session.clone());
+        requests.spawn(async move { engine.resume(&caller(), &session).await });
+    }
+    let mut continued = 0;
+    while let Some(resumed) = requests.join_next().await {
+        let resumed = resumed.unwrap().unwrap().response;
+        continued += usize::from(resumed.run_id.as_ref() == Some(&prompted.response.run_id));
+    }
+    assert!(continued >= 1);
+    assert_eq!(count(&boot.engine, &session, "run.resumed").await, 1);
+    assert_eq!(world.fleet.starts().len(), 2, "one agent before, one after");
+    world.end(boot).await;
+}
+
+#[tokio::test]
+async fn a_prompt_needs_a_running_agent_if_agents_are_started_by_hand() {
+    let mut world = World::new();
+    world.policy.agent_restart = AgentRestart::Manual;
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    let refused = boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::AgentNotRunning);
+    boot.engine.start_agent(&caller(), &session, false).await.unwrap();
+    boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    until_named(&boot.engine, &session, "idle").await;
+    assert_eq!(world.fleet.prompts(), ["hello"]);
+    world.end(boot).await;
+}

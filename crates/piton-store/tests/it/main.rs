@@ -1,0 +1,3 @@
+//! Tests of `piton-store` from outside, as one program: a file for each subject.
+
+mod formats;

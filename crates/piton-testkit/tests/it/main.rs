@@ -1,0 +1,8 @@
+//! Tests of `piton-testkit` from outside, as one program: a file for each subject.
+
+mod agents;
+mod flushes;
+mod kill;
+mod sim;
+mod tidy;
+mod tokens;
