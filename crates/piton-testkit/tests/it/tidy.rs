@@ -294,6 +294,42 @@ fn crates_depend_in_one_direction() {
     assert_none(&wrong_ways(&uses), "Against the direction");
 }
 
+/// Test programs beside each crate's `it`, and why they are not part of it.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("piton-agentctl/processes", "it plays agentctl: all that descends from it is the execution's"),
+    ("piton-testkit/planted", "a build of its own, with the feature `planted`"),
+];
+
+fn programs_too_many(metadata: &str) -> Vec<String> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata).expect("metadata is JSON");
+    let packages = metadata["packages"].as_array().expect("metadata lists packages");
+    let mut found = Vec::new();
+    for package in packages {
+        let targets = package["targets"].as_array().expect("targets");
+        for target in targets.iter().filter(|target| target["kind"][0] == "test") {
+            let crate_name = package["name"].as_str().expect("a name");
+            let name = format!("{crate_name}/{}", target["name"].as_str().expect("a name"));
+            if target["name"] != "it" && PROGRAMS.iter().all(|(known, _)| *known != name) {
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
+/// Wants to show: a crate's integration tests are linked once.
+#[test]
+fn a_crate_has_one_program_of_integration_tests() {
+    let planted = r#"{"packages":[{"name":"piton-store","targets":[
+        {"name":"piton_store","kind":["lib"]},
+        {"name":"it","kind":["test"]},
+        {"name":"formats","kind":["test"]}]}]}"#;
+    assert_eq!(programs_too_many(planted), ["piton-store/formats"]);
+
+    let metadata = cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]);
+    assert_none(&programs_too_many(&metadata), "Add a module to tests/it/main.rs instead");
+}
+
 /// What is wrong with the pages, given as file name and text.
 fn page_faults(pages: &BTreeMap<String, String>, codes: &[&str], index: &str) -> Vec<String> {
     let mut found = Vec::new();
