@@ -1,5 +1,6 @@
 //! What an agent may ask of its client: files and terminals, inside its workspace.
 
+use piton_core::Code;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -63,6 +64,6 @@ pub struct TerminalExit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HostError {
-    pub code: &'static str,
+    pub code: Code,
     pub message: String,
 }

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use piton_core::Code;
 use piton_core::spool::{Fact, Note};
 use piton_exec::protocol::{Act, Command, Problem, Reply};
 use serde_json::Value;
@@ -64,10 +65,10 @@ impl Commands {
         let Command { id, act: what } = command;
         if id.is_empty() || id.len() > ID_BYTES_MAX {
             let message = format!("A command's id has 1 to {ID_BYTES_MAX} bytes");
-            return Err(problem("request_invalid", message));
+            return Err(problem(Code::RequestInvalid, message));
         }
         let said = serde_json::to_vec(&what);
-        let said = said.map_err(|e| problem("request_invalid", e.to_string()))?;
+        let said = said.map_err(|e| problem(Code::RequestInvalid, e.to_string()))?;
         let digest = blake3::hash(&said);
         let (mut outcome, replayed) = match self.known(&id, digest)? {
             Seen::Before(outcome) => (outcome, true),
@@ -92,7 +93,7 @@ impl Commands {
                     let kept = spool.keep_now(vec![Note { run_id, fact, raw: None }]).await;
                     let result = match kept {
                         Ok(()) => doing.await,
-                        Err(_) => Err(problem("closing", "agentctl is about to end")),
+                        Err(_) => Err(problem(Code::AgentctlClosing, "agentctl is about to end")),
                     };
                     settle.send_replace(Some(result));
                 });
@@ -101,7 +102,7 @@ impl Commands {
         };
         let settled = outcome.wait_for(Option::is_some).await;
         let result = settled.ok().and_then(|result| result.clone());
-        let interrupted = || Err(problem("command_interrupted", "It was begun and not ended"));
+        let interrupted = || Err(problem(Code::CommandInterrupted, "It was begun and not ended"));
         let result = result.unwrap_or_else(interrupted)?;
         Ok(Reply { id, replayed, result })
     }
@@ -111,7 +112,7 @@ impl Commands {
         if let Some(known) = book.known.get(id) {
             if known.digest != digest {
                 let message = format!("The command {id} was another one when it came first");
-                return Err(problem("command_mismatch", message));
+                return Err(problem(Code::CommandMismatch, message));
             }
             return Ok(Seen::Before(known.outcome.clone()));
         }
@@ -120,7 +121,7 @@ impl Commands {
         }
         if book.known.len() >= self.known_max {
             let message = format!("{} commands are under way", self.known_max);
-            return Err(problem("limit_reached", message));
+            return Err(problem(Code::LimitReached, message));
         }
         let (settle, outcome) = watch::channel(None);
         book.known.insert(id.to_owned(), Known { digest, outcome: outcome.clone() });
@@ -182,10 +183,10 @@ mod tests {
     async fn what_is_not_admitted_is_not_remembered() {
         let temp = tempfile::tempdir().unwrap();
         let commands = commands(temp.path());
-        let never = |_| async { Err(problem("agent_busy", "Another turn is under way")) };
+        let never = |_| async { Err(problem(Code::AgentBusy, "Another turn is under way")) };
         let act = |_| async { Ok(json!("done")) };
         let refused = commands.run(stop("c1"), never, act).await.unwrap_err();
-        assert_eq!((refused.code.as_str(), commands.count()), ("agent_busy", 0));
+        assert_eq!((refused.code, commands.count()), (Code::AgentBusy.into(), 0));
         let done = commands.run(stop("c1"), always, act).await.unwrap();
         assert_eq!(done, Reply { id: "c1".into(), replayed: false, result: json!("done") });
         let reader = SpoolReader::open(temp.path(), &[1; 32]).unwrap();
@@ -210,7 +211,7 @@ mod tests {
         let again = commands.run(stop("c1"), always, act).await.unwrap();
         assert_eq!(again, Reply { id: "c1".into(), replayed: true, result: json!(0) });
         let other = Command { id: "c1".into(), act: Act::Close {} };
-        assert_eq!(commands.run(other, always, act).await.unwrap_err().code, "command_mismatch");
+        assert_eq!(commands.run(other, always, act).await.unwrap_err().code, Code::CommandMismatch);
         assert_eq!(done.load(Ordering::SeqCst), 1);
         let reader = SpoolReader::open(temp.path(), &[1; 32]).unwrap();
         let kept: Vec<_> = reader.after(0).map(|entry| entry.unwrap().fact).collect();
@@ -228,7 +229,7 @@ mod tests {
         let first = tokio::spawn(async move {
             let act = |_| async move {
                 gone.await.unwrap();
-                Err(problem("agent_running", "There is one"))
+                Err(problem(Code::AgentRunning, "There is one"))
             };
             both.run(stop("c1"), always, act).await
         });
@@ -241,8 +242,8 @@ mod tests {
         });
         tokio::task::yield_now().await;
         go.send(()).unwrap();
-        assert_eq!(first.await.unwrap().unwrap_err().code, "agent_running");
-        assert_eq!(second.await.unwrap().unwrap_err().code, "agent_running");
+        assert_eq!(first.await.unwrap().unwrap_err().code, Code::AgentRunning);
+        assert_eq!(second.await.unwrap().unwrap_err().code, Code::AgentRunning);
     }
 
     /// A command that is under way is known however many come after it: its repeat is not done.
@@ -266,7 +267,7 @@ mod tests {
             }
         }
         let more = commands.run(stop("c3"), always, |_| async { panic!("too many") }).await;
-        assert_eq!(more.unwrap_err().code, "limit_reached");
+        assert_eq!(more.unwrap_err().code, Code::LimitReached);
         let repeated = {
             let commands = Arc::clone(&commands);
             tokio::spawn(async move {

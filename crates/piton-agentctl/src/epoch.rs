@@ -11,6 +11,7 @@ use piton_exec::protocol::{Problem, files};
 use tokio::sync::{Mutex, watch};
 
 use crate::problem::problem;
+use piton_core::Code;
 
 #[derive(Debug)]
 pub(crate) struct Epochs {
@@ -51,7 +52,10 @@ impl Epochs {
                 let kept = tokio::task::spawn_blocking(move || keep(&folder, epoch)).await;
                 let kept = kept.unwrap_or_else(|e| Err(io::Error::other(e)));
                 kept.map_err(|e| {
-                    problem("epoch_unkept", format!("Epoch {epoch} cannot be written down: {e}"))
+                    problem(
+                        Code::EpochNotSaved,
+                        format!("Epoch {epoch} cannot be written down: {e}"),
+                    )
                 })?;
                 self.highest.send_replace(epoch);
             }
@@ -59,7 +63,7 @@ impl Epochs {
         let highest = self.highest();
         if epoch < highest {
             let message = format!("Epoch {epoch} is over: {highest} has been seen");
-            return Err(problem("epoch_stale", message));
+            return Err(problem(Code::EpochStale, message));
         }
         Ok(())
     }
@@ -84,9 +88,9 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let epochs = Epochs::open(temp.path(), 3).unwrap();
         assert!(epochs.admit(3).await.is_ok());
-        assert_eq!(epochs.admit(2).await.unwrap_err().code, "epoch_stale");
+        assert_eq!(epochs.admit(2).await.unwrap_err().code, Code::EpochStale);
         epochs.admit(7).await.unwrap();
-        assert_eq!(epochs.admit(6).await.unwrap_err().code, "epoch_stale");
+        assert_eq!(epochs.admit(6).await.unwrap_err().code, Code::EpochStale);
         let epochs = Epochs::open(temp.path(), 3).unwrap();
         assert_eq!(epochs.highest(), 7);
     }
@@ -97,7 +101,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let epochs = Epochs::open(temp.path(), 3).unwrap();
         fs::create_dir(temp.path().join("epoch.new")).unwrap();
-        assert_eq!(epochs.admit(4).await.unwrap_err().code, "epoch_unkept");
+        assert_eq!(epochs.admit(4).await.unwrap_err().code, Code::EpochNotSaved);
         assert_eq!(epochs.highest(), 3);
         assert!(epochs.admit(3).await.is_ok());
     }

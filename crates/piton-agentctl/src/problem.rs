@@ -3,10 +3,11 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use piton_core::{AnyCode, Code};
 use piton_exec::protocol::Problem;
 
-pub(crate) fn problem(code: &str, message: impl Into<String>) -> Problem {
-    Problem { code: code.to_owned(), message: message.into(), hint: None }
+pub(crate) fn problem(code: Code, message: impl Into<String>) -> Problem {
+    Problem::new(code, message)
 }
 
 /// A [`Problem`] on its way out.
@@ -26,14 +27,17 @@ impl IntoResponse for Refused {
 }
 
 /// Clients go by the code; the status is for those who only see that.
-fn status(code: &str) -> StatusCode {
+fn status(code: &AnyCode) -> StatusCode {
+    let Some(code) = code.known() else { return StatusCode::CONFLICT };
     match code {
-        "unauthorized" => StatusCode::UNAUTHORIZED,
-        "request_invalid" | "protocol_unsupported" | "epoch_required" => StatusCode::BAD_REQUEST,
-        "path_outside" => StatusCode::FORBIDDEN,
-        "not_found" | "file_missing" | "shell_not_found" => StatusCode::NOT_FOUND,
-        "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-        "closing" | "epoch_unkept" => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::RequestInvalid | Code::ProtocolUnsupported | Code::EpochRequired => {
+            StatusCode::BAD_REQUEST
+        }
+        Code::PathOutside => StatusCode::FORBIDDEN,
+        Code::NotFound | Code::ShellNotFound => StatusCode::NOT_FOUND,
+        Code::FileTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::AgentctlClosing | Code::EpochNotSaved => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::CONFLICT,
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::tree::{Part, Program, Scope, Streams};
 use crate::workspace::{self, Workspace};
+use piton_core::Code;
 
 /// Most terminals at the same time; ended ones count until they are released.
 pub const TERMINALS_MAX: usize = 32;
@@ -45,13 +46,13 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Unknown { .. } => "terminal_not_found",
-            Self::TooMany => "too_many_terminals",
+            Self::Unknown { .. } => Code::TerminalNotFound,
+            Self::TooMany => Code::LimitReached,
             Self::Folder { source } => source.code(),
-            Self::Start { .. } => "terminal_start",
-            Self::Remains { .. } => "terminal_remains",
+            Self::Start { .. } => Code::TerminalStartFailed,
+            Self::Remains { .. } => Code::ProcessesRemain,
         }
     }
 }

@@ -6,7 +6,7 @@ use piton_core::overview::ErrorCause;
 use piton_core::resume::{self, Abilities};
 use serde::{Deserialize, Serialize};
 
-use crate::enums::{AgentOrigin, AgentStatus, ExecutorStatus, ResumeStrategy};
+use crate::enums::{AgentOrigin, AgentStatus, Code, ExecutorStatus, ResumeStrategy};
 use crate::status::{Live, SessionSummary};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub struct Execution {
     /// Why the executor or its agent is in error.
     pub error_message: Option<String>,
     /// The code of that error.
-    pub error_code: Option<String>,
+    pub error_code: Option<Code>,
     /// Where its agentctl is reached; null if the server does not know.
     pub address: Option<String>,
     /// The process id of its agentctl, where it runs on the server's machine.
@@ -122,7 +122,11 @@ impl Execution {
     #[must_use]
     pub fn with_error(self, error: Option<&ErrorCause>) -> Self {
         let Some(error) = error else { return self };
-        Self { error_message: error.message.clone(), error_code: error.code.clone(), ..self }
+        Self {
+            error_message: error.message.clone(),
+            error_code: error.code.clone().map(Into::into),
+            ..self
+        }
     }
 
     /// The same, with what a server knows of it now.

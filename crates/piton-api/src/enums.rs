@@ -9,7 +9,7 @@ use piton_core::resume::{AgentRestart as CoreAgentRestart, Context as CoreContex
 use piton_core::state::{AgentStatus as CoreAgentStatus, ExecutorStatus as CoreExecutorStatus};
 use piton_core::status::{Name, WireState};
 use piton_core::task::TaskState as CoreTaskState;
-use piton_core::{Code as CoreCode, Reason as CoreReason};
+use piton_core::{AnyCode, Code as CoreCode, Reason as CoreReason};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A type with a closed list of values, each with one spelling.
@@ -323,6 +323,15 @@ impl ClosedList for CoreReason {
 
 /// Which of Piton's errors it is; each has a page in the documentation.
 pub type Code = WireEnum<CoreCode>;
+
+impl From<AnyCode> for Code {
+    fn from(code: AnyCode) -> Self {
+        match code {
+            AnyCode::Known(code) => Self::Known(code),
+            AnyCode::Other(spelling) => Self::Other(spelling),
+        }
+    }
+}
 
 impl ClosedList for CoreCode {
     const NAME: &'static str = "Code";

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::agent::Execution;
 use crate::enums::{
-    Context, ExecutorStatus, Phase, Reason, ResumeStrategy, RunOutcome, RunPhase, SessionState,
-    StatusName, WaitKind,
+    Code, Context, ExecutorStatus, Phase, Reason, ResumeStrategy, RunOutcome, RunPhase,
+    SessionState, StatusName, WaitKind,
 };
 
 /// A session in a list: what the index of sessions knows. A part of [`SessionStatus`], under the same
@@ -167,7 +167,7 @@ pub struct SessionStatus {
     /// Why the executor or the agent is in error, in its own words.
     pub error_message: Option<String>,
     /// The code of that error.
-    pub error_code: Option<String>,
+    pub error_code: Option<Code>,
     /// The session's latest executor.
     pub executor: Option<Execution>,
     pub run: Option<Run>,
@@ -282,7 +282,7 @@ impl SessionStatus {
             context_restored: evaluation.context_restored,
             context_reason: evaluation.context_reason.map(Into::into),
             error_message: error.as_ref().and_then(|error| error.message.clone()),
-            error_code: error.as_ref().and_then(|error| error.code.clone()),
+            error_code: error.as_ref().and_then(|error| error.code.clone()).map(Into::into),
             executor: executor
                 .map(|executor| executor.with_error(error.as_ref()).with_last_seen(live.as_ref())),
             run: run.map(|run| Run::new(run, waits.first().cloned())),

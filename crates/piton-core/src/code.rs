@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 macro_rules! codes {
     ($($name:ident = $text:literal, $hint:literal;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +138,76 @@ codes! {
     FileExists = "file_exists", "Choose another name; nothing was written.";
     SecretUnreadable = "secret_unreadable", "Check where the secret is to be taken from.";
     StoreNotEmpty = "store_not_empty", "Convert into a new folder; stores are not merged.";
+    // The agent cannot.
+    AgentMissing = "agent_missing", "Install the agent's program; `piton agents doctor AGENT` says how.";
+    AgentNotExecutable = "agent_not_executable", "Make the agent's program executable with `chmod +x`, or configure another one.";
+    AgentStartFailed = "agent_start_failed", "Read the message; `piton agents doctor AGENT` checks the agent.";
+    AgentExited = "agent_exited", "Read what the agent wrote to its error output; often a login or a setting is missing.";
+    AgentClosed = "agent_closed", "Resume the session; the run was interrupted.";
+    AgentTimeout = "agent_timeout", "Start the agent by hand to see what it waits for, then try again.";
+    AgentVersion = "agent_version", "Use a release of the agent that speaks version 1 of the Agent Client Protocol.";
+    AgentProtocol = "agent_protocol", "Read the message; another release of the agent may follow the protocol.";
+    AgentError = "agent_error", "Read the message; it is the agent's own.";
+    AgentMessageTooLong = "agent_message_too_long", "Ask the agent for less at once.";
+    AgentNotOffered = "agent_not_offered", "Read in `agent.initialized` what the agent offers.";
+    AgentNoSession = "agent_no_session", "Start the agent before it is asked for something.";
+    AgentRunning = "agent_running", "Read the session's status; its agent runs already.";
+    AgentBusy = "agent_busy", "Wait until the turn ends, or cancel it.";
+    AgentAuthRequired = "agent_auth_required", "Log in with the agent's own command, then resume the session.";
+    AgentAuthFailed = "agent_auth_failed", "Check the key or the account that the agent logs in with.";
+    AgentAuthTimeout = "agent_auth_timeout", "Finish the login in the browser that the agent opened, then try again.";
+    AgentAuthNotFound = "agent_auth_not_found", "Use one of the login methods that the message names.";
+    AgentSessionInUse = "agent_session_in_use", "End the agent first, or name another conversation.";
+    SessionRefused = "session_refused", "Prompt the session again; the agent begins a new conversation.";
+    ForkSourceRequired = "fork_source_required", "Name the conversation that is to be forked.";
+    PromptTooLong = "prompt_too_long", "Shorten the prompt, or put it into a file of the workspace.";
+    TurnNotFound = "turn_not_found", "Read the session's status; that turn has ended.";
+    WorkspaceMissing = "workspace_missing", "Put the folder back, or have the worktree repaired.";
+
+    // agentctl or the executor cannot.
+    AgentctlClosing = "agentctl_closing", "Try again; a new agentctl is started.";
+    AgentctlMissing = "agentctl_missing", "Install Piton again; its program cannot be started.";
+    AgentctlEnded = "agentctl_ended", "Read the end of agentctl's log in the message.";
+    AgentctlTimeout = "agentctl_timeout", "Try again when the machine is less busy; the message has the end of agentctl's log.";
+    ProtocolUnsupported = "protocol_unsupported", "Wait until its turn ends; then agentctl is replaced by one of this version.";
+    CommandMismatch = "command_mismatch", "Use a new id for another command.";
+    CommandInterrupted = "command_interrupted", "Read the session's log; whether the command was carried out is not known.";
+    EpochRequired = "epoch_required", "Send the header that names the epoch of the session's lease.";
+    EpochNotSaved = "epoch_not_saved", "Free some space on agentctl's disk, then try again.";
+    ExecutionExists = "execution_exists", "Launch under a new execution id.";
+    ExecutionStuck = "execution_stuck", "Look at the processes that the message names; often a disk does not answer.";
+    ExecutorIo = "executor_io", "Check that the path exists, belongs to you, and has space.";
+    ProcessesRemain = "processes_remain", "Look at the processes that the message names; often a disk does not answer.";
+    ProcessesUnlisted = "processes_unlisted", "Check that /proc is mounted and can be read.";
+    OperationInterrupted = "operation_interrupted", "Try again; agentctl stopped in the middle of it.";
+    SocketFolderUnsafe = "socket_folder_unsafe", "Remove the folder, or use a data folder with a shorter path.";
+    SocketPathTooLong = "socket_path_too_long", "Use a data folder with a shorter path.";
+    SpoolNotFound = "spool_not_found", "Read the spool's id again; agentctl has another spool.";
+    StreamReplaced = "stream_replaced", "Use the later stream; agentctl serves one at a time.";
+    SpoolClosed = "spool_closed", "Check the disk that holds the data folder; agentctl cannot write its spool.";
+    SpoolUnreadable = "spool_unreadable", "Check that the file exists, belongs to you and can be read.";
+    SpoolNotPiton = "spool_not_piton", "Move the file out of the spool's folder; it belongs to no spool or to another one.";
+    SpoolNewer = "spool_newer", "Upgrade Piton: a newer version wrote this spool.";
+    SpoolDamaged = "spool_damaged", "Look for the rest beside the spool, as EXECUTION.damaged; what came before is in the log.";
+    SpoolKeyWrong = "spool_key_wrong", "Restore the log that belongs to this spool; it holds the key.";
+
+    // The workspace cannot.
+    PathInvalid = "path_invalid", "Give a path without a NUL byte, in UTF-8.";
+    PathIsFolder = "path_is_folder", "Name a file; this is a folder.";
+    PathNotFolder = "path_not_folder", "Name a folder; this is a file.";
+    PathNotFile = "path_not_file", "Name a plain file; this is a link, a pipe or a device.";
+    FileTooLarge = "file_too_large", "Read the file with a shell instead.";
+    FileNotText = "file_not_text", "Read the file with a shell instead.";
+    FileNotPermitted = "file_not_permitted", "Check the owner and the mode of the file.";
+    FileIo = "file_io", "Read the message; the disk or the file system refuses it.";
+    GitMissing = "git_missing", "Install git.";
+    GitTimeout = "git_timeout", "Try again; git took too long in that repository.";
+    TerminalNotFound = "terminal_not_found", "Use a terminal that was created and not released.";
+    TerminalStartFailed = "terminal_start_failed", "Check the command and its folder.";
+    ShellNotFound = "shell_not_found", "List the shells; this one has ended.";
+    ShellStartFailed = "shell_start_failed", "Check the shell's program.";
+    ShellWriteFailed = "shell_write_failed", "Open another shell; this one takes no input.";
+
     DemoFailed = "demo_failed", "Run the demo again; if it fails again, please report what it printed.";
     EntropyUnavailable = "entropy_unavailable", "The system gives no random numbers; start Piton when it does.";
 }
@@ -143,5 +215,168 @@ codes! {
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+impl Code {
+    /// agentctl refused a command because of the moment and remembers nothing of it: the same command
+    /// may be sent again.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::EpochStale | Self::AgentctlClosing | Self::ProtocolUnsupported)
+            || self.is_momentary()
+    }
+
+    /// Transient, and perhaps over at once: a client may learn that the agent is free before agentctl
+    /// itself has acted on it.
+    pub fn is_momentary(self) -> bool {
+        matches!(self, Self::AgentNotRunning | Self::AgentBusy)
+    }
+
+    /// agentctl has carried the command out, had nothing to do, or lost its agent meanwhile: the spool
+    /// says which.
+    pub fn is_journaled(self) -> bool {
+        matches!(
+            self,
+            Self::CommandMismatch
+                | Self::CommandInterrupted
+                | Self::TurnNotFound
+                | Self::AgentClosed
+        )
+    }
+
+    /// The agent wants a login, or did not get a good one.
+    pub fn is_login(self) -> bool {
+        matches!(
+            self,
+            Self::AgentAuthRequired
+                | Self::AgentAuthFailed
+                | Self::AgentAuthTimeout
+                | Self::AgentAuthNotFound
+        )
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A code as it stands in a record, a spool or an answer of agentctl. One that a newer program wrote is
+/// kept as it is spelled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AnyCode {
+    Known(Code),
+    Other(Box<str>),
+}
+
+impl AnyCode {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Known(code) => code.as_str(),
+            Self::Other(spelling) => spelling,
+        }
+    }
+
+    /// The code, if this program knows it.
+    pub fn known(&self) -> Option<Code> {
+        match self {
+            Self::Known(code) => Some(*code),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// Whether this program knows the code, and it is one of those.
+    pub fn is_known_and(&self, is_one: impl FnOnce(Code) -> bool) -> bool {
+        self.known().is_some_and(is_one)
+    }
+}
+
+impl From<Code> for AnyCode {
+    fn from(code: Code) -> Self {
+        Self::Known(code)
+    }
+}
+
+impl From<&str> for AnyCode {
+    fn from(spelling: &str) -> Self {
+        let known = Code::ALL.iter().find(|code| code.as_str() == spelling);
+        known.map_or_else(|| Self::Other(spelling.into()), |code| Self::Known(*code))
+    }
+}
+
+impl PartialEq<Code> for AnyCode {
+    fn eq(&self, other: &Code) -> bool {
+        self.known() == Some(*other)
+    }
+}
+
+impl fmt::Display for AnyCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for AnyCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|spelling| Self::from(&*spelling))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_code_has_one_spelling_and_an_unknown_one_is_kept() {
+        let spellings: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(spellings.len(), Code::ALL.len());
+        for code in Code::ALL {
+            let json = serde_json::to_string(&AnyCode::from(*code)).unwrap();
+            assert_eq!(serde_json::from_str::<AnyCode>(&json).unwrap(), *code);
+        }
+        let newer: AnyCode = serde_json::from_str("\"agent_on_strike\"").unwrap();
+        assert_eq!((newer.known(), newer.as_str()), (None, "agent_on_strike"));
+        assert_eq!(serde_json::to_string(&newer).unwrap(), "\"agent_on_strike\"");
+    }
+
+    /// Each group by name, so that a code which joins or leaves one is seen here.
+    #[test]
+    fn retries_are_decided_by_these_codes() {
+        let of = |is_one: fn(Code) -> bool| -> Vec<&str> {
+            Code::ALL.iter().filter(|code| is_one(**code)).map(|code| code.as_str()).collect()
+        };
+        assert_eq!(
+            of(Code::is_transient),
+            [
+                "agent_not_running",
+                "epoch_stale",
+                "agent_busy",
+                "agentctl_closing",
+                "protocol_unsupported"
+            ]
+        );
+        assert_eq!(of(Code::is_momentary), ["agent_not_running", "agent_busy"]);
+        assert_eq!(
+            of(Code::is_journaled),
+            ["agent_closed", "turn_not_found", "command_mismatch", "command_interrupted"]
+        );
+        assert_eq!(
+            of(Code::is_login),
+            [
+                "agent_auth_required",
+                "agent_auth_failed",
+                "agent_auth_timeout",
+                "agent_auth_not_found"
+            ]
+        );
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::access::Scope;
+use crate::code::AnyCode;
 use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
     WaitId,
@@ -276,7 +277,7 @@ events! {
     } content [];
     RunFailed = "run.failed" {
         run_id: RunId,
-        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
     } content ["error"];
     RunCancelled = "run.cancelled" {
         run_id: RunId,
@@ -321,12 +322,12 @@ events! {
     ExecutorUnreachable = "executor.unreachable" {
         execution_id: ExecutionId,
         /// Why it is known to be alive and cannot be spoken to; none if it does not answer.
-        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
     } content ["message"];
     ExecutorError = "executor.error" {
         execution_id: ExecutionId,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
-        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
     } content ["message"];
     /// Proven dead, or ended on request.
     ExecutorStopped = "executor.stopped" { execution_id: ExecutionId, } content [];
@@ -379,7 +380,7 @@ events! {
     } content [];
     AgentError = "agent.error" {
         execution_id: ExecutionId,
-        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
         /// How one could log in, if that is what the agent wants.
         #[serde(default, skip_serializing_if = "Vec::is_empty")] auth_methods: Vec<AuthMethod>,
     } content ["message"];

@@ -81,11 +81,12 @@ impl State {
             | Event::SessionRegistered(_)
             | Event::AnchorsRecreated(_) => return Change::Inner,
             Event::SessionLeased(_) | Event::SessionReleased(_) => {
-                if let Event::SessionLeased(e) = event {
-                    self.is_leased_by(&e.boot_id);
-                }
+                let change = match event {
+                    Event::SessionLeased(e) => self.is_leased_by(&e.boot_id),
+                    _ => Change::Inner,
+                };
                 self.lease.apply(event);
-                return Change::Inner;
+                return change;
             }
             Event::Unknown(unknown) => {
                 if !unknown.critical {
@@ -162,12 +163,23 @@ impl State {
         }
     }
 
-    /// An agent that lived inside a dead boot can be told nothing any more.
-    fn is_leased_by(&mut self, boot: &BootId) {
+    /// An agent that lived inside a dead boot can be told nothing any more, and one that the boot was
+    /// about to start is started by nobody.
+    fn is_leased_by(&mut self, boot: &BootId) -> Change {
+        if self.lease.owner.as_ref() == Some(boot) {
+            return Change::Inner;
+        }
         let agent_lives = self.facts.executor.as_ref().is_some_and(Executor::may_live);
-        if self.lease.owner.as_ref() != Some(boot) && !agent_lives {
+        if !agent_lives {
             self.keep_unsaid();
             self.pending.clear();
+        }
+        match &mut self.facts.executor {
+            Some(executor) if executor.expects_agent => {
+                executor.expects_agent = false;
+                Change::Summary
+            }
+            _ => Change::Inner,
         }
     }
 

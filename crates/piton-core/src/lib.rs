@@ -38,7 +38,7 @@ pub mod trail;
 pub mod transcript;
 pub mod worktree;
 
-pub use code::Code;
+pub use code::{AnyCode, Code};
 pub use event::{Event, Seq};
 pub use reason::Reason;
 pub use record::{Content, NewRecord, Record};

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::code::AnyCode;
 use crate::event::{Event, Seq};
 use crate::id::{RunId, SessionId, WaitId};
 use crate::record::Record;
@@ -28,7 +29,7 @@ pub struct Overview {
 /// What a record says of an executor's or agent's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorCause {
-    pub code: Option<String>,
+    pub code: Option<AnyCode>,
     /// `None` if it was redacted.
     pub message: Option<String>,
 }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::code::{AnyCode, Code};
 use crate::id::RunId;
 use crate::limits::VAIN_STARTS_MAX;
 use crate::reason::Reason;
@@ -102,11 +103,11 @@ pub enum StartTrigger {
 }
 
 /// What became of an agent that could not be started, by its error's code.
-pub(crate) fn agent_error(code: Option<&str>) -> Reason {
-    match code {
-        Some("agent_missing" | "agent_not_executable") => Reason::AgentMissing,
-        Some("workspace_missing") => Reason::WorkspaceMissing,
-        Some(code) if code.starts_with("agent_auth_") => Reason::LoginNeeded,
+pub(crate) fn agent_error(code: Option<&AnyCode>) -> Reason {
+    match code.and_then(AnyCode::known) {
+        Some(Code::AgentMissing | Code::AgentNotExecutable) => Reason::AgentMissing,
+        Some(Code::WorkspaceMissing) => Reason::WorkspaceMissing,
+        Some(code) if code.is_login() => Reason::LoginNeeded,
         _ => Reason::AgentError,
     }
 }
@@ -116,6 +117,13 @@ pub fn is_running(facts: &Facts) -> bool {
     let agent = facts.agent.as_ref().map(|agent| agent.status);
     facts.executor.as_ref().is_some_and(Executor::may_live)
         && matches!(agent, Some(AgentStatus::Starting | AgentStatus::Ready))
+}
+
+/// A start is under way, and the log does not say yet what becomes of it.
+pub fn is_starting(facts: &Facts) -> bool {
+    let executor = facts.executor.as_ref().filter(|executor| executor.may_live());
+    let agent = facts.agent.as_ref().map(|agent| agent.status);
+    executor.is_some_and(|executor| executor.expects_agent || agent == Some(AgentStatus::Starting))
 }
 
 /// How the session's agent would get its conversation back if it were started now.

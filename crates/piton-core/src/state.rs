@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::code::AnyCode;
 use crate::event::{Event, Outcome, Seq, TokenPurpose, WaitKind};
 use crate::id::{
     BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
@@ -19,7 +20,7 @@ use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 9;
+pub const PROJECTOR_VERSION: u32 = 10;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -233,7 +234,7 @@ pub struct Executor {
     pub status: ExecutorStatus,
     /// Of one that is unreachable: why, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
+    pub code: Option<AnyCode>,
     /// Of one that failed: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
@@ -243,6 +244,9 @@ pub struct Executor {
     /// How its agent is to get its conversation back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<Promised>,
+    /// Its agent is about to be started, and nothing is known of the agent yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expects_agent: bool,
 }
 
 /// What was promised of an agent before it was started.

@@ -168,7 +168,9 @@ fn name_and_reason(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> (N
             return (Name::Error, reason.unwrap_or(Reason::AgentError));
         }
         Some(ExecutorStatus::Starting) => return (Name::Starting, Reason::ExecutorStarting),
-        _ if agent == Some(AgentStatus::Starting) => {
+        _ if agent == Some(AgentStatus::Starting)
+            || facts.executor.as_ref().is_some_and(|executor| executor.expects_agent) =>
+        {
             return (Name::Starting, Reason::AgentStarting);
         }
         Some(ExecutorStatus::Ready | ExecutorStatus::Stopped) | None => {}

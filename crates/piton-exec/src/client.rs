@@ -27,6 +27,7 @@ use crate::protocol::{
     self, Alive, Capabilities, Command, EPOCH, Health, PROTOCOL, PROTOCOL_HEADER, PROTOCOL_MIN,
     Problem, Reply,
 };
+use piton_core::{AnyCode, Code};
 
 pub use stream::Stream;
 pub use workspace::{ShellKeyboard, ShellScreen, ShellSocket};
@@ -55,11 +56,11 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> AnyCode {
         match self {
-            Self::Problem(problem) => &problem.code,
-            Self::Unreachable(_) => "agentctl_unreachable",
-            Self::Protocol(_) => "protocol_unsupported",
+            Self::Problem(problem) => problem.code.clone(),
+            Self::Unreachable(_) => Code::AgentctlUnreachable.into(),
+            Self::Protocol(_) => Code::ProtocolUnsupported.into(),
         }
     }
 }
@@ -290,6 +291,6 @@ mod tests {
         let said =
             "agentctl speaks another language: It speaks protocol 3 to 4, this program 1 to 2";
         assert_eq!(error.to_string(), said);
-        assert_eq!(error.code(), "protocol_unsupported");
+        assert_eq!(error.code(), Code::ProtocolUnsupported);
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::id::ExecutionId;
 use piton_core::spool::Fact;
@@ -82,7 +83,7 @@ async fn a_life_from_launch_to_forget(make: &impl Fn() -> Arc<dyn Executor>, wor
     assert_eq!(executor.probe(execution).await, Probe::Alive);
     let health = located.client(&SECRET, 1).health().await.expect("health");
     assert_eq!(health.execution_id, *execution);
-    assert_eq!(executor.forget(execution).await.expect_err("alive").code(), "execution_alive");
+    assert_eq!(executor.forget(execution).await.expect_err("alive").code(), Code::ExecutorAlive);
     executor.stop(execution, 1).await.expect("the stop");
     assert_eq!(executor.probe(execution).await, Probe::Gone);
     assert!(executor.find(execution).await.expect("the search").is_some(), "forgotten too early");
@@ -99,13 +100,13 @@ async fn an_execution_is_launched_once(executor: &dyn Executor, workspace: &Path
     let client = located.client(&SECRET, 1);
     let before = client.health().await.expect("health");
     let twice = executor.launch(spec.clone()).await.expect_err("a second launch");
-    assert_eq!(twice.code(), "execution_alive");
+    assert_eq!(twice.code(), Code::ExecutorAlive);
     assert_eq!(client.health().await.expect("health").pid, before.pid);
     let command = Command { id: "one".to_owned(), act: Act::Stop {} };
     client.command(&command).await.expect("the command");
     executor.stop(&spec.execution, 1).await.expect("the stop");
     let twice = executor.launch(spec.clone()).await.expect_err("a launch over an old spool");
-    assert_eq!(twice.code(), "execution_exists");
+    assert_eq!(twice.code(), Code::ExecutionExists);
     end(executor, &spec.execution).await;
 }
 

@@ -291,29 +291,19 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Io { .. } => "executor_io",
-            Self::Exists { .. } => "execution_exists",
-            Self::Alive { .. } => "execution_alive",
-            Self::Stuck { .. } => "execution_stuck",
-            Self::Unsafe { .. } => "socket_folder_unsafe",
-            Self::Exposed { .. } => Code::FilePermissions.as_str(),
-            Self::TooLong { .. } => "socket_path_too_long",
-            Self::Program { .. } => "agentctl_missing",
-            Self::Ended { .. } => "agentctl_ended",
-            Self::Silent { .. } => "agentctl_silent",
+            Self::Io { .. } => Code::ExecutorIo,
+            Self::Exists { .. } => Code::ExecutionExists,
+            Self::Alive { .. } => Code::ExecutorAlive,
+            Self::Stuck { .. } => Code::ExecutionStuck,
+            Self::Unsafe { .. } => Code::SocketFolderUnsafe,
+            Self::Exposed { .. } => Code::FilePermissions,
+            Self::TooLong { .. } => Code::SocketPathTooLong,
+            Self::Program { .. } => Code::AgentctlMissing,
+            Self::Ended { .. } => Code::AgentctlEnded,
+            Self::Silent { .. } => Code::AgentctlTimeout,
             Self::Leftovers(error) => error.code(),
-        }
-    }
-
-    /// What to do about it, where there is something to be done.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Unsafe { .. } => Some("Remove it, or use a data folder with a shorter path"),
-            Self::Exposed { .. } => Some(Code::FilePermissions.hint()),
-            Self::TooLong { .. } => Some("Use a data folder with a shorter path"),
-            _ => None,
         }
     }
 }

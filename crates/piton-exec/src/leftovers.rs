@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use piton_core::Code;
 use rustix::process::Signal;
 
 pub use cgroup::Cgroup;
@@ -40,11 +41,11 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::List(_) => "processes_unlisted",
-            Self::Remain { .. } => "processes_remain",
-            Self::Interrupted => "interrupted",
+            Self::List(_) => Code::ProcessesUnlisted,
+            Self::Remain { .. } => Code::ProcessesRemain,
+            Self::Interrupted => Code::OperationInterrupted,
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use piton_core::Code;
 use piton_core::decide::Refusal;
 use piton_core::id::{self, SessionId, TaskId};
+use piton_core::{AnyCode, Code};
 use piton_exec::client::ClientError;
 use piton_exec::executor::Fault;
 use piton_workspace::worktree;
@@ -73,7 +73,7 @@ impl Error {
         match self {
             Self::Refused(refusal) => refusal.code(),
             Self::Store(error) => error.code(),
-            Self::Agentctl(Fault::Problem(_)) => Code::AgentctlRefused,
+            Self::Agentctl(Fault::Problem(problem)) => agentctl_code(&problem.code),
             Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
             Self::Obstacle(obstacle) => obstacle.code,
             Self::AgentLate | Self::AgentNotRunning => Code::AgentNotRunning,
@@ -87,7 +87,7 @@ impl Error {
             Self::CursorInvalid => Code::CursorInvalid,
             Self::TaskTooLarge { .. } => Code::LimitReached,
             Self::LinkInvalid => Code::Unauthenticated,
-            Self::ShellNotFound => Code::NotFound,
+            Self::ShellNotFound => Code::ShellNotFound,
             Self::FileExists { .. } => Code::FileExists,
             Self::WorktreePending { error, .. } => error.code(),
             Self::Workspace(error) => workspace_code(error),
@@ -100,14 +100,28 @@ impl Error {
     }
 }
 
-/// What agentctl says about a workspace, in the API's own codes where it has them.
+/// What agentctl says about an agent or an execution. What it says about the server's own request is
+/// nothing that a caller could do something about.
+fn agentctl_code(code: &AnyCode) -> Code {
+    match code.known() {
+        None
+        | Some(
+            Code::Unauthenticated
+            | Code::EpochStale
+            | Code::EpochRequired
+            | Code::ExecutorAlive
+            | Code::CursorInvalid
+            | Code::NotFound
+            | Code::RequestInvalid,
+        ) => Code::AgentctlRefused,
+        Some(code) => code,
+    }
+}
+
+/// What agentctl says about a workspace.
 fn workspace_code(error: &ClientError) -> Code {
-    match (error, error.code()) {
-        (ClientError::Unreachable(_), _) => Code::AgentctlUnreachable,
-        (_, "path_outside") => Code::PathOutside,
-        (_, "path_invalid" | "request_invalid") => Code::RequestInvalid,
-        (_, "not_found" | "shell_not_found") => Code::NotFound,
-        (_, "too_many_shells") => Code::LimitReached,
-        _ => Code::AgentctlRefused,
+    match error.code().known() {
+        Some(code @ (Code::NotFound | Code::RequestInvalid)) => code,
+        _ => agentctl_code(&error.code()),
     }
 }

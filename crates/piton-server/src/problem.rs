@@ -65,6 +65,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::CursorInvalid
         | Code::Utf8Invalid
         | Code::PathOutside
+        | Code::PathInvalid
         | Code::RepositoryInvalid
         | Code::BaseNotFound
         | Code::OffsetMismatch => StatusCode::BAD_REQUEST,
@@ -81,6 +82,8 @@ fn status_of(code: Code) -> StatusCode {
         | Code::RecordNotFound
         | Code::WorktreeNotFound
         | Code::ResumeTokenNotFound
+        | Code::ShellNotFound
+        | Code::TerminalNotFound
         | Code::NotFound => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         Code::SessionExists
@@ -105,6 +108,49 @@ fn status_of(code: Code) -> StatusCode {
         | Code::SeqConflict
         | Code::EpochStale
         | Code::FileExists
+        | Code::AgentUnusable
+        | Code::AgentMissing
+        | Code::AgentNotExecutable
+        | Code::AgentStartFailed
+        | Code::AgentExited
+        | Code::AgentClosed
+        | Code::AgentTimeout
+        | Code::AgentVersion
+        | Code::AgentProtocol
+        | Code::AgentError
+        | Code::AgentMessageTooLong
+        | Code::AgentNotOffered
+        | Code::AgentNoSession
+        | Code::AgentRunning
+        | Code::AgentBusy
+        | Code::AgentAuthRequired
+        | Code::AgentAuthFailed
+        | Code::AgentAuthTimeout
+        | Code::AgentAuthNotFound
+        | Code::AgentSessionInUse
+        | Code::SessionRefused
+        | Code::ForkSourceRequired
+        | Code::PromptTooLong
+        | Code::TurnNotFound
+        | Code::WorkspaceMissing
+        | Code::ProtocolUnsupported
+        | Code::CommandMismatch
+        | Code::CommandInterrupted
+        | Code::ExecutionExists
+        | Code::ExecutionStuck
+        | Code::ProcessesRemain
+        | Code::SocketFolderUnsafe
+        | Code::SocketPathTooLong
+        | Code::PathIsFolder
+        | Code::PathNotFolder
+        | Code::PathNotFile
+        | Code::FileTooLarge
+        | Code::FileNotText
+        | Code::FileNotPermitted
+        | Code::GitMissing
+        | Code::GitTimeout
+        | Code::ShellStartFailed
+        | Code::ShellWriteFailed
         | Code::ResponseNotKept => StatusCode::CONFLICT,
         Code::ResumeTokenExpired | Code::ResumeTokenRevoked | Code::WaitExpired => StatusCode::GONE,
         Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -115,6 +161,9 @@ fn status_of(code: Code) -> StatusCode {
         | Code::StoreClosed
         | Code::StoreBusy
         | Code::StoreOverloaded
+        | Code::AgentctlClosing
+        | Code::AgentctlEnded
+        | Code::AgentctlTimeout
         | Code::AgentctlUnreachable => StatusCode::SERVICE_UNAVAILABLE,
         Code::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -126,8 +175,12 @@ impl From<piton_runtime::Error> for Problem {
         use piton_runtime::Error;
         let problem = Self::new(error.code(), error.to_string());
         match error {
-            Error::Agentctl(Fault::Problem(theirs)) => problem.with_detail(theirs.code),
-            Error::Workspace(theirs) => problem.with_detail(theirs.code()),
+            Error::Agentctl(Fault::Problem(theirs)) if theirs.code != problem.code => {
+                problem.with_detail(theirs.code.to_string())
+            }
+            Error::Workspace(theirs) if theirs.code() != problem.code => {
+                problem.with_detail(theirs.code().to_string())
+            }
             Error::Invalid(detail) => Self::malformed(detail),
             Error::LinkInvalid => problem.with_detail("`piton open` makes a new one"),
             Error::Obstacle(obstacle) => Self::new(obstacle.code, obstacle.reason.sentence())

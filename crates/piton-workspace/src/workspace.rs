@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use piton_core::Code;
 use rustix::fs::{Mode, OFlags};
 
 use crate::git::{self, Git, Runner};
@@ -40,22 +41,22 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::PathOutside { .. } => "path_outside",
-            Self::PathMalformed { .. } => "path_invalid",
-            Self::NotFound { .. } => "not_found",
-            Self::IsFolder { .. } => "is_folder",
-            Self::NotFolder { .. } => "not_folder",
-            Self::NotFile { .. } => "not_file",
-            Self::TooLarge { .. } => "too_large",
-            Self::NotText { .. } => "not_text",
-            Self::NotPermitted { .. } => "not_permitted",
-            Self::Io { .. } => "io",
-            Self::Interrupted => "interrupted",
-            Self::Git(git::Error::Missing) => "git_missing",
-            Self::Git(git::Error::Timeout { .. }) => "git_timeout",
-            Self::Git(git::Error::Failed { .. } | git::Error::Io(_)) => "git_failed",
+            Self::PathOutside { .. } => Code::PathOutside,
+            Self::PathMalformed { .. } => Code::PathInvalid,
+            Self::NotFound { .. } => Code::NotFound,
+            Self::IsFolder { .. } => Code::PathIsFolder,
+            Self::NotFolder { .. } => Code::PathNotFolder,
+            Self::NotFile { .. } => Code::PathNotFile,
+            Self::TooLarge { .. } => Code::FileTooLarge,
+            Self::NotText { .. } => Code::FileNotText,
+            Self::NotPermitted { .. } => Code::FileNotPermitted,
+            Self::Io { .. } => Code::FileIo,
+            Self::Interrupted => Code::OperationInterrupted,
+            Self::Git(git::Error::Missing) => Code::GitMissing,
+            Self::Git(git::Error::Timeout { .. }) => Code::GitTimeout,
+            Self::Git(git::Error::Failed { .. } | git::Error::Io(_)) => Code::GitFailed,
         }
     }
 

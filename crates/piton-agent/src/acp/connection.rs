@@ -221,7 +221,7 @@ impl Connection {
         let sent = self.link.send_request(&waiting, method::PROMPT, &params);
         if let Err(error) = within(self.limits.request_wait, method::PROMPT, sent).await {
             let mut book = self.book.lock().await;
-            let (code, message) = (error.code().to_owned(), error.to_string());
+            let (code, message) = (error.code().into(), error.to_string());
             book.turn_over(Fact::TurnFailed { code, message });
             book.keep().await?;
             return Err(error);

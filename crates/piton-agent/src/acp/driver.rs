@@ -235,10 +235,9 @@ impl Reading {
                 });
                 let fact = match &ended {
                     Ok(reason) => Fact::TurnEnded { stop_reason: book.mask_text(reason) },
-                    Err(error) => Fact::TurnFailed {
-                        code: error.code().to_owned(),
-                        message: error.to_string(),
-                    },
+                    Err(error) => {
+                        Fact::TurnFailed { code: error.code().into(), message: error.to_string() }
+                    }
                 };
                 let is_disowned = ended.as_ref().is_err_and(|error| book.disowned(error));
                 let asks = book.turn_over(fact);

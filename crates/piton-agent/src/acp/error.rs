@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use piton_core::Code;
 use piton_core::id::{RunId, WaitId};
 
 use super::wire::method;
@@ -56,31 +57,34 @@ const AUTH_REQUIRED: i64 = -32000;
 impl Error {
     /// Whether logging in, or not being so, is what it is about.
     pub fn is_auth(&self) -> bool {
-        self.code().starts_with("agent_auth_")
+        self.code().is_login()
     }
 
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::TimedOut { method, .. } if method == method::AUTHENTICATE => "agent_auth_timeout",
-            Self::TimedOut { .. } => "agent_timeout",
-            Self::Closed | Self::Io { .. } => "agent_closed",
-            Self::Agent { method, .. } if method == method::AUTHENTICATE => "agent_auth_failed",
-            Self::Agent { code: AUTH_REQUIRED, .. } => "agent_auth_required",
-            Self::Agent { .. } => "agent_error",
-            Self::Protocol { .. } => "agent_protocol",
-            Self::Version { .. } => "agent_version",
-            Self::TooLong { .. } => "agent_message_too_long",
-            Self::NotOffered { .. } => "agent_not_offered",
-            Self::NoSession => "agent_no_session",
-            Self::Busy { .. } => "agent_busy",
-            Self::NoTurn { .. } => "turn_not_found",
-            Self::UnknownAsk { .. } | Self::NotAsked { .. } => "wait_not_found",
-            Self::NotAnOption { .. } => "answer_not_an_option",
-            Self::NothingToFork => "fork_of_nothing",
-            Self::OwnSession { .. } => "agent_session_in_use",
-            Self::AuthUnknown { .. } => "agent_auth_unknown",
-            Self::TooMany => "agent_requests_too_many",
-            Self::Journal(_) => "spool_closed",
+            Self::TimedOut { method, .. } if method == method::AUTHENTICATE => {
+                Code::AgentAuthTimeout
+            }
+            Self::TimedOut { .. } => Code::AgentTimeout,
+            Self::Closed | Self::Io { .. } => Code::AgentClosed,
+            Self::Agent { method, .. } if method == method::AUTHENTICATE => Code::AgentAuthFailed,
+            Self::Agent { code: AUTH_REQUIRED, .. } => Code::AgentAuthRequired,
+            Self::Agent { .. } => Code::AgentError,
+            Self::Protocol { .. } => Code::AgentProtocol,
+            Self::Version { .. } => Code::AgentVersion,
+            Self::TooLong { .. } => Code::AgentMessageTooLong,
+            Self::NotOffered { .. } => Code::AgentNotOffered,
+            Self::NoSession => Code::AgentNoSession,
+            Self::Busy { .. } => Code::AgentBusy,
+            Self::NoTurn { .. } => Code::TurnNotFound,
+            Self::UnknownAsk { .. } => Code::RequestInvalid,
+            Self::NotAsked { .. } => Code::WaitNotFound,
+            Self::NotAnOption { .. } => Code::AnswerInvalid,
+            Self::NothingToFork => Code::ForkSourceRequired,
+            Self::OwnSession { .. } => Code::AgentSessionInUse,
+            Self::AuthUnknown { .. } => Code::AgentAuthNotFound,
+            Self::TooMany => Code::LimitReached,
+            Self::Journal(_) => Code::SpoolClosed,
         }
     }
 }

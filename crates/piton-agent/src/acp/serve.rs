@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use super::link::Link;
 use super::wire::{self, HostCall, code};
 use crate::{HostError, TerminalOutput, ToolHost};
+use piton_core::Code;
 
 /// Released terminals whose output is remembered for the results that show them.
 const RELEASED_KEPT: usize = 32;
@@ -74,8 +75,8 @@ impl Serving {
             Ok(result) => wire::answer_line(&request.id, &result),
             Err(error) => {
                 let code = match error.code {
-                    "invalid_params" => code::INVALID_PARAMS,
-                    "not_found" => code::RESOURCE_NOT_FOUND,
+                    Code::RequestInvalid => code::INVALID_PARAMS,
+                    Code::NotFound => code::RESOURCE_NOT_FOUND,
                     _ => code::INTERNAL,
                 };
                 wire::error_line(&request.id, code, &error.message)
@@ -114,7 +115,7 @@ impl Serving {
         let mut terminals = self.terminals();
         if terminals.open >= self.terminals_max {
             let message = format!("More than {} terminals are open", self.terminals_max);
-            return Err(HostError { code: "terminals_too_many", message });
+            return Err(HostError { code: Code::LimitReached, message });
         }
         terminals.open += 1;
         Ok(())

@@ -16,6 +16,7 @@ mod text;
 
 use std::sync::Arc;
 
+use piton_core::Code;
 use piton_core::id::RunId;
 use piton_core::mask::Masker;
 use piton_core::spool::{Fact, OpenedAs};
@@ -206,11 +207,11 @@ impl Conversation {
     }
 
     /// The turn came to nothing. `message` ends with what the agent last wrote, masked.
-    pub async fn failed(&self, code: &str, message: String) -> Result<(), Error> {
+    pub async fn failed(&self, code: Code, message: String) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
         inner.foretell(false);
-        inner.book.turn_over(Fact::TurnFailed { code: code.to_owned(), message });
+        inner.book.turn_over(Fact::TurnFailed { code: code.into(), message });
         inner.book.keep().await
     }
 
@@ -219,7 +220,7 @@ impl Conversation {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
         inner.foretell(false);
-        inner.book.cut_off(Fact::TurnFailed { code: "agent_closed".to_owned(), message });
+        inner.book.cut_off(Fact::TurnFailed { code: Code::AgentClosed.into(), message });
         inner.book.keep().await
     }
 
@@ -235,7 +236,7 @@ impl Conversation {
             inner.book.note(Fact::AgentSessionAssigned { agent_session_id });
         }
         let message = format!("The agent does not know the conversation: {words}");
-        inner.book.turn_over(Fact::TurnFailed { code: "session_refused".to_owned(), message });
+        inner.book.turn_over(Fact::TurnFailed { code: Code::SessionRefused.into(), message });
         inner.book.keep().await
     }
 

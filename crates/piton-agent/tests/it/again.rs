@@ -3,6 +3,7 @@
 
 use crate::common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Opened, Wording};
+use piton_core::Code;
 use piton_core::spool::{Fact, OpenedAs};
 use piton_echo as echo;
 use serde_json::{Value, json};
@@ -195,7 +196,7 @@ async fn an_error_that_says_nothing_of_the_session_keeps_its_id() {
     let error = json!({ "code": -32603, "message": "Internal error" });
     let (world, opened, _) = with_answers(capabilities, vec![("session/load", error)]).await;
     let error = opened.unwrap_err();
-    assert_eq!(error.code(), "agent_error");
+    assert_eq!(error.code(), Code::AgentError);
     assert_eq!(world.notes.facts(), [], "nothing was refused");
 }
 
@@ -242,12 +243,12 @@ async fn the_words_of_a_profile_count() {
     assert_eq!(opened.unwrap().agent_session_id, "s2");
     // In others' mouths it may mean anything.
     let (_, opened, _) = with_answers(capabilities(), vec![("session/load", lost.clone())]).await;
-    assert_eq!(opened.unwrap_err().code(), "agent_error");
+    assert_eq!(opened.unwrap_err().code(), Code::AgentError);
     // And what looks like it may not be it.
     let in_use = json!({ "code": -32002, "message": "Session in use by another Codex client" });
     let (_, opened, _) =
         with_answers_of(codex, capabilities(), vec![("session/load", in_use)]).await;
-    assert_eq!(opened.unwrap_err().code(), "agent_error");
+    assert_eq!(opened.unwrap_err().code(), Code::AgentError);
 }
 
 /// Codex says that it goes on with a conversation whose file is gone, and notices at the first prompt.

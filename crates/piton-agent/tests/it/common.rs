@@ -190,7 +190,8 @@ pub struct Host {
     pub finish: Option<Arc<Notify>>,
 }
 
-const NO_TERMINAL: HostError = HostError { code: "terminal_not_found", message: String::new() };
+const NO_TERMINAL: HostError =
+    HostError { code: piton_core::Code::TerminalNotFound, message: String::new() };
 
 impl ToolHost for Host {
     fn read_text_file(
@@ -199,7 +200,8 @@ impl ToolHost for Host {
         _line: Option<u32>,
         _limit: Option<u32>,
     ) -> BoxFuture<'_, Result<String, HostError>> {
-        let missing = HostError { code: "not_found", message: "No such file".to_owned() };
+        let missing =
+            HostError { code: piton_core::Code::NotFound, message: "No such file".to_owned() };
         let text = self.files.lock().unwrap().get(&path).cloned();
         async { text.ok_or(missing) }.boxed()
     }

@@ -9,6 +9,7 @@ use piton_agent::acp::Limits;
 use piton_agent::printed::{
     Conversation, Format, Handle, Options, Outcome, Resumes, Said, Target, refusing_line,
 };
+use piton_core::Code;
 use piton_core::event::ToolStatus;
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::spool::{Channel, Fact, OpenedAs};
@@ -253,7 +254,7 @@ async fn another_name_counts_when_its_turn_has_ended_well() {
     let result =
         |is_error: bool| json!({ "type": "result", "is_error": is_error, "session_id": "other" });
     world.json(&[init.clone(), result(true)]).await;
-    world.conversation.failed("agent_error", String::new()).await.unwrap();
+    world.conversation.failed(Code::AgentError, String::new()).await.unwrap();
     assert!(!world.notes.facts().contains(&named("other")));
     let said = world.json(&[init, result(false)]).await;
     world.conversation.ended(said, "end_turn").await.unwrap();
@@ -267,7 +268,7 @@ async fn another_name_counts_when_its_turn_has_ended_well() {
         matches!(&last[0], Fact::AgentSessionRefused { code: 1, agent_session_id: Some(id), .. } if id == "other")
     );
     assert_eq!(last[1], named("old"));
-    assert!(matches!(&last[2], Fact::TurnFailed { code, .. } if code == "session_refused"));
+    assert!(matches!(&last[2], Fact::TurnFailed { code, .. } if *code == Code::SessionRefused));
 }
 
 /// In doubt the id is kept.
@@ -313,6 +314,6 @@ async fn what_was_cut_off_is_kept_and_not_complete() {
     assert_eq!(world.notes.answers(), ["half a sen"]);
     let facts = world.notes.facts();
     assert!(!facts.iter().any(|fact| matches!(fact, Fact::TextEnd { .. })), "{facts:#?}");
-    let closed = Fact::TurnFailed { code: "agent_closed".to_owned(), message: "killed".to_owned() };
+    let closed = Fact::TurnFailed { code: Code::AgentClosed.into(), message: "killed".to_owned() };
     assert_eq!(facts.last(), Some(&closed));
 }

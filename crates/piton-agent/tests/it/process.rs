@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{Host, Ids, Notes, PATIENCE, run, soon};
 use piton_agent::acp::{Begin, Connection, Limits, Options};
+use piton_core::Code;
 use piton_core::mask::Masker;
 use piton_core::spool::Fact;
 use tokio::io::AsyncReadExt;
@@ -142,5 +143,5 @@ async fn it_can_close_its_input_and_go_on() {
     let agent = start(folder.path(), &[]).await;
     assert_eq!(agent.turn("close-stdin\nsay still here").await.unwrap(), "end_turn");
     assert_eq!(agent.notes.answers(), ["still here"]);
-    assert_eq!(agent.turn("say x").await.unwrap_err().code(), "agent_closed");
+    assert_eq!(agent.turn("say x").await.unwrap_err().code(), Code::AgentClosed);
 }

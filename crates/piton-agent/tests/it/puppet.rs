@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::common::{Host, Setup, in_turn, run, soon};
 use futures_util::FutureExt;
 use piton_agent::acp::{Error, Limits};
+use piton_core::Code;
 use piton_core::event::ToolStatus;
 use piton_core::spool::{Ended, Fact};
 use serde_json::{Value, json};
@@ -63,9 +64,9 @@ async fn whoever_waits_for_an_answer_that_is_too_long_is_told() {
     let refused = puppet.hear().await;
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("r1"), &json!(-32600)));
     puppet.answer(&prompt, json!({ "filler": path, "stopReason": "end_turn" })).await;
-    assert_eq!(soon(turn.ended()).await.unwrap_err().code(), "agent_message_too_long");
+    assert_eq!(soon(turn.ended()).await.unwrap_err().code(), Code::AgentMessageTooLong);
     let Some(Fact::TurnFailed { code, .. }) = world.notes.facts().pop() else { panic!() };
-    assert_eq!(code, "agent_message_too_long");
+    assert_eq!(code, Code::AgentMessageTooLong);
 }
 
 #[tokio::test]
@@ -75,9 +76,9 @@ async fn an_error_instead_of_an_end_fails_the_turn() {
     let error = json!({ "code": -32000, "message": "Log in", "data": "key hunter2-secret" });
     puppet.say(json!({ "id": prompt["id"], "error": error })).await;
     let failed = soon(turn.ended()).await.unwrap_err();
-    assert_eq!(failed.code(), "agent_auth_required");
+    assert_eq!(failed.code(), Code::AgentAuthRequired);
     let Some(Fact::TurnFailed { code, message }) = world.notes.facts().pop() else { panic!() };
-    assert_eq!(code, "agent_auth_required");
+    assert_eq!(code, Code::AgentAuthRequired);
     assert_eq!(message, "The agent refused session/prompt: Log in key [masked] (-32000)");
 }
 
@@ -313,7 +314,7 @@ async fn requests_beyond_the_limits_are_refused_on_both_sides() {
     let first = tokio::spawn(async move { connection.authenticate("a").await });
     let asked = puppet.hear().await;
     let second = world.connection.authenticate("b").await.unwrap_err();
-    assert_eq!(second.code(), "agent_requests_too_many");
+    assert_eq!(second.code(), Code::LimitReached);
     puppet.answer(&asked, json!({})).await;
     soon(first).await.unwrap().unwrap();
     puppet.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
@@ -350,7 +351,7 @@ async fn a_closed_journal_ends_the_driver() {
     world.notes.refuse_from_now_on();
     puppet.chunk("x").await;
     assert_eq!(soon(turn.ended()).await.unwrap_err(), Error::Closed);
-    assert_eq!(world.over().await.unwrap_err().code(), "spool_closed");
+    assert_eq!(world.over().await.unwrap_err().code(), Code::SpoolClosed);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::common::{Puppet, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Error, Limits, Opened};
+use piton_core::Code;
 use piton_core::spool::{AuthMethod, Fact, OpenedAs};
 use piton_echo as echo;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ async fn greeted(setup: Setup, args: &str) -> World {
 async fn an_agent_that_wants_a_login_says_how_and_is_logged_in() {
     let world = greeted(Setup::default(), "--auth key").await;
     let refused = world.begin(None, &[]).await.unwrap_err();
-    assert_eq!((refused.code(), refused.is_auth()), ("agent_auth_required", true));
+    assert_eq!((refused.code(), refused.is_auth()), (Code::AgentAuthRequired, true));
     let method = AuthMethod {
         id: "key".to_owned(),
         name: "Log in by key".to_owned(),
@@ -34,7 +35,7 @@ async fn an_agent_that_wants_a_login_says_how_and_is_logged_in() {
 
     let unknown = soon(world.connection.log_in("other")).await.unwrap_err();
     let known = Error::AuthUnknown { id: "other".to_owned(), known: "\"key\"".to_owned() };
-    assert_eq!((unknown.code(), &unknown), ("agent_auth_unknown", &known));
+    assert_eq!((unknown.code(), &unknown), (Code::AgentAuthNotFound, &known));
     soon(world.connection.log_in("key")).await.unwrap();
     assert_eq!(world.begin(None, &[]).await.unwrap().opened_as, OpenedAs::New);
     world.turn("say hello").await.unwrap();
@@ -45,14 +46,14 @@ async fn an_agent_that_wants_a_login_says_how_and_is_logged_in() {
 async fn a_login_that_fails_or_never_ends_is_named() {
     let world = greeted(Setup::default(), "--auth key --auth-answer refuse").await;
     let failed = soon(world.connection.log_in("key")).await.unwrap_err();
-    assert_eq!(failed.code(), "agent_auth_failed");
+    assert_eq!(failed.code(), Code::AgentAuthFailed);
     assert!(failed.to_string().contains("The key is not good"), "{failed}");
 
     let limits = Limits { start_wait: Duration::from_millis(200), ..Limits::default() };
     let setup = Setup { limits, ..Setup::default() };
     let world = greeted(setup, "--auth key --auth-answer never").await;
     let late = soon(world.connection.log_in("key")).await.unwrap_err();
-    assert_eq!(late.code(), "agent_auth_timeout");
+    assert_eq!(late.code(), Code::AgentAuthTimeout);
 
     let world = greeted(Setup::default(), "").await;
     let unknown = soon(world.connection.log_in("key")).await.unwrap_err();
@@ -107,7 +108,7 @@ async fn a_fork_that_is_not_possible_is_refused() {
     let refused = soon(world.connection.begin(fork(Some("x")))).await.unwrap_err();
     assert_eq!(refused, Error::NotOffered { method: "session/fork".to_owned() });
     let refused = soon(world.connection.begin(fork(None))).await.unwrap_err();
-    assert_eq!(refused.code(), "fork_of_nothing");
+    assert_eq!(refused.code(), Code::ForkSourceRequired);
     assert_eq!(world.notes.facts(), []);
     // One that the agent does not know is like any other that it does not know.
     let world = greeted(Setup::default(), "").await;
@@ -209,6 +210,6 @@ async fn what_is_not_offered_is_not_asked() {
         soon(connection.close_session("x")).await,
         soon(connection.delete_session("x")).await,
     ] {
-        assert_eq!(refused.unwrap_err().code(), "agent_not_offered");
+        assert_eq!(refused.unwrap_err().code(), Code::AgentNotOffered);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::common::{Host, Setup, ready, ready_with, run, soon, with_echo};
 use piton_agent::acp::{Error, Limits};
+use piton_core::Code;
 use piton_core::event::ToolStatus;
 use piton_core::spool::{Channel, Ended, Fact, OpenedAs};
 use piton_echo as echo;
@@ -145,7 +146,7 @@ async fn a_permission_waits_for_an_answer_that_was_offered() {
     assert_eq!(world.connection.asking().await.first(), Some(&wait_id));
 
     let wrong = world.connection.answer(&wait_id, Some(json!({ "option_id": "maybe" }))).await;
-    assert_eq!(wrong.unwrap_err().code(), "answer_not_an_option");
+    assert_eq!(wrong.unwrap_err().code(), Code::AnswerInvalid);
     assert_eq!(world.connection.asking().await.len(), 1, "which changed nothing");
 
     let answer = json!({ "option_id": "reject_once" });
@@ -155,7 +156,7 @@ async fn a_permission_waits_for_an_answer_that_was_offered() {
     let ended = Fact::WaitEnded { wait_id: wait_id.clone(), why: Ended::Answered };
     assert!(world.notes.facts().contains(&ended));
     let again = world.connection.answer(&wait_id, Some(answer)).await;
-    assert_eq!(again.unwrap_err().code(), "wait_not_found");
+    assert_eq!(again.unwrap_err().code(), Code::WaitNotFound);
 }
 
 #[tokio::test]
@@ -176,7 +177,7 @@ async fn cancelling_a_turn_ends_its_questions() {
     let turn = world.connection.prompt(run(1), "ask\nsay never").await.unwrap();
     let (wait_id, _) = world.notes.asked().await;
     let other = world.connection.cancel(&run(2)).await;
-    assert_eq!(other.unwrap_err().code(), "turn_not_found");
+    assert_eq!(other.unwrap_err().code(), Code::TurnNotFound);
     world.connection.cancel(&run(1)).await.unwrap();
     assert_eq!(soon(turn.ended()).await.unwrap(), "cancelled");
     let facts = world.notes.facts();
@@ -217,32 +218,32 @@ async fn the_end_of_the_agent_withdraws_its_questions_and_ends_no_turn() {
     assert_eq!(notes.answers(), ["partial"]);
     let is_end = |fact: &Fact| matches!(fact, Fact::TurnEnded { .. } | Fact::TurnFailed { .. });
     assert!(!notes.facts().iter().any(is_end));
-    assert_eq!(connection.prompt(run(2), "x").await.unwrap_err().code(), "agent_closed");
+    assert_eq!(connection.prompt(run(2), "x").await.unwrap_err().code(), Code::AgentClosed);
 }
 
 #[tokio::test]
 async fn a_crash_at_every_stage_is_an_error_and_no_wait() {
     let world = with_echo(Setup::default(), options("crash_at=initialize"));
     let error = soon(world.connection.initialize()).await.unwrap_err();
-    assert_eq!(error.code(), "agent_closed");
+    assert_eq!(error.code(), Code::AgentClosed);
     for (stage, id) in [("new", None), ("load", Some("x"))] {
         let world = with_echo(Setup::default(), options(&format!("--crash-at {stage}")));
         soon(world.connection.initialize()).await.unwrap();
-        assert_eq!(world.begin(id, &[]).await.unwrap_err().code(), "agent_closed", "{stage}");
+        assert_eq!(world.begin(id, &[]).await.unwrap_err().code(), Code::AgentClosed, "{stage}");
     }
     for (stage, prompt) in [("prompt", "say x"), ("tool", "tool x")] {
         let world = ready_with(Setup::default(), options(&format!("--crash-at {stage}"))).await;
-        assert_eq!(world.turn(prompt).await.unwrap_err().code(), "agent_closed", "{stage}");
+        assert_eq!(world.turn(prompt).await.unwrap_err().code(), Code::AgentClosed, "{stage}");
     }
     let world = with_echo(Setup::default(), options("--exit-at-once"));
-    assert_eq!(soon(world.connection.initialize()).await.unwrap_err().code(), "agent_closed");
+    assert_eq!(soon(world.connection.initialize()).await.unwrap_err().code(), Code::AgentClosed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_never_answers_is_given_up() {
     let world = with_echo(Setup::default(), options("--no-answer"));
     let error = world.connection.initialize().await.unwrap_err();
-    assert_eq!(error.code(), "agent_timeout");
+    assert_eq!(error.code(), Code::AgentTimeout);
     let message = "The agent did not answer initialize within 60000 ms";
     assert_eq!(error.to_string(), message);
 }
@@ -251,7 +252,7 @@ async fn an_agent_that_never_answers_is_given_up() {
 async fn another_version_is_refused() {
     let world = with_echo(Setup::default(), options("--protocol 2"));
     let error = soon(world.connection.initialize()).await.unwrap_err();
-    assert_eq!((error.code(), error), ("agent_version", Error::Version { spoken: 2 }));
+    assert_eq!((error.code(), error), (Code::AgentVersion, Error::Version { spoken: 2 }));
 }
 
 #[tokio::test]
@@ -273,9 +274,9 @@ async fn an_agent_that_closes_its_input_may_end_its_turn() {
     let world = ready().await;
     assert_eq!(world.turn("close-stdin\nsay still here").await.unwrap(), "end_turn");
     assert_eq!(world.notes.answers(), ["still here"]);
-    assert_eq!(world.turn("say x").await.unwrap_err().code(), "agent_closed");
+    assert_eq!(world.turn("say x").await.unwrap_err().code(), Code::AgentClosed);
     let Some(Fact::TurnFailed { code, .. }) = world.notes.facts().pop() else { panic!() };
-    assert_eq!(code, "agent_closed", "it never got the prompt");
+    assert_eq!(code, Code::AgentClosed, "it never got the prompt");
 }
 
 #[tokio::test]
@@ -306,9 +307,9 @@ async fn other_things_can_be_asked() {
         .unwrap();
     soon(connection.ask("close_session", Value::Null)).await.unwrap();
     let unknown = soon(connection.ask("reboot", Value::Null)).await.unwrap_err();
-    assert_eq!(unknown.code(), "wait_not_found");
+    assert_eq!(unknown.code(), Code::WaitNotFound);
     let refused = soon(connection.ask("set_config_option", Value::Null)).await.unwrap_err();
-    assert_eq!(refused.code(), "agent_error");
+    assert_eq!(refused.code(), Code::AgentError);
     soon(connection.authenticate("any")).await.unwrap();
 }
 

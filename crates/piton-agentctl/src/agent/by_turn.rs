@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use piton_agent::acp;
 use piton_agent::printed::{self, Conversation, Format, Handle, Resumes, Said, Target};
+use piton_core::Code;
 use piton_core::id::RunId;
 use piton_core::spool::{Fact, OpenedAs};
 use piton_exec::protocol::{AgentStatus, CommandLine, Output, PromptBy, Start, Way};
@@ -147,16 +148,16 @@ pub(super) async fn run(
 fn check(start: &Start, line: &CommandLine, cwd: &Path) -> Result<(), Failure> {
     if !cwd.is_dir() {
         let message = format!("The agent's folder {} is not there", cwd.display());
-        return Err(Failure::new("workspace_missing", message));
+        return Err(Failure::new(Code::WorkspaceMissing, message));
     }
     if let Some(fault) = line.fork_fault().filter(|_| start.fork) {
-        return Err(Failure::new("agent_not_offered", fault.to_owned()));
+        return Err(Failure::new(Code::AgentNotOffered, fault.to_owned()));
     }
     if let Some(method) = &start.auth_method {
         let message = format!(
             "The agent knows no way to log in that is called {method:?}: it speaks no protocol. Log in with its own command"
         );
-        return Err(Failure::new("agent_auth_unknown", message));
+        return Err(Failure::new(Code::AgentAuthNotFound, message));
     }
     find(start, cwd).map_err(|error| not_started(start, &error))
 }
@@ -226,7 +227,7 @@ enum End {
     /// Somebody wants the agent to end; its turn is not ended by that.
     Stopped,
     Failed {
-        code: &'static str,
+        code: Code,
         message: String,
     },
     Interrupted {
@@ -239,7 +240,7 @@ enum End {
 }
 
 impl End {
-    fn failed(code: &'static str, message: impl Into<String>) -> Self {
+    fn failed(code: Code, message: impl Into<String>) -> Self {
         Self::Failed { code, message: message.into() }
     }
 }
@@ -264,7 +265,7 @@ enum First {
 impl Agent<'_> {
     async fn turn(&self, job: Job, stop: &mut watch::Receiver<bool>) -> End {
         if let Err(message) = self.clear().await {
-            return End::failed("processes_remain", message);
+            return End::failed(Code::ProcessesRemain, message);
         }
         let Job { prompt, mut cancelled } = job;
         if *cancelled.borrow() {
@@ -342,7 +343,7 @@ impl Agent<'_> {
                 "The prompt has {} bytes, and this agent takes it as an argument, which has fewer than {ARGUMENT_BYTES_MAX}",
                 prompt.len()
             );
-            return Err(Failure::new("prompt_too_long", message));
+            return Err(Failure::new(Code::PromptTooLong, message));
         }
         let mut command = self.start.command.clone();
         command.extend(self.line.arguments(way, &prompt));
@@ -354,7 +355,7 @@ impl Agent<'_> {
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(Failure::new("agent_start_failed", "It has no pipes".to_owned()));
+            return Err(Failure::new(Code::AgentStartFailed, "It has no pipes".to_owned()));
         };
         let complaining = tokio::spawn(stderr.clone().read(errors));
         // Beside the reading: who does not read its prompt may well be printing.
@@ -411,11 +412,11 @@ impl Agent<'_> {
                 let about =
                     if outcome.words.is_empty() { &outcome.subtype } else { &outcome.words };
                 let about = &about[..about.floor_char_boundary(WORDS_BYTES_MAX)];
-                End::failed("agent_error", mask(format!("The agent says: {about}")))
+                End::failed(Code::AgentError, mask(format!("The agent says: {about}")))
             }
             None => {
                 let message = format!("The agent ended with exit code {exit_code}");
-                End::failed("agent_exited", with_last(message))
+                End::failed(Code::AgentExited, with_last(message))
             }
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use piton_agent::acp::{self, Begin, Connection, Opened};
 use piton_agent::profiles;
+use piton_core::Code;
 use piton_core::id::RunId;
 use piton_core::mask;
 use piton_core::spool::{AuthMethod, Fact, Note};
@@ -36,14 +37,14 @@ const UNREAD: Duration = Duration::from_millis(500);
 
 /// Why it did not come to life.
 pub(super) struct Failure {
-    pub(super) code: &'static str,
+    pub(super) code: Code,
     pub(super) message: String,
     /// How one could log in, if that is what it wants.
     auth_methods: Vec<AuthMethod>,
 }
 
 impl Failure {
-    pub(super) fn new(code: &'static str, message: String) -> Self {
+    pub(super) fn new(code: Code, message: String) -> Self {
         Self { code, message, auth_methods: Vec::new() }
     }
 
@@ -79,7 +80,7 @@ pub(super) async fn run(
     let cleared = owner.means.workspace.tree().end(Scope::Agent, term).await;
     if let Err(error) = cleared {
         let message = format!("What an earlier agent left running does not end: {error}");
-        return failed(owner, Failure::new("processes_remain", message), None).await;
+        return failed(owner, Failure::new(Code::ProcessesRemain, message), None).await;
     }
     let cwd = start.cwd.clone().unwrap_or_else(|| owner.means.workspace.root().to_owned());
     if let Some(line) = start.command_line.clone() {
@@ -94,7 +95,7 @@ pub(super) async fn run(
         tokio::spawn(stderr.clone().read(from));
     }
     let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
-        let failure = Failure::new("agent_start_failed", "It has no pipes".to_owned());
+        let failure = Failure::new(Code::AgentStartFailed, "It has no pipes".to_owned());
         return failed(owner, failure, None).await;
     };
     let (connection, driver) = Connection::open(output, input, options(owner));
@@ -173,7 +174,7 @@ async fn bury(
     if let Ended::Failed(error) = ended {
         let failure = match (error, died) {
             (acp::Error::Closed, Some(status)) => Failure::new(
-                "agent_exited",
+                Code::AgentExited,
                 format!("The agent ended before it was ready ({status})"),
             ),
             (error, _) if error.is_auth() => {
@@ -195,7 +196,7 @@ async fn bury(
     owner.is_ending();
     // The signal that it ends by is agentctl's own: who reads of it must not look for another.
     if let Some(why) = cut_off.filter(|_| died.is_none()) {
-        let (code, message) = ("agent_closed".to_owned(), why.to_owned());
+        let (code, message) = (Code::AgentClosed.into(), why.to_owned());
         note(owner, Fact::AgentError { code, message, auth_methods: Vec::new() }).await;
     }
     let fact = Fact::AgentExited {
@@ -306,7 +307,7 @@ pub(super) fn spawn(
 ) -> Result<Child, Failure> {
     if !cwd.is_dir() {
         let message = format!("The agent's folder {} is not there", cwd.display());
-        return Err(Failure::new("workspace_missing", message));
+        return Err(Failure::new(Code::WorkspaceMissing, message));
     }
     let program = Program {
         command,
@@ -328,19 +329,19 @@ pub(super) fn not_started(start: &Start, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => {
             let hint = start.install_hint.as_deref().unwrap_or("Install it, or check PATH");
             let message = format!("The agent's program {name:?} is not there. {hint}");
-            failure("agent_missing", message)
+            failure(Code::AgentMissing, message)
         }
         io::ErrorKind::PermissionDenied => {
             let message = format!("The agent's program {name:?} may not be executed");
-            failure("agent_not_executable", message)
+            failure(Code::AgentNotExecutable, message)
         }
         _ if no_format => {
             let message = format!("The agent's program {name:?} is nothing to be executed");
-            failure("agent_not_executable", message)
+            failure(Code::AgentNotExecutable, message)
         }
         _ => {
             let message = format!("The agent's program {name:?} does not start: {error}");
-            failure("agent_start_failed", message)
+            failure(Code::AgentStartFailed, message)
         }
     }
 }
@@ -357,7 +358,7 @@ pub(super) async fn failed(
     }
     let message = owner.means.masker.text(&message).into_owned();
     owner.is_ending();
-    let (code, auth_methods) = (failure.code.to_owned(), failure.auth_methods);
+    let (code, auth_methods) = (failure.code.into(), failure.auth_methods);
     note(owner, Fact::AgentError { code, message, auth_methods }).await;
     AgentStatus::Error
 }

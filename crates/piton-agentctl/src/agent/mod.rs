@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_agent::acp::{self, Connection, MakeIds};
 use piton_agent::printed;
+use piton_core::Code;
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
 use piton_core::mask::{KeyPatterns, Masker, environment_values};
 use piton_core::spool::{Fact, Note, SessionCapabilities};
@@ -88,21 +89,21 @@ impl Owner {
     /// Accepts it; what becomes of it is noted.
     pub(crate) async fn start(&self, start: Start) -> Result<Value, Problem> {
         if start.command.is_empty() {
-            return Err(problem("request_invalid", "The agent's command is empty"));
+            return Err(problem(Code::RequestInvalid, "The agent's command is empty"));
         }
         if start.fork && start.agent_session_id.is_none() {
             let message = "There is no conversation to fork: agent_session_id is missing";
-            return Err(problem("request_invalid", message));
+            return Err(problem(Code::RequestInvalid, message));
         }
         if let Some(line) = &start.command_line {
             let is_bad = |id: &&String| !printed::is_good(id);
             let ids = [&start.agent_session_id, &line.agent_message_id];
             if let Some(id) = ids.into_iter().flatten().find(is_bad) {
                 let message = format!("{id:?} cannot be an argument of the agent's");
-                return Err(problem("request_invalid", message));
+                return Err(problem(Code::RequestInvalid, message));
             }
             if let Some(fault) = line.fault() {
-                return Err(problem("request_invalid", fault));
+                return Err(problem(Code::RequestInvalid, fault));
             }
         }
         let (end, done) = watch::channel(false);
@@ -135,7 +136,7 @@ impl Owner {
                     }
                     Some(Agent { is_ending: true, done, .. }) => done.clone(),
                     Some(_) => {
-                        return Err(problem("agent_running", "An agent is running already"));
+                        return Err(problem(Code::AgentRunning, "An agent is running already"));
                     }
                 }
             };
@@ -202,7 +203,7 @@ impl Owner {
                 None => Ok(()),
                 Some(run_id) => {
                     let message = format!("The turn of {run_id} is under way");
-                    Err(problem("agent_busy", message))
+                    Err(problem(Code::AgentBusy, message))
                 }
             },
             Act::Cancel { .. } => self.talk().await.map(drop),
@@ -223,8 +224,9 @@ impl Owner {
         };
         if let Err(Problem { code, message, .. }) = &prompted {
             // It was accepted, and nothing will come of it: its run must not wait for its end.
-            let code = if code == "agent_not_running" { "agent_closed" } else { code.as_str() };
-            let fact = Fact::TurnFailed { code: code.to_owned(), message: message.clone() };
+            let is_gone = *code == Code::AgentNotRunning;
+            let code = if is_gone { Code::AgentClosed.into() } else { code.clone() };
+            let fact = Fact::TurnFailed { code, message: message.clone() };
             let note = Note { run_id: Some(run_id), fact, raw: None };
             // A spool that is closed says the same by its end.
             let _ = self.means.spool.keep_now(vec![note]).await;
@@ -263,7 +265,8 @@ impl Owner {
         cursor: Option<String>,
     ) -> Result<Value, Problem> {
         let listed = self.connection().await?.list_sessions(cwd, cursor).await.map_err(refused)?;
-        serde_json::to_value(listed).map_err(|error| problem("agent_protocol", error.to_string()))
+        serde_json::to_value(listed)
+            .map_err(|error| problem(Code::AgentProtocol, error.to_string()))
     }
 
     pub(crate) async fn close_session(&self, id: &str) -> Result<Value, Problem> {
@@ -294,7 +297,7 @@ impl Owner {
     /// we are.
     async fn talk(&self) -> Result<Talk, Problem> {
         let agent = self.state().agent.clone();
-        let none = || problem("agent_not_running", "No agent is running");
+        let none = || problem(Code::AgentNotRunning, "No agent is running");
         let mut talk = agent.ok_or_else(none)?.talk;
         let found = talk.wait_for(Option::is_some).await;
         found.ok().and_then(|found| found.clone()).ok_or_else(none)
@@ -306,7 +309,7 @@ impl Owner {
             Talk::Acp(connection) => Ok(connection),
             Talk::ByTurn(_) => {
                 let message = "This agent speaks no protocol, and can only be given prompts";
-                Err(problem("agent_not_offered", message))
+                Err(problem(Code::AgentNotOffered, message))
             }
         }
     }
@@ -352,7 +355,7 @@ impl Owner {
 }
 
 fn closing() -> Problem {
-    problem("closing", "agentctl is about to end")
+    problem(Code::AgentctlClosing, "agentctl is about to end")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -11,6 +11,7 @@ use piton_exec::protocol::{EPOCH, PROTOCOL_HEADER, Problem};
 
 use crate::ctl::Ctl;
 use crate::problem::{Refused, problem};
+use piton_core::Code;
 
 /// Who asks, once it was let in.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +39,7 @@ async fn check(ctl: &Ctl, headers: &HeaderMap, path: &str) -> Result<Asker, Prob
     let token = text(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     // Hashes are compared in constant time.
     if blake3::hash(token.unwrap_or_default().as_bytes()) != ctl.bearer {
-        return Err(problem("unauthorized", "The bearer token is missing or wrong"));
+        return Err(problem(Code::Unauthenticated, "The bearer token is missing or wrong"));
     }
     let (oldest, newest) = ctl.protocol;
     match text(PROTOCOL_HEADER).map(str::parse::<u32>) {
@@ -48,16 +49,16 @@ async fn check(ctl: &Ctl, headers: &HeaderMap, path: &str) -> Result<Asker, Prob
             let message = format!(
                 "Protocol {protocol} was asked for; this agentctl speaks {oldest} to {newest}"
             );
-            return Err(problem("protocol_unsupported", message));
+            return Err(problem(Code::ProtocolUnsupported, message));
         }
         _ => {
             let message = format!("The header {PROTOCOL_HEADER} is missing or not a number");
-            return Err(problem("request_invalid", message));
+            return Err(problem(Code::RequestInvalid, message));
         }
     }
     let Some(Ok(epoch)) = text(EPOCH).map(str::parse::<u64>) else {
         let message = format!("The header {EPOCH} is missing or not a number");
-        return Err(problem("epoch_required", message));
+        return Err(problem(Code::EpochRequired, message));
     };
     ctl.epochs.admit(epoch).await?;
     Ok(Asker { epoch })

@@ -11,6 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use piton_core::Code;
 use piton_exec::protocol::{Alive, Capabilities, Command, Health, Reply};
 
 pub(crate) use gate::Gate;
@@ -55,7 +56,7 @@ async fn capabilities(State(ctl): State<Arc<Ctl>>) -> Json<Capabilities> {
 
 async fn command(State(ctl): State<Arc<Ctl>>, body: Bytes) -> Result<Json<Reply>, Refused> {
     let command: Command =
-        serde_json::from_slice(&body).map_err(|e| problem("request_invalid", e.to_string()))?;
+        serde_json::from_slice(&body).map_err(|e| problem(Code::RequestInvalid, e.to_string()))?;
     let doing = ctl.clone();
     let admitting = doing.clone();
     let admit = move |act| async move { admitting.agent.admit(&act).await };
@@ -63,5 +64,5 @@ async fn command(State(ctl): State<Arc<Ctl>>, body: Bytes) -> Result<Json<Reply>
 }
 
 async fn unknown() -> Refused {
-    problem("not_found", "There is nothing under this path").into()
+    problem(Code::NotFound, "There is nothing under this path").into()
 }

@@ -10,6 +10,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use piton_core::Code;
 use piton_core::spool::Pos;
 use piton_exec::protocol::{Ack, closing};
 use serde::Deserialize;
@@ -44,11 +45,11 @@ pub(crate) async fn stream(
     if from.spool_id != health.spool_id {
         let message =
             format!("This agentctl's spool is {}, not {}", health.spool_id, from.spool_id);
-        return Err(problem("spool_not_found", message).into());
+        return Err(problem(Code::SpoolNotFound, message).into());
     }
     if from.after > health.last {
         let message = format!("The spool ends with {}, before {}", health.last, from.after);
-        return Err(problem("cursor_ahead", message).into());
+        return Err(problem(Code::CursorInvalid, message).into());
     }
     let upgrade = upgrade.max_message_size(ACK_BYTES_MAX).max_frame_size(ACK_BYTES_MAX);
     let present = ctl.activity.enter();
@@ -78,10 +79,10 @@ async fn superseded(ctl: &Ctl, epoch: u64) -> End {
     let mut epochs = ctl.epochs.watch();
     tokio::select! {
         _ = epochs.wait_for(|highest| *highest > epoch) => {
-            (closing::EPOCH_STALE, "epoch_stale".to_owned())
+            (closing::EPOCH_STALE, Code::EpochStale.to_string())
         }
         _ = streams.wait_for(|newest| *newest != own) => {
-            (closing::REPLACED, "replaced".to_owned())
+            (closing::REPLACED, Code::StreamReplaced.to_string())
         }
     }
 }
@@ -102,7 +103,7 @@ async fn send(ctl: &Ctl, sink: &mut SplitSink<WebSocket, Message>, mut after: Po
             }
             Err(error) => {
                 tracing::error!("The spool cannot be read: {error}");
-                return Some((closing::UNREADABLE, "spool_unreadable".to_owned()));
+                return Some((closing::UNREADABLE, Code::SpoolUnreadable.to_string()));
             }
         };
         if entries.is_empty() && gap.is_none() {
@@ -139,10 +140,12 @@ async fn receive(ctl: &Ctl, source: &mut SplitStream<WebSocket>) -> Option<End> 
         match source.next().await?.ok()? {
             Message::Text(text) => match serde_json::from_str::<Ack>(&text) {
                 Ok(Ack { ack }) if ack <= ctl.spool.health().last => ctl.spool.ack(ack),
-                _ => return Some((closing::MALFORMED, "ack_invalid".to_owned())),
+                _ => return Some((closing::MALFORMED, Code::RequestInvalid.to_string())),
             },
             Message::Close(_) => return None,
-            Message::Binary(_) => return Some((closing::MALFORMED, "ack_invalid".to_owned())),
+            Message::Binary(_) => {
+                return Some((closing::MALFORMED, Code::RequestInvalid.to_string()));
+            }
             Message::Ping(_) | Message::Pong(_) => {}
         }
     }

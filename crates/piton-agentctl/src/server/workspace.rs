@@ -20,6 +20,7 @@ use tokio::sync::mpsc::Receiver;
 use crate::ctl::Ctl;
 use crate::problem::{Refused, problem};
 use crate::workspace::{Error, ShellEvent, ShellWriter, Staged, shells};
+use piton_core::Code;
 
 /// What is typed at once.
 const TYPED_BYTES_MAX: usize = 1024 * 1024;
@@ -102,7 +103,7 @@ pub(super) async fn git_log(
 
 pub(super) async fn new_shell(ctl: Shared, body: Bytes) -> Result<Json<Shell>, Refused> {
     let new: NewShell =
-        serde_json::from_slice(&body).map_err(|e| problem("request_invalid", e.to_string()))?;
+        serde_json::from_slice(&body).map_err(|e| problem(Code::RequestInvalid, e.to_string()))?;
     ctl.agent.admit_start()?;
     Ok(Json(ctl.shells.open(new).await?))
 }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 
 use super::Workspace;
 use crate::tree::{Part, Scope};
+use piton_core::Code;
 
 /// What is kept of a shell's output.
 pub const SCROLLBACK_BYTES: usize = 64 * 1024;
@@ -49,13 +50,13 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::TooManyShells { .. } => "too_many_shells",
-            Self::NoShell { .. } => "shell_not_found",
-            Self::ShellStart { .. } => "shell_start",
-            Self::ShellWrite { .. } => "shell_write",
-            Self::ShellRemains { .. } => "shell_remains",
+            Self::TooManyShells { .. } => Code::LimitReached,
+            Self::NoShell { .. } => Code::ShellNotFound,
+            Self::ShellStart { .. } => Code::ShellStartFailed,
+            Self::ShellWrite { .. } => Code::ShellWriteFailed,
+            Self::ShellRemains { .. } => Code::ProcessesRemain,
         }
     }
 }

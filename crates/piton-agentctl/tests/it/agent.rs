@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::ctl::{self, Run, World, entries_until};
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::id::{RunId, WaitId};
 use piton_core::spool::{AgentSessions, Ended, Entry, Fact, OpenedAs};
@@ -73,7 +74,7 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let health = client.health().await.unwrap();
     assert!(health.agent.pid.is_some() && health.agent.agent_session_id.is_some());
     let again = act(&run, "again", Act::Start(echo(&[]))).await.unwrap_err();
-    assert_eq!(again.code(), "agent_running");
+    assert_eq!(again.code(), Code::AgentRunning);
     prompt(&run, "p1", "say hello there").await.unwrap();
     // A repeat is no second turn.
     assert!(prompt(&run, "p1", "say hello there").await.unwrap().replayed);
@@ -90,7 +91,7 @@ async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let asked = matches!(entries.last().unwrap().fact, Fact::AgentExited { requested: true, .. });
     assert!(asked, "{entries:#?}");
     assert_eq!(run.client(1).health().await.unwrap().agent.status, Some(AgentStatus::Exited));
-    assert_eq!(prompt(&run, "p2", "x").await.unwrap_err().code(), "agent_not_running");
+    assert_eq!(prompt(&run, "p2", "x").await.unwrap_err().code(), Code::AgentNotRunning);
 }
 
 /// The server goes away while a question is open; the next one finds it, answers, and the turn
@@ -118,7 +119,7 @@ async fn a_permission_is_answered_after_the_client_came_back() {
     };
     let give = |id: &str, act: Act| Command { id: id.to_owned(), act };
     let wrong = client.command(&give("a0", answer(wait_id, "nonsense"))).await.unwrap_err();
-    assert_eq!(wrong.code(), "answer_not_an_option");
+    assert_eq!(wrong.code(), Code::AnswerInvalid);
     client.command(&give("a1", answer(wait_id, option))).await.unwrap();
     let entries = entries_until(&mut stream, turn_ended).await;
     let ended = Fact::WaitEnded { wait_id: wait_id.clone(), why: Ended::Answered };
@@ -133,9 +134,9 @@ async fn a_turn_is_cancelled() {
     prompt(&run, "p1", "stream 100000 5").await.unwrap();
     entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
     let busy = prompt(&run, "p2", "say x").await.unwrap_err();
-    assert_eq!(busy.code(), "agent_busy");
+    assert_eq!(busy.code(), Code::AgentBusy);
     let other = act(&run, "c0", Act::Cancel { run_id: turn("run_other") }).await.unwrap_err();
-    assert_eq!(other.code(), "turn_not_found");
+    assert_eq!(other.code(), Code::TurnNotFound);
     act(&run, "c1", Act::Cancel { run_id: turn("run_p1") }).await.unwrap();
     let entries = entries_until(&mut stream, turn_ended).await;
     let cancelled = Fact::TurnEnded { stop_reason: "cancelled".to_owned() };
@@ -195,15 +196,15 @@ async fn what_is_no_agent_is_named() {
     };
     let nowhere = Start { cwd: Some("/nonexistent".into()), ..echo(&[]) };
     let cases = [
-        (missing, "agent_missing", "npm install -g no-such-agent"),
-        (nowhere, "workspace_missing", "/nonexistent"),
-        (program(&[plain.to_str().unwrap()]), "agent_not_executable", "plain"),
-        (program(&[binary.to_str().unwrap()]), "agent_not_executable", "binary"),
-        (program(&["sh", "-c", "echo no licence >&2; exit 7"]), "agent_exited", "no licence"),
-        (program(&["sh", "-c", "echo waiting >&2; sleep 1000"]), "agent_timeout", "waiting"),
-        (echo(&["--no-answer"]), "agent_timeout", "initialize"),
-        (echo(&["--protocol", "7"]), "agent_version", "version 7"),
-        (echo(&["--crash-at", "new"]), "agent_exited", "before it was ready"),
+        (missing, Code::AgentMissing, "npm install -g no-such-agent"),
+        (nowhere, Code::WorkspaceMissing, "/nonexistent"),
+        (program(&[plain.to_str().unwrap()]), Code::AgentNotExecutable, "plain"),
+        (program(&[binary.to_str().unwrap()]), Code::AgentNotExecutable, "binary"),
+        (program(&["sh", "-c", "echo no licence >&2; exit 7"]), Code::AgentExited, "no licence"),
+        (program(&["sh", "-c", "echo waiting >&2; sleep 1000"]), Code::AgentTimeout, "waiting"),
+        (echo(&["--no-answer"]), Code::AgentTimeout, "initialize"),
+        (echo(&["--protocol", "7"]), Code::AgentVersion, "version 7"),
+        (echo(&["--crash-at", "new"]), Code::AgentExited, "before it was ready"),
     ];
     for (n, (start, code, words)) in cases.into_iter().enumerate() {
         act(&run, &format!("start{n}"), Act::Start(start)).await.unwrap();
@@ -212,7 +213,7 @@ async fn what_is_no_agent_is_named() {
         let Fact::AgentError { code: found, message, .. } = &entries.last().unwrap().fact else {
             panic!()
         };
-        assert_eq!(found, code, "{message}");
+        assert_eq!(*found, code, "{message}");
         assert!(message.contains(words), "{message}");
     }
     let client = run.client(1);
@@ -394,9 +395,9 @@ async fn an_agent_that_closes_its_input_is_ended_with_the_next_prompt() {
     let _ = prompt(&run, "p2", "say x").await;
     let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { requested: false, .. });
     let entries = entries_until(&mut stream, exited).await;
-    let failed = |entry: &Entry| matches!(&entry.fact, Fact::TurnFailed { code, .. } if code == "agent_closed");
+    let failed = |entry: &Entry| matches!(&entry.fact, Fact::TurnFailed { code, .. } if *code == Code::AgentClosed);
     assert!(entries.iter().any(failed), "{entries:#?}");
-    let named = |entry: &Entry| matches!(&entry.fact, Fact::AgentError { code, .. } if code == "agent_closed");
+    let named = |entry: &Entry| matches!(&entry.fact, Fact::AgentError { code, .. } if *code == Code::AgentClosed);
     assert_eq!(entries.iter().filter(|entry| named(entry)).count(), 1, "{entries:#?}");
     act(&run, "start2", Act::Start(echo(&[]))).await.unwrap();
     entries_until(&mut stream, is_ready).await;
@@ -434,12 +435,12 @@ async fn an_agent_is_logged_in_at_its_start() {
         |method: &str, args: &[&str]| Start { auth_method: Some(method.to_owned()), ..echo(args) };
     let resumed = Start { agent_session_id: Some("before".to_owned()), ..echo(&["--auth", "key"]) };
     let cases = [
-        (echo(&["--auth", "key"]), "agent_auth_required", "session/new", 1),
-        (resumed, "agent_auth_required", "session/resume", 1),
-        (by("other", &["--auth", "key"]), "agent_auth_unknown", "\"other\"", 1),
-        (by("key", &[]), "agent_auth_unknown", "it names none", 0),
-        (by("key", &["--auth=key", "--auth-answer=refuse"]), "agent_auth_failed", "not good", 1),
-        (by("key", &["--auth=key", "--auth-answer=never"]), "agent_auth_timeout", "1000 ms", 1),
+        (echo(&["--auth", "key"]), Code::AgentAuthRequired, "session/new", 1),
+        (resumed, Code::AgentAuthRequired, "session/resume", 1),
+        (by("other", &["--auth", "key"]), Code::AgentAuthNotFound, "\"other\"", 1),
+        (by("key", &[]), Code::AgentAuthNotFound, "it names none", 0),
+        (by("key", &["--auth=key", "--auth-answer=refuse"]), Code::AgentAuthFailed, "not good", 1),
+        (by("key", &["--auth=key", "--auth-answer=never"]), Code::AgentAuthTimeout, "1000 ms", 1),
     ];
     for (n, (start, code, words, ways)) in cases.into_iter().enumerate() {
         act(&run, &format!("start{n}"), Act::Start(start)).await.unwrap();
@@ -452,7 +453,7 @@ async fn an_agent_is_logged_in_at_its_start() {
         else {
             panic!()
         };
-        assert_eq!((found.as_str(), auth_methods.len()), (code, ways), "{message}");
+        assert_eq!((found.known(), auth_methods.len()), (Some(code), ways), "{message}");
         assert!(message.contains(words) && message.contains("Log in with"), "{message}");
         assert_eq!(message.contains("- key: Log in by key (Nothing is checked)"), ways > 0);
     }
@@ -476,15 +477,14 @@ async fn an_agent_forks_lists_closes_and_deletes() {
 
     let nothing = Start { fork: true, ..echo(&[]) };
     let refused = act(&run, "nothing", Act::Start(nothing)).await.unwrap_err();
-    assert_eq!(refused.code(), "request_invalid");
+    assert_eq!(refused.code(), Code::RequestInvalid);
     let fork = |args: &[&str]| Start {
         agent_session_id: Some(original.clone()),
         fork: true,
         ..echo(args)
     };
     act(&run, "none", Act::Start(fork(&["--no-fork"]))).await.unwrap();
-    let failed =
-        |fact: &Fact| matches!(fact, Fact::AgentError { code, .. } if code == "agent_not_offered");
+    let failed = |fact: &Fact| matches!(fact, Fact::AgentError { code, .. } if *code == Code::AgentNotOffered);
     entries_until(&mut stream, failed).await;
     act(&run, "fork", Act::Start(fork(&["--memory", &memory]))).await.unwrap();
     let entries = entries_until(&mut stream, is_ready).await;
@@ -505,7 +505,7 @@ async fn an_agent_forks_lists_closes_and_deletes() {
     };
     assert_eq!(list("list1").await, BTreeSet::from([own.clone(), original.clone()]));
     let refused = act(&run, "own", Act::DeleteSession { agent_session_id: own.clone() }).await;
-    assert_eq!(refused.unwrap_err().code(), "agent_session_in_use");
+    assert_eq!(refused.unwrap_err().code(), Code::AgentSessionInUse);
     let close = Act::CloseSession { agent_session_id: original.clone() };
     act(&run, "close1", close).await.unwrap();
     act(&run, "delete", Act::DeleteSession { agent_session_id: original }).await.unwrap();

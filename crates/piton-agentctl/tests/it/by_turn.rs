@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::ctl::{self, Run, World, entries_until};
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::id::RunId;
 use piton_core::spool::{Entry, Fact, OpenedAs};
@@ -108,7 +109,7 @@ async fn say(run: &Run, stream: &mut Stream, id: &str, text: &str) -> Vec<Entry>
 fn end(entries: &[Entry]) -> (String, String) {
     match &entries.last().unwrap().fact {
         Fact::TurnEnded { stop_reason } => (stop_reason.clone(), String::new()),
-        Fact::TurnFailed { code, message } => (code.clone(), message.clone()),
+        Fact::TurnFailed { code, message } => (code.to_string(), message.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -187,7 +188,7 @@ async fn tools_are_told() {
     assert_eq!(end(&entries).0, "end_turn");
     // What only a protocol has is refused.
     let listed = act(&run, "list", Act::ListSessions { cwd: None, cursor: None }).await;
-    assert_eq!(listed.unwrap_err().code(), "agent_not_offered");
+    assert_eq!(listed.unwrap_err().code(), Code::AgentNotOffered);
 }
 
 /// Wants to show: a turn whose process is killed is interrupted, with its text, and the next one
@@ -202,7 +203,7 @@ async fn a_killed_turn_is_interrupted_and_the_next_goes_on() {
     let mut entries =
         entries_until(&mut stream, |fact| matches!(fact, Fact::ToolResult { .. })).await;
     let busy = prompt(&run, "p3", "say x").await.unwrap_err();
-    assert_eq!(busy.code(), "agent_busy");
+    assert_eq!(busy.code(), Code::AgentBusy);
     let health = run.client(1).health().await.unwrap();
     assert_eq!(health.run_id, Some(turn("p2")));
     assert!(run.processes().len() >= 2, "the agent, and what it hid");
@@ -279,7 +280,7 @@ async fn a_turn_is_cancelled_with_everything_it_started() {
     prompt(&run, "p1", "ignore-term\nescape sleep 1000\nsay begun\nhang").await.unwrap();
     entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
     let other = act(&run, "c0", Act::Cancel { run_id: turn("other") }).await.unwrap_err();
-    assert_eq!(other.code(), "turn_not_found");
+    assert_eq!(other.code(), Code::TurnNotFound);
     act(&run, "c1", Act::Cancel { run_id: turn("p1") }).await.unwrap();
     let entries = entries_until(&mut stream, is_over).await;
     assert_eq!(end(&entries).0, "cancelled");
@@ -306,7 +307,7 @@ async fn what_a_turn_leaves_is_ended_before_the_next() {
     act(&run, "stop", Act::Stop {}).await.unwrap();
     let entries = entries_until(&mut stream, |fact| matches!(fact, Fact::AgentExited { .. })).await;
     assert!(matches!(entries.last().unwrap().fact, Fact::AgentExited { requested: true, .. }));
-    assert_eq!(prompt(&run, "p3", "x").await.unwrap_err().code(), "agent_not_running");
+    assert_eq!(prompt(&run, "p3", "x").await.unwrap_err().code(), Code::AgentNotRunning);
 }
 
 /// Stopped in a turn: the turn is not said to have ended, and the agent's end is told.
@@ -334,7 +335,7 @@ async fn a_refused_id_is_dropped_and_the_next_prompt_begins_anew() {
         let mut stream = begin(&run, "start", start).await;
         let entries = say(&run, &mut stream, "p1", "run touch done").await;
         let (code, message) = end(&entries);
-        assert_eq!(code, "session_refused", "{entries:#?}");
+        assert_eq!(code, Code::SessionRefused.as_str(), "{entries:#?}");
         assert!(message.contains("No conversation found with session ID: lost"), "{message}");
         let refused = entries.iter().find_map(|entry| match &entry.fact {
             Fact::AgentSessionRefused { code, agent_session_id, .. } => {
@@ -360,7 +361,7 @@ async fn any_other_failure_keeps_the_id() {
     let first = say(&run, &mut stream, "p1", "remember colour green").await;
     let failed = say(&run, &mut stream, "p2", "stderr no licence\nexit 7").await;
     let (code, message) = end(&failed);
-    assert_eq!(code, "agent_exited");
+    assert_eq!(code, Code::AgentExited.as_str());
     assert!(message.contains("exit code 7") && message.ends_with("no licence"), "{message}");
     let next = say(&run, &mut stream, "p3", "recall colour").await;
     assert_eq!(said(&next), "green");
@@ -375,7 +376,7 @@ async fn any_other_failure_keeps_the_id() {
     entries_until(&mut stream, is_ready).await;
     let failed = say(&run, &mut stream, "p4", "recall colour").await;
     let (code, message) = end(&failed);
-    assert_eq!(code, "agent_error");
+    assert_eq!(code, Code::AgentError.as_str());
     assert!(message.contains("No message found with message.uuid of: gone"), "{message}");
     let next = say(&run, &mut stream, "p5", "recall colour").await;
     assert_eq!(said(&next), "green");
@@ -396,8 +397,7 @@ async fn a_conversation_is_forked() {
         ..echo(&world, output)
     };
     act(&run, "text", Act::Start(fork(Output::Text))).await.unwrap();
-    let failed =
-        |fact: &Fact| matches!(fact, Fact::AgentError { code, .. } if code == "agent_not_offered");
+    let failed = |fact: &Fact| matches!(fact, Fact::AgentError { code, .. } if *code == Code::AgentNotOffered);
     entries_until(&mut stream, failed).await;
     act(&run, "fork", Act::Start(fork(Output::StreamJson))).await.unwrap();
     let entries = entries_until(&mut stream, is_ready).await;
@@ -429,7 +429,7 @@ async fn a_prompt_may_be_an_argument() {
     let entries = say(&run, &mut stream, "p1", "--yes; touch $HOME `x`\n{prompt}").await;
     assert_eq!(said(&entries), " --yes; touch $HOME `x`\n{prompt}|");
     let long = say(&run, &mut stream, "p2", &"x".repeat(200_000)).await;
-    assert_eq!(end(&long).0, "prompt_too_long");
+    assert_eq!(end(&long).0, Code::PromptTooLong.as_str());
     let last = say(&run, &mut stream, "p3", "still there").await;
     assert_eq!(said(&last), "still there|");
 }
@@ -454,10 +454,10 @@ async fn what_is_no_agent_is_named() {
     let nowhere = Start { cwd: Some("/nonexistent".into()), ..script("") };
     let log_in = Start { auth_method: Some("key".to_owned()), ..script("") };
     for (n, (start, code, about)) in [
-        (missing, "agent_missing", "npm install -g no-such-agent"),
-        (of(&plain), "agent_not_executable", "plain"),
-        (nowhere, "workspace_missing", "/nonexistent"),
-        (log_in, "agent_auth_unknown", "\"key\""),
+        (missing, Code::AgentMissing, "npm install -g no-such-agent"),
+        (of(&plain), Code::AgentNotExecutable, "plain"),
+        (nowhere, Code::WorkspaceMissing, "/nonexistent"),
+        (log_in, Code::AgentAuthNotFound, "\"key\""),
     ]
     .into_iter()
     .enumerate()
@@ -468,19 +468,19 @@ async fn what_is_no_agent_is_named() {
         let Fact::AgentError { code: found, message, .. } = &entries.last().unwrap().fact else {
             panic!()
         };
-        assert!(found == code && message.contains(about), "{found}: {message}");
+        assert!(*found == code && message.contains(about), "{found}: {message}");
     }
     let odd = Start { agent_session_id: Some("--yes".to_owned()), ..script("") };
     let refused = act(&run, "odd", Act::Start(odd)).await.unwrap_err();
-    assert_eq!(refused.code(), "request_invalid");
+    assert_eq!(refused.code(), Code::RequestInvalid);
 
     let result = r#"{"type":"result","is_error":true,"subtype":"error_during_execution","errors":["out of money"]}"#;
     let long = "head -c 50000000 /dev/zero | tr '\\0' x; echo; printf '%s\\n' '{\"type\":\"assistant\",\"message\":{\"content\":\"behind it\"}}'";
     let erring = format!("cat >/dev/null; echo '{result}'");
     for (n, (start, code, about)) in [
-        (of(&binary), "agent_not_executable", "binary"),
-        (script("exec sleep 1000 >&-"), "agent_closed", "closed its output"),
-        (script(&erring), "agent_error", "out of money"),
+        (of(&binary), Code::AgentNotExecutable.as_str(), "binary"),
+        (script("exec sleep 1000 >&-"), Code::AgentClosed.as_str(), "closed its output"),
+        (script(&erring), Code::AgentError.as_str(), "out of money"),
         (script("exec true"), "end_turn", ""),
         (script(long), "end_turn", ""),
     ]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::ctl::{self, Run, World, entries_until};
 use piton_core::spool::{Fact, Pos};
+use piton_core::{AnyCode, Code};
 use piton_exec::client::{Client, ClientError};
 use piton_exec::protocol::{Act, Command, Start, bearer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,9 +19,9 @@ fn commanded(id: &str) -> impl Fn(&Fact) -> bool {
     move |fact| matches!(fact, Fact::CommandAccepted { command_id, .. } if command_id == id)
 }
 
-fn code<T: std::fmt::Debug>(result: Result<T, ClientError>) -> String {
+fn code<T: std::fmt::Debug>(result: Result<T, ClientError>) -> AnyCode {
     match result {
-        Err(error) => error.code().to_owned(),
+        Err(error) => error.code(),
         Ok(done) => panic!("{done:?}"),
     }
 }
@@ -36,8 +37,8 @@ async fn only_the_right_token_is_heard() {
     let world = World::new();
     let run = world.launch().await;
     let wrong = Client::new(run.socket(), &[9; 32], 1);
-    assert_eq!(code(wrong.health().await), "unauthorized");
-    assert_eq!(code(wrong.command(&stop("c1")).await), "unauthorized");
+    assert_eq!(code(wrong.health().await), Code::Unauthenticated);
+    assert_eq!(code(wrong.command(&stop("c1")).await), Code::Unauthenticated);
     // One of the right length that differs in the last letter.
     let mut token = bearer(&run.secret);
     let last = if token.pop() == Some('0') { '1' } else { '0' };
@@ -69,9 +70,9 @@ async fn a_lower_epoch_is_refused_and_a_higher_one_takes_over() {
     assert_eq!(run.client(5).health().await.unwrap().epoch, 5);
     // A stream that is not ended would be waited for without an end.
     let ended = tokio::time::timeout(Duration::from_secs(30), old.next()).await;
-    assert_eq!(code(ended.expect("the old stream ends")), "epoch_stale");
-    assert_eq!(code(run.client(4).health().await), "epoch_stale");
-    assert_eq!(code(run.client(4).command(&stop("c1")).await), "epoch_stale");
+    assert_eq!(code(ended.expect("the old stream ends")), Code::EpochStale);
+    assert_eq!(code(run.client(4).health().await), Code::EpochStale);
+    assert_eq!(code(run.client(4).command(&stop("c1")).await), Code::EpochStale);
     let kept = std::fs::read_to_string(run.folder().join("epoch")).unwrap();
     assert_eq!(kept.trim(), "5");
     assert!(run.client(5).command(&stop("c1")).await.is_ok());
@@ -85,13 +86,13 @@ async fn a_command_is_done_once() {
     assert!(!client.command(&stop("c1")).await.unwrap().replayed);
     assert!(client.command(&stop("c1")).await.unwrap().replayed);
     let other = Command { id: "c1".into(), act: Act::Close {} };
-    assert_eq!(code(client.command(&other).await), "command_mismatch");
+    assert_eq!(code(client.command(&other).await), Code::CommandMismatch);
     let unknown = Command {
         id: "c2".into(),
         act: Act::Prompt { run_id: "run_1".parse().unwrap(), text: "x".into() },
     };
-    assert_eq!(code(client.command(&unknown).await), "agent_not_running");
-    assert_eq!(code(client.command(&unknown).await), "agent_not_running");
+    assert_eq!(code(client.command(&unknown).await), Code::AgentNotRunning);
+    assert_eq!(code(client.command(&unknown).await), Code::AgentNotRunning);
     // What is refused for now is not in the spool.
     assert_eq!(client.health().await.unwrap().spool.last, 1);
 }
@@ -110,8 +111,8 @@ async fn a_stream_begins_anywhere_and_goes_on() {
         assert_eq!(positions, (after + 1..=7 + after).collect::<Vec<_>>());
     }
     let client = run.client(1);
-    assert_eq!(code(client.stream(&run.spool_id, 100).await), "cursor_ahead");
-    assert_eq!(code(client.stream("spool_other", 0).await), "spool_not_found");
+    assert_eq!(code(client.stream(&run.spool_id, 100).await), Code::CursorInvalid);
+    assert_eq!(code(client.stream("spool_other", 0).await), Code::SpoolNotFound);
 }
 
 #[tokio::test]
@@ -120,7 +121,7 @@ async fn a_second_stream_replaces_the_first() {
     let run = world.launch().await;
     let mut first = run.stream(1, 0).await;
     let mut second = run.stream(1, 0).await;
-    assert_eq!(code(first.next().await), "replaced");
+    assert_eq!(code(first.next().await), Code::StreamReplaced);
     run.client(1).command(&stop("c1")).await.unwrap();
     entries_until(&mut second, commanded("c1")).await;
 }
@@ -142,7 +143,7 @@ async fn acknowledgements_are_counted_and_nonsense_ends_the_stream() {
             }
         }
     });
-    assert_eq!(ended.await.unwrap().code(), "ack_invalid");
+    assert_eq!(ended.await.unwrap().code(), Code::RequestInvalid);
     assert_eq!(client.health().await.unwrap().spool.acked, 2);
 }
 
@@ -169,10 +170,10 @@ async fn an_older_protocol_is_refused() {
     let run = world.launch_with(spec).await;
     let client = run.client(1);
     assert_eq!(client.health_of_any().await.unwrap().protocol, (4, 4));
-    assert_eq!(code(client.health().await), "protocol_unsupported");
-    assert_eq!(code(client.stream(&run.spool_id, 0).await), "protocol_unsupported");
+    assert_eq!(code(client.health().await), Code::ProtocolUnsupported);
+    assert_eq!(code(client.stream(&run.spool_id, 0).await), Code::ProtocolUnsupported);
     let stop = Command { id: "stop".into(), act: Act::Stop {} };
-    assert_eq!(code(client.command(&stop).await), "protocol_unsupported");
+    assert_eq!(code(client.command(&stop).await), Code::ProtocolUnsupported);
 
     let run = world.launch().await;
     let older = raw(&run, "GET /capabilities", &bearer(&run.secret), "1", "4").await;
@@ -215,8 +216,8 @@ async fn the_workspace_is_served_without_an_agent() {
     client.write_file("a folder/größe.txt", "content".into()).await.unwrap();
     assert_eq!(client.read_file("a folder/größe.txt").await.unwrap(), "content");
     assert_eq!(client.list("a folder").await.unwrap().entries[0].name, "größe.txt");
-    assert_eq!(code(client.read_file("../outside").await), "path_outside");
-    assert_eq!(code(client.read_file("none").await), "not_found");
+    assert_eq!(code(client.read_file("../outside").await), Code::PathOutside);
+    assert_eq!(code(client.read_file("none").await), Code::NotFound);
     assert!(!client.git_status().await.unwrap().repository);
     let new = piton_exec::protocol::workspace::NewShell {
         command: vec!["sh".into()],
@@ -234,7 +235,7 @@ async fn the_workspace_is_served_without_an_agent() {
     assert!(String::from_utf8_lossy(&shown).contains("30 100"), "{shown:?}");
     assert_eq!(socket.ended().unwrap().exit_code, Some(3));
     client.end_shell(&shell.shell_id).await.unwrap();
-    assert_eq!(code(client.end_shell(&shell.shell_id).await), "shell_not_found");
+    assert_eq!(code(client.end_shell(&shell.shell_id).await), Code::ShellNotFound);
 }
 
 #[tokio::test]
@@ -249,7 +250,7 @@ async fn what_is_malformed_is_named() {
     let answer = raw(&run, "POST /commands", &token, "1", "5").await;
     assert!(answer.contains("request_invalid"), "{answer}");
     let empty = Command { id: String::new(), act: Act::Stop {} };
-    assert_eq!(code(run.client(1).command(&empty).await), "request_invalid");
+    assert_eq!(code(run.client(1).command(&empty).await), Code::RequestInvalid);
     let start = Command { id: "s".into(), act: Act::Start(Start::default()) };
-    assert_eq!(code(run.client(1).command(&start).await), "request_invalid");
+    assert_eq!(code(run.client(1).command(&start).await), Code::RequestInvalid);
 }

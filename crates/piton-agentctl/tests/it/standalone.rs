@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ctl::{self, World};
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::spool::Fact;
 use piton_exec::conformance;
@@ -209,10 +210,10 @@ async fn a_program_that_ends_at_once_is_a_failure_with_a_reason() {
     let world = World::new();
     let executor = world.executor_of("/bin/false".into());
     let error = executor.launch(world.spec()).await.unwrap_err();
-    assert_eq!(error.code(), "agentctl_ended");
+    assert_eq!(error.code(), Code::AgentctlEnded);
     let executor = world.executor_of("/nonexistent/piton".into());
     let error = executor.launch(world.spec()).await.unwrap_err();
-    assert_eq!(error.code(), "agentctl_missing");
+    assert_eq!(error.code(), Code::AgentctlMissing);
 }
 
 /// Where there is a systemd, agentctl is started through it; where it refuses, without it.

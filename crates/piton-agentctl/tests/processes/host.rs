@@ -10,6 +10,7 @@ use piton_agentctl::host::Host;
 use piton_agentctl::terminals::TERMINALS_MAX;
 use piton_agentctl::tree::{Part, Scope, Tree};
 use piton_agentctl::workspace::Workspace;
+use piton_core::Code;
 use tempfile::TempDir;
 
 struct World {
@@ -68,9 +69,9 @@ async fn files_are_read_by_lines_and_written() {
     assert_eq!(read(Some(9), Some(1)).await.unwrap(), "");
     assert_eq!(read(Some(0), Some(1)).await.unwrap(), "1\n");
     let outside = world.host.read_text_file("/etc/passwd".into(), None, None).await;
-    assert_eq!(outside.unwrap_err().code, "path_outside");
+    assert_eq!(outside.unwrap_err().code, Code::PathOutside);
     let outside = world.host.write_text_file("/etc/x".into(), String::new()).await;
-    assert_eq!(outside.unwrap_err().code, "path_outside");
+    assert_eq!(outside.unwrap_err().code, Code::PathOutside);
     world.tidy().await;
 }
 
@@ -92,12 +93,12 @@ async fn a_terminal_has_output_exit_code_environment_and_folder() {
     assert_eq!(output.output, "b\n");
     let absent = world.host.create_terminal(line("no-such-program")).await;
     let absent = absent.unwrap_err();
-    assert_eq!(absent.code, "terminal_start");
+    assert_eq!(absent.code, Code::TerminalStartFailed);
     assert!(absent.message.contains("does not start: No such file"), "{}", absent.message);
     let outside = TerminalSpec { cwd: Some("/".into()), ..spec };
-    assert_eq!(world.host.create_terminal(outside).await.unwrap_err().code, "path_outside");
+    assert_eq!(world.host.create_terminal(outside).await.unwrap_err().code, Code::PathOutside);
     let unknown = world.host.terminal_output("9".to_owned()).await;
-    assert_eq!(unknown.unwrap_err().code, "terminal_not_found");
+    assert_eq!(unknown.unwrap_err().code, Code::TerminalNotFound);
     world.tidy().await;
 }
 
@@ -126,7 +127,7 @@ async fn killed_it_is_still_readable_released_it_is_gone() {
     assert_eq!(output.exit, Some(TerminalExit { exit_code: None, signal: Some(15) }));
     world.host.kill_terminal(id.clone()).await.unwrap();
     world.host.release_terminal(id.clone()).await.unwrap();
-    assert_eq!(world.host.terminal_output(id).await.unwrap_err().code, "terminal_not_found");
+    assert_eq!(world.host.terminal_output(id).await.unwrap_err().code, Code::TerminalNotFound);
     let id = world.host.create_terminal(line("trap '' TERM; while :; do sleep 300; done")).await;
     let id = id.unwrap();
     until("it runs", || world.count(&id) == 2).await;
@@ -155,7 +156,7 @@ async fn there_are_only_so_many() {
         world.host.create_terminal(line("true")).await.unwrap();
     }
     let more = world.host.create_terminal(line("true")).await;
-    assert_eq!(more.unwrap_err().code, "too_many_terminals");
+    assert_eq!(more.unwrap_err().code, Code::LimitReached);
     world.host.release_all().await.unwrap();
     world.host.create_terminal(line("true")).await.unwrap();
     world.tidy().await;

@@ -7,6 +7,7 @@ use crate::common::{Marked, execution, marked, until};
 use piton_agentctl::tree::{Part, Scope, Tree};
 use piton_agentctl::workspace::Workspace;
 use piton_agentctl::workspace::shells::{SCROLLBACK_BYTES, ShellEvent, Shells};
+use piton_core::Code;
 use piton_exec::protocol::workspace::{NewShell, SHELLS_MAX, ShellEnded};
 use tempfile::TempDir;
 use tokio::sync::mpsc::Receiver;
@@ -148,7 +149,7 @@ async fn a_closed_shell_leaves_no_process() {
         world.shells.close(&shell).await.unwrap();
         assert_eq!(world.count(&shell), 0);
         ended(&mut events).await;
-        assert_eq!(world.shells.close(&shell).await.unwrap_err().code(), "shell_not_found");
+        assert_eq!(world.shells.close(&shell).await.unwrap_err().code(), Code::ShellNotFound);
     }
     world.tidy().await;
 }
@@ -172,15 +173,15 @@ async fn there_are_only_so_many() {
         opened.push(world.open(&["cat"]).await);
     }
     let more = NewShell { command: vec!["cat".to_owned()], ..NewShell::default() };
-    assert_eq!(world.shells.open(more.clone()).await.unwrap_err().code(), "too_many_shells");
+    assert_eq!(world.shells.open(more.clone()).await.unwrap_err().code(), Code::LimitReached);
     let (mut events, writer) = world.shells.attach(&opened[0]).unwrap();
     writer.write(&[4]).await.unwrap();
     ended(&mut events).await;
     // The one that has ended makes room.
     world.shells.open(more).await.unwrap();
-    assert_eq!(world.shells.attach(&opened[0]).unwrap_err().code(), "shell_not_found");
+    assert_eq!(world.shells.attach(&opened[0]).unwrap_err().code(), Code::ShellNotFound);
     let absent = NewShell { command: vec!["no-such-program".to_owned()], ..NewShell::default() };
     world.shells.close(&opened[1]).await.unwrap();
-    assert_eq!(world.shells.open(absent).await.unwrap_err().code(), "shell_start");
+    assert_eq!(world.shells.open(absent).await.unwrap_err().code(), Code::ShellStartFailed);
     world.tidy().await;
 }

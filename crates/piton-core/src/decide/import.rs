@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Context, Decision, Refusal, Wait, recovery, run, wait, with_status};
+use crate::code::{AnyCode, Code};
 use crate::event::{
     AgentHistoryDiverged, AgentUpdated, EffectDone, Event, MessageCompleted, MessageDelta,
     SpoolImported, TokenRevoked, ToolIntent, ToolOutcome, ToolUpdated, WaitCancelled,
@@ -33,9 +34,6 @@ const TEXT_BYTES_MAX: usize = 1024 * 1024;
 const LINE_TOO_LONG: &str = "line_too_long";
 /// Names of tools, kinds of updates and the like, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
-
-/// A turn that failed because there was no agent any more: interrupted, not failed.
-const AGENT_CLOSED: &str = "agent_closed";
 
 /// Entries of an execution's spool, in order.
 #[derive(Clone, Debug)]
@@ -148,6 +146,14 @@ fn short(mut name: String) -> String {
     name
 }
 
+/// A newer agentctl's code, cut where it is too long for a header.
+fn short_code(code: AnyCode) -> AnyCode {
+    match code {
+        AnyCode::Other(spelling) => AnyCode::from(&*short(spelling.into())),
+        known @ AnyCode::Known(_) => known,
+    }
+}
+
 struct Importing<'a> {
     /// The state as it will be when the records so far are applied.
     state: State,
@@ -228,15 +234,16 @@ impl Importing<'_> {
                     return;
                 };
                 // As with a turn's end: what failed may be the turn that was stopped.
-                if code != AGENT_CLOSED && recovery::awaited(&self.state, run) {
+                if code != Code::AgentClosed && recovery::awaited(&self.state, run) {
                     return;
                 }
-                if code == AGENT_CLOSED {
+                // There was no agent any more: interrupted, not failed.
+                if code == Code::AgentClosed {
                     let records = recovery::interrupted(&self.state, cx, run, Reason::ProcessExit);
                     return self.extend(Ok(Decision::done(records)));
                 }
                 let run_id = run.run_id.clone();
-                self.extend(run::fail(&self.state, cx, &run_id, Some(short(code)), message));
+                self.extend(run::fail(&self.state, cx, &run_id, Some(short_code(code)), message));
             }
             Fact::TextEnd { message_id, length, hash } => {
                 self.push(NewRecord::new(cx.now, MessageCompleted { message_id, length, hash }));

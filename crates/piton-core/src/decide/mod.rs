@@ -30,7 +30,7 @@ use crate::state::{Run, State};
 use crate::time::Timestamp;
 use crate::token::{Entry, NewToken, ResumeToken};
 use crate::worktree::WorktreePlan;
-use crate::{Code, status};
+use crate::{AnyCode, Code, status};
 
 pub use import::{Import, asks};
 pub use wait::fits;
@@ -101,7 +101,7 @@ pub enum Command {
     },
     Fail {
         run_id: RunId,
-        code: Option<String>,
+        code: Option<AnyCode>,
         error: String,
     },
     Cancel {

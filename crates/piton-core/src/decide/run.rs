@@ -1,6 +1,7 @@
 //! The life of a run.
 
 use super::{Context, Decision, Message, Refusal, revoke_all, room_for_effects, run_named};
+use crate::code::AnyCode;
 use crate::event::{
     MessageUser, Outcome, RunCancelled, RunCompleted, RunDismissed, RunFailed, RunPaused,
     RunResumed, RunStarted, WaitCancelled,
@@ -115,7 +116,7 @@ pub(super) fn fail(
     state: &State,
     cx: &Context,
     run_id: &RunId,
-    code: Option<String>,
+    code: Option<AnyCode>,
     error: String,
 ) -> Result<Decision, Refusal> {
     let event = RunFailed { run_id: run_id.clone(), code };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::code::AnyCode;
 use crate::event::{Event, Seq};
 use crate::id::ExecutionId;
 use crate::reason::Reason;
@@ -20,6 +21,7 @@ impl State {
                     reason: None,
                     error_seq: None,
                     promised: None,
+                    expects_agent: false,
                 });
                 // A new execution has no agent yet; what the old one knew itself by stays.
                 if let Some(agent) = &mut self.facts.agent {
@@ -58,6 +60,15 @@ impl State {
                 {
                     let (strategy, history, note) = (e.strategy, e.history, e.interruption_summary);
                     executor.promised = Some(Promised { strategy, history, note });
+                    executor.expects_agent = executor.may_live();
+                    // From now on it is the new start that fails or not.
+                    if let Some(agent) = &mut self.facts.agent
+                        && agent.status == AgentStatus::Error
+                        && executor.expects_agent
+                    {
+                        agent.status = AgentStatus::Exited;
+                        (agent.error, agent.error_seq) = (None, None);
+                    }
                 }
             }
             Event::AgentStarting(e) => {
@@ -86,7 +97,7 @@ impl State {
             Event::AgentError(e) => {
                 let before = self.facts.agent.as_ref().map(|agent| (agent.error, agent.error_seq));
                 if let Some(agent) = self.agent_is(&e.execution_id, AgentStatus::Error) {
-                    agent.error = Some(resume::agent_error(e.code.as_deref()));
+                    agent.error = Some(resume::agent_error(e.code.as_ref()));
                     // Said twice, it failed once.
                     let told = before.filter(|(error, _)| *error == agent.error);
                     agent.error_seq = told.and_then(|(_, told)| told).or(Some(seq));
@@ -117,7 +128,7 @@ impl State {
         seq: Seq,
         execution_id: &ExecutionId,
         status: ExecutorStatus,
-        code: Option<String>,
+        code: Option<AnyCode>,
         reason: Option<Reason>,
     ) {
         let before = self.facts.executor.clone();
@@ -144,6 +155,7 @@ impl State {
         }
         executor.status = status;
         (executor.code, executor.reason, executor.error_seq) = (None, None, None);
+        executor.expects_agent &= executor.may_live();
         if status != ExecutorStatus::Stopped {
             return;
         }
@@ -174,6 +186,9 @@ impl State {
     ) -> Option<&mut Agent> {
         if !self.is_current(execution_id) {
             return None;
+        }
+        if let Some(executor) = &mut self.facts.executor {
+            executor.expects_agent = false;
         }
         let executor = self.facts.executor.as_ref().map(|executor| executor.status);
         let status = match status {

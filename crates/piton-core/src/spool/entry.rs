@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::code::AnyCode;
 use crate::event::{ToolStatus, WaitKind};
 use crate::id::{CallId, MessageId, RunId, WaitId};
 use crate::time::Timestamp;
@@ -152,7 +153,7 @@ pub enum Fact {
     },
     /// It could not be started, or cannot go on. `message` ends with what it last wrote to stderr.
     AgentError {
-        code: String,
+        code: AnyCode,
         message: String,
         /// How one could log in, if that is what it wants.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -177,7 +178,7 @@ pub enum Fact {
         stop_reason: String,
     },
     TurnFailed {
-        code: String,
+        code: AnyCode,
         message: String,
     },
 

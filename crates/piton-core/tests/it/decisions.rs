@@ -407,7 +407,7 @@ fn observations_are_of_the_sessions_executor() {
 fn why_an_executor_is_unreachable_is_told_once() {
     let mut world = World::executed();
     let unreachable = |code: Option<&str>| {
-        let (execution_id, code) = (id("exec_1"), code.map(ToOwned::to_owned));
+        let (execution_id, code) = (id("exec_1"), code.map(Into::into));
         event::ExecutorUnreachable { execution_id, code }
     };
     let known = |world: &World| world.state.facts.executor.clone().expect("an executor").code;
@@ -418,12 +418,12 @@ fn why_an_executor_is_unreachable_is_told_once() {
     world.done(Command::Observe { event, message });
     let record = world.log.last().expect("a record");
     assert_eq!(record.content_field("message"), Some(json!("It speaks protocol 9")));
-    assert_eq!(known(&world).as_deref(), Some("protocol_unsupported"));
+    assert_eq!(known(&world), Some("protocol_unsupported".into()));
     let again = seen(unreachable(Some("protocol_unsupported")));
     assert_eq!(world.decide(again).map(|d| d.outcome), Ok(Verdict::Already));
     // Who only does not get an answer knows nothing better.
     assert_eq!(world.recover(Some(Probe::Unreachable)), Vec::<String>::new());
-    assert_eq!(known(&world).as_deref(), Some("protocol_unsupported"));
+    assert_eq!(known(&world), Some("protocol_unsupported".into()));
     world.observe(event::ExecutorReady { execution_id: id("exec_1") });
     assert_eq!(known(&world), None);
 }

@@ -227,12 +227,12 @@ fn ways_to_log_in_are_told() {
     };
     let mut auth_methods = vec![method("too long".repeat(1_000))];
     auth_methods.extend((0..100).map(|n| method(format!("m{n}"))));
-    let (code, message) = ("agent_auth_required".to_owned(), "Log in".to_owned());
+    let (code, message) = ("agent_auth_required".into(), "Log in".to_owned());
     let events = agents.says([Fact::AgentError { code, message, auth_methods }]);
     let Event::AgentError(AgentError { code, auth_methods, .. }) = &events[0] else {
         panic!("{events:?}")
     };
-    assert_eq!(code.as_deref(), Some("agent_auth_required"));
+    assert_eq!(*code, Some("agent_auth_required".into()));
     let ids: Vec<_> = auth_methods.iter().map(|method| method.id.as_str()).collect();
     let expected: Vec<_> = (0..AUTH_METHODS_MAX).map(|n| format!("m{n}")).collect();
     assert_eq!(ids, expected);

@@ -78,6 +78,7 @@ fn an_abandoned_executor_that_returns_changes_nothing() {
                 reason: None,
                 error_seq: None,
                 promised: None,
+                expects_agent: false,
             }),
             &Some(Agent { session_id: Some("theirs".into()), ..Agent::new(AgentStatus::Exited) })
         )

@@ -705,3 +705,84 @@ fn ten_resumes_are_one() {
     says(&mut world, "exec_2", 1, vec![Fact::AgentStarting {}]);
     assert_eq!(plan(&world, NATIVE, StartTrigger::Manual), Plan::Leave(Leave::Running));
 }
+
+/// The states that a client sees, one for each change.
+fn wire_states(world: &World) -> Vec<WireState> {
+    let mut trail = piton_core::trail::Trail::new(State::default());
+    let mut states = Vec::new();
+    for record in &world.log {
+        let state = trail.pass(record).after.name.wire();
+        if states.last() != Some(&state) {
+            states.push(state);
+        }
+    }
+    states
+}
+
+#[test]
+fn a_start_is_one_state_from_the_launch_to_the_ready_agent() {
+    let mut world = World::new();
+    let (execution_id, runtime) = (id("exec_1"), "standalone".to_owned());
+    world.observe(ExecutorStarting { execution_id, runtime });
+    resuming(&mut world, "exec_1", Strategy::None, false);
+    world.observe(ExecutorReady { execution_id: id("exec_1") });
+    assert!(resume::is_starting(&world.state.facts), "the agent is about to be started");
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, None, LOADS));
+    assert!(!resume::is_starting(&world.state.facts));
+    let (waits, starts) = (WireState::WaitingForInput, WireState::Starting);
+    assert_eq!(wire_states(&world), [waits, starts, waits]);
+
+    // Another agent beside the same agentctl.
+    let exited = Fact::AgentExited {
+        exit_code: Some(0),
+        signal: None,
+        requested: true,
+        stderr: String::new(),
+    };
+    says(&mut world, "exec_1", 3, vec![exited]);
+    resuming(&mut world, "exec_1", Strategy::None, false);
+    says(&mut world, "exec_1", 4, ready(OpenedAs::New, None, LOADS));
+    assert_eq!(wire_states(&world), [waits, starts, waits, starts, waits]);
+}
+
+#[test]
+fn a_workspace_without_an_agent_waits_for_input() {
+    let mut world = World::new();
+    launch(&mut world, "exec_1");
+    assert_eq!(world.status().name.wire(), WireState::WaitingForInput);
+    assert!(!resume::is_starting(&world.state.facts));
+}
+
+#[test]
+fn a_new_start_is_not_the_error_of_the_one_before() {
+    let mut world = World::new();
+    launch(&mut world, "exec_1");
+    let failed = |message: &str| Fact::AgentError {
+        code: piton_core::Code::AgentExited.into(),
+        message: message.to_owned(),
+        auth_methods: Vec::new(),
+    };
+    says(&mut world, "exec_1", 1, vec![Fact::AgentStarting {}, failed("once")]);
+    assert_eq!(world.status().name, Name::Error);
+    let first = world.state.facts.error_seq();
+    resuming(&mut world, "exec_1", Strategy::None, false);
+    assert_eq!(world.status().name, Name::Starting);
+    assert_eq!(world.state.facts.error_seq(), None);
+    says(&mut world, "exec_1", 3, vec![Fact::AgentStarting {}, failed("twice")]);
+    assert_eq!(world.status().name, Name::Error);
+    assert!(world.state.facts.error_seq() > first, "the error is the new start's");
+}
+
+/// A boot that dies between the record and the start has started nothing.
+#[test]
+fn a_start_that_a_dead_boot_meant_to_make_is_under_way_no_more() {
+    let mut world = World::new();
+    launch(&mut world, "exec_1");
+    resuming(&mut world, "exec_1", Strategy::None, false);
+    assert_eq!(world.status().name, Name::Starting);
+    let leased = piton_core::event::SessionLeased { boot_id: id("boot_2"), epoch: 2 };
+    let event = piton_core::Event::from(leased);
+    let change = world.state.apply(world.state.last_seq + 1, world.now, &event);
+    assert_eq!(change, piton_core::fold::Change::Summary, "the index must show it");
+    assert_eq!(world.status().name, Name::Idle);
+}

@@ -245,6 +245,7 @@ fn facts(row: &Row) -> Facts {
         reason: None,
         error_seq: None,
         promised: None,
+        expects_agent: false,
     });
     let agent = row.agent.map(Agent::new);
     Facts {

@@ -7,6 +7,7 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::{Method, Request};
 use piton_core::spool::Pos;
+use piton_core::{AnyCode, Code};
 use tokio::net::UnixStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
@@ -107,12 +108,13 @@ fn gone() -> ClientError {
 
 /// agentctl ended this stream and not itself.
 fn ended(why: &str) -> ClientError {
-    let message = match why {
-        "epoch_stale" => "Somebody with a higher epoch has taken over",
-        "replaced" => "A later stream has taken this one's place",
+    let code = AnyCode::from(why);
+    let message = match code.known() {
+        Some(Code::EpochStale) => "A server with a higher epoch has taken over",
+        Some(Code::StreamReplaced) => "A later stream has taken this one's place",
         _ => "agentctl ended the stream",
     };
-    ClientError::Problem(Problem { code: why.to_owned(), message: message.to_owned(), hint: None })
+    ClientError::Problem(Problem { code, message: message.to_owned() })
 }
 
 pub(super) fn broken(error: tungstenite::Error) -> ClientError {

@@ -9,6 +9,7 @@ use piton_core::decide::Import;
 use piton_core::id::ExecutionId;
 use piton_core::limits::{IMPORT_BYTES_MAX, IMPORT_ENTRIES_MAX};
 use piton_core::spool::{Entry, Pos, Spool};
+use piton_core::{AnyCode, Code};
 
 use super::{At, Error, Following};
 use crate::client::{Client, ClientError, Stream};
@@ -31,10 +32,10 @@ impl Fault {
         Self::Unreachable { message: error.to_string() }
     }
 
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> AnyCode {
         match self {
-            Self::Problem(problem) => &problem.code,
-            Self::Unreachable { .. } => "agentctl_unreachable",
+            Self::Problem(problem) => problem.code.clone(),
+            Self::Unreachable { .. } => Code::AgentctlUnreachable.into(),
         }
     }
 }
@@ -44,11 +45,9 @@ impl From<ClientError> for Fault {
         match error {
             ClientError::Problem(problem) => Self::Problem(problem),
             ClientError::Unreachable(source) => Self::unreachable(source),
-            error @ ClientError::Protocol(_) => Self::Problem(Problem {
-                code: "protocol_unsupported".to_owned(),
-                message: error.to_string(),
-                hint: None,
-            }),
+            error @ ClientError::Protocol(_) => {
+                Self::Problem(Problem::new(Code::ProtocolUnsupported, error.to_string()))
+            }
         }
     }
 }
@@ -62,8 +61,7 @@ impl From<Error> for Fault {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
-        let (code, hint) = (error.code().to_owned(), error.hint().map(ToOwned::to_owned));
-        Self::Problem(Problem { code, message, hint })
+        Self::Problem(Problem::new(error.code(), message))
     }
 }
 
@@ -117,7 +115,7 @@ impl Following for Followed {
             match self.stream.next().await {
                 Ok(frame) => frame,
                 Err(error) => {
-                    tracing::debug!(code = error.code(), %error, "stream ended");
+                    tracing::debug!(code = %error.code(), %error, "stream ended");
                     None
                 }
             }
@@ -128,7 +126,7 @@ impl Following for Followed {
         Box::pin(async move {
             if let Err(error) = self.stream.ack(pos).await {
                 // It is acknowledged again with what comes next.
-                tracing::debug!(code = error.code(), %error, "not acknowledged");
+                tracing::debug!(code = %error.code(), %error, "not acknowledged");
             }
         })
     }
@@ -143,7 +141,7 @@ pub(super) async fn drain(folder: PathBuf, at: &At, after: Option<Spool>) -> Dra
 /// Reads what is left in a folder; what is behind damage cannot be had.
 fn read_spool(folder: &Path, key: &[u8; 32], after: Option<Spool>) -> Drained {
     let damaged = |error: crate::spool::Error| {
-        tracing::error!(code = error.code(), %error, "spool not readable to its end");
+        tracing::error!(code = %error.code(), %error, "spool not readable to its end");
         Some(error.to_string())
     };
     let reader = match SpoolReader::open(folder, key) {

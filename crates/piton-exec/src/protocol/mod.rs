@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 use piton_core::id::{ExecutionId, RunId, SessionId, WaitId};
 use piton_core::spool::{Entry, Pos, SessionCapabilities};
+use piton_core::{AnyCode, Code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -331,10 +332,14 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {
-    pub code: String,
+    pub code: AnyCode,
     pub message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into() }
+    }
 }
 
 /// One frame of a stream.

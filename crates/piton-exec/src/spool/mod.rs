@@ -20,6 +20,7 @@ pub use segment::{Sealed, SegmentReader};
 use std::io;
 use std::path::PathBuf;
 
+use piton_core::Code;
 use piton_core::spool::Pos;
 
 /// Why a spool cannot be read, or not further.
@@ -44,13 +45,13 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Io { .. } => "spool_unreadable",
-            Self::Foreign { .. } | Self::Mixed { .. } => "spool_not_piton",
-            Self::Newer { .. } => "spool_newer",
-            Self::Damaged { .. } | Self::Missing { .. } | Self::Entry { .. } => "spool_damaged",
-            Self::Key { .. } => "spool_key_wrong",
+            Self::Io { .. } => Code::SpoolUnreadable,
+            Self::Foreign { .. } | Self::Mixed { .. } => Code::SpoolNotPiton,
+            Self::Newer { .. } => Code::SpoolNewer,
+            Self::Damaged { .. } | Self::Missing { .. } | Self::Entry { .. } => Code::SpoolDamaged,
+            Self::Key { .. } => Code::SpoolKeyWrong,
         }
     }
 }

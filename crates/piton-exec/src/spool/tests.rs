@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::Path;
 
+use piton_core::Code;
 use piton_core::Timestamp;
 use piton_core::spool::{ENTRY_VERSION, Entry, Fact, Pos};
 
@@ -93,7 +94,7 @@ fn a_tail_torn_at_any_byte_is_cut_at_the_last_whole_frame() {
             // Zeros behind the head of a frame make it as long as it says: then there is more
             // behind it than a crash leaves, and that is said.
             let filled =
-                zeros > 0 && error.as_ref().is_some_and(|e| e.code() != "spool_unreadable");
+                zeros > 0 && error.as_ref().is_some_and(|e| e.code() != Code::SpoolUnreadable);
             assert!(error.is_none() || filled, "cut at {cut}, {zeros} zeros: {error:?}");
             if error.as_ref().is_none_or(|e| matches!(e, Error::Damaged { .. })) {
                 assert_eq!(found, entries(1..=2 + whole), "cut at {cut}, {zeros} zeros");
@@ -122,9 +123,9 @@ fn a_flipped_byte_is_named_and_all_before_it_is_read() {
         let before = before as u64 - 1;
         assert_eq!(found, entries(1..=before), "byte {at}");
         let code = error.map(|e| e.code());
-        let expected = (before < 3).then_some("spool_damaged");
+        let expected = (before < 3).then_some(Code::SpoolDamaged);
         assert!(
-            code == expected || (before == 3 && code == Some("spool_damaged")),
+            code == expected || (before == 3 && code == Some(Code::SpoolDamaged)),
             "byte {at}: {code:?}"
         );
     }

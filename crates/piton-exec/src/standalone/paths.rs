@@ -241,6 +241,8 @@ fn private_folder(temp: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use piton_core::Code;
+
     use super::*;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
@@ -283,13 +285,13 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         let error = place(&data).choose_socket(temp.path()).unwrap_err();
-        assert_eq!(error.code(), "socket_folder_unsafe");
+        assert_eq!(error.code(), Code::SocketFolderUnsafe);
         fs::remove_dir(&folder).unwrap();
         let elsewhere = temp.path().join("elsewhere");
         DirBuilder::new().mode(0o700).create(&elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &folder).unwrap();
         let error = place(&data).choose_socket(temp.path()).unwrap_err();
-        assert_eq!(error.code(), "socket_folder_unsafe");
+        assert_eq!(error.code(), Code::SocketFolderUnsafe);
     }
 
     #[test]
@@ -299,6 +301,6 @@ mod tests {
         let deep = temp.path().join("y".repeat(120));
         fs::create_dir(&deep).unwrap();
         let error = place(&data).choose_socket(&deep).unwrap_err();
-        assert_eq!(error.code(), "socket_path_too_long");
+        assert_eq!(error.code(), Code::SocketPathTooLong);
     }
 }

@@ -198,6 +198,8 @@ fn copy_whole(program: &Path, path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use piton_core::Code;
+
     use super::*;
 
     #[test]
@@ -230,6 +232,6 @@ mod tests {
         assert_eq!(fs::read_to_string(first).unwrap(), "one");
         assert_eq!(fs::read_to_string(second).unwrap(), "the next");
         let gone = versioned(temp.path(), &temp.path().join("none")).unwrap_err();
-        assert_eq!(gone.code(), "agentctl_missing");
+        assert_eq!(gone.code(), Code::AgentctlMissing);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use piton_core::Code;
 use piton_core::decide::{Command, Probe};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
@@ -12,25 +13,16 @@ use piton_exec::protocol::Act;
 use piton_store::BoxFuture;
 use serde_json::Value;
 
-use super::{Executions, PROTOCOL_UNSUPPORTED};
+use super::Executions;
 use crate::error::{Error, Result};
 use crate::supervisor::Wake;
 use crate::world::{Deed, Driver, Executors};
 
 /// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
 pub(super) const GO_ON: &str = "Continue where you left off.";
-/// Problems after which the command may be tried again: agentctl remembers nothing of it.
-const NOT_NOW: &[&str] =
-    &["agent_not_running", "agent_busy", "epoch_stale", "closing", PROTOCOL_UNSUPPORTED];
-/// Of those, the ones that may be over at once: what makes the agent free is told before agentctl
-/// itself has acted on it. Whoever is told may be faster.
-const AT_ONCE: &[&str] = &["agent_not_running", "agent_busy"];
-const AT_ONCE_TRIES: u32 = 10;
-const AT_ONCE_PAUSE: Duration = Duration::from_millis(20);
-/// agentctl has done it (what it was told may have been masked since), had nothing to do, or the agent
-/// was gone when it was told; it is in the spool.
-const JOURNALED: &[&str] =
-    &["command_mismatch", "command_interrupted", "turn_not_found", "agent_closed"];
+/// How often, and after which delay, a command is repeated that a momentary state refused.
+const MOMENTARY_TRIES: u32 = 10;
+const MOMENTARY_DELAY: Duration = Duration::from_millis(20);
 /// How long an agentctl that does not answer is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -117,11 +109,11 @@ impl Executions {
                 Err(Error::Agentctl(Fault::Unreachable { .. })) => tokio::time::sleep(AGAIN).await,
                 Err(Error::Agentctl(Fault::Problem(problem)))
                     if begins
-                        && AT_ONCE.contains(&problem.code.as_str())
-                        && tries < AT_ONCE_TRIES =>
+                        && problem.code.is_known_and(Code::is_momentary)
+                        && tries < MOMENTARY_TRIES =>
                 {
                     tries += 1;
-                    tokio::time::sleep(AT_ONCE_PAUSE * tries).await;
+                    tokio::time::sleep(MOMENTARY_DELAY * tries).await;
                 }
                 told => break told,
             }
@@ -129,10 +121,10 @@ impl Executions {
         match told {
             Ok(_) => !told_by_spool,
             Err(Error::Agentctl(Fault::Problem(problem))) => {
-                if NOT_NOW.contains(&problem.code.as_str()) {
+                if problem.code.is_known_and(Code::is_transient) {
                     return false;
                 }
-                if told_by_spool && JOURNALED.contains(&problem.code.as_str()) {
+                if told_by_spool && problem.code.is_known_and(Code::is_journaled) {
                     return false;
                 }
                 if begins {
@@ -142,7 +134,7 @@ impl Executions {
                     log_failure(&session, failed.await.map(drop));
                 } else {
                     // What it was about is over already.
-                    tracing::info!(%session, code = problem.code, "agentctl had nothing to do");
+                    tracing::info!(%session, code = %problem.code, "agentctl had nothing to do");
                 }
                 true
             }

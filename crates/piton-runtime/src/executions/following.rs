@@ -16,7 +16,7 @@ use piton_exec::executor::{At, Fault, Following};
 use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
-use super::{Executions, PROTOCOL_UNSUPPORTED, is_not_ours, observe};
+use super::{Executions, is_not_ours, observe};
 use crate::error::Result;
 use crate::service::Handle;
 
@@ -43,11 +43,11 @@ impl Executions {
         problem: &Problem,
     ) -> Result<()> {
         let (session, execution) = (&at.session, &at.execution);
-        tracing::warn!(%session, %execution, code = problem.code, "cannot be followed: {problem}");
+        tracing::warn!(%session, %execution, code = %problem.code, "cannot be followed: {problem}");
         let (execution_id, code) = (execution.clone(), Some(problem.code.clone()));
         let unreachable = ExecutorUnreachable { execution_id, code };
         observe(handle, session, unreachable, Some(problem.to_string())).await?;
-        if problem.code != PROTOCOL_UNSUPPORTED {
+        if problem.code != Code::ProtocolUnsupported {
             return Ok(());
         }
         let at_work = match self.0.executor.is_working(at).await {

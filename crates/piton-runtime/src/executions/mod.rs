@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use piton_core::decide::{Command, Refusal};
-use piton_core::event::{Event, ExecutorError, ExecutorReady, ExecutorStarting};
+use piton_core::event::{AgentResuming, Event, ExecutorError, ExecutorReady, ExecutorStarting};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
@@ -38,7 +38,6 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Executions of one session whose secrets are kept.
 const SECRETS_MAX: usize = 4;
 /// An agentctl and this program have no version in common.
-const PROTOCOL_UNSUPPORTED: &str = "protocol_unsupported";
 
 /// Speaks to the executions of sessions. Cheap to clone. Give it to [`crate::Options`] as driver and as
 /// executors: the service's supervisors follow, start and end what it reaches.
@@ -194,7 +193,7 @@ impl Executions {
     /// Clears away what no execution uses any more.
     pub(crate) async fn tidy(&self) {
         if let Err(error) = self.0.executor.tidy().await {
-            tracing::warn!(code = error.code(), %error, "old programs are not cleared away");
+            tracing::warn!(code = %error.code(), %error, "old programs are not cleared away");
         }
     }
 
@@ -276,10 +275,12 @@ impl Executions {
         handle.supervisors().launch(session, workspace).await
     }
 
+    /// `resuming`: an agent is started beside it at once, and this is how.
     pub(crate) async fn launch_now(
         &self,
         session: &SessionId,
         workspace: PathBuf,
+        resuming: Option<&dyn Resuming>,
     ) -> Result<ExecutionId> {
         let handle = self.handle().await?;
         let owner = handle.state(session).await?.lease.owner;
@@ -295,6 +296,9 @@ impl Executions {
         // From before the log knows of it until it answers.
         let launch = Launch::begin(self, session, &execution_id);
         observe(&handle, session, starting, None).await?;
+        if let Some(resuming) = resuming {
+            observe(&handle, session, resuming(&execution_id), None).await?;
+        }
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
         let launched = self.0.executor.launch(self.launch_spec(&at, workspace)).await;
@@ -340,7 +344,7 @@ impl Executions {
         let launch = Launch::begin(self, session, &execution_id);
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         observe(&handle, session, starting, None).await?;
-        let (reason, code) = (Some(obstacle.reason), Some(obstacle.code.to_string()));
+        let (reason, code) = (Some(obstacle.reason), Some(obstacle.code.into()));
         let failed = ExecutorError { execution_id, reason, code };
         let failed = observe(&handle, session, failed, Some(obstacle.message.clone())).await;
         drop(launch);
@@ -476,6 +480,10 @@ impl Executions {
         }
     }
 }
+
+/// The record that comes before the start of an execution's agent.
+pub(crate) trait Resuming: Fn(&ExecutionId) -> AgentResuming + Send + Sync {}
+impl<F: Fn(&ExecutionId) -> AgentResuming + Send + Sync> Resuming for F {}
 
 async fn observe(
     handle: &Handle,

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use piton_core::decide::{Command, Refusal};
-use piton_core::event::{AgentResuming, Event};
-use piton_core::id::SessionId;
+use piton_core::event::{AgentError, AgentResuming, Event};
+use piton_core::id::{ExecutionId, SessionId};
 use piton_core::reason::Reason;
 use piton_core::resume::{self, Leave, Opening, Plan, StartTrigger};
 use piton_core::spool::OpenedAs;
-use piton_core::state::{AgentStatus, Run};
+use piton_core::state::Run;
 use piton_core::{Code, Record, State, Timestamp};
 use piton_exec::executor::Fault;
 use piton_store::Detail;
@@ -147,26 +147,31 @@ impl Starter {
                 return Err(Error::Obstacle(obstacle));
             }
         };
+        let resuming = |execution_id: &ExecutionId| AgentResuming {
+            execution_id: execution_id.clone(),
+            trigger,
+            strategy: opening.strategy,
+            history: opening.history,
+            interruption_summary: opening.note,
+        };
+        let mut is_recorded = false;
         if opening.launch {
-            match executions.launch_now(session, recipe.workspace).await {
+            match executions.launch_now(session, recipe.workspace, Some(&resuming)).await {
                 // A caller who only wanted the workspace was faster: that execution is the one.
                 Err(error) if error.code() == Code::ExecutorAlive => {}
                 launched => {
                     launched?;
+                    is_recorded = true;
                 }
             }
         }
         let current = handle.state(session).await?;
         let executor = current.facts.executor.as_ref().filter(|executor| executor.may_live());
         let executor = executor.ok_or(Error::Refused(Refusal::ExecutorNotFound))?;
-        let event = AgentResuming {
-            execution_id: executor.execution_id.clone(),
-            trigger,
-            strategy: opening.strategy,
-            history: opening.history,
-            interruption_summary: opening.note,
-        };
-        handle.execute(session, Command::Observe { event: event.into(), message: None }).await?;
+        if !is_recorded {
+            let event = resuming(&executor.execution_id).into();
+            handle.execute(session, Command::Observe { event, message: None }).await?;
+        }
         let mut start = recipe.start;
         start.agent_session_id.clone_from(&opening.agent_session_id);
         if start.agent_session_id.is_some() {
@@ -176,8 +181,13 @@ impl Starter {
             }
         }
         match executions.start_agent(session, start).await {
-            Err(Error::Agentctl(Fault::Problem(problem))) if problem.code == "agent_running" => {}
-            started => started?,
+            Ok(()) => {}
+            Err(Error::Agentctl(Fault::Problem(problem))) if problem.code == Code::AgentRunning => {
+            }
+            Err(error) => {
+                self.record_failure(&executor.execution_id, &error).await;
+                return Err(error);
+            }
         }
         self.wait_for_agent().await?;
         if let (Some(run_id), true) = (&opening.go_on, trigger != StartTrigger::Manual) {
@@ -193,6 +203,18 @@ impl Starter {
             }
         }
         Ok(())
+    }
+
+    /// The start came to nothing before agentctl knew of it: otherwise the spool would say so.
+    async fn record_failure(&self, execution: &ExecutionId, error: &Error) {
+        let Error::Agentctl(fault) = error else { return };
+        let (execution_id, code) = (execution.clone(), Some(fault.code()));
+        let event = AgentError { execution_id, code, auth_methods: Vec::new() }.into();
+        let command = Command::Observe { event, message: Some(fault.to_string()) };
+        if let Err(error) = self.handle.execute(&self.session, command).await {
+            let session = &self.session;
+            tracing::warn!(%session, code = %error.code(), %error, "a failed start was not recorded");
+        }
     }
 
     /// What the newest records say of the agent's conversation.
@@ -216,16 +238,7 @@ impl Starter {
 
     /// Waits until the log says what became of the agent: the caller may prompt it then.
     async fn wait_for_agent(&self) -> Result<()> {
-        let mut has_started = false;
-        self.wait_until(|state: &State| {
-            let agent = state.facts.agent.as_ref().map(|agent| agent.status);
-            let runs = resume::is_running(&state.facts);
-            let starts = runs && agent == Some(AgentStatus::Starting);
-            has_started |= starts;
-            // One that has not begun to start is still what it was before.
-            agent == Some(AgentStatus::Error) || !starts && (runs || has_started)
-        })
-        .await
+        self.wait_until(|state: &State| !resume::is_starting(&state.facts)).await
     }
 
     /// Waits until the log says it.

@@ -151,7 +151,7 @@ impl Supervisor {
                 let session = self.session.clone();
                 self.jobs.push(Box::pin(async move {
                     // The caller may have left; the log says it, too.
-                    let _ = answer.send(executions.launch_now(&session, workspace).await);
+                    let _ = answer.send(executions.launch_now(&session, workspace, None).await);
                     JobDone::Launch
                 }));
             }

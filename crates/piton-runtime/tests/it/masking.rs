@@ -172,7 +172,7 @@ fn a_run_that_echoes_its_secrets_leaves_none_on_the_disk() {
         );
 
         let error = format!("could not use {ARGUMENT:?}: {ARGUMENT}");
-        let code = Some(ENVIRONMENT.to_owned());
+        let code = Some(ENVIRONMENT.into());
         handle.execute(&id, Command::Fail { run_id, code, error }).await.unwrap();
         process.service.shut_down().await;
         drop(handle);

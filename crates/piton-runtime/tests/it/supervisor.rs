@@ -530,7 +530,7 @@ async fn an_embedded_runtime_starts_agents_at_boot() {
     assert_eq!(world.outside.living(), 1);
 }
 
-/// Former trigger: `Resumer::watch`, which only the server ran. A prompt that found no agent has one
+/// Former trigger: a watch that only the server ran. A prompt that found no agent has one
 /// started.
 #[tokio::test(start_paused = true)]
 async fn an_embedded_runtime_starts_an_agent_for_an_undelivered_prompt() {

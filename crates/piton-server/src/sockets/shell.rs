@@ -131,7 +131,7 @@ async fn read(mut screen: ShellScreen, out: mpsc::Sender<Out>) {
             }
             Ok(None) => break screen.ended().cloned(),
             Err(error) => {
-                tracing::debug!(code = error.code(), %error, "a shell's socket ended");
+                tracing::debug!(code = %error.code(), %error, "a shell's socket ended");
                 break None;
             }
         }
@@ -179,7 +179,7 @@ async fn type_in(mut keyboard: ShellKeyboard, mut typed: mpsc::Receiver<Typed>) 
             Typed::Resize(Resize { cols, rows }) => keyboard.resize(cols, rows).await,
         };
         if let Err(error) = done {
-            tracing::debug!(code = error.code(), %error, "a shell takes nothing");
+            tracing::debug!(code = %error.code(), %error, "a shell takes nothing");
             // If it has ended, that is what is to be told.
             return tokio::time::sleep(CLOSE_WAIT).await;
         }

@@ -50,7 +50,7 @@ async fn a_status_is_spelled_one_way() {
     let id = session(&world, Some(task.task_id.to_string())).await;
     launched(&world, &id).await;
     let (execution_id, reason) = (execution("exec_1"), Some(Reason::WorkspaceMissing));
-    let error = ExecutorError { execution_id, reason, code: Some("executor_io".to_owned()) };
+    let error = ExecutorError { execution_id, reason, code: Some("executor_io".into()) };
     world.observe(&id, error, Some("no such folder")).await;
 
     let shown = serde_json::to_value(world.client.session(&id).await.unwrap()).unwrap();
@@ -147,7 +147,7 @@ async fn an_executor_that_does_not_respond_is_an_error_with_a_cause() {
     launched(&world, &id).await;
     let ready = world.client.session(&id).await.unwrap();
     assert_eq!(ready.summary.executor_status, Some(ExecutorStatus::Ready.into()));
-    let (execution_id, code) = (execution("exec_1"), Some("agentctl_unreachable".to_owned()));
+    let (execution_id, code) = (execution("exec_1"), Some("agentctl_unreachable".into()));
     let unreachable = ExecutorUnreachable { execution_id, code };
     world.observe(&id, unreachable, Some("the network is away")).await;
     let status = world.client.session(&id).await.unwrap();
@@ -170,11 +170,8 @@ async fn executors_in_error_are_listed() {
     let id = session(&world, None).await;
     launched(&world, &id).await;
     let execution_id = execution("exec_1");
-    let failed = AgentError {
-        execution_id,
-        code: Some("agent_missing".to_owned()),
-        auth_methods: Vec::new(),
-    };
+    let failed =
+        AgentError { execution_id, code: Some("agent_missing".into()), auth_methods: Vec::new() };
     world.observe(&id, failed, Some("There is no program")).await;
     let status = world.client.session(&id).await.unwrap();
     assert_eq!(status.error_message.as_deref(), Some("There is no program"));

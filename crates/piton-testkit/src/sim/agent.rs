@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use piton_core::Code;
 use piton_core::event::{ToolStatus, WaitKind};
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
 use piton_core::spool::{Channel, Ended, Fact, OpenedAs, SessionCapabilities};
@@ -141,7 +142,7 @@ impl Agent {
     fn start(&mut self, world: &World, calm: bool, did: &mut Vec<Did>) -> After {
         let note = |fact| Did { run_id: None, fact };
         if !calm && world.chance(5) {
-            let (code, message) = ("agent_error".to_owned(), "No luck".to_owned());
+            let (code, message) = (Code::AgentError.into(), "No luck".to_owned());
             did.push(note(Fact::AgentError { code, message, auth_methods: Vec::new() }));
             return After::Ends { exit_code: Some(2) };
         }

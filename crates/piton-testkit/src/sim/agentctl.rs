@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use piton_core::Code;
 use piton_core::Seq;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
@@ -99,10 +100,10 @@ impl Remote {
         let machine = fleet.machines.get_mut(&at.execution).filter(|m| m.is_reachable());
         let machine = machine.ok_or_else(|| unreachable("nobody is there"))?;
         if machine.secret != at.secret {
-            return Err(problem("unauthorized").into());
+            return Err(problem(Code::Unauthenticated).into());
         }
         if at.epoch < machine.epoch {
-            return Err(problem("epoch_stale").into());
+            return Err(problem(Code::EpochStale).into());
         }
         if at.epoch > machine.epoch {
             machine.epoch = at.epoch;
@@ -148,7 +149,7 @@ impl Executor for Remote {
             remote.step().await;
             let faults = remote.world.fleet().faults;
             if remote.hit(faults.launch_fails) {
-                return Err(problem("launch_failed").into());
+                return Err(problem(Code::AgentctlEnded).into());
             }
             if remote.world.chance(20) {
                 tokio::time::sleep(Duration::from_millis(remote.world.range(1, 1_000))).await;
@@ -157,7 +158,7 @@ impl Executor for Remote {
             let machine =
                 Machine::new(at.session, at.secret, at.epoch, format!("spool_{}", at.execution));
             if !remote.world.fleet().launch(&at.execution, machine) {
-                return Err(problem("execution_over").into());
+                return Err(problem(Code::AgentctlClosing).into());
             }
             remote.world.note(format_args!("{} is launched", at.execution));
             remote.step().await;
@@ -225,7 +226,7 @@ impl Executor for Remote {
                 let machine = Self::arrive(&mut fleet, &at)?;
                 let after = after.map_or(0, |spool| spool.pos);
                 if after > machine.kept {
-                    return Err(problem("cursor_ahead").into());
+                    return Err(problem(Code::CursorInvalid).into());
                 }
                 // One stream at a time.
                 machine.cut_streams();
@@ -249,7 +250,7 @@ impl Executor for Remote {
 
     /// The modelled ones have no disk.
     fn client<'a>(&'a self, _at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
-        Box::pin(std::future::ready(Err(problem("workspace_missing").into())))
+        Box::pin(std::future::ready(Err(problem(Code::WorkspaceMissing).into())))
     }
 
     /// Nor a socket.
@@ -295,7 +296,7 @@ impl Executor for Remote {
                     return Err(unreachable("nobody is there"));
                 }
                 if machine.is_up && epoch < machine.epoch {
-                    return Err(problem("epoch_stale").into());
+                    return Err(problem(Code::EpochStale).into());
                 }
                 machine.stop(&remote.world);
                 remote.world.note(format_args!("{execution} is stopped"));

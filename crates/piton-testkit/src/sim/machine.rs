@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::spool::{ENTRY_VERSION, Ended, Entry, Fact, Pos};
@@ -87,8 +88,8 @@ pub(super) struct Machine {
     pub changed: Arc<Notify>,
 }
 
-pub(super) fn problem(code: &str) -> Problem {
-    Problem { code: code.to_owned(), message: format!("The model says {code}"), hint: None }
+pub(super) fn problem(code: Code) -> Problem {
+    Problem::new(code, format!("The model says {code}"))
 }
 
 impl Machine {
@@ -222,7 +223,7 @@ impl Machine {
     ) -> (bool, Result<Value, Problem>) {
         if let Some((known, result)) = self.journal.get(id) {
             let result =
-                if known == act { result.clone() } else { Err(problem("command_mismatch")) };
+                if known == act { result.clone() } else { Err(problem(Code::CommandMismatch)) };
             return (true, result);
         }
         if let Some(code) = self.not_now(act) {
@@ -243,16 +244,16 @@ impl Machine {
         (false, result)
     }
 
-    fn not_now(&self, act: &Act) -> Option<&'static str> {
+    fn not_now(&self, act: &Act) -> Option<Code> {
         let agent = self.agent.as_ref();
         match act {
-            Act::Start(_) => agent.is_some().then_some("agent_running"),
+            Act::Start(_) => agent.is_some().then_some(Code::AgentRunning),
             Act::Prompt { .. } => match agent {
-                Some(agent) if agent.turn.is_some() => Some("agent_busy"),
+                Some(agent) if agent.turn.is_some() => Some(Code::AgentBusy),
                 Some(agent) if agent.is_ready => None,
-                _ => Some("agent_not_running"),
+                _ => Some(Code::AgentNotRunning),
             },
-            _ => agent.is_none().then_some("agent_not_running"),
+            _ => agent.is_none().then_some(Code::AgentNotRunning),
         }
     }
 
@@ -274,7 +275,7 @@ impl Machine {
             }
             (Act::Cancel { run_id }, Some(agent)) => {
                 if agent.turn.as_ref().is_none_or(|turn| turn.run_id != *run_id) {
-                    return Err(problem("turn_not_found"));
+                    return Err(problem(Code::TurnNotFound));
                 }
                 agent.cancel();
                 for wait_id in std::mem::take(&mut agent.asks) {
@@ -285,14 +286,14 @@ impl Machine {
             }
             (Act::Answer { wait_id, answer }, Some(agent)) => {
                 if !agent.asks.remove(wait_id) {
-                    return Err(problem("wait_not_found"));
+                    return Err(problem(Code::WaitNotFound));
                 }
                 agent.answers.insert(wait_id.clone(), answer.is_some());
                 let why = if answer.is_some() { Ended::Answered } else { Ended::Cancelled };
                 let run_id = agent.turn.as_ref().map(|turn| turn.run_id.clone());
                 did.push(Did { run_id, fact: Fact::WaitEnded { wait_id: wait_id.clone(), why } });
             }
-            _ => return Err(problem("request_invalid")),
+            _ => return Err(problem(Code::RequestInvalid)),
         }
         for did in did {
             self.write(world, did);

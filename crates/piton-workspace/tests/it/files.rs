@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use piton_core::Code;
 use piton_workspace::git::Runner;
 use piton_workspace::{Content, FILE_BYTES_MAX, LIST_MAX, Listed, ListedKind, Range, Workspace};
 use tempfile::TempDir;
@@ -29,16 +30,16 @@ fn world() -> World {
 }
 
 impl World {
-    async fn read(&self, path: impl AsRef<Path>) -> Result<String, &'static str> {
+    async fn read(&self, path: impl AsRef<Path>) -> Result<String, Code> {
         self.workspace.read_text(path.as_ref()).await.map_err(|error| error.code())
     }
 
-    async fn write(&self, path: impl AsRef<Path>, text: &str) -> Result<(), &'static str> {
+    async fn write(&self, path: impl AsRef<Path>, text: &str) -> Result<(), Code> {
         let written = self.workspace.write(path.as_ref(), text.as_bytes().to_vec()).await;
         written.map_err(|error| error.code())
     }
 
-    async fn list(&self, path: impl AsRef<Path>) -> Result<Vec<Listed>, &'static str> {
+    async fn list(&self, path: impl AsRef<Path>) -> Result<Vec<Listed>, Code> {
         let listed = self.workspace.list(path.as_ref()).await;
         listed.map(|listing| listing.entries).map_err(|error| error.code())
     }
@@ -72,16 +73,16 @@ async fn no_path_leads_outside() {
         absolute.to_str().unwrap(),
     ];
     for path in paths {
-        assert_eq!(world.read(path).await, Err("path_outside"), "{path}");
-        assert_eq!(world.write(path, "overwritten").await, Err("path_outside"), "{path}");
+        assert_eq!(world.read(path).await, Err(Code::PathOutside), "{path}");
+        assert_eq!(world.write(path, "overwritten").await, Err(Code::PathOutside), "{path}");
     }
-    assert_eq!(world.write("folder/new", "x").await, Err("path_outside"));
-    assert_eq!(world.write("folder/new/deep", "x").await, Err("path_outside"));
-    assert_eq!(world.list("folder").await, Err("path_outside"));
-    assert_eq!(world.list("..").await, Err("path_outside"));
+    assert_eq!(world.write("folder/new", "x").await, Err(Code::PathOutside));
+    assert_eq!(world.write("folder/new/deep", "x").await, Err(Code::PathOutside));
+    assert_eq!(world.list("folder").await, Err(Code::PathOutside));
+    assert_eq!(world.list("..").await, Err(Code::PathOutside));
     assert_eq!(
         world.workspace.folder(Path::new("folder")).await.unwrap_err().code(),
-        "path_outside"
+        Code::PathOutside
     );
     let outside: Vec<_> = fs::read_dir(&world.outside).unwrap().collect();
     assert_eq!(outside.len(), 1);
@@ -92,23 +93,23 @@ async fn no_path_leads_outside() {
 async fn what_is_not_a_path_or_not_a_file_is_refused() {
     use std::os::unix::ffi::OsStrExt;
     let world = world();
-    assert_eq!(world.read("a\0b").await, Err("path_invalid"));
+    assert_eq!(world.read("a\0b").await, Err(Code::PathInvalid));
     let bytes = std::ffi::OsStr::from_bytes(b"a\xFFb");
-    assert_eq!(world.read(bytes).await, Err("path_invalid"));
-    assert_eq!(world.read("none").await, Err("not_found"));
-    assert_eq!(world.read(".").await, Err("is_folder"));
-    assert_eq!(world.write(".", "x").await, Err("is_folder"));
-    assert_eq!(world.write("", "x").await, Err("is_folder"));
+    assert_eq!(world.read(bytes).await, Err(Code::PathInvalid));
+    assert_eq!(world.read("none").await, Err(Code::NotFound));
+    assert_eq!(world.read(".").await, Err(Code::PathIsFolder));
+    assert_eq!(world.write(".", "x").await, Err(Code::PathIsFolder));
+    assert_eq!(world.write("", "x").await, Err(Code::PathIsFolder));
     let fifo = world.inside.join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    assert_eq!(world.read("fifo").await, Err("not_file"));
-    assert_eq!(world.write("fifo", "x").await, Err("not_file"));
+    assert_eq!(world.read("fifo").await, Err(Code::PathNotFile));
+    assert_eq!(world.write("fifo", "x").await, Err(Code::PathNotFile));
     let _socket = std::os::unix::net::UnixListener::bind(world.inside.join("socket")).unwrap();
-    assert_eq!(world.read("socket").await, Err("not_file"));
-    assert_eq!(world.write("socket", "x").await, Err("not_file"));
+    assert_eq!(world.read("socket").await, Err(Code::PathNotFile));
+    assert_eq!(world.write("socket", "x").await, Err(Code::PathNotFile));
     world.write("file", "x").await.unwrap();
-    assert_eq!(world.read("file/below").await, Err("not_folder"));
-    assert_eq!(world.list("file").await, Err("not_folder"));
+    assert_eq!(world.read("file/below").await, Err(Code::PathNotFolder));
+    assert_eq!(world.list("file").await, Err(Code::PathNotFolder));
 }
 
 /// A folder is swapped for a link to the outside, over and over, while we read and write in it.
@@ -135,7 +136,7 @@ async fn a_link_swapped_in_between_does_not_win() {
                     match world.read("at/secret").await {
                         Ok(text) => assert_eq!(text, "public"),
                         Err(code) => {
-                            assert!(matches!(code, "path_outside" | "io"), "{code}");
+                            assert!(matches!(code, Code::PathOutside | Code::FileIo), "{code}");
                             refused += 1;
                         }
                     }
@@ -163,7 +164,7 @@ async fn absolute_paths_and_links_inside_are_followed() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "two");
     assert!(world.inside.join("link").symlink_metadata().unwrap().is_symlink());
     symlink("nowhere", world.inside.join("dangling")).unwrap();
-    assert_eq!(world.write("dangling", "x").await, Err("not_file"));
+    assert_eq!(world.write("dangling", "x").await, Err(Code::PathNotFile));
     // The workspace itself may have been named through a link.
     let named = world.outside.join("named");
     symlink(&world.inside, &named).unwrap();
@@ -177,11 +178,11 @@ async fn what_is_read_and_written_is_bounded() {
     let large = usize::try_from(FILE_BYTES_MAX).unwrap() + 1;
     let mut bytes = vec![b'x'; large];
     let error = world.workspace.write(Path::new("large"), bytes.clone()).await.unwrap_err();
-    assert_eq!(error.code(), "too_large");
+    assert_eq!(error.code(), Code::FileTooLarge);
     assert_eq!(world.names(), Vec::<String>::new());
     bytes[large - 2..].copy_from_slice(b"yz");
     fs::write(world.inside.join("large"), &bytes).unwrap();
-    assert_eq!(world.read("large").await, Err("too_large"));
+    assert_eq!(world.read("large").await, Err(Code::FileTooLarge));
     let read =
         |offset, bytes| world.workspace.read(Path::new("large"), Some(Range { offset, bytes }));
     let bytes_total = FILE_BYTES_MAX + 1;
@@ -198,7 +199,7 @@ async fn bytes_are_kept_and_only_text_is_text() {
         world.workspace.write(Path::new("binary"), bytes.clone()).await.unwrap();
         let content = world.workspace.read(Path::new("binary"), None).await.unwrap();
         assert_eq!(content.bytes, bytes);
-        assert_eq!(world.read("binary").await, Err("not_text"));
+        assert_eq!(world.read("binary").await, Err(Code::FileNotText));
     }
 }
 
@@ -236,11 +237,11 @@ async fn a_write_that_fails_keeps_the_old_file() {
     world.write("full", "old").await.unwrap();
     // The name of a folder cannot be given to a file: the last step fails.
     fs::create_dir(world.inside.join("taken")).unwrap();
-    assert_eq!(world.write("taken", "new").await, Err("is_folder"));
-    assert_eq!(world.write("file/below", "new").await, Err("not_folder"));
+    assert_eq!(world.write("taken", "new").await, Err(Code::PathIsFolder));
+    assert_eq!(world.write("file/below", "new").await, Err(Code::PathNotFolder));
     assert_eq!(world.read("file").await.unwrap(), "old");
     // Too long for the file system, but a name.
-    assert_eq!(world.write("n".repeat(300), "new").await, Err("io"));
+    assert_eq!(world.write("n".repeat(300), "new").await, Err(Code::FileIo));
     assert_eq!(world.names(), ["file", "full", "taken"]);
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use piton_core::Code;
 use piton_workspace::git::Runner;
 use piton_workspace::{DIFF_BYTES_MAX, GitDiff, GitStatus, Staged, Workspace};
 use tempfile::TempDir;
@@ -101,7 +102,7 @@ async fn renames_and_names_that_are_hard_to_print() {
     let of = |path: &'static str| repository.workspace.git_diff(Staged::No, Some(Path::new(path)));
     assert!(of("kept").await.unwrap().diff.contains("+2"));
     assert_eq!(of("k*").await.unwrap(), GitDiff::default());
-    assert_eq!(of("../kept").await.unwrap_err().code(), "path_outside");
+    assert_eq!(of("../kept").await.unwrap_err().code(), Code::PathOutside);
 }
 
 #[tokio::test]
@@ -284,7 +285,7 @@ async fn nothing_is_fetched() {
     }
     fs::write(repository.path("file"), "2\n").unwrap();
     let error = repository.workspace.git_diff(Staged::No, None).await.unwrap_err();
-    assert_eq!(error.code(), "git_failed");
+    assert_eq!(error.code(), Code::GitFailed);
     assert_eq!(repository.ran(), [""; 0]);
     repository.careless(&["diff"]);
     assert_eq!(repository.ran(), ["uploadpack"], "the trap is good");

@@ -13,6 +13,7 @@ use piton_agent::{
     HostError, Journal, JournalClosed, TerminalExit, TerminalOutput, TerminalSpec, ToolHost,
 };
 use piton_agentctl::tree::{self, Part, Program, Scope, Streams, Tree};
+use piton_core::Code;
 use piton_core::id::{CallId, ExecutionId, MessageId, WaitId};
 use piton_core::mask::Masker;
 use piton_core::spool::Note;
@@ -46,8 +47,7 @@ pub(super) struct Heard {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// As in `docs/agent-errors.md`.
-    pub(super) code: &'static str,
+    pub(super) code: Code,
     pub(super) message: String,
     /// The end of what it wrote to its error output, masked.
     pub(super) last_words: String,
@@ -55,7 +55,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    fn new(code: &'static str, message: impl Into<String>) -> Self {
+    fn new(code: Code, message: impl Into<String>) -> Self {
         let (message, last_words) = (message.into(), String::new());
         Self { code, message, last_words, wants_login: false }
     }
@@ -64,15 +64,15 @@ impl Failure {
         let program = agents::program(profile);
         match error.kind() {
             io::ErrorKind::NotFound => {
-                Self::new("agent_missing", format!("The program {program:?} is not found"))
+                Self::new(Code::AgentMissing, format!("The program {program:?} is not found"))
             }
             io::ErrorKind::PermissionDenied => {
                 let message = format!("The program {program:?} may not be executed");
-                Self::new("agent_not_executable", message)
+                Self::new(Code::AgentNotExecutable, message)
             }
             _ => {
                 let message = format!("The program {program:?} does not start: {error}");
-                Self::new("agent_start_failed", message)
+                Self::new(Code::AgentStartFailed, message)
             }
         }
     }
@@ -89,7 +89,7 @@ pub(super) enum Asked {
 pub(super) async fn ask(cx: &Context, profile: &Profile, wait: Duration) -> Asked {
     // Before anything is started: it must not outlive us.
     let Ok(mut signals) = Signals::new() else {
-        return Asked::Failed(Failure::new("agent_start_failed", "There are no signals to hear"));
+        return Asked::Failed(Failure::new(Code::AgentStartFailed, "There are no signals to hear"));
     };
     let (place, masker, mut child) = match start(cx, profile) {
         Ok(started) => started,
@@ -98,7 +98,7 @@ pub(super) async fn ask(cx: &Context, profile: &Profile, wait: Duration) -> Aske
     let streams = (child.stdout.take(), child.stdin.take(), child.stderr.take());
     let (Some(output), Some(input), Some(errors)) = streams else {
         place.clear(&mut child).await;
-        return Asked::Failed(Failure::new("agent_start_failed", "It has no pipes"));
+        return Asked::Failed(Failure::new(Code::AgentStartFailed, "It has no pipes"));
     };
     let last_words = LastWords::default();
     let reading = tokio::spawn(last_words.clone().read(errors));
@@ -153,7 +153,7 @@ impl Signals {
 }
 
 fn start(cx: &Context, profile: &Profile) -> Result<(ProbeFolder, Arc<Masker>, Child), Failure> {
-    let failed = |why: &str| Failure::new("agent_start_failed", why);
+    let failed = |why: &str| Failure::new(Code::AgentStartFailed, why);
     let masker = masking::masker(&cx.settings).map_err(|error| failed(error.message()))?;
     let place = ProbeFolder::new(cx)
         .map_err(|error| failed(&format!("There is no place to start it in: {error}")))?;
@@ -262,7 +262,7 @@ impl MakeIds for Nothing {
 
 fn refused<T: Send + 'static>() -> Later<'static, Result<T, HostError>> {
     let message = "This agent is only asked who it is".to_owned();
-    Box::pin(async { Err(HostError { code: "not_offered", message }) })
+    Box::pin(async { Err(HostError { code: Code::AgentNotOffered, message }) })
 }
 
 impl ToolHost for Nothing {

@@ -17,6 +17,7 @@ use crate::findings::{self, Finding, ok, problem, warning};
 use crate::programs;
 use crate::times;
 use crate::ui::{Tone, Ui};
+use piton_core::Code;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -189,7 +190,7 @@ fn judge_program(profile: &Profile, found: &ProgramFact) -> Finding {
         ),
         ProgramFact::Missing => {
             let failure = Failure {
-                code: "agent_missing",
+                code: Code::AgentMissing,
                 message: String::new(),
                 last_words: String::new(),
                 wants_login: false,

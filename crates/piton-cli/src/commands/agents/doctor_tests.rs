@@ -1,5 +1,6 @@
 use piton_agent::acp::Hello;
 use piton_agent::profiles;
+use piton_core::Code;
 use piton_core::spool::{AgentInfo, AuthMethod, SessionCapabilities};
 
 use super::*;
@@ -23,7 +24,7 @@ fn well() -> Facts {
     }
 }
 
-fn failure(code: &'static str, wants_login: bool) -> Failure {
+fn failure(code: Code, wants_login: bool) -> Failure {
     let (message, last_words) = ("It failed".to_owned(), "a key is missing".to_owned());
     Failure { code, message, last_words, wants_login }
 }
@@ -99,9 +100,10 @@ fn the_home_folder_must_be_there() {
 #[test]
 fn it_must_answer_and_says_how_to_log_in() {
     let answer = |answer| ill("codex", |facts| facts.answer = Some(Err(answer)));
-    assert_eq!(answer(failure("agent_timeout", false)), ["answer problem"]);
-    assert_eq!(answer(failure("agent_auth_required", true)), ["login problem"]);
-    let found = judge_silence(&profiles::find("codex").unwrap(), &failure("agent_closed", false));
+    assert_eq!(answer(failure(Code::AgentTimeout, false)), ["answer problem"]);
+    assert_eq!(answer(failure(Code::AgentAuthRequired, true)), ["login problem"]);
+    let found =
+        judge_silence(&profiles::find("codex").unwrap(), &failure(Code::AgentClosed, false));
     assert_eq!(found.says, "It failed. It wrote: a key is missing");
     assert_eq!(found.hint.unwrap(), "Start it by hand to see what is wrong: codex-acp");
     let mut heard = heard();

@@ -69,16 +69,16 @@ fn error(profile: &Profile, failure: &Failure) -> Error {
 /// What to do about it; also for the doctor.
 pub(super) fn hint(profile: &Profile, failure: &Failure) -> String {
     match failure.code {
-        "agent_missing" if profile.install.is_empty() => {
+        Code::AgentMissing if profile.install.is_empty() => {
             format!("Install it, or correct the setting agents.{}.command.", profile.id)
         }
-        "agent_missing" => profile.install.clone(),
-        "agent_not_executable" => "Make it executable with `chmod +x`.".to_owned(),
-        "agent_timeout" => {
+        Code::AgentMissing => profile.install.clone(),
+        Code::AgentNotExecutable => "Make it executable with `chmod +x`.".to_owned(),
+        Code::AgentTimeout => {
             "Start it by hand to see what it waits for, or give it more time with --wait."
                 .to_owned()
         }
-        "agent_version" => "Use a release of it that speaks version 1.".to_owned(),
+        Code::AgentVersion => "Use a release of it that speaks version 1.".to_owned(),
         _ if failure.wants_login => "Log in with the agent's own command.".to_owned(),
         _ => format!(
             "Start it by hand to see what is wrong: {}",

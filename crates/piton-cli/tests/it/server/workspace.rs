@@ -165,8 +165,8 @@ fn nothing_outside_the_workspace_is_reached() {
     assert!(in_folder.iter().all(|entry| entry.file_name() != "evil"), "{in_folder:?}");
     for (path, status, code) in [
         ("none.txt", 404, "not_found"),
-        ("a%00b", 400, "request_invalid"),
-        ("in", 409, "agentctl_refused"),
+        ("a%00b", 400, "path_invalid"),
+        ("in", 409, "path_is_folder"),
     ] {
         let read = world.get(&format!("{base}/content?path={path}"));
         assert_eq!((read.status, read.code()), (status, code), "{path}: {read:?}");
@@ -331,7 +331,7 @@ fn a_shell_is_typed_into_resized_and_ended() {
     assert!(ended["signal"].is_number() || ended["exit_code"].is_number(), "{ended}");
     assert_eq!(code, Some(1000));
     let gone = world.ask("DELETE", &format!("{shells}/{shell}"), None, &[]);
-    assert_eq!((gone.status, gone.code()), (404, "not_found"));
+    assert_eq!((gone.status, gone.code()), (404, "shell_not_found"));
     // What makes no sense ends the panel, and not the shell.
     let shell = open();
     for (message, code) in [
@@ -377,7 +377,7 @@ fn shells_are_bounded_and_known() {
     assert_eq!(codes, [[201; 16].as_slice(), &[409]].concat());
     assert_eq!(opened[16].code(), "limit_reached");
     for shell in ["99", "x", "..", "%2e%2e%2ffiles"] {
-        assert_eq!(attach(&format!("{shells}/{shell}/socket")), "not_found", "{shell}");
+        assert_eq!(attach(&format!("{shells}/{shell}/socket")), "shell_not_found", "{shell}");
     }
     let plain = world.get(&format!("{shells}/1/socket"));
     assert_eq!((plain.status, plain.code()), (400, "request_invalid"));

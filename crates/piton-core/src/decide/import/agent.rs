@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Context, Decision, Importing, NAME_BYTES_MAX, recovery, short};
+use super::{Context, Decision, Importing, NAME_BYTES_MAX, recovery, short, short_code};
 use crate::event::{
     AgentError, AgentExited, AgentInitialized, AgentReady, AgentSessionAssigned,
     AgentSessionCleared, AgentStarting,
@@ -96,7 +96,7 @@ impl Importing<'_> {
             }
             Fact::AgentError { code, message, auth_methods } => {
                 let auth_methods = ways_to_log_in(auth_methods);
-                let event = AgentError { execution_id, code: Some(short(code)), auth_methods };
+                let event = AgentError { execution_id, code: Some(short_code(code)), auth_methods };
                 self.push(NewRecord::with_content(cx.now, event, "message", message.into()));
             }
             Fact::AgentExited { exit_code, signal, stderr, .. } => {

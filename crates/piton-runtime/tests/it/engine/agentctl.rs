@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::BoxFuture;
+use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::event::WaitKind;
 use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
@@ -58,8 +59,8 @@ impl fmt::Debug for Fleet {
     }
 }
 
-fn problem(code: &str) -> Problem {
-    Problem { code: code.to_owned(), message: format!("The script says {code}"), hint: None }
+fn problem(code: Code) -> Problem {
+    Problem::new(code, format!("The script says {code}"))
 }
 
 fn spool_id(execution: &ExecutionId) -> String {
@@ -145,7 +146,7 @@ impl Machine {
                 self.end_agent(true);
                 self.is_up = false;
             }
-            _ => return Err(problem("request_invalid")),
+            _ => return Err(problem(Code::RequestInvalid)),
         }
         Ok(Value::Null)
     }
@@ -204,7 +205,7 @@ impl Fleet {
                 return Err(Fault::unreachable("it does not run"));
             };
             if at.epoch < machine.epoch {
-                return Err(problem("epoch_stale").into());
+                return Err(problem(Code::EpochStale).into());
             }
             machine.epoch = at.epoch;
             if let Some(known) = machine.journal.get(&command.id) {
@@ -212,10 +213,10 @@ impl Fleet {
                 return Ok(Reply { id, replayed: true, result });
             }
             match (&command.act, &machine.agent) {
-                (Act::Start(_), Some(_)) => return Err(problem("agent_running").into()),
-                (Act::Prompt { .. }, Some(Some(_))) => return Err(problem("agent_busy").into()),
+                (Act::Start(_), Some(_)) => return Err(problem(Code::AgentRunning).into()),
+                (Act::Prompt { .. }, Some(Some(_))) => return Err(problem(Code::AgentBusy).into()),
                 (Act::Start(_) | Act::Close {}, _) | (_, Some(_)) => {}
-                (_, None) => return Err(problem("agent_not_running").into()),
+                (_, None) => return Err(problem(Code::AgentNotRunning).into()),
             }
             match &command.act {
                 Act::Start(start) => starts.push((at.session.clone(), start.clone())),
@@ -316,7 +317,7 @@ impl Executor for Fleet {
     }
 
     fn client<'a>(&'a self, _at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
-        ready(Err(problem("workspace_missing").into()))
+        ready(Err(problem(Code::WorkspaceMissing).into()))
     }
 
     fn command<'a>(&'a self, at: &'a At, command: Command) -> BoxFuture<'a, Result<Reply, Fault>> {

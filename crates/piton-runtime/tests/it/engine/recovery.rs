@@ -1,8 +1,11 @@
 //! An engine without a server recovers and resumes as one with a server does.
 
 use piton_core::Code;
+use piton_core::State;
 use piton_core::resume::{AgentRestart, ContinueRun};
-use piton_core::state::Run;
+use piton_core::state::{ExecutorStatus, Run};
+use piton_core::status::WireState;
+use piton_core::trail::Trail;
 use piton_runtime::SessionReport;
 
 use super::agentctl::HANG;
@@ -150,5 +153,41 @@ async fn a_prompt_needs_a_running_agent_if_agents_are_started_by_hand() {
     boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
     until_named(&boot.engine, &session, "idle").await;
     assert_eq!(world.fleet.prompts(), ["hello"]);
+    world.end(boot).await;
+}
+
+/// Every change of the state from a start to the ready agent, as readers of the broadcast get it:
+/// nothing in between says that the session waits for input.
+#[tokio::test]
+async fn a_start_shows_no_other_state_in_between() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    for _ in 0..2 {
+        boot.engine.start_agent(&caller(), &session, false).await.unwrap();
+        until_named(&boot.engine, &session, "idle").await;
+        world.fleet.kill();
+        let is_stopped = |report: &SessionReport| {
+            let executor = report.overview.state.facts.executor.as_ref();
+            executor.is_some_and(|executor| executor.status == ExecutorStatus::Stopped)
+        };
+        until(&boot.engine, &session, is_stopped).await;
+    }
+    let records = boot.engine.view().records(&session, 0, 1_000).await.unwrap();
+    let mut trail = Trail::new(State::default());
+    let mut states = vec![WireState::WaitingForInput];
+    for record in &records {
+        let state = trail.pass(record).after.name.wire();
+        if states.last() != Some(&state) {
+            states.push(state);
+        }
+    }
+    let (waits, starts) = (WireState::WaitingForInput, WireState::Starting);
+    assert_eq!(
+        states,
+        [waits, starts, waits, starts, waits],
+        "{:?}",
+        kinds(&boot.engine, &session).await
+    );
     world.end(boot).await;
 }

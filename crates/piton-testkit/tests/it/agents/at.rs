@@ -34,7 +34,7 @@ impl At {
         let command = Command { id: "late".to_owned(), act: Act::Answer { wait_id, answer } };
         block_on(async {
             let told = self.client().command(&command).await;
-            told.expect_err("too late").code().to_owned()
+            told.expect_err("too late").code().to_string()
         })
     }
 

@@ -50,7 +50,7 @@ fn where_no_socket_can_be_nothing_is_started() {
     server.must(json!({"do": "create", "session": SESSION}));
     let launch = json!({"do": "launch", "session": SESSION, "workspace": bench.workspace()});
     let (code, message) = server.ask(launch).expect_err("nowhere to go");
-    assert_eq!(code, "agentctl_refused", "{message}");
+    assert_eq!(code, "socket_path_too_long", "{message}");
     let status = server.status(SESSION);
     assert_eq!((&status["status"], &status["reason"]), (&json!("error"), &json!("executor_error")));
     let log = bench.log();
