@@ -64,6 +64,8 @@ codes! {
     NotFound = "not_found", "Check the path; /api/v1/openapi.json lists what there is.";
     MethodNotAllowed = "method_not_allowed", "Use one of the methods that the answer allows.";
     TaskNotFound = "task_not_found", "List the tasks to find the one you mean.";
+    TaskClosed = "task_closed", "Reopen the task, or put the session into another one.";
+    TaskInUse = "task_in_use", "Close the task's sessions first, or force it: then they stay as sessions of their own.";
     AgentNotFound = "agent_not_found", "`piton agents list` shows which agents there are.";
     AgentUnusable = "agent_unusable", "`piton agents doctor AGENT` says what is wrong with it.";
     AgentNotRunning = "agent_not_running", "Resume the session; then prompt it again.";

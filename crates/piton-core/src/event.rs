@@ -457,6 +457,14 @@ events! {
 
     /// In the metadata log: somebody wants something done.
     TaskCreated = "task.created" { task_id: TaskId, title: String, } content [];
+    /// In the metadata log: the task has another title.
+    TaskUpdated = "task.updated" { task_id: TaskId, title: String, } content [];
+    /// In the metadata log: a user says how the task ended, whatever its sessions say.
+    TaskClosed = "task.closed" { task_id: TaskId, outcome: Outcome, } content [];
+    /// In the metadata log: the task's state follows from its sessions again.
+    TaskReopened = "task.reopened" { task_id: TaskId, } content [];
+    /// In the metadata log: the task is listed no more. Its sessions stay.
+    TaskDeleted = "task.deleted" { task_id: TaskId, } content [];
     /// In the metadata log: whoever knows the secret may use the API.
     AccessTokenCreated = "access_token.created" {
         access_token_id: AccessTokenId,

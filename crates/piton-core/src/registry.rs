@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::access::{Access, Bearer, Denied, Scope};
 use crate::decide::{Decision, Refusal, Verdict};
 use crate::event::{
-    self, AccessTokenCreated, AccessTokenRevoked, AccessTokenUsed, Event, Seq, TaskCreated,
+    self, AccessTokenCreated, AccessTokenRevoked, AccessTokenUsed, Event, Outcome, Seq, TaskClosed,
+    TaskCreated, TaskDeleted, TaskReopened, TaskUpdated,
 };
 use crate::id::{AccessTokenId, TaskId};
 use crate::limits::ACCESS_MAX;
@@ -29,6 +30,26 @@ pub struct Task {
     pub task_id: TaskId,
     pub title: String,
     pub created_at: Timestamp,
+    /// How a user closed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Outcome>,
+}
+
+/// How a task is to be from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TaskChange {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standing: Option<TaskStanding>,
+}
+
+/// Whether a task's state follows from its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStanding {
+    Open,
+    Closed(Outcome),
 }
 
 /// What somebody wants of the registry.
@@ -37,6 +58,13 @@ pub enum Command {
     CreateTask {
         task_id: TaskId,
         title: String,
+    },
+    ChangeTask {
+        task_id: TaskId,
+        change: TaskChange,
+    },
+    DeleteTask {
+        task_id: TaskId,
     },
     Grant(AccessTokenCreated),
     Revoke {
@@ -63,8 +91,27 @@ impl Registry {
         match event {
             Event::TaskCreated(e) => {
                 let TaskCreated { task_id, title } = e.clone();
-                let task = Task { task_id: task_id.clone(), title, created_at: ts };
+                let (id, closed) = (task_id.clone(), None);
+                let task = Task { task_id: id, title, created_at: ts, closed };
                 self.tasks.entry(task_id).or_insert(task);
+            }
+            Event::TaskUpdated(e) => {
+                if let Some(task) = self.tasks.get_mut(&e.task_id) {
+                    task.title.clone_from(&e.title);
+                }
+            }
+            Event::TaskClosed(e) => {
+                if let Some(task) = self.tasks.get_mut(&e.task_id) {
+                    task.closed = Some(e.outcome);
+                }
+            }
+            Event::TaskReopened(e) => {
+                if let Some(task) = self.tasks.get_mut(&e.task_id) {
+                    task.closed = None;
+                }
+            }
+            Event::TaskDeleted(e) => {
+                self.tasks.remove(&e.task_id);
             }
             Event::AccessTokenCreated(e) => {
                 let e = e.clone();
@@ -126,6 +173,16 @@ impl Registry {
             Command::CreateTask { task_id, title } => {
                 records.push(NewRecord::new(now, TaskCreated { task_id, title }));
             }
+            Command::ChangeTask { task_id, change } => {
+                records = self.change_task(now, &task_id, change)?;
+                if records.is_empty() && request.as_ref().is_none_or(|asked| asked.key.is_none()) {
+                    return Ok(Decision { records, outcome: Verdict::Already });
+                }
+            }
+            Command::DeleteTask { task_id } => {
+                self.task(&task_id)?;
+                records.push(NewRecord::new(now, TaskDeleted { task_id }));
+            }
             Command::Grant(granted) => {
                 self.make_room(now, &mut records)?;
                 records.push(NewRecord::new(now, granted));
@@ -147,6 +204,34 @@ impl Registry {
         }
         records.extend(request.map(|request| request.record(now)));
         Ok(Decision { records, outcome: Verdict::Done })
+    }
+
+    fn task(&self, task: &TaskId) -> Result<&Task, Refusal> {
+        self.tasks.get(task).ok_or_else(|| Refusal::TaskNotFound { task: task.clone() })
+    }
+
+    /// Only what is another than before becomes a record.
+    fn change_task(
+        &self,
+        now: Timestamp,
+        task_id: &TaskId,
+        change: TaskChange,
+    ) -> Result<Vec<NewRecord>, Refusal> {
+        let (task, mut records) = (self.task(task_id)?, Vec::new());
+        let task_id = || task_id.clone();
+        if let Some(title) = change.title.filter(|title| *title != task.title) {
+            records.push(NewRecord::new(now, TaskUpdated { task_id: task_id(), title }));
+        }
+        match (change.standing, task.closed) {
+            (Some(TaskStanding::Closed(outcome)), closed) if closed != Some(outcome) => {
+                records.push(NewRecord::new(now, TaskClosed { task_id: task_id(), outcome }));
+            }
+            (Some(TaskStanding::Open), Some(_)) => {
+                records.push(NewRecord::new(now, TaskReopened { task_id: task_id() }));
+            }
+            _ => {}
+        }
+        Ok(records)
     }
 
     /// Secrets whose time has passed make room for new ones.

@@ -1,15 +1,16 @@
-//! A task's state follows from its sessions.
+//! A task's state follows from its sessions, until somebody closes the task.
 
 use serde::Serialize;
 
 use crate::event::Outcome;
+use crate::state::Facts;
 use crate::status::{Status, WireState};
 use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TaskState {
-    /// No session has been started for it.
+    /// None of its sessions was given a prompt.
     Todo,
     InProgress,
     Review,
@@ -18,23 +19,65 @@ pub enum TaskState {
     Cancelled,
 }
 
-/// Derives a task's state: somebody works on it, else somebody waits for a person, else the
-/// outcome of the session that was active last.
-pub fn derive<'a>(
-    sessions: impl IntoIterator<Item = (&'a Status, Timestamp)> + Clone,
-) -> TaskState {
-    let states = || sessions.clone().into_iter().map(|(status, _)| status.name.wire());
-    if states().any(|state| matches!(state, WireState::Running | WireState::Starting)) {
-        return TaskState::InProgress;
+impl From<Outcome> for TaskState {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Completed => Self::Completed,
+            Outcome::Failed => Self::Failed,
+            Outcome::Cancelled => Self::Cancelled,
+        }
     }
-    if states().any(|state| matches!(state, WireState::WaitingForInput | WireState::Error)) {
-        return TaskState::Review;
+}
+
+/// What one session says about its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It was given no prompt: starting its agent, or failing to, is no work on the task.
+    Unasked,
+    /// An agent works.
+    Running,
+    /// It waits for a person.
+    Waiting,
+    /// It ended, or cannot continue by itself.
+    Ended(Outcome),
+}
+
+/// What a session says about its task. A session whose agent is being started says what its run
+/// says; one in error has failed, and can be tried again.
+pub fn standing(facts: &Facts, status: &Status) -> Standing {
+    if let Some(outcome) = facts.closed {
+        return Standing::Ended(outcome);
     }
-    let last = sessions.into_iter().max_by_key(|(_, active_at)| *active_at);
-    match last.and_then(|(status, _)| status.last_outcome) {
-        Some(Outcome::Completed) => TaskState::Completed,
-        Some(Outcome::Failed) => TaskState::Failed,
-        Some(Outcome::Cancelled) => TaskState::Cancelled,
+    let Some(run) = &facts.run else { return Standing::Unasked };
+    match status.name.wire() {
+        WireState::Running => Standing::Running,
+        WireState::Starting if run.is_open() => Standing::Running,
+        WireState::Starting | WireState::WaitingForInput => Standing::Waiting,
+        WireState::Error | WireState::Failed => Standing::Ended(Outcome::Failed),
+        WireState::Completed => Standing::Ended(Outcome::Completed),
+        WireState::Cancelled => Standing::Ended(Outcome::Cancelled),
+    }
+}
+
+/// Derives a task's state: an agent works on it, else a session waits for a person, else the outcome
+/// of the session that was active last and was given a prompt.
+pub fn derive(sessions: impl IntoIterator<Item = (Standing, Timestamp)>) -> TaskState {
+    let (mut is_waiting, mut last) = (false, None);
+    for (standing, active_at) in sessions {
+        match standing {
+            Standing::Unasked => {}
+            Standing::Running => return TaskState::InProgress,
+            Standing::Waiting => is_waiting = true,
+            Standing::Ended(outcome) => {
+                if last.is_none_or(|(at, _)| at <= active_at) {
+                    last = Some((active_at, outcome));
+                }
+            }
+        }
+    }
+    match last {
+        _ if is_waiting => TaskState::Review,
+        Some((_, outcome)) => outcome.into(),
         None => TaskState::Todo,
     }
 }
@@ -43,28 +86,68 @@ pub fn derive<'a>(
 mod tests {
     use super::*;
     use crate::reason::Reason;
+    use crate::state::{Phase, Run};
     use crate::status::Name;
 
-    fn status(name: Name, last_outcome: Option<Outcome>) -> Status {
-        Status { name, reason: Reason::RunOpen, wait: None, last_outcome, read_only: false }
+    fn status(name: Name) -> Status {
+        let reason = Reason::RunOpen;
+        Status { name, reason, wait: None, last_outcome: None, read_only: false }
+    }
+
+    fn facts(phase: Option<Phase>) -> Facts {
+        let run = phase.map(|phase| Run {
+            run_id: "run_1".parse().unwrap(),
+            boot_id: "boot_1".parse().unwrap(),
+            started_at: Timestamp::from_millis(0),
+            started_seq: 1,
+            ended_at: None,
+            phase,
+            blocked: false,
+            waits: std::collections::BTreeMap::default(),
+            settled_waits: std::collections::VecDeque::default(),
+            truncated: false,
+        });
+        Facts { run, ..Facts::default() }
     }
 
     #[test]
     fn work_beats_waiting_beats_the_last_outcome() {
+        use Standing::{Ended, Running, Unasked, Waiting};
         let at = Timestamp::from_millis;
-        let completed = status(Name::Completed, Some(Outcome::Completed));
-        let failed = status(Name::Failed, Some(Outcome::Failed));
-        let idle = status(Name::Idle, Some(Outcome::Completed));
-        let running = status(Name::Running, None);
-        let starting = status(Name::Starting, None);
-        let error = status(Name::Error, None);
-        let none: [(&Status, Timestamp); 0] = [];
-        assert_eq!(derive(none), TaskState::Todo);
-        assert_eq!(derive([(&completed, at(2)), (&failed, at(1))]), TaskState::Completed);
-        assert_eq!(derive([(&completed, at(1)), (&failed, at(2))]), TaskState::Failed);
-        assert_eq!(derive([(&completed, at(2)), (&idle, at(1))]), TaskState::Review);
-        assert_eq!(derive([(&error, at(2)), (&completed, at(3))]), TaskState::Review);
-        assert_eq!(derive([(&idle, at(2)), (&running, at(1))]), TaskState::InProgress);
-        assert_eq!(derive([(&idle, at(2)), (&starting, at(1))]), TaskState::InProgress);
+        let (completed, failed) = (Ended(Outcome::Completed), Ended(Outcome::Failed));
+        assert_eq!(derive([]), TaskState::Todo);
+        assert_eq!(derive([(Unasked, at(9))]), TaskState::Todo);
+        assert_eq!(derive([(completed, at(2)), (failed, at(1))]), TaskState::Completed);
+        assert_eq!(derive([(completed, at(1)), (failed, at(2))]), TaskState::Failed);
+        assert_eq!(derive([(completed, at(1)), (Unasked, at(2))]), TaskState::Completed);
+        assert_eq!(derive([(completed, at(2)), (Waiting, at(1))]), TaskState::Review);
+        assert_eq!(derive([(Waiting, at(2)), (Running, at(1))]), TaskState::InProgress);
+    }
+
+    /// Wants to show: an agent that only starts, or fails to, is neither work nor something to review;
+    /// and a session whose agent is started again does not leave the state that it was in.
+    #[test]
+    fn starting_and_errors_count_by_what_was_asked() {
+        let interrupted = Phase::Interrupted { reason: Reason::ProcessExit, was_waiting: false };
+        let ended = Phase::Ended(Outcome::Completed);
+        for (name, phase, expected) in [
+            (Name::Starting, None, Standing::Unasked),
+            (Name::Error, None, Standing::Unasked),
+            (Name::Idle, None, Standing::Unasked),
+            (Name::Starting, Some(Phase::Open), Standing::Running),
+            (Name::Running, Some(Phase::Open), Standing::Running),
+            (Name::Waiting, Some(Phase::Open), Standing::Waiting),
+            (Name::Starting, Some(ended), Standing::Waiting),
+            (Name::Starting, Some(interrupted), Standing::Waiting),
+            (Name::InterruptedStartup, Some(interrupted), Standing::Waiting),
+            (Name::Idle, Some(ended), Standing::Waiting),
+            (Name::Error, Some(ended), Standing::Ended(Outcome::Failed)),
+            (Name::Error, Some(Phase::Open), Standing::Ended(Outcome::Failed)),
+        ] {
+            assert_eq!(standing(&facts(phase), &status(name)), expected, "{name} {phase:?}");
+        }
+        let closed = Facts { closed: Some(Outcome::Cancelled), ..Facts::default() };
+        let named = status(Name::Cancelled);
+        assert_eq!(standing(&closed, &named), Standing::Ended(Outcome::Cancelled));
     }
 }

@@ -28,7 +28,8 @@ mod worktrees;
 mod world;
 
 pub use engine::{
-    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, Contact, CreatedSession,
+    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask, Contact,
+    CreatedSession,
     CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled, IssuedResumeToken,
     IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted, RedactionReport, RunningEngine,
     SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,

@@ -20,6 +20,9 @@ use crate::world::Clock;
 /// Records read at a time for views over a whole session.
 const READ_MAX: usize = 1_000;
 
+/// Sessions of one task that its state is derived from.
+pub(crate) const TASK_SESSIONS_MAX: usize = 1_000;
+
 /// Longer questions are read from the log.
 const QUESTION_BYTES_MAX: usize = 64 * 1024;
 
@@ -152,6 +155,12 @@ impl View {
     /// The state that the durable records fold into.
     pub async fn state(&self, session: &SessionId) -> Result<State> {
         Ok(piton_store::load(&*self.store, session).await?.state)
+    }
+
+    /// The sessions of a task, last active first, and whether there are more than are counted.
+    pub(crate) async fn list_task(&self, task: &TaskId) -> Result<(Vec<Listed>, bool)> {
+        let listed = self.list(Some(task.clone()), |_| true, None, TASK_SESSIONS_MAX).await?;
+        Ok((listed.0, listed.1.is_some()))
     }
 
     /// A page of sessions with their statuses, last active first. If all are wanted its cost follows

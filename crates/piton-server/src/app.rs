@@ -68,7 +68,7 @@ impl App {
             limits: Limits::new(options.rate),
             connections: Connections::new(options.connections),
             broadcasts: Broadcasts::new(view.clone()),
-            index: Index::new(view, index::render),
+            index: Index::new(view, metadata.clone(), index::render),
             sockets: Sockets::new(options.connections.sockets_max),
             handle,
             metadata,

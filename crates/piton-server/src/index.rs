@@ -7,13 +7,18 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use piton_api::event::{GONE, Gone, INDEX, LISTING, Listing};
+use piton_api::event::{
+    GONE, Gone, INDEX, LISTING, Listing, TASK, TASK_DELETED, TASK_STATE_CHANGED, TASK_UPDATED,
+    TaskGone,
+};
 use piton_api::problem::Problem as Document;
+use piton_api::task::TaskStateChanged;
 use piton_runtime::Listed;
-use piton_runtime::broadcast::{self, IndexEvent as Event, IndexReader};
+use piton_runtime::broadcast::{self, IndexEvent as Event, IndexReader, TaskEvent};
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::api::status;
+use crate::api::{status, tasks};
 use crate::app::App;
 use crate::connections::Connection;
 use crate::events::{Access, HEARTBEAT, event_stream};
@@ -36,16 +41,40 @@ pub(crate) fn render(listed: &Listed) -> Bytes {
 
 fn frame(event: Event<Bytes>) -> Bytes {
     match event {
-        Event::Listing { sessions, truncated } => {
-            let head = sse(LISTING, &Listing { sessions: sessions.len(), truncated });
-            let mut listing = BytesMut::from(head);
+        Event::Listing { sessions, tasks: listed, truncated } => {
+            let head = Listing { sessions: sessions.len(), tasks: listed.len(), truncated };
+            let mut listing = BytesMut::from(sse(LISTING, &head));
             for session in sessions {
                 listing.extend_from_slice(&session);
+            }
+            for task in listed {
+                listing.extend_from_slice(&sse(TASK, &tasks::summary(&task)));
             }
             listing.freeze()
         }
         Event::Changed(session) => session,
         Event::Removed(session_id) => sse(GONE, &Gone { session_id }),
+        Event::Task(event) => {
+            let (name, data) = task_event(event);
+            sse(name, &data)
+        }
+    }
+}
+
+/// An event about a task, as server-sent events and the WebSocket have it.
+pub(crate) fn task_event(event: TaskEvent) -> (&'static str, Value) {
+    // Strings and flags: that they can be written is certain.
+    fn value(data: &impl Serialize) -> Value {
+        serde_json::to_value(data).unwrap_or_default()
+    }
+    match event {
+        TaskEvent::Updated(task) => (TASK_UPDATED, value(&tasks::summary(&task))),
+        TaskEvent::StateChanged { task, old_state } => {
+            let task = tasks::summary(&task);
+            let (old_state, new_state) = (old_state.into(), task.state.clone());
+            (TASK_STATE_CHANGED, value(&TaskStateChanged { task, old_state, new_state }))
+        }
+        TaskEvent::Deleted(task_id) => (TASK_DELETED, value(&TaskGone { task_id })),
     }
 }
 
@@ -53,12 +82,14 @@ fn frame(event: Event<Bytes>) -> Bytes {
 ///
 /// First `listing` with the number of sessions that follow, which replaces all that was known; then
 /// an `index` event for each of them (the last active 1,000; `truncated` says that there are more);
-/// then `index` for whatever changes, and `gone` for what is deleted. There is nothing to go on
-/// from: a new connection, and a reader that falls behind, gets a `listing` again.
+/// then a `task` event for each of the newest 1,000 tasks; then `index` for whatever changes, `gone`
+/// for a session that is deleted, `task.updated`, `task.state_changed` and `task.deleted` for tasks.
+/// There is nothing to go on from: a new connection, and a reader that falls behind, gets a `listing`
+/// again.
 #[utoipa::path(
     get, path = "/events", tag = "sessions",
     responses(
-        (status = 200, description = "`listing`, `index` and `gone` events", content_type = "text/event-stream", body = String),
+        (status = 200, description = "`listing`, `index`, `gone`, `task` and `task.*` events", content_type = "text/event-stream", body = String),
         (status = "4XX", body = Document, content_type = "application/problem+json"),
     )
 )]
@@ -111,8 +142,12 @@ mod tests {
     #[test]
     fn a_listing_says_how_many_sessions_follow() {
         let session = Bytes::from_static(b"event: index\ndata: 1\n\n");
-        let listing = Event::Listing { sessions: vec![session.clone()], truncated: false };
-        let expected = "event: listing\ndata: {\"sessions\":1,\"truncated\":false}\n\n";
+        let listing = Event::Listing {
+            sessions: vec![session.clone()],
+            tasks: Vec::new(),
+            truncated: false,
+        };
+        let expected = "event: listing\ndata: {\"sessions\":1,\"tasks\":0,\"truncated\":false}\n\n";
         assert_eq!(frame(listing), [expected.as_bytes(), &session].concat());
         assert_eq!(frame(Event::Changed(session.clone())), session);
         let gone = Bytes::from("event: gone\ndata: {\"session_id\":\"s1\"}\n\n");

@@ -52,7 +52,7 @@ fn api() -> (Router<App>, OpenApi) {
             "/api/v1",
             OpenApiRouter::new()
                 .routes(routes!(tasks::create, tasks::list))
-                .routes(routes!(tasks::show))
+                .routes(routes!(tasks::show, tasks::update, tasks::delete))
                 .routes(routes!(sessions::create, sessions::list))
                 .routes(routes!(sessions::show, sessions::rename, sessions::delete))
                 .routes(routes!(sessions::show_status))

@@ -91,6 +91,8 @@ fn status_of(code: Code) -> StatusCode {
         | Code::SessionNotClosed
         | Code::SessionReadOnly
         | Code::SessionOwned
+        | Code::TaskClosed
+        | Code::TaskInUse
         | Code::RunNotFound
         | Code::RunInProgress
         | Code::RunNotOpen

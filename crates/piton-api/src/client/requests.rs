@@ -15,7 +15,9 @@ use crate::session::{
     RedactRequest, Redaction, RenameRequest, RunRequest, SessionArchived, SessionCreated,
     SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
 };
-use crate::task::{NewTask, Task, TaskCreated, TaskPage, TaskQuery};
+use crate::task::{
+    NewTask, Task, TaskChanged, TaskCreated, TaskDeleteQuery, TaskPage, TaskQuery, TaskUpdate,
+};
 use crate::wait::{
     AnswerAccepted, AnswerRequest, Empty, NewResumeToken, ResumeTokenCreated, TokenAnswerRequest,
     WaitList,
@@ -180,6 +182,18 @@ impl Client {
 
     pub async fn task(&self, task: &TaskId) -> Result<Task> {
         self.get(&format!("/api/v1/tasks/{task}")).await
+    }
+
+    /// Gives a task another title, closes it, or reopens it.
+    pub async fn update_task(&self, task: &TaskId, update: &TaskUpdate) -> Result<TaskChanged> {
+        let path = format!("/api/v1/tasks/{task}");
+        self.json(Method::PATCH, &path, Some(self.encode(update)?)).await
+    }
+
+    /// Deletes a task; its sessions stay. Needs the scope `admin`.
+    pub async fn delete_task(&self, task: &TaskId, query: &TaskDeleteQuery) -> Result<()> {
+        let path = with_query(&format!("/api/v1/tasks/{task}"), query);
+        self.json(Method::DELETE, &path, None).await
     }
 
     pub async fn agents(&self) -> Result<AgentList> {

@@ -10,7 +10,11 @@ use serde_json::Value;
 
 use super::http::{refused, unreachable};
 use super::{Backoff, Client, Endpoint, Error, Parser, Result, SseEvent};
-use crate::event::{GONE, Gone, INDEX, LISTING, Listing};
+use crate::event::{
+    GONE, Gone, INDEX, LISTING, Listing, TASK, TASK_DELETED, TASK_STATE_CHANGED, TASK_UPDATED,
+    TaskGone,
+};
+use crate::task::{TaskStateChanged, TaskSummary};
 use crate::status::SessionSummary;
 
 /// One connection's events.
@@ -142,6 +146,10 @@ pub enum IndexUpdate {
     Listing(Listing),
     Changed(Box<SessionSummary>),
     Gone(Gone),
+    /// A task as it is: of a listing, new, or with another title.
+    Task(Box<TaskSummary>),
+    TaskStateChanged(Box<TaskStateChanged>),
+    TaskGone(TaskGone),
 }
 
 /// Changes of the index of sessions. A new connection begins with a listing.
@@ -178,6 +186,13 @@ impl IndexEvents {
                 LISTING => IndexUpdate::Listing(serde_json::from_str(data).map_err(wrong)?),
                 INDEX => IndexUpdate::Changed(serde_json::from_str(data).map_err(wrong)?),
                 GONE => IndexUpdate::Gone(serde_json::from_str(data).map_err(wrong)?),
+                TASK | TASK_UPDATED => {
+                    IndexUpdate::Task(serde_json::from_str(data).map_err(wrong)?)
+                }
+                TASK_STATE_CHANGED => {
+                    IndexUpdate::TaskStateChanged(serde_json::from_str(data).map_err(wrong)?)
+                }
+                TASK_DELETED => IndexUpdate::TaskGone(serde_json::from_str(data).map_err(wrong)?),
                 // A newer server's.
                 _ => continue,
             };

@@ -330,6 +330,10 @@ pub enum Refusal {
     WorktreeExists { path: String },
     #[error("There is no task {task}")]
     TaskNotFound { task: TaskId },
+    #[error("Task {task} is closed")]
+    TaskClosed { task: TaskId },
+    #[error("Task {task} has sessions that are not closed: {sessions}")]
+    TaskInUse { task: TaskId, sessions: String },
     #[error("There is no access {access}")]
     AccessTokenNotFound { access: AccessTokenId },
     #[error("Entry {pos} does not follow entry {last} of the spool")]
@@ -377,6 +381,8 @@ impl Refusal {
             Self::WorktreeNotFound => Code::WorktreeNotFound,
             Self::WorktreeExists { .. } => Code::WorktreeExists,
             Self::TaskNotFound { .. } => Code::TaskNotFound,
+            Self::TaskClosed { .. } => Code::TaskClosed,
+            Self::TaskInUse { .. } => Code::TaskInUse,
             Self::AccessTokenNotFound { .. } => Code::AccessTokenNotFound,
             Self::SpoolGap { .. } => Code::SpoolGap,
             Self::RecordNotFound { .. } => Code::RecordNotFound,

@@ -14,7 +14,9 @@ use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
 use super::lock;
+use super::tasks::{TaskBoard, TaskEvent, TaskSummary};
 use crate::error::Result;
+use crate::metadata::MetadataLog;
 use crate::view::{Listed, View};
 
 /// Sessions that are listed; the last active ones.
@@ -35,16 +37,19 @@ pub enum IndexEvent<E> {
     /// All sessions, which replaces everything that was given before; `truncated`: there are more.
     Listing {
         sessions: Vec<E>,
+        tasks: Vec<TaskSummary>,
         truncated: bool,
     },
     Changed(E),
     Removed(SessionId),
+    Task(TaskEvent),
 }
 
 /// The index of sessions as readers show it; followed only while it has a reader.
 #[derive(Debug)]
 pub struct Index<E> {
     view: View,
+    metadata: MetadataLog,
     render: fn(&Listed) -> E,
     shared: Mutex<Weak<Shared<E>>>,
 }
@@ -66,6 +71,7 @@ impl<E> Drop for Shared<E> {
 struct Board<E> {
     sessions: BTreeMap<SessionId, E>,
     truncated: bool,
+    tasks: TaskBoard,
     sender: broadcast::Sender<IndexEvent<E>>,
     /// The store cannot be read any more.
     over: bool,
@@ -85,12 +91,22 @@ pub trait Shown: Clone + Debug + PartialEq + Send + Sync + 'static {}
 impl<E: Clone + Debug + PartialEq + Send + Sync + 'static> Shown for E {}
 
 impl<E: Shown> Board<E> {
-    fn listing(&self) -> IndexEvent<E> {
-        let sessions = self.sessions.values().cloned().collect();
-        IndexEvent::Listing { sessions, truncated: self.truncated }
+    fn new(sender: broadcast::Sender<IndexEvent<E>>) -> Self {
+        let (sessions, tasks) = (BTreeMap::new(), TaskBoard::default());
+        Self { sessions, truncated: false, tasks, sender, over: false }
     }
 
-    fn set(&mut self, session: SessionId, entry: E) {
+    fn listing(&self) -> IndexEvent<E> {
+        let sessions = self.sessions.values().cloned().collect();
+        IndexEvent::Listing { sessions, tasks: self.tasks.listing(), truncated: self.truncated }
+    }
+
+    fn set(&mut self, listed: &Listed, entry: E) {
+        self.tasks.note(listed);
+        self.show(listed.row.session.clone(), entry);
+    }
+
+    fn show(&mut self, session: SessionId, entry: E) {
         if self.sessions.get(&session) == Some(&entry) {
             return;
         }
@@ -100,6 +116,7 @@ impl<E: Shown> Board<E> {
     }
 
     fn remove(&mut self, session: &SessionId) {
+        self.tasks.forget(session);
         if self.sessions.remove(session).is_some() {
             let _ = self.sender.send(IndexEvent::Removed(session.clone()));
         }
@@ -115,8 +132,8 @@ impl<E: Shown> Shared<E> {
 }
 
 impl<E: Shown> Index<E> {
-    pub fn new(view: View, render: fn(&Listed) -> E) -> Self {
-        Self { view, render, shared: Mutex::default() }
+    pub fn new(view: View, metadata: MetadataLog, render: fn(&Listed) -> E) -> Self {
+        Self { view, metadata, render, shared: Mutex::default() }
     }
 
     pub async fn read(&self) -> Result<IndexReader<E>> {
@@ -135,16 +152,22 @@ impl<E: Shown> Index<E> {
         }
         // Before the first look, so that nothing falls between the two.
         let changes = self.view.store().changes();
-        let (sessions, truncated) = list(&self.view, self.render).await?;
         let sender = broadcast::channel(BEHIND_MAX).0;
-        let board = Arc::new(Mutex::new(Board { sessions, truncated, sender, over: false }));
+        let board = Arc::new(Mutex::new(Board::new(sender)));
+        let follower = Follower {
+            view: self.view.clone(),
+            metadata: self.metadata.clone(),
+            render: self.render,
+            board: Arc::clone(&board),
+        };
+        follower.look_at_all().await?;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = shared.upgrade().filter(|shared| !lock(&shared.board).over) {
             // Another reader was faster.
             return Ok(other);
         }
-        let following = keep_up(self.view.clone(), self.render, Arc::clone(&board), changes);
-        let fresh = Arc::new(Shared { board, following: tokio::spawn(following) });
+        let following = tokio::spawn(follower.keep_up(changes));
+        let fresh = Arc::new(Shared { board, following });
         *shared = Arc::downgrade(&fresh);
         Ok(fresh)
     }
@@ -169,11 +192,11 @@ impl<E: Shown> IndexReader<E> {
 }
 
 /// The last active sessions, and whether there are more.
-async fn list<E>(view: &View, render: fn(&Listed) -> E) -> Result<(BTreeMap<SessionId, E>, bool)> {
+async fn list(view: &View) -> Result<(BTreeMap<SessionId, Listed>, bool)> {
     let (mut sessions, mut after) = (BTreeMap::new(), None);
     loop {
         let (listed, next) = view.list(None, |_| true, after, PAGE_SESSIONS).await?;
-        sessions.extend(listed.iter().map(|one| (one.row.session.clone(), render(one))));
+        sessions.extend(listed.into_iter().map(|one| (one.row.session.clone(), one)));
         after = match next {
             None => return Ok((sessions, false)),
             Some(_) if sessions.len() >= LISTED_MAX => return Ok((sessions, true)),
@@ -182,26 +205,105 @@ async fn list<E>(view: &View, render: fn(&Listed) -> E) -> Result<(BTreeMap<Sess
     }
 }
 
-/// Keeps the board up to date until it has no reader.
-async fn keep_up<E: Shown>(
+/// What keeps a board up to date.
+struct Follower<E> {
     view: View,
+    metadata: MetadataLog,
     render: fn(&Listed) -> E,
     board: Arc<Mutex<Board<E>>>,
-    mut changes: Changes,
-) {
-    loop {
-        let done = match gather(&mut changes).await {
-            Some(dirty) => look_at(&view, render, &board, dirty).await,
-            None => look_at_all(&view, render, &board).await,
-        };
-        if let Err(error) = done {
-            tracing::warn!(code = %error.code(), %error, "the index is not followed");
-            let mut board = lock(&board);
-            board.over = true;
-            // The end of the channel ends the readers.
-            board.sender = broadcast::channel(1).0;
-            return;
+}
+
+impl<E: Shown> Follower<E> {
+    /// Until the board has no reader.
+    async fn keep_up(self, mut changes: Changes) {
+        loop {
+            let done = match gather(&mut changes).await {
+                Some(dirty) => self.look_at(dirty).await,
+                None => self.look_at_all().await,
+            };
+            if let Err(error) = done {
+                tracing::warn!(code = %error.code(), %error, "the index is not followed");
+                let mut board = lock(&self.board);
+                board.over = true;
+                // The end of the channel ends the readers.
+                board.sender = broadcast::channel(1).0;
+                return;
+            }
         }
+    }
+
+    async fn look_at(&self, mut dirty: BTreeSet<SessionId>) -> Result<()> {
+        let is_metadata_changed = dirty.remove(&SessionId::metadata_log());
+        for session in dirty {
+            match self.view.listed(&session).await {
+                Ok(Some(listed)) => lock(&self.board).set(&listed, (self.render)(&listed)),
+                Ok(None) => lock(&self.board).remove(&session),
+                Err(error) => {
+                    // A log that is damaged must not hide the others: the index still has its row.
+                    tracing::warn!(%session, code = %error.code(), "looked up in the index");
+                    return self.look_at_all().await;
+                }
+            }
+        }
+        // The list is bounded: with too many sessions the last active ones are listed again.
+        if lock(&self.board).sessions.len() > LISTED_MAX + PAGE_SESSIONS {
+            return self.look_at_all().await;
+        }
+        if is_metadata_changed {
+            self.look_at_registry().await?;
+        }
+        self.look_at_tasks().await
+    }
+
+    async fn look_at_all(&self) -> Result<()> {
+        let (sessions, truncated) = list(&self.view).await?;
+        let missing: Vec<SessionId> = {
+            let board = lock(&self.board);
+            board.sessions.keys().filter(|known| !sessions.contains_key(*known)).cloned().collect()
+        };
+        for session in missing {
+            if self.view.store().head(&session).await?.is_none() {
+                lock(&self.board).remove(&session);
+            } else {
+                // Still there, and not among the last active any more: listed when it changes.
+                lock(&self.board).sessions.remove(&session);
+            }
+        }
+        {
+            let mut board = lock(&self.board);
+            board.truncated = truncated;
+            for listed in sessions.values() {
+                board.set(listed, (self.render)(listed));
+            }
+        }
+        self.look_at_registry().await?;
+        self.look_at_tasks().await
+    }
+
+    /// Which tasks there are.
+    async fn look_at_registry(&self) -> Result<()> {
+        self.metadata.catch_up().await?;
+        let tasks = self.metadata.read(|known| {
+            known.tasks.values().rev().take(LISTED_MAX).cloned().collect::<Vec<_>>()
+        });
+        let mut board = lock(&self.board);
+        for event in board.tasks.set_all(tasks) {
+            let _ = board.sender.send(IndexEvent::Task(event));
+        }
+        Ok(())
+    }
+
+    /// Derives the states of tasks that something happened to.
+    async fn look_at_tasks(&self) -> Result<()> {
+        let dirty = lock(&self.board).tasks.take_dirty();
+        for task in dirty {
+            let sessions = self.view.list_task(&task).await?.0;
+            let mut board = lock(&self.board);
+            for event in board.tasks.set_state(&task, &sessions) {
+                let _ = board.sender.send(IndexEvent::Task(event));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -224,58 +326,7 @@ async fn gather(changes: &mut Changes) -> Option<BTreeSet<SessionId>> {
             Change::Look => return None,
         }
     }
-    dirty.retain(|session| !session.is_metadata_log());
     (dirty.len() <= SINGLY_MAX).then_some(dirty)
-}
-
-async fn look_at<E: Shown>(
-    view: &View,
-    render: fn(&Listed) -> E,
-    board: &Mutex<Board<E>>,
-    dirty: BTreeSet<SessionId>,
-) -> Result<()> {
-    for session in dirty {
-        match view.listed(&session).await {
-            Ok(Some(listed)) => lock(board).set(session, render(&listed)),
-            Ok(None) => lock(board).remove(&session),
-            Err(error) => {
-                // A log that is damaged must not hide the others: the index still has its row.
-                tracing::warn!(%session, code = %error.code(), "looked up in the index");
-                return look_at_all(view, render, board).await;
-            }
-        }
-    }
-    // The list is bounded: with too many sessions the last active ones are listed again.
-    if lock(board).sessions.len() > LISTED_MAX + PAGE_SESSIONS {
-        look_at_all(view, render, board).await?;
-    }
-    Ok(())
-}
-
-async fn look_at_all<E: Shown>(
-    view: &View,
-    render: fn(&Listed) -> E,
-    board: &Mutex<Board<E>>,
-) -> Result<()> {
-    let (sessions, truncated) = list(view, render).await?;
-    let missing: Vec<SessionId> = {
-        let board = lock(board);
-        board.sessions.keys().filter(|known| !sessions.contains_key(*known)).cloned().collect()
-    };
-    for session in missing {
-        if view.store().head(&session).await?.is_none() {
-            lock(board).remove(&session);
-        } else {
-            // Still there, and not among the last active any more: listed when it changes.
-            lock(board).sessions.remove(&session);
-        }
-    }
-    let mut board = lock(board);
-    board.truncated = truncated;
-    for (session, entry) in sessions {
-        board.set(session, entry);
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -290,7 +341,7 @@ mod tests {
 
     fn shared() -> Arc<Shared<String>> {
         let sender = broadcast::channel(BEHIND_MAX).0;
-        let board = Board { sessions: BTreeMap::new(), truncated: false, sender, over: false };
+        let board = Board::new(sender);
         let following = tokio::spawn(std::future::pending());
         Arc::new(Shared { board: Arc::new(Mutex::new(board)), following })
     }
@@ -303,13 +354,17 @@ mod tests {
     #[tokio::test]
     async fn a_reader_is_given_the_list_and_then_what_changes() {
         let shared = shared();
-        lock(&shared.board).set(session("s1"), "1".into());
+        lock(&shared.board).show(session("s1"), "1".into());
         let mut reader = reader(&shared);
-        let listing = IndexEvent::Listing { sessions: vec!["1".into()], truncated: false };
+        let listing = IndexEvent::Listing {
+            sessions: vec!["1".into()],
+            tasks: Vec::new(),
+            truncated: false,
+        };
         assert_eq!(reader.next().await, Some(listing));
         // What did not change is no event.
-        lock(&shared.board).set(session("s1"), "1".into());
-        lock(&shared.board).set(session("s1"), "2".into());
+        lock(&shared.board).show(session("s1"), "1".into());
+        lock(&shared.board).show(session("s1"), "2".into());
         assert_eq!(reader.next().await, Some(IndexEvent::Changed("2".into())));
         lock(&shared.board).remove(&session("s1"));
         lock(&shared.board).remove(&session("s1"));
@@ -323,12 +378,12 @@ mod tests {
         let mut reader = reader(&shared);
         reader.next().await;
         for round in 0..2 * BEHIND_MAX {
-            lock(&shared.board).set(session(&format!("s{}", round % 10)), round.to_string());
+            lock(&shared.board).show(session(&format!("s{}", round % 10)), round.to_string());
         }
         let listing = lock(&shared.board).listing();
         assert_eq!(reader.next().await, Some(listing));
         assert!(reader.receiver.is_empty());
-        lock(&shared.board).set(session("s1"), "new".into());
+        lock(&shared.board).show(session("s1"), "new".into());
         assert_eq!(reader.next().await, Some(IndexEvent::Changed("new".into())));
     }
 
@@ -346,7 +401,8 @@ mod tests {
         assert_eq!(gather(&mut changes).await, Some([session("s2")].into()));
         hub.committed(&session("s1"), 1, Vec::new);
         hub.committed(&SessionId::metadata_log(), 1, Vec::new);
-        assert_eq!(gather(&mut changes).await, Some([session("s1")].into()));
+        let both = [session("s1"), SessionId::metadata_log()].into();
+        assert_eq!(gather(&mut changes).await, Some(both), "tasks are in the metadata log");
         hub.look();
         assert_eq!(gather(&mut changes).await, None);
         assert_eq!(gather(&mut changes).await, None, "once in a while without any hint");

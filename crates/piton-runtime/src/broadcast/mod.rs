@@ -8,6 +8,7 @@
 
 mod index;
 mod kept;
+mod tasks;
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -24,6 +25,7 @@ use crate::view::View;
 use kept::Kept;
 
 pub use index::{Index, IndexEvent, IndexReader};
+pub use tasks::{TaskEvent, TaskSummary};
 
 /// Records that are read at a time for a reader that fell behind.
 const READ_RECORDS: usize = 256;

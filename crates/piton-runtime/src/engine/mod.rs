@@ -48,7 +48,8 @@ pub use requests::Fulfilled;
 pub use runs::AffectedRun;
 pub use sessions::{CreatedSession, Prompted, SessionFilter, SessionSpec};
 pub use status::{Contact, SessionReport};
-pub use tasks::{CreatedTask, TaskPage, TaskReport};
+pub(crate) use tasks::derive_task_state;
+pub use tasks::{ChangedTask, CreatedTask, TaskPage, TaskReport};
 pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
 pub use workspace::{OpenedShell, check_terminal_side};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use piton_core::decide::{Command, Create, Message};
+use piton_core::decide::{Command, Create, Message, Refusal};
 use piton_core::event::Outcome;
 use piton_core::id::{MessageId, RunId, SessionId, TaskId};
 use piton_core::resume::{StartTrigger, can_prompt};
@@ -73,7 +73,10 @@ impl Engine {
         check_title(spec.title.as_deref())?;
         let request = Request::new(caller, "sessions.create", "", &spec)?;
         if let Some(task_id) = &spec.task_id {
-            self.find_task(task_id).await?;
+            let task = self.find_task(task_id).await?;
+            if task.closed.is_some() {
+                return Err(Refusal::TaskClosed { task: task.task_id }.into());
+            }
         }
         if let Some(agent) = &spec.agent_profile_id {
             self.catalog().get(agent)?;

@@ -2,15 +2,22 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use piton_api::WireEnum;
 use piton_api::problem::Problem as Document;
-use piton_api::task::{NewTask, Task, TaskCreated, TaskPage, TaskQuery};
+use piton_api::task::{
+    NewTask, Task, TaskChanged, TaskCreated, TaskDeleteQuery, TaskPage, TaskQuery, TaskSummary,
+    TaskUpdate,
+};
+use piton_core::event::Outcome;
 use piton_core::id::TaskId;
-use piton_runtime::TaskReport;
+use piton_core::registry::{TaskChange, TaskStanding};
+use piton_runtime::{Caller, Fulfilled, TaskReport, broadcast};
 
 use super::{Reply, status};
 use crate::app::App;
-use crate::extract::{Body, Controller, Params, Path, Reader};
-use crate::problem::Result;
+use crate::extract::{Administrator, Body, Controller, Params, Path, Reader};
+use crate::problem::{Problem, Result};
 
 /// Makes a task.
 #[utoipa::path(post, path = "/tasks", operation_id = "create_task", tag = "tasks", request_body = NewTask,
@@ -54,6 +61,77 @@ pub(crate) async fn show(
     Ok(Json(view(app.engine().task(&task.parse()?).await?)))
 }
 
+/// Gives a task another title, closes it, or reopens it.
+///
+/// A closed task's state is its outcome, whatever its sessions do; they stay as they are, and new ones
+/// are refused. A reopened task's state follows from its sessions again.
+#[utoipa::path(patch, path = "/tasks/{task_id}", operation_id = "update_task", tag = "tasks", request_body = TaskUpdate,
+    params(("task_id" = String, Path, description = "The task's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+    responses((status = 200, body = TaskChanged),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn update(
+    State(app): State<App>,
+    Controller(caller): Controller,
+    Path(task): Path<String>,
+    Body(update): Body<TaskUpdate>,
+) -> Result<Reply<TaskChanged>> {
+    Ok(Reply::ok(update_now(&app, &caller, &task, update).await?))
+}
+
+pub(crate) async fn update_now(
+    app: &App,
+    caller: &Caller,
+    task: &str,
+    update: TaskUpdate,
+) -> Result<Fulfilled<TaskChanged>> {
+    let standing = match (update.closed, update.outcome) {
+        (Some(true), None) => Some(TaskStanding::Closed(Outcome::Completed)),
+        (Some(true), Some(WireEnum::Known(outcome))) => Some(TaskStanding::Closed(outcome)),
+        (Some(true), Some(WireEnum::Other(_))) => {
+            return Err(Problem::malformed("outcome is completed, failed or cancelled"));
+        }
+        (_, Some(_)) => return Err(Problem::malformed("outcome needs closed: true beside it")),
+        (Some(false), None) => Some(TaskStanding::Open),
+        (None, None) => None,
+    };
+    if update.title.is_none() && standing.is_none() {
+        return Err(Problem::malformed("Name what is to change: title or closed"));
+    }
+    let change = TaskChange { title: update.title, standing };
+    let changed = app.engine().change_task(caller, &task.parse()?, change).await?;
+    Ok(changed.map(|changed| TaskChanged { task_id: changed.task_id }))
+}
+
+/// Deletes a task. Its sessions stay; while some are not closed the task is kept, unless it is forced.
+#[utoipa::path(delete, path = "/tasks/{task_id}", operation_id = "delete_task", tag = "tasks",
+    params(("task_id" = String, Path, description = "The task's id"), TaskDeleteQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+    responses((status = 204),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Administrator(caller): Administrator,
+    Path(task): Path<String>,
+    Params(deleting): Params<TaskDeleteQuery>,
+) -> Result<StatusCode> {
+    let forced = deleting.force.unwrap_or(false);
+    app.engine().delete_task(&caller, &task.parse()?, forced).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A task as events have it.
+pub(crate) fn summary(summary: &broadcast::TaskSummary) -> TaskSummary {
+    let broadcast::TaskSummary { task, state } = summary;
+    TaskSummary {
+        task_id: task.task_id.clone(),
+        title: task.title.clone(),
+        created_at: task.created_at,
+        state: (*state).into(),
+        is_closed: task.closed.is_some(),
+    }
+}
+
 fn view(report: TaskReport) -> Task {
     let TaskReport { task, state, sessions } = report;
     Task {
@@ -61,6 +139,7 @@ fn view(report: TaskReport) -> Task {
         title: task.title,
         created_at: task.created_at,
         state: state.into(),
+        is_closed: task.closed.is_some(),
         sessions: sessions.iter().map(status::summary).collect(),
     }
 }

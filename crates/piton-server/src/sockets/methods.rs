@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::conversation::Line;
-use crate::api::{sessions, status, waits};
+use crate::api::{sessions, status, tasks, waits};
 use crate::app::to_value;
 use crate::problem::{Problem, Result};
 
@@ -43,6 +43,9 @@ macro_rules! operations {
 operations! {
     "session.subscribe" Read "GET" "/sessions/{session_id}/events";
     "session.unsubscribe" Read;
+    "tasks.subscribe" Read "GET" "/events";
+    "tasks.unsubscribe" Read;
+    "task.update" Control "PATCH" "/tasks/{task_id}";
     "task.session.list" Read "GET" "/sessions";
     "task.session.status" Read "GET" "/sessions/{session_id}/status";
     "task.session.create" Control "POST" "/sessions";
@@ -115,6 +118,21 @@ pub(super) async fn call(
         "task.session.list" => {
             let page = sessions::list_now(app, &params.rest()?).await?;
             return Ok(Some(answer(id, &to_value(&page)?, false)));
+        }
+        "tasks.subscribe" => {
+            params.empty()?;
+            line.subscriptions.begin_tasks(line, id).await?;
+            return Ok(None);
+        }
+        "tasks.unsubscribe" => {
+            params.empty()?;
+            let was = line.subscriptions.end_tasks().await;
+            return Ok(Some(answer(id, &json!({"was_subscribed": was}), false)));
+        }
+        "task.update" => {
+            let (task, key) = (params.needed("task_id")?, params.text("idempotency_key")?);
+            let caller = Caller::new(principal).with_key(key.as_deref())?;
+            return fulfilled(id, tasks::update_now(app, &caller, &task, params.rest()?).await?);
         }
         "task.session.create" => {
             let key = params.text("idempotency_key")?;

@@ -4,16 +4,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::ws::Message;
+use bytes::Bytes;
 use piton_core::id::SessionId;
 use piton_core::{Code, Seq};
+use piton_runtime::broadcast::{IndexEvent, IndexReader, TaskSummary};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::conversation::Line;
 use super::methods;
+use crate::api::tasks;
 use crate::app::to_value;
-use crate::frames;
+use crate::{frames, index};
 use crate::metrics::Subscriber;
 use crate::problem::{Problem, Result};
 
@@ -23,6 +26,7 @@ const SUBSCRIPTIONS_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
     by_session: Arc<Mutex<HashMap<SessionId, Subscription>>>,
+    tasks: Arc<Mutex<Option<Subscription>>>,
 }
 
 #[derive(Debug)]
@@ -100,6 +104,55 @@ impl Subscriptions {
         for session in sessions {
             self.end(&session).await;
         }
+        self.end_tasks().await;
+    }
+
+    fn lock_tasks(&self) -> MutexGuard<'_, Option<Subscription>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens to the tasks. The answer has them as they are, and is on its way before the first event.
+    pub(super) async fn begin_tasks(&self, line: &Line, id: &Value) -> Result<()> {
+        let stop = CancellationToken::new();
+        {
+            let mut tasks = self.lock_tasks();
+            if tasks.is_some() {
+                return Err(Problem::malformed("This socket listens to the tasks already"));
+            }
+            *tasks = Some(Subscription { stop: stop.clone(), sending: None });
+        }
+        let mut index = match line.app.index().read().await {
+            Ok(index) => index,
+            Err(error) => {
+                self.lock_tasks().take();
+                return Err(error.into());
+            }
+        };
+        let listed = match index.next().await {
+            Some(IndexEvent::Listing { tasks, .. }) => tasks,
+            _ => Vec::new(),
+        };
+        let answered = methods::answer(id, &task_listing(&listed)?, false);
+        let is_sent = line.out.send(answered).await.is_ok();
+        let mut tasks = self.lock_tasks();
+        if let (Some(subscription), true) = (tasks.as_mut(), is_sent && !stop.is_cancelled()) {
+            let subscriber = line.app.metrics().subscribe();
+            let sending = send_tasks(line.clone(), index, subscriber, stop);
+            subscription.sending = Some(tokio::spawn(sending));
+        }
+        Ok(())
+    }
+
+    /// Listens to the tasks no more. Whether it had listened.
+    pub(super) async fn end_tasks(&self) -> bool {
+        let subscription = self.lock_tasks().take();
+        let Some(Subscription { stop, sending }) = subscription else { return false };
+        stop.cancel();
+        if let Some(sending) = sending {
+            // A panic in there is reported where it happened.
+            let _ = sending.await;
+        }
+        true
     }
 
     /// One that ended by itself; a later one of the same session stays.
@@ -147,4 +200,45 @@ async fn send(
     let ended = json!({"event": "session.unsubscribed", "payload": payload}).to_string();
     // The socket may be closed meanwhile.
     let _ = line.out.send(Message::text(ended)).await;
+}
+
+fn task_listing(listed: &[TaskSummary]) -> Result<Value> {
+    let tasks: Vec<_> = listed.iter().map(tasks::summary).collect();
+    Ok(json!({"tasks": to_value(&tasks)?}))
+}
+
+async fn send_tasks(
+    line: Line,
+    mut index: IndexReader<Bytes>,
+    subscriber: Subscriber,
+    stop: CancellationToken,
+) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            event = index.next() => event,
+        };
+        let (event, payload) = match event {
+            Some(IndexEvent::Task(event)) => index::task_event(event),
+            // It fell behind: this replaces all that it knows.
+            Some(IndexEvent::Listing { tasks, .. }) => {
+                ("task.listing", task_listing(&tasks).unwrap_or_default())
+            }
+            Some(IndexEvent::Changed(_) | IndexEvent::Removed(_)) => continue,
+            None => {
+                line.subscriptions.lock_tasks().take();
+                ("tasks.unsubscribed", json!({}))
+            }
+        };
+        subscriber.delivered(1);
+        let message = Message::text(json!({"event": event, "payload": payload}).to_string());
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            sent = line.out.send(message) => {
+                if sent.is_err() || event == "tasks.unsubscribed" { return }
+            }
+        }
+    }
 }

@@ -1,9 +1,13 @@
 //! The server in this process: its router over a memory store and a scripted executor, on loopback.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../../../piton-runtime/tests/it/engine/agentctl.rs"]
+#[expect(dead_code, reason = "shared with the tests of the engine")]
+mod agentctl;
 mod description;
 mod problems;
 mod same_methods;
 mod scopes;
 mod status;
+mod tasks;
 mod world;

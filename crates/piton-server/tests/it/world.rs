@@ -20,6 +20,8 @@ use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{BoxFuture as StoreFuture, Liveness, OsEntropy, Store};
 use tokio::net::TcpListener;
 
+use crate::agentctl::Fleet;
+
 type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// All of this test's boots live.
@@ -98,6 +100,18 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn start() -> Self {
+        let probe = Arc::new(Mutex::new(Probe::Unreachable));
+        let fault = "there is no machine";
+        Self::on(Arc::new(ScriptedExecutor { probe, fault })).await
+    }
+
+    /// With an executor whose agents do what their prompts say.
+    pub(crate) async fn with_agents() -> (Self, Fleet) {
+        let fleet = Fleet::default();
+        (Self::on(Arc::new(fleet.clone())).await, fleet)
+    }
+
+    async fn on(executor: Arc<dyn Executor>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ids = Ids::new(Arc::clone(&clock), Arc::new(OsEntropy));
@@ -109,10 +123,6 @@ impl World {
             Arc::new(OsEntropy),
             Arc::new(Reliable),
         ));
-        let executor = ScriptedExecutor {
-            probe: Arc::new(Mutex::new(Probe::Unreachable)),
-            fault: "there is no machine",
-        };
         let boot = ids.boot().unwrap();
         let options = Options {
             clock: Arc::clone(&clock),
@@ -122,7 +132,7 @@ impl World {
             profiles: vec![profile()],
             ..EngineOptions::new(options, folder.path())
         };
-        let running = Engine::start(options, Arc::new(executor)).await.unwrap();
+        let running = Engine::start(options, executor).await.unwrap();
         let local = Bearer { id: ids.access().unwrap(), secret: ids.token().unwrap().secret };
         let handle = running.engine().handle().unwrap().clone();
         let options = piton_server::Options {
