@@ -4,6 +4,16 @@ use piton_core::id::SessionId;
 use serde::{Deserialize, Serialize};
 
 use crate::enums::RunOutcome;
+
+/// Which executor is to be abandoned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AbandonRequest {
+    /// Refused if the session has another executor by now; without it, the current one is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_execution_id: Option<String>,
+}
 use crate::status::SessionSummary;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

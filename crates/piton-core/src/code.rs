@@ -46,9 +46,9 @@ codes! {
     MessageNotOpen = "message_not_open", "A streamed message is completed once, after its last piece.";
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";
     ExecutorNotFound = "executor_not_found", "The session has no executor that could be meant.";
-    ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or abandon it first; a deletion can be forced.";
+    ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or give it up with `piton sessions abandon SESSION`; a deletion can be forced.";
     AgentctlRefused = "agentctl_refused", "Read what agentctl says; it changed nothing.";
-    AgentctlUnreachable = "agentctl_unreachable", "Wait: it is asked again; if it will not come back, abandon the execution.";
+    AgentctlUnreachable = "agentctl_unreachable", "Wait: it is asked again; if it will not come back, give it up with `piton sessions abandon SESSION`.";
     SpoolGap = "spool_gap", "Read the spool again from the position that the error names.";
     RecordNotFound = "record_not_found", "Read the session's log; it says which records there are.";
     RecordEmpty = "record_empty", "Only contents can be taken out; to remove what is in a header, delete the session.";

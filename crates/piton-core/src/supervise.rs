@@ -54,6 +54,8 @@ pub struct Known {
     pub link: Link,
     /// A caller waits until it is written down what became of the execution.
     pub is_awaited: bool,
+    /// It has been silent for longer than executors are waited for (`executor.abandon_after`).
+    pub is_given_up: bool,
     /// An agent is wanted, and why.
     pub start: Option<StartTrigger>,
 }
@@ -69,6 +71,8 @@ pub enum Step {
     Connect,
     /// Nothing but to listen to it, and to whoever wakes the supervisor.
     Follow,
+    /// Abandon it, as a user would: it has been silent for too long.
+    Abandon,
     /// Wait for the launch to end, or for the delay to pass; then look again.
     Wait,
     /// Decide about the agent ([`crate::resume::plan`]) and start it.
@@ -102,6 +106,9 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
             let is_recorded = executor.status == ExecutorStatus::Unreachable;
             if !is_recorded && (for_long || known.is_awaited || !is_ours) {
                 return Step::Settle(Some(Probe::Unreachable));
+            }
+            if is_recorded && known.is_given_up {
+                return Step::Abandon;
             }
             start.unwrap_or(Step::Wait)
         }

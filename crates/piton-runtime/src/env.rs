@@ -30,7 +30,8 @@ pub(crate) struct Env {
 impl Env {
     pub(crate) fn new(options: Options) -> Self {
         let (executors, entropy) = (options.executors, Arc::clone(&options.entropy));
-        let supervisors = Supervisors::new(executors, options.unreachable_after, entropy);
+        let supervisors =
+            Supervisors::new(executors, options.unreachable_after, options.abandon_after, entropy);
         Self {
             ids: Ids::new(Arc::clone(&options.clock), options.entropy),
             writer: Arc::new(Writer::new(

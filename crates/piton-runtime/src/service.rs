@@ -55,6 +55,9 @@ pub struct Options {
     pub sweep_every: Duration,
     /// How long an execution may be silent before the log calls it unreachable.
     pub unreachable_after: Duration,
+    /// How long an execution may be silent before it is abandoned, as a user would; `None`: for ever.
+    /// Counted from the first probe that this process did not get an answer to.
+    pub abandon_after: Option<Duration>,
     /// Records after which a snapshot saves replaying them.
     pub snapshot_every: u64,
 }
@@ -78,6 +81,7 @@ impl Options {
             masker: Arc::default(),
             sweep_every: SWEEP_EVERY,
             unreachable_after: UNREACHABLE_AFTER,
+            abandon_after: None,
             snapshot_every: SNAPSHOT_EVERY,
         }
     }

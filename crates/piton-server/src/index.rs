@@ -142,11 +142,8 @@ mod tests {
     #[test]
     fn a_listing_says_how_many_sessions_follow() {
         let session = Bytes::from_static(b"event: index\ndata: 1\n\n");
-        let listing = Event::Listing {
-            sessions: vec![session.clone()],
-            tasks: Vec::new(),
-            truncated: false,
-        };
+        let listing =
+            Event::Listing { sessions: vec![session.clone()], tasks: Vec::new(), truncated: false };
         let expected = "event: listing\ndata: {\"sessions\":1,\"tasks\":0,\"truncated\":false}\n\n";
         assert_eq!(frame(listing), [expected.as_bytes(), &session].concat());
         assert_eq!(frame(Event::Changed(session.clone())), session);

@@ -11,9 +11,9 @@ use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
 use crate::agent::{AgentList, ExecutionList};
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
-    ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest,
-    RedactRequest, Redaction, RenameRequest, RunRequest, SessionArchived, SessionCreated,
-    SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
+    AbandonRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted,
+    PromptRequest, RedactRequest, Redaction, RenameRequest, RunRequest, SessionArchived,
+    SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
 };
 use crate::task::{
     NewTask, Task, TaskChanged, TaskCreated, TaskDeleteQuery, TaskPage, TaskQuery, TaskUpdate,
@@ -78,6 +78,15 @@ impl Client {
 
     pub async fn dismiss(&self, session: &SessionId, run: &RunRequest) -> Result<SessionRun> {
         self.post(&of_session(session, "/dismiss"), run).await
+    }
+
+    /// Gives an executor up that does not respond; its run is interrupted.
+    pub async fn abandon(
+        &self,
+        session: &SessionId,
+        abandon: &AbandonRequest,
+    ) -> Result<SessionRun> {
+        self.post(&of_session(session, "/abandon"), abandon).await
     }
 
     pub async fn close(&self, session: &SessionId, close: &CloseRequest) -> Result<SessionRun> {

@@ -14,8 +14,8 @@ use crate::event::{
     GONE, Gone, INDEX, LISTING, Listing, TASK, TASK_DELETED, TASK_STATE_CHANGED, TASK_UPDATED,
     TaskGone,
 };
-use crate::task::{TaskStateChanged, TaskSummary};
 use crate::status::SessionSummary;
+use crate::task::{TaskStateChanged, TaskSummary};
 
 /// One connection's events.
 #[derive(Debug)]

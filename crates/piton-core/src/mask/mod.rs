@@ -459,7 +459,9 @@ fn free_fields(event: &Event) -> Free {
         Event::AgentError(_) => Free::Fields(&["code", "auth_methods"]),
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),
         Event::RecordRedacted(_) | Event::SessionDeleted(_) => Free::Fields(&["reason"]),
-        Event::TaskCreated(_) | Event::TaskUpdated(_) | Event::SessionRenamed(_) => Free::Fields(&["title"]),
+        Event::TaskCreated(_) | Event::TaskUpdated(_) | Event::SessionRenamed(_) => {
+            Free::Fields(&["title"])
+        }
         Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
             Free::Fields(&["path", "repository", "base"])

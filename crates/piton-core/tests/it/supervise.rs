@@ -68,7 +68,8 @@ fn world(log: Log) -> World {
 }
 
 fn known(world: &World, owner: Owner, link: Link) -> Known {
-    Known { owner, dead: world.dead.clone(), link, is_awaited: false, start: None }
+    let dead = world.dead.clone();
+    Known { owner, dead, link, is_awaited: false, is_given_up: false, start: None }
 }
 
 fn next(log: Log, owner: Owner, link: Link) -> Step {

@@ -283,9 +283,9 @@ impl<E: Shown> Follower<E> {
     /// Which tasks there are.
     async fn look_at_registry(&self) -> Result<()> {
         self.metadata.catch_up().await?;
-        let tasks = self.metadata.read(|known| {
-            known.tasks.values().rev().take(LISTED_MAX).cloned().collect::<Vec<_>>()
-        });
+        let tasks = self
+            .metadata
+            .read(|known| known.tasks.values().rev().take(LISTED_MAX).cloned().collect::<Vec<_>>());
         let mut board = lock(&self.board);
         for event in board.tasks.set_all(tasks) {
             let _ = board.sender.send(IndexEvent::Task(event));
@@ -299,7 +299,7 @@ impl<E: Shown> Follower<E> {
         for task in dirty {
             let sessions = self.view.list_task(&task).await?.0;
             let mut board = lock(&self.board);
-            for event in board.tasks.set_state(&task, &sessions) {
+            if let Some(event) = board.tasks.set_state(&task, &sessions) {
                 let _ = board.sender.send(IndexEvent::Task(event));
             }
         }
@@ -356,11 +356,8 @@ mod tests {
         let shared = shared();
         lock(&shared.board).show(session("s1"), "1".into());
         let mut reader = reader(&shared);
-        let listing = IndexEvent::Listing {
-            sessions: vec!["1".into()],
-            tasks: Vec::new(),
-            truncated: false,
-        };
+        let listing =
+            IndexEvent::Listing { sessions: vec!["1".into()], tasks: Vec::new(), truncated: false };
         assert_eq!(reader.next().await, Some(listing));
         // What did not change is no event.
         lock(&shared.board).show(session("s1"), "1".into());

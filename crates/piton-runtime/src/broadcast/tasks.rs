@@ -134,7 +134,8 @@ mod tests {
     fn each_change_of_a_task_is_one_event() {
         let mut board = TaskBoard::default();
         let id: TaskId = "task_1".parse().unwrap();
-        let summary = |title, closed, state| TaskSummary { task: task("task_1", title, closed), state };
+        let summary =
+            |title, closed, state| TaskSummary { task: task("task_1", title, closed), state };
         let made = board.set_all(vec![task("task_1", "One", None)]);
         assert_eq!(made, [TaskEvent::Updated(summary("One", None, TaskState::Todo))]);
         assert_eq!(board.take_dirty(), [id.clone()].into());

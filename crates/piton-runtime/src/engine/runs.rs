@@ -1,9 +1,10 @@
 //! Runs and their agents: resume, start, open, pause, cancel, dismiss.
 
 use piton_core::decide::{Command, Refusal};
-use piton_core::id::{RunId, SessionId};
+use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::reason::Reason;
 use piton_core::resume::{StartTrigger, goes_on_with};
+use piton_core::state::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -117,6 +118,26 @@ impl Engine {
     ) -> Result<Fulfilled<AffectedRun>> {
         let command = |run_id| Command::Dismiss { run_id };
         self.change_run(caller, session, "sessions.dismiss", run, command).await
+    }
+
+    /// Gives an executor up that will not come back: its run is interrupted, and another agent may be
+    /// started. Should the executor return, its agent is ended. `execution`: refused if the session has
+    /// another executor by now; without it, the current one is meant.
+    pub async fn abandon(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        execution: Option<ExecutionId>,
+    ) -> Result<Fulfilled<AffectedRun>> {
+        let arguments = json!({"agent_execution_id": execution});
+        let request = Request::new(caller, "sessions.abandon", session, &arguments)?;
+        let facts = self.view().state(session).await?.facts;
+        let current = facts.executor.map(|executor| executor.execution_id);
+        let current = execution.or(current).ok_or(Refusal::ExecutorNotFound)?;
+        let run_id = facts.run.filter(Run::is_open).map(|run| run.run_id);
+        let abandoned = AffectedRun { session_id: session.clone(), run_id };
+        let command = Command::Abandon { execution_id: current };
+        self.execute(session, &request, abandoned, command).await
     }
 
     async fn change_run(

@@ -93,6 +93,7 @@ struct Inner {
     /// `None`: executions are asked about and never followed or started here.
     executions: Option<Executions>,
     unreachable_after: Duration,
+    abandon_after: Option<Duration>,
     entropy: Arc<dyn Entropy>,
     registry: Mutex<Registry>,
     agents: Mutex<Option<Agents>>,
@@ -119,12 +120,14 @@ impl Supervisors {
     pub(crate) fn new(
         executors: Arc<dyn Executors>,
         unreachable_after: Duration,
+        abandon_after: Option<Duration>,
         entropy: Arc<dyn Entropy>,
     ) -> Self {
         Self(Arc::new(Inner {
             executions: executors.executions(),
             executors,
             unreachable_after,
+            abandon_after,
             entropy,
             registry: Mutex::default(),
             agents: Mutex::default(),

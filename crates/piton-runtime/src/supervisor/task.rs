@@ -211,6 +211,7 @@ impl Supervisor {
             _ if self.executions().is_none() => self.end(),
             Step::Connect => self.connect(&state).await?,
             Step::StopExecution => self.stop_execution(&state).await?,
+            Step::Abandon => self.abandon().await?,
             Step::Follow => Next::Wait(None),
             Step::Wait => self.wait_for_retry(&known),
         };
@@ -264,7 +265,13 @@ impl Supervisor {
         };
         // What another start is about may be settled by the one that is under way.
         let start = self.starting.is_none().then(|| self.wanted(state)).flatten();
-        Known { owner, dead, link, is_awaited: !self.settlers.is_empty(), start }
+        let is_given_up = self.given_up_at().is_some_and(|at| at <= now);
+        Known { owner, dead, link, is_awaited: !self.settlers.is_empty(), is_given_up, start }
+    }
+
+    /// When a silent execution is abandoned, if it ever is.
+    fn given_up_at(&self) -> Option<Instant> {
+        Some(self.silent_since? + self.shared.0.abandon_after?)
     }
 
     /// When silence has lasted too long.
@@ -402,6 +409,15 @@ impl Supervisor {
         Ok(Next::Look)
     }
 
+    /// Nobody waits for the execution any longer. Should it return it is ended.
+    async fn abandon(&mut self) -> Result<Next> {
+        let Some(execution_id) = self.execution.clone() else { return Ok(Next::Look) };
+        tracing::warn!(session = %self.session, %execution_id, "abandoned: silent for too long");
+        let command = Command::Abandon { execution_id };
+        self.handle.execute_settled(&self.session, command).await?;
+        Ok(Next::Look)
+    }
+
     /// A closed session needs no agent. What it said is read from its spool when it is gone.
     async fn stop_execution(&mut self, state: &State) -> Result<Next> {
         let (Some(executions), Some(execution)) = (self.executions(), &self.execution) else {
@@ -480,6 +496,7 @@ impl Supervisor {
     fn wait_for_retry(&self, known: &Known) -> Next {
         let for_long = match known.link {
             Link::Silent { for_long: false } => Some(self.silent_until()),
+            Link::Silent { for_long: true } => self.given_up_at(),
             _ => None,
         };
         let retry_at = self.retry_at.filter(|_| known.link != Link::Launching);

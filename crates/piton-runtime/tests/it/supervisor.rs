@@ -270,9 +270,14 @@ impl World {
     }
 
     async fn start(&self, boot: &str) -> Process {
+        self.start_with(boot, |options| options).await
+    }
+
+    async fn start_with(&self, boot: &str, change: impl FnOnce(Options) -> Options) -> Process {
         let boot: BootId = boot.parse().unwrap();
         self.outside.alive.lock().unwrap().insert(boot.clone());
         let (options, executions) = self.options(&boot);
+        let options = change(options);
         let mut recovered = Vec::new();
         let service = Service::start(options, |one| recovered.push(one)).await.unwrap();
         let handle = service.handle();
@@ -290,6 +295,10 @@ impl World {
     /// A process with a session whose execution is launched and followed.
     async fn launched(&self) -> (Process, SessionId) {
         let process = self.start("boot_1").await;
+        self.launched_by(process).await
+    }
+
+    async fn launched_by(&self, process: Process) -> (Process, SessionId) {
         let session = process.handle.create(NewSession::default()).await.unwrap();
         process.executions.launch(&session, PathBuf::from("/")).await.unwrap();
         process.until_followed(&session).await;
@@ -304,6 +313,10 @@ impl Process {
     }
 
     /// The kinds that matter here, behind the first `skip` records.
+    async fn count(&self, session: &SessionId, kind: &str) -> usize {
+        self.kinds(session).await.iter().filter(|known| *known == kind).count()
+    }
+
     async fn told(&self, session: &SessionId, skip: usize) -> Vec<String> {
         let kinds = self.kinds(session).await;
         let kept = kinds.into_iter().skip(skip).filter(|kind| kind != "status.derived");
@@ -513,6 +526,41 @@ async fn an_abandoned_execution_is_ended() {
     process.handle.execute(&session, Order::Abandon { execution_id }).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.outside.living(), 0);
+}
+
+/// Wants to show: with a deadline for silent executions one is abandoned, not before it, and without a
+/// user; without a deadline nothing is decided.
+#[tokio::test(start_paused = true)]
+async fn a_silent_execution_is_abandoned_after_its_deadline() {
+    const ABANDON_AFTER: Duration = Duration::from_mins(10);
+    let world = World::new();
+    let process = world
+        .start_with("boot_1", |options| Options { abandon_after: Some(ABANDON_AFTER), ..options });
+    let (process, session) = world.launched_by(process.await).await;
+    let begun = tokio::time::Instant::now();
+    world.outside.set_silent(true);
+    process.until(&session, "executor.abandoned", 1).await;
+    let after = begun.elapsed();
+    let limit = ABANDON_AFTER + Duration::from_mins(1);
+    assert!((ABANDON_AFTER..limit).contains(&after), "{after:?}");
+    assert_eq!(process.count(&session, "executor.unreachable").await, 1, "the log said so before");
+    // It returns, and is ended.
+    world.outside.set_silent(false);
+    process.executions.launch(&session, PathBuf::from("/")).await.unwrap();
+    process.until_followed(&session).await;
+    assert_eq!(process.count(&session, "executor.starting").await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_execution_is_waited_for_without_a_deadline() {
+    let world = World::new();
+    let (process, session) = world.launched().await;
+    world.outside.set_silent(true);
+    process.until(&session, "executor.unreachable", 1).await;
+    tokio::time::sleep(Duration::from_hours(48)).await;
+    assert_eq!(process.count(&session, "executor.abandoned").await, 0);
+    world.outside.set_silent(false);
+    process.until_followed(&session).await;
 }
 
 /// Former trigger: the starts at boot, which the server had to ask for. An embedded runtime makes them,

@@ -7,9 +7,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use piton_api::problem::Problem as Document;
 use piton_api::session::{
-    CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest, RenameRequest,
-    RunRequest, SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun,
-    StartRequest,
+    AbandonRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest,
+    RenameRequest, RunRequest, SessionCreated, SessionDeleted, SessionPage, SessionQuery,
+    SessionRun, StartRequest,
 };
 use piton_api::{SessionStatus, WireEnum};
 use piton_core::Code;
@@ -305,6 +305,33 @@ pub(crate) async fn dismiss_now(
 ) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
     Ok(about(app.engine().dismiss(caller, &session, named_run(of)?).await?))
+}
+
+/// Gives an executor up that does not respond: its run is interrupted, and another agent may be
+/// started. Should the executor return, its agent is ended.
+#[utoipa::path(post, path = "/sessions/{session_id}/abandon", operation_id = "abandon_executor", tag = "sessions", request_body = Option<AbandonRequest>,
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+    responses((status = 200, body = SessionRun),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn abandon(
+    State(app): State<App>,
+    Controller(caller): Controller,
+    Path(session): Path<String>,
+    Perhaps(which): Perhaps<AbandonRequest>,
+) -> Result<Reply<SessionRun>> {
+    Ok(Reply::ok(abandon_now(&app, &caller, &session, &which).await?))
+}
+
+pub(crate) async fn abandon_now(
+    app: &App,
+    caller: &Caller,
+    session: &str,
+    which: &AbandonRequest,
+) -> Result<Fulfilled<SessionRun>> {
+    let session = SessionId::from_user(session)?;
+    let execution = which.agent_execution_id.as_deref().map(str::parse).transpose()?;
+    Ok(about(app.engine().abandon(caller, &session, execution).await?))
 }
 
 /// Closes a session: it can be read, and not be gone on with.

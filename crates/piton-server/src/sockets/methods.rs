@@ -59,6 +59,7 @@ operations! {
     "task.session.cancel" Control "POST" "/sessions/{session_id}/cancel";
     "task.session.dismiss" Control "POST" "/sessions/{session_id}/dismiss";
     "task.session.close" Control "POST" "/sessions/{session_id}/close";
+    "task.session.abandon" Control "POST" "/sessions/{session_id}/abandon";
 }
 
 /// What a method was given.
@@ -199,6 +200,9 @@ pub(super) async fn call(
         }
         "task.session.dismiss" => {
             sessions::dismiss_now(app, caller, &session, &params.rest()?).await?
+        }
+        "task.session.abandon" => {
+            sessions::abandon_now(app, caller, &session, &params.rest()?).await?
         }
         "task.session.resume" => {
             params.empty()?;

@@ -16,9 +16,9 @@ use super::conversation::Line;
 use super::methods;
 use crate::api::tasks;
 use crate::app::to_value;
-use crate::{frames, index};
 use crate::metrics::Subscriber;
 use crate::problem::{Problem, Result};
+use crate::{frames, index};
 
 /// Sessions that one socket may listen to.
 const SUBSCRIPTIONS_MAX: usize = 64;

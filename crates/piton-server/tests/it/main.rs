@@ -4,6 +4,8 @@
 #[path = "../../../piton-runtime/tests/it/engine/agentctl.rs"]
 #[expect(dead_code, reason = "shared with the tests of the engine")]
 mod agentctl;
+
+mod abandon;
 mod description;
 mod problems;
 mod same_methods;

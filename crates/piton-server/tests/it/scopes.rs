@@ -27,6 +27,7 @@ const CONTROL: &[&str] = &[
     "task.session.cancel",
     "task.session.dismiss",
     "task.session.close",
+    "task.session.abandon",
 ];
 
 /// Wants to show: each method needs exactly its scope, and the HTTP operation behind it needs the same.
@@ -39,7 +40,8 @@ async fn each_method_needs_its_scope_both_ways() {
         for Operation { method, http, scope: needed } in OPERATIONS {
             let promised = if CONTROL.contains(method) { Scope::Control } else { Scope::Read };
             assert_eq!(*needed, promised, "{method}");
-            let params = json!({"session_id": "sess_none", "wait_id": "wait_none", "task_id": "task_none"});
+            let params =
+                json!({"session_id": "sess_none", "wait_id": "wait_none", "task_id": "task_none"});
             let called = is_admitted(socket.call::<Value>(method, &params).await);
             assert_eq!(called, scope == needed, "{method} with {scope}");
             let Some((verb, path)) = http else { continue };
