@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod agent_view;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod enums;

@@ -3,17 +3,8 @@
 use piton_core::id::SessionId;
 use serde::{Deserialize, Serialize};
 
+use crate::agent_view::AgentChoice;
 use crate::enums::RunOutcome;
-
-/// Which executor is to be abandoned.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct AbandonRequest {
-    /// Refused if the session has another executor by now; without it, the current one is meant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_execution_id: Option<String>,
-}
 use crate::status::SessionSummary;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +28,10 @@ pub struct NewSession {
     pub base: Option<String>,
     /// Whether the agent is started at once. The default is `true`.
     pub start: Option<bool>,
+    /// How the agent is to work: applied whenever it starts. What it does not offer is dropped, and a
+    /// record says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentChoice>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,4 +243,14 @@ pub struct SessionArchived {
     pub bundle: String,
     pub last_seq: u64,
     pub encrypted: bool,
+}
+
+/// Which executor is to be abandoned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AbandonRequest {
+    /// Refused if the session has another executor by now; without it, the current one is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_execution_id: Option<String>,
 }

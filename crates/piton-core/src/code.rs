@@ -66,6 +66,7 @@ codes! {
     TaskNotFound = "task_not_found", "List the tasks to find the one you mean.";
     TaskClosed = "task_closed", "Reopen the task, or put the session into another one.";
     TaskInUse = "task_in_use", "Close the task's sessions first, or force it: then they stay as sessions of their own.";
+    ChoiceNotOffered = "choice_not_offered", "`piton sessions show SESSION` lists the modes, models and options that the agent offers.";
     AgentNotFound = "agent_not_found", "`piton agents list` shows which agents there are.";
     AgentUnusable = "agent_unusable", "`piton agents doctor AGENT` says what is wrong with it.";
     AgentNotRunning = "agent_not_running", "Resume the session; then prompt it again.";

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::access::Scope;
+use crate::agent_view::Configure;
 use crate::code::AnyCode;
 use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
@@ -417,6 +418,9 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
     } content [];
+    /// A user chose how the agent works: a mode, a model, config options. Given to the agent that runs,
+    /// and to every one that is started later.
+    AgentConfigured = "agent.configured" { #[serde(flatten)] choice: Configure, } content [];
 
     /// What the status was when nobody was asked: after a recovery or a sweep. No authority.
     StatusDerived = "status.derived" {

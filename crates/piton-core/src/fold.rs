@@ -65,7 +65,16 @@ impl State {
                 return Change::Inner;
             }
             Event::AgentUpdated(e) if e.what == REFUSAL => return self.has_refused(e),
-            Event::AgentUpdated(e) => return self.mark_truncated(e),
+            Event::AgentUpdated(e) => {
+                if self.is_current(&e.execution_id) {
+                    self.features.updated(seq, e);
+                }
+                return self.mark_truncated(e);
+            }
+            Event::AgentConfigured(e) => {
+                self.features.configured(seq, e);
+                return Change::Inner;
+            }
             Event::ToolUpdated(_)
             | Event::AgentHistoryDiverged(_)
             | Event::StatusDerived(_)

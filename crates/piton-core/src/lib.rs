@@ -5,6 +5,7 @@
 //! here.
 
 pub mod access;
+pub mod agent_view;
 pub mod canonical;
 pub mod chain;
 pub mod code;

@@ -86,3 +86,8 @@ pub fn wait_default(kind: WaitKind) -> Duration {
         }
     }
 }
+
+/// Config options that a user can set for one session's agent.
+pub const CHOICES_MAX: usize = 64;
+/// One mode, model, option or value that a user chooses, in bytes.
+pub const CHOICE_BYTES_MAX: usize = 512;

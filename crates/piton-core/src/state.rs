@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent_view::AgentFeatures;
 use crate::code::AnyCode;
 use crate::event::{Event, Outcome, Seq, TokenPurpose, WaitKind};
 use crate::id::{
@@ -58,6 +59,9 @@ pub struct State {
     /// What the user said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_said: Option<Said>,
+    /// What the agent said about its features, and what users chose of them.
+    #[serde(default, skip_serializing_if = "AgentFeatures::is_empty")]
+    pub features: AgentFeatures,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.
     pub recent_runs: VecDeque<RunId>,
     pub updated_at: Option<Timestamp>,

@@ -153,17 +153,25 @@ impl Agent {
             "session/new" => {
                 let id = format!("echo-{}", unique());
                 let cwd = PathBuf::from(text_at(params, "cwd"));
-                let session = Session { cwd, mode: "normal".to_owned(), ..Session::default() };
+                let session = Session {
+                    cwd,
+                    mode: "normal".to_owned(),
+                    model: "small".to_owned(),
+                    ..Session::default()
+                };
                 lock(&self.memory).put(&id, Some(&session))?;
-                Ok(json!({ "sessionId": id, "modes": modes("normal") }))
+                let mut opened = features(&session);
+                opened["sessionId"] = id.into();
+                Ok(opened)
             }
             "session/resume" if !self.options.no_resume => self.take_up(params),
             "session/fork" if !self.options.no_fork => {
                 let session = self.session(&id)?;
                 let fork = format!("echo-{}", unique());
-                let modes = modes(&session.mode);
                 lock(&self.memory).put(&fork, Some(&session))?;
-                Ok(json!({ "sessionId": fork, "modes": modes }))
+                let mut opened = features(&session);
+                opened["sessionId"] = fork.into();
+                Ok(opened)
             }
             "session/list" => {
                 let memory = lock(&self.memory);
@@ -180,9 +188,25 @@ impl Agent {
             }
             "session/set_mode" => {
                 let mut session = self.session(&id)?;
-                session.mode = text_at(params, "modeId");
+                session.mode = choice(MODES, &text_at(params, "modeId"))?;
                 lock(&self.memory).put(&id, Some(&session))?;
                 Ok(json!({}))
+            }
+            "session/set_model" => {
+                let mut session = self.session(&id)?;
+                session.model = choice(MODELS, &text_at(params, "modelId"))?;
+                lock(&self.memory).put(&id, Some(&session))?;
+                Ok(json!({}))
+            }
+            "session/set_config_option" => {
+                let mut session = self.session(&id)?;
+                let value = params.get("value").and_then(Value::as_bool);
+                let (LOUD, Some(is_loud)) = (text_at(params, "configId").as_str(), value) else {
+                    return Err(Refused(-32602, "Unknown option".to_owned()));
+                };
+                session.is_loud = is_loud;
+                lock(&self.memory).put(&id, Some(&session))?;
+                Ok(json!({ "configOptions": config_options(&session) }))
             }
             _ => Err(Refused(-32601, format!("Method not found: {method}"))),
         }
@@ -254,7 +278,7 @@ impl Agent {
             return Err(Refused(-32002, format!("Session not found: {id}")));
         }
         let session = self.session(&id)?;
-        Ok(json!({ "modes": modes(&session.mode) }))
+        Ok(features(&session))
     }
 
     async fn tell_again(&self, params: &Value) {
@@ -293,15 +317,50 @@ impl Agent {
         };
         let kept = lock(&self.memory).put(&id, Some(&session));
         lock(&self.turns).remove(&id);
-        let answer = kept.map(|()| json!({ "stopReason": reason })).map_err(Refused::from);
+        let said = session.prompts.last().map_or(0, String::len);
+        let usage = json!({ "inputTokens": said, "outputTokens": said, "totalTokens": 2 * said });
+        let ended = json!({ "stopReason": reason, "usage": usage });
+        let answer = kept.map(|()| ended).map_err(Refused::from);
         self.answer(&rpc_id, answer).await;
         None
     }
 }
 
-fn modes(current: &str) -> Value {
+const MODES: &[&str] = &["normal", "quiet"];
+const MODELS: &[&str] = &["small", "large"];
+const LOUD: &str = "loud";
+
+fn choice(offered: &[&str], id: &str) -> Result<String, Refused> {
+    let unknown = || Refused(-32602, format!("{id:?} is none of {offered:?}"));
+    offered.contains(&id).then(|| id.to_owned()).ok_or_else(unknown)
+}
+
+fn capitalized(id: &str) -> String {
+    let mut letters = id.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn config_options(session: &Session) -> Value {
+    json!([{
+        "id": LOUD, "name": "Loud", "description": "Changes nothing",
+        "type": "boolean", "currentValue": session.is_loud,
+    }])
+}
+
+/// What can be chosen, and what is.
+fn features(session: &Session) -> Value {
+    let mode = |id: &&str| json!({ "id": id, "name": capitalized(id) });
+    let model = |id: &&str| json!({ "modelId": id, "name": capitalized(id) });
+    let current_model = if session.model.is_empty() { MODELS[0] } else { &session.model };
     json!({
-        "currentModeId": current,
-        "availableModes": [{ "id": "normal", "name": "Normal" }, { "id": "quiet", "name": "Quiet" }],
+        "modes": {
+            "currentModeId": session.mode,
+            "availableModes": MODES.iter().map(mode).collect::<Vec<_>>(),
+        },
+        "models": {
+            "currentModelId": current_model,
+            "availableModels": MODELS.iter().map(model).collect::<Vec<_>>(),
+        },
+        "configOptions": config_options(session),
     })
 }

@@ -22,6 +22,11 @@ pub(super) struct Session {
     #[serde(default)]
     pub(super) mode: String,
     #[serde(default)]
+    pub(super) model: String,
+    /// Config options that are on.
+    #[serde(default)]
+    pub(super) is_loud: bool,
+    #[serde(default)]
     pub(super) prompts: Vec<String>,
     #[serde(default)]
     pub(super) values: BTreeMap<String, String>,

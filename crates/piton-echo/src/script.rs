@@ -35,6 +35,10 @@ pub enum Directive {
     Plan,
     /// `mode NAME`
     Mode(String),
+    /// `commands`: which slash commands it has.
+    Commands,
+    /// `usage TOKENS`: how much of its context window is used.
+    Usage(u64),
     /// `wait MS`
     Wait(Duration),
     /// `crash`
@@ -123,6 +127,10 @@ pub const WORDS: &[Word] = &[
     }),
     word("plan", "Show a plan", |rest| alone(rest, Directive::Plan)),
     word("mode NAME", "Change to a mode", |rest| text(rest).map(Directive::Mode)),
+    word("commands", "Name slash commands", |rest| alone(rest, Directive::Commands)),
+    word("usage TOKENS", "Say how much of the context is used", |rest| {
+        rest.parse().ok().map(Directive::Usage)
+    }),
     word("wait MS", "Wait so many milliseconds", |rest| ms(rest).map(Directive::Wait)),
     word("crash", "Abort", |rest| alone(rest, Directive::Crash)),
     word("exit CODE", "Exit with it", |rest| rest.parse().ok().map(Directive::Exit)),

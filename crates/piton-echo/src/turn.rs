@@ -134,6 +134,16 @@ impl<'a> Turn<'a> {
                     json!({ "sessionUpdate": "current_mode_update", "currentModeId": name });
                 out.update(&self.id, &update).await;
             }
+            Directive::Commands => {
+                let command = json!({ "name": "recall", "description": "Recall a value", "input": { "hint": "KEY" } });
+                let update = json!({ "sessionUpdate": "available_commands_update", "availableCommands": [command] });
+                out.update(&self.id, &update).await;
+            }
+            Directive::Usage(used) => {
+                let cost = json!({ "amount": 0.01, "currency": "USD" });
+                let update = json!({ "sessionUpdate": "usage_update", "used": used, "size": 1_000, "cost": cost });
+                out.update(&self.id, &update).await;
+            }
             Directive::Wait(time) => tokio::time::sleep(time).await,
             Directive::Crash => return Err(End::Crash),
             Directive::Exit(code) => return Err(End::Exit(code)),

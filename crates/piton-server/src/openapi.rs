@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    access, agents, health, records, removal, sessions, tasks, waits, workspace, worktrees,
+    access, agent, agents, health, records, removal, sessions, tasks, waits, workspace, worktrees,
 };
 use crate::app::App;
 use crate::problem::Problem;
@@ -87,6 +87,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(waits::rotate))
                 .routes(routes!(waits::mint))
                 .routes(routes!(waits::answer_with_token))
+                .routes(routes!(agent::show, agent::configure))
                 .routes(routes!(agents::agents))
                 .routes(routes!(agents::executors))
                 .routes(routes!(access::create, access::list))

@@ -92,6 +92,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::SessionReadOnly
         | Code::SessionOwned
         | Code::TaskClosed
+        | Code::ChoiceNotOffered
         | Code::TaskInUse
         | Code::RunNotFound
         | Code::RunInProgress

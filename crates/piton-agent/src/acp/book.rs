@@ -45,6 +45,9 @@ pub(crate) struct Book {
     pub(super) session: Option<String>,
     /// How the agent would say that it does not know it.
     pub(super) wording: Wording,
+    /// The config options that stand for its mode and its model, where it has no other way.
+    pub(super) mode_option: Option<String>,
+    pub(super) model_option: Option<String>,
     /// It said that it goes on with it, and has not shown it yet.
     is_unproven: bool,
     pub(super) turn: Option<Turn>,
@@ -71,6 +74,8 @@ impl Book {
             hello: None,
             session: None,
             wording: Wording::default(),
+            mode_option: None,
+            model_option: None,
             is_unproven: false,
             turn: None,
             turns: 0,
@@ -317,7 +322,10 @@ impl Book {
         if let Some(agent_session_id) = other {
             self.note(Fact::AgentSessionAssigned { agent_session_id });
         }
-        for (key, what) in [("modes", "modes"), ("configOptions", "config")] {
+        self.mode_option = wire::option_of(answer, "mode", "modes");
+        self.model_option = wire::option_of(answer, "model", "models");
+        let features = [("modes", "modes"), ("models", "models"), ("configOptions", "config")];
+        for (key, what) in features {
             if let Some(part) = answer.get(key).filter(|part| !part.is_null()) {
                 self.other(what, json!({ key: part }));
             }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use piton_core::agent_view::{CHOICE_REFUSED, Configure};
 use piton_core::id::{RunId, WaitId};
 use piton_core::spool::{Ended, Fact, OpenedAs};
 use serde_json::{Value, json};
@@ -286,7 +287,7 @@ impl Connection {
         within(self.limits.request_wait, method::PERMISSION, sent).await
     }
 
-    /// Something else that the protocol has: `set_mode`, `set_config_option`, `authenticate`,
+    /// Something else that the protocol has: `set_mode`, `set_model`, `set_config_option`, `authenticate`,
     /// `list_sessions`, `fork_session`, `close_session`, `delete_session`. Parameters are the
     /// protocol's own; the session is filled in where it is needed and not named. Gives the agent's
     /// answer, masked.
@@ -294,10 +295,12 @@ impl Connection {
         let book = self.book.lock().await;
         let capabilities = book.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
         let session = book.session.clone();
+        let (mode_option, model_option) = (book.mode_option.clone(), book.model_option.clone());
         drop(book);
         let (method, is_offered) = match name {
             "authenticate" => (method::AUTHENTICATE, true),
             "set_mode" => (method::SET_MODE, true),
+            "set_model" => (method::SET_MODEL, true),
             "set_config_option" => (method::SET_CONFIG_OPTION, true),
             "list_sessions" => (method::LIST, capabilities.list),
             "fork_session" => (method::FORK, capabilities.fork),
@@ -324,18 +327,79 @@ impl Connection {
                 params["mcpServers"] = started.mcp_servers.clone().into();
             }
         }
-        let chosen = params.get("modeId").cloned();
-        let answer = self.request(method, params, self.limits.request_wait).await?;
+        let chosen = match name {
+            "set_mode" => Some(("mode".to_owned(), params.get("modeId").cloned())),
+            "set_model" => Some(("model".to_owned(), params.get("modelId").cloned())),
+            "set_config_option" => {
+                let id = wire::text_at(&params, "configId").unwrap_or_default();
+                Some((id, params.get("value").cloned()))
+            }
+            _ => None,
+        };
+        // Some have only config options for it.
+        let option = match name {
+            "set_mode" => mode_option,
+            "set_model" => model_option,
+            _ => None,
+        };
+        let (method, params) = match (option, &chosen) {
+            (Some(id), Some((_, value))) => {
+                let session = params.get("sessionId").cloned();
+                let of = json!({ "sessionId": session, "configId": id, "value": value });
+                (method::SET_CONFIG_OPTION, of)
+            }
+            _ => (method, params),
+        };
+        let answer = self.request(method, params, self.limits.request_wait).await;
         let mut book = self.book.lock().await;
-        let answer = book.mask(answer);
+        if let (Err(error @ Error::Agent { .. }), Some((what, value))) = (&answer, &chosen) {
+            // The log drops the choice: it is not given to every later agent again.
+            let what = book.mask_text(&format!("{CHOICE_REFUSED}{what}"));
+            let message = book.mask_text(&error.to_string());
+            book.other(&what, json!({ "value": value, "message": message }));
+            book.keep().await?;
+        }
+        let answer = book.mask(answer?);
         // Agents need not tell what they were asked for.
+        if method == method::SET_CONFIG_OPTION && name != "set_config_option" {
+            book.other("config", answer.clone());
+        }
         match name {
-            "set_mode" => book.other("mode", json!({ "currentModeId": chosen })),
+            "set_mode" => {
+                let chosen = chosen.and_then(|(_, value)| value);
+                book.other("mode", json!({ "currentModeId": chosen }));
+            }
+            "set_model" => {
+                let chosen = chosen.and_then(|(_, value)| value);
+                book.other("model", json!({ "currentModelId": chosen }));
+            }
             "set_config_option" => book.other("config", answer.clone()),
             _ => {}
         }
         book.keep().await?;
         Ok(answer)
+    }
+
+    /// Has the agent work as a user chose. What it refuses is noted, and keeps nothing else from being
+    /// tried; only the end of the agent is an error.
+    pub async fn configure(&self, choice: &Configure) -> Result<(), Error> {
+        let mut asks = Vec::new();
+        if let Some(model) = &choice.model {
+            asks.push(("set_model", json!({ "modelId": model })));
+        }
+        let options = choice.options.iter();
+        asks.extend(options.map(|(id, of)| ("set_config_option", wire::config_option(id, of))));
+        if let Some(mode) = &choice.mode {
+            asks.push(("set_mode", json!({ "modeId": mode })));
+        }
+        for (name, params) in asks {
+            match self.ask(name, params).await {
+                Err(error @ Error::Closed) => return Err(error),
+                Err(error) => tracing::warn!(name, %error, "the agent is not as it was chosen"),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// The turn that is under way.

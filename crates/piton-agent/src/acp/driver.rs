@@ -227,6 +227,11 @@ impl Reading {
             }
             Waiter::Prompt { done } => {
                 let mut book = self.book.lock().await;
+                if let Answer::Result(answer) = &answer
+                    && let Some(usage) = answer.get("usage").filter(|usage| usage.is_object())
+                {
+                    book.other("turn_usage", usage.clone());
+                }
                 let ended = answer.into_result(method, &book).and_then(|answer| {
                     wire::text_at(&answer, "stopReason").ok_or_else(|| Error::Protocol {
                         method: method.to_owned(),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1;
+use piton_core::agent_view::ConfigValue;
 use piton_core::spool::{
     AgentInfo, AgentSessionInfo, AgentSessions, AuthMethod, SessionCapabilities,
 };
@@ -34,6 +35,8 @@ pub(super) mod method {
     pub(crate) const DELETE: &str = AGENT.session_delete;
     pub(crate) const FORK: &str = AGENT.session_fork;
     pub(crate) const SET_MODE: &str = AGENT.session_set_mode;
+    /// Of an extension that agents have; config options are to take its place.
+    pub(crate) const SET_MODEL: &str = "session/set_model";
     pub(crate) const SET_CONFIG_OPTION: &str = AGENT.session_set_config_option;
     pub(crate) const PROMPT: &str = AGENT.session_prompt;
     pub(crate) const CANCEL: &str = AGENT.session_cancel;
@@ -176,6 +179,23 @@ pub(super) fn prompt(session_id: &str, text: &str) -> Value {
 
 pub(super) fn cancel(session_id: &str) -> Value {
     value(v1::CancelNotification::new(session_id.to_owned()))
+}
+
+/// The config option of a category, if the agent names nothing else for it.
+pub(super) fn option_of(answer: &Value, category: &str, other: &str) -> Option<String> {
+    if answer.get(other).is_some_and(Value::is_object) {
+        return None;
+    }
+    let mut options = answer.get("configOptions")?.as_array()?.iter();
+    let found = options.find(|option| text_at(option, "category").as_deref() == Some(category))?;
+    text_at(found, "id")
+}
+
+pub(super) fn config_option(id: &str, value: &ConfigValue) -> Value {
+    match value {
+        ConfigValue::Bool(on) => json!({ "configId": id, "type": "boolean", "value": on }),
+        ConfigValue::Text(text) => json!({ "configId": id, "value": text }),
+    }
 }
 
 /// The answer to a permission request; `None`: cancelled.

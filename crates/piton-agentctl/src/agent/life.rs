@@ -296,7 +296,11 @@ async fn begin(
         fork: start.fork,
         seen_message_ids: start.seen_message_ids,
     };
-    connection.begin(begin).await
+    let opened = connection.begin(begin).await?;
+    if !start.choice.is_empty() {
+        connection.configure(&start.choice).await?;
+    }
+    Ok(opened)
 }
 
 pub(super) fn spawn(

@@ -9,6 +9,7 @@ use super::{Client, Result};
 use crate::SessionStatus;
 use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
 use crate::agent::{AgentList, ExecutionList};
+use crate::agent_view::{AgentChoice, AgentView};
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
     AbandonRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted,
@@ -78,6 +79,20 @@ impl Client {
 
     pub async fn dismiss(&self, session: &SessionId, run: &RunRequest) -> Result<SessionRun> {
         self.post(&of_session(session, "/dismiss"), run).await
+    }
+
+    /// What the session's agent offers, and said about itself.
+    pub async fn agent(&self, session: &SessionId) -> Result<AgentView> {
+        self.get(&of_session(session, "/agent")).await
+    }
+
+    /// Chooses how the session's agent works.
+    pub async fn configure_agent(
+        &self,
+        session: &SessionId,
+        choice: &AgentChoice,
+    ) -> Result<SessionRun> {
+        self.post(&of_session(session, "/agent"), choice).await
     }
 
     /// Gives an executor up that does not respond; its run is interrupted.

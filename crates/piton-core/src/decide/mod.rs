@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::agent_view::Configure;
 use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
@@ -179,6 +180,8 @@ pub enum Command {
     WorkspaceRemoved {
         kept_branch: bool,
     },
+    /// A user chooses how the agent works.
+    Configure(Configure),
     /// Takes contents out, also of a closed session.
     Redact(Redact),
     /// Somebody asks for a command, once: a repetition under the same key is told what the first
@@ -197,6 +200,8 @@ pub struct Create {
     pub working_dir: Option<String>,
     pub provider: Option<Value>,
     pub agent_profile_id: Option<String>,
+    /// How its agent is to work, from its first start on.
+    pub choice: Configure,
 }
 
 #[derive(Clone, Debug)]
@@ -330,6 +335,10 @@ pub enum Refusal {
     WorktreeExists { path: String },
     #[error("There is no task {task}")]
     TaskNotFound { task: TaskId },
+    #[error("{0}")]
+    ChoiceInvalid(String),
+    #[error("The agent does not offer the {what} {id:?}{}", offered(.available))]
+    ChoiceNotOffered { what: &'static str, id: String, available: Vec<String> },
     #[error("Task {task} is closed")]
     TaskClosed { task: TaskId },
     #[error("Task {task} has sessions that are not closed: {sessions}")]
@@ -381,6 +390,8 @@ impl Refusal {
             Self::WorktreeNotFound => Code::WorktreeNotFound,
             Self::WorktreeExists { .. } => Code::WorktreeExists,
             Self::TaskNotFound { .. } => Code::TaskNotFound,
+            Self::ChoiceInvalid(_) => Code::RequestInvalid,
+            Self::ChoiceNotOffered { .. } => Code::ChoiceNotOffered,
             Self::TaskClosed { .. } => Code::TaskClosed,
             Self::TaskInUse { .. } => Code::TaskInUse,
             Self::AccessTokenNotFound { .. } => Code::AccessTokenNotFound,
@@ -394,6 +405,14 @@ impl Refusal {
             Self::ResumeTokenExpired => Code::ResumeTokenExpired,
         }
     }
+}
+
+/// What could be chosen instead, for people.
+fn offered(available: &[String]) -> String {
+    if available.is_empty() {
+        return "; it offers none".to_owned();
+    }
+    format!("; it offers: {}", available.join(", "))
 }
 
 /// Decides. Pure: the same arguments give the same answer.
@@ -481,6 +500,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::Sweep { live } => Ok(recovery::sweep(state, cx, live)),
         Command::Prepare(prepare) => execution::prepare(state, cx, prepare),
         Command::PlanWorkspace(plan) => workspace::plan(state, cx, plan),
+        Command::Configure(choice) => session::configure(cx, choice),
         Command::Create(_)
         | Command::CreateInWorktree(..)
         | Command::WorkspacePrepared(_)

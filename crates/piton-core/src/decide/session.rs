@@ -1,7 +1,8 @@
 //! The beginning and the end of a session.
 
 use super::{Context, Create, Decision, Refusal, Removal, revoke_all, run};
-use crate::event::{Outcome, SessionClosed, SessionCreated, SessionRenamed};
+use crate::agent_view::Configure;
+use crate::event::{AgentConfigured, Outcome, SessionClosed, SessionCreated, SessionRenamed};
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::State;
@@ -19,7 +20,22 @@ pub(super) fn create(state: &State, cx: &Context, create: Create) -> Result<Deci
         provider: create.provider.filter(|provider| !provider.is_null()),
         agent_profile_id: create.agent_profile_id,
     };
-    Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))
+    let mut records = vec![NewRecord::new(cx.now, event)];
+    if !create.choice.is_empty() {
+        records.extend(configure(cx, create.choice)?.records);
+    }
+    Ok(Decision::done(records))
+}
+
+/// What a user chooses is written each time: the agent may have changed it by itself meanwhile.
+pub(super) fn configure(cx: &Context, choice: Configure) -> Result<Decision, Refusal> {
+    if let Some(fault) = choice.fault() {
+        return Err(Refusal::ChoiceInvalid(fault));
+    }
+    if choice.is_empty() {
+        return Ok(Decision::already());
+    }
+    Ok(Decision::done(vec![NewRecord::new(cx.now, AgentConfigured { choice })]))
 }
 
 pub(super) fn rename(state: &State, cx: &Context, title: Option<String>) -> Decision {

@@ -69,6 +69,7 @@ impl State {
                         agent.status = AgentStatus::Exited;
                         (agent.error, agent.error_seq) = (None, None);
                     }
+                    self.features.resuming(seq);
                 }
             }
             Event::AgentStarting(e) => {
@@ -82,6 +83,9 @@ impl State {
             }
             Event::AgentInitialized(e) => self.described(e),
             Event::AgentReady(e) => {
+                if self.is_current(&e.execution_id) {
+                    self.features.ready();
+                }
                 let agent = self.agent_is(&e.execution_id, AgentStatus::Ready);
                 if let (Some(agent), Some(id)) = (agent, &e.agent_session_id) {
                     agent.is_called(id);

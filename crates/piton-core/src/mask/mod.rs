@@ -455,6 +455,7 @@ fn free_fields(event: &Event) -> Free {
         Event::RunFailed(_) => Free::Fields(&["code"]),
         Event::RunCompleted(_) => Free::Fields(&["stop_reason"]),
         Event::AgentUpdated(_) => Free::Fields(&["what"]),
+        Event::AgentConfigured(_) => Free::Fields(&["mode", "model", "options"]),
         Event::AgentInitialized(_) => Free::Fields(&["agent"]),
         Event::AgentError(_) => Free::Fields(&["code", "auth_methods"]),
         Event::ExecutorStarting(_) => Free::Fields(&["runtime"]),

@@ -192,6 +192,8 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::WorktreeExists { .. } => Code::WorktreeExists,
             // Asked of the registry.
             Refusal::TaskNotFound { .. } => Code::TaskNotFound,
+            Refusal::ChoiceInvalid(_) => Code::RequestInvalid,
+            Refusal::ChoiceNotOffered { .. } => Code::ChoiceNotOffered,
             Refusal::TaskClosed { .. } => Code::TaskClosed,
             Refusal::TaskInUse { .. } => Code::TaskInUse,
             Refusal::AccessTokenNotFound { .. } => Code::AccessTokenNotFound,

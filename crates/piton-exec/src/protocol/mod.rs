@@ -21,6 +21,7 @@ pub mod workspace;
 
 use std::path::PathBuf;
 
+use piton_core::agent_view::Configure;
 use piton_core::id::{ExecutionId, RunId, SessionId, WaitId};
 use piton_core::spool::{Entry, Pos, SessionCapabilities};
 use piton_core::{AnyCode, Code};
@@ -238,7 +239,7 @@ pub enum Act {
     Cancel { run_id: RunId },
     /// Answers a question of the agent. `None`: nobody will answer.
     Answer { wait_id: WaitId, answer: Option<Value> },
-    /// Something else that the agent's protocol has: `set_mode`, `set_config_option`,
+    /// Something else that the agent's protocol has: `set_mode`, `set_model`, `set_config_option`,
     /// `authenticate`, `list_sessions`, `fork_session`, `close_session`, `delete_session`.
     /// Answered with what the agent answers.
     Ask { method: String, params: Value },
@@ -304,6 +305,9 @@ pub struct Start {
     /// The agent's id of the way to log in, before a conversation is opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_method: Option<String>,
+    /// How the agent is to work: given to it as soon as its conversation is open.
+    #[serde(default, skip_serializing_if = "Configure::is_empty")]
+    pub choice: Configure,
     /// Message ids of the agent that the log knows: a replay of them is not news.
     #[serde(default)]
     pub seen_message_ids: Vec<String>,

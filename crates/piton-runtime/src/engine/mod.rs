@@ -6,6 +6,7 @@
 //! `server_not_running`, and a session that a living process owns with `session_owned`.
 
 mod access_tokens;
+mod agent;
 mod caller;
 mod catalog;
 mod removal;

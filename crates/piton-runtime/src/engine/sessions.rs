@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use piton_core::agent_view::Configure;
 use piton_core::decide::{Command, Create, Message, Refusal};
 use piton_core::event::Outcome;
 use piton_core::id::{MessageId, RunId, SessionId, TaskId};
@@ -37,6 +38,9 @@ pub struct SessionSpec {
     pub base: Option<String>,
     /// Start the agent at once, in the background.
     pub start: bool,
+    /// How the agent is to work, from its first start on.
+    #[serde(skip_serializing_if = "Configure::is_empty")]
+    pub choice: Configure,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +105,7 @@ impl Engine {
             agent_profile_id: Some(
                 spec.agent_profile_id.unwrap_or_else(|| self.catalog().default_agent().to_owned()),
             ),
+            choice: spec.choice,
         };
         let command = match plan {
             Some(plan) => Command::CreateInWorktree(create, Box::new(plan)),

@@ -1,6 +1,7 @@
 //! Executions: starting an agentctl for a session, telling it what the log demands, and bringing
 //! what it says into the log. The agent's turn goes on while nobody is here; this picks it up.
 
+mod configuring;
 mod driving;
 mod following;
 mod leftovers;

@@ -180,6 +180,8 @@ impl Starter {
                 line.agent_message_id = conversation.finished_with;
             }
         }
+        // As of now: what was chosen since the record above is given to it a second time.
+        start.choice = handle.state(session).await?.features.choices.all();
         match executions.start_agent(session, start).await {
             Ok(()) => {}
             Err(Error::Agentctl(Fault::Problem(problem))) if problem.code == Code::AgentRunning => {
@@ -190,6 +192,9 @@ impl Starter {
             }
         }
         self.wait_for_agent().await?;
+        if let Err(error) = executions.apply_choices(session).await {
+            tracing::warn!(%session, code = %error.code(), %error, "not as it was chosen");
+        }
         if let (Some(run_id), true) = (&opening.go_on, trigger != StartTrigger::Manual) {
             // No caller is there to ask for it; one that asks does so under its own name.
             let command = Command::Resume { run_id: run_id.clone() };

@@ -34,6 +34,7 @@ const REPEATED_STEPS_MAX: u32 = 8;
 enum JobDone {
     Leftover(ExecutionId),
     Launch,
+    Choices,
 }
 
 /// What to do after a look.
@@ -393,7 +394,8 @@ impl Supervisor {
                 executions.note_seen(&self.session, handle.view().now());
                 (self.link, self.silent_since, self.retry_at) = (Link::Connected, None, None);
                 self.connected_at = Instant::now();
-                self.following = Some(Box::pin(pump(executions, handle, at, stream)));
+                self.following = Some(Box::pin(pump(executions.clone(), handle, at, stream)));
+                self.apply_choices(executions);
                 return Ok(Next::Look);
             }
             Err(Fault::Problem(problem)) => {
@@ -407,6 +409,17 @@ impl Supervisor {
         self.link = Link::Unknown;
         self.delay_retry();
         Ok(Next::Look)
+    }
+
+    /// What was chosen and then not given to the agent, because the process that was to do it died.
+    fn apply_choices(&mut self, executions: Executions) {
+        let session = self.session.clone();
+        self.jobs.push(Box::pin(async move {
+            if let Err(error) = executions.apply_choices(&session).await {
+                tracing::warn!(%session, code = %error.code(), %error, "not as it was chosen");
+            }
+            JobDone::Choices
+        }));
     }
 
     /// Nobody waits for the execution any longer. Should it return it is ended.

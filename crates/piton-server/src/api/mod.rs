@@ -1,6 +1,7 @@
 //! What can be asked under `/api/v1`.
 
 pub(crate) mod access;
+pub(crate) mod agent;
 pub(crate) mod agents;
 pub(crate) mod health;
 pub(crate) mod records;

@@ -55,6 +55,7 @@ pub(crate) async fn create_now(
         repo: new.repo.map(Into::into),
         base: new.base,
         start: new.start.unwrap_or(true),
+        choice: new.agent.map(Into::into).unwrap_or_default(),
     };
     let created = app.engine().create(caller, spec).await?;
     Ok(created.map(|created| SessionCreated { session_id: created.session_id }))
@@ -153,7 +154,7 @@ pub(crate) async fn prompt_now(
 }
 
 /// What a request was about, spelled.
-fn about(changed: Fulfilled<AffectedRun>) -> Fulfilled<SessionRun> {
+pub(crate) fn about(changed: Fulfilled<AffectedRun>) -> Fulfilled<SessionRun> {
     changed.map(|AffectedRun { session_id, run_id }| SessionRun {
         session_id,
         run_id: run_id.as_ref().map(ToString::to_string),

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::conversation::Line;
-use crate::api::{sessions, status, tasks, waits};
+use crate::api::{agent, sessions, status, tasks, waits};
 use crate::app::to_value;
 use crate::problem::{Problem, Result};
 
@@ -59,6 +59,8 @@ operations! {
     "task.session.cancel" Control "POST" "/sessions/{session_id}/cancel";
     "task.session.dismiss" Control "POST" "/sessions/{session_id}/dismiss";
     "task.session.close" Control "POST" "/sessions/{session_id}/close";
+    "task.session.agent" Read "GET" "/sessions/{session_id}/agent";
+    "task.session.configure" Control "POST" "/sessions/{session_id}/agent";
     "task.session.abandon" Control "POST" "/sessions/{session_id}/abandon";
 }
 
@@ -175,6 +177,11 @@ pub(super) async fn call(
             let status = status::of(app, &SessionId::from_user(&session)?).await?;
             return Ok(Some(answer(id, &to_value(&status)?, false)));
         }
+        "task.session.agent" => {
+            params.empty()?;
+            let view = agent::show_now(app, &session).await?;
+            return Ok(Some(answer(id, &to_value(&view)?, false)));
+        }
         "task.session.open" => {
             params.empty()?;
             let status = sessions::open_now(app, &session).await?;
@@ -200,6 +207,9 @@ pub(super) async fn call(
         }
         "task.session.dismiss" => {
             sessions::dismiss_now(app, caller, &session, &params.rest()?).await?
+        }
+        "task.session.configure" => {
+            agent::configure_now(app, caller, &session, params.rest()?).await?
         }
         "task.session.abandon" => {
             sessions::abandon_now(app, caller, &session, &params.rest()?).await?

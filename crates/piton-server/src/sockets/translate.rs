@@ -132,6 +132,18 @@ impl Translating<'_> {
                 });
                 self.told("session.agentctl_error", fields)
             }
+            Some(Event::AgentUpdated(e)) => {
+                let fields = json!({
+                    "agent_execution_id": e.execution_id,
+                    "run_id": e.run_id,
+                    "what": e.what,
+                    "update": content("update"),
+                });
+                self.told("session.agent_updated", fields)
+            }
+            Some(Event::AgentConfigured(e)) => {
+                self.told("session.agent_configured", json!({"chosen": e.choice}))
+            }
             Some(Event::MessageUser(e)) => {
                 let fields = json!({
                     "message_id": e.message_id,

@@ -6,6 +6,7 @@
 mod agentctl;
 
 mod abandon;
+mod agent;
 mod description;
 mod problems;
 mod same_methods;

@@ -28,6 +28,7 @@ const CONTROL: &[&str] = &[
     "task.session.dismiss",
     "task.session.close",
     "task.session.abandon",
+    "task.session.configure",
 ];
 
 /// Wants to show: each method needs exactly its scope, and the HTTP operation behind it needs the same.

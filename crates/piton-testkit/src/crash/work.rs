@@ -181,6 +181,7 @@ impl Worker {
             working_dir: None,
             provider: None,
             agent_profile_id: None,
+            choice: piton_core::agent_view::Configure::default(),
         });
         self.act(Task { command, buffered: false, mark, bytes: 0 }).await
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use piton_core::agent_view::{ConfigValue, Configure};
 use piton_core::decide::{Command, Create, Decision, Import, Prepare, Probe, Refusal, Wait, asks};
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::reason::Reason;
@@ -25,6 +26,8 @@ pub(crate) enum Step {
     Create(Option<Value>),
     Close(Outcome),
     Rename(Option<String>),
+    /// A mode, or an option.
+    Configure(Option<String>, bool),
     Start(u8),
     Wait(u8, u8, WaitKind, u64),
     AnswerByToken(prop::sample::Index, u8),
@@ -129,6 +132,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => outcome().prop_map(Step::Close),
         1 => prop::option::of("[a-z ]{0,8}").prop_map(Step::Rename),
+        1 => (prop::option::of("[a-z]{1,3}"), any::<bool>()).prop_map(|(m, o)| Step::Configure(m, o)),
         1 => prop::option::of(json()).prop_map(Step::Create),
         12 => run().prop_map(Step::Start),
         16 => (run(), wait(), kind, minutes()).prop_map(|(r, w, k, m)| Step::Wait(r, w, k, m)),
@@ -280,9 +284,15 @@ impl History {
                 working_dir: None,
                 provider,
                 agent_profile_id: None,
+                choice: Configure::default(),
             }),
             Step::Close(outcome) => Command::Close { outcome },
             Step::Rename(title) => Command::Rename { title },
+            Step::Configure(mode, on) => {
+                let option = ("web".to_owned(), ConfigValue::Bool(on));
+                let options = if mode.is_none() { [option].into() } else { [].into() };
+                Command::Configure(Configure { mode, model: None, options })
+            }
             Step::Workspace(step) => workspace(step),
             Step::Start(n) => start(&format!("run_{n}")),
             Step::Wait(r, w, kind, minutes) => Command::Wait(Wait {

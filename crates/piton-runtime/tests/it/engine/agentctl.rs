@@ -27,6 +27,8 @@ use tokio::sync::Notify;
 pub(crate) const HANG: &str = "hang";
 /// The prompt of a turn that waits for a permission.
 pub(crate) const ASK: &str = "ask";
+/// The prompt of a turn in which the agent tells its plan, commands and usage.
+pub(crate) const TELL: &str = "tell";
 /// The id of that wait.
 pub(crate) const WAIT: &str = "wait_asked";
 
@@ -124,6 +126,39 @@ impl Machine {
                         capabilities,
                     },
                 );
+                let modes = json!({"modes": {"currentModeId": "ask", "availableModes": [
+                    {"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]}});
+                self.update("modes", modes);
+                let models = json!({"models": {"currentModelId": "small", "availableModels": [
+                    {"modelId": "small", "name": "Small"}, {"modelId": "large", "name": "Large"}]}});
+                self.update("models", models);
+                let config = json!({"configOptions": [
+                    {"id": "web", "name": "Web", "type": "boolean", "currentValue": false}]});
+                self.update("config", config);
+                if let Some(mode) = &start.choice.mode {
+                    self.choose("mode", "currentModeId", mode, &["ask", "code"]).ok();
+                }
+                if let Some(model) = &start.choice.model {
+                    self.choose("model", "currentModelId", model, &["small", "large"]).ok();
+                }
+            }
+            Act::Ask { method, params } => {
+                let text = |key: &str| params[key].as_str().unwrap_or_default().to_owned();
+                match method.as_str() {
+                    "set_mode" => {
+                        self.choose("mode", "currentModeId", &text("modeId"), &["ask", "code"])?;
+                    }
+                    "set_model" => {
+                        let known = ["small", "large"];
+                        self.choose("model", "currentModelId", &text("modelId"), &known)?;
+                    }
+                    "set_config_option" => {
+                        let config = json!({"configOptions": [{"id": "web", "name": "Web",
+                            "type": "boolean", "currentValue": params["value"]}]});
+                        self.update("config", config);
+                    }
+                    _ => return Err(problem("agent_not_offered")),
+                }
             }
             Act::Prompt { run_id, text } => {
                 self.agent = Some(Some(run_id.clone()));
@@ -134,6 +169,13 @@ impl Machine {
                         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
                     ]});
                     self.write(Some(run_id), Fact::WaitOpened { wait_id, wait_kind, question });
+                } else if text.ends_with(TELL) {
+                    self.update("plan", json!({"entries": [{"content": "One", "status": "pending"}]}));
+                    let command = json!({"name": "test", "description": "Run the tests"});
+                    self.update("commands", json!({"availableCommands": [command]}));
+                    let cost = json!({"amount": 0.25, "currency": "USD"});
+                    self.update("usage", json!({"used": 10, "size": 100, "cost": cost}));
+                    self.end_turn("end_turn");
                 } else if !text.ends_with(HANG) {
                     self.say(run_id, text);
                     self.end_turn("end_turn");
@@ -149,6 +191,20 @@ impl Machine {
             _ => return Err(problem(Code::RequestInvalid)),
         }
         Ok(Value::Null)
+    }
+
+    fn update(&mut self, what: &str, update: Value) {
+        let run_id = self.agent.clone().flatten();
+        self.write(run_id.as_ref(), Fact::Update { what: what.to_owned(), update });
+    }
+
+    fn choose(&mut self, what: &str, key: &str, id: &str, known: &[&str]) -> Result<(), Problem> {
+        if known.contains(&id) {
+            self.update(what, json!({ key: id }));
+            return Ok(());
+        }
+        self.update(&format!("choice_refused:{what}"), json!({"value": id}));
+        Err(problem("agent_error"))
     }
 
     fn answered(&mut self, wait_id: &WaitId) {

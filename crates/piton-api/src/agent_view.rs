@@ -1,0 +1,204 @@
+//! An agent's own features: modes, models, config options, slash commands, plan, usage and cost.
+
+use std::collections::BTreeMap;
+
+use piton_core::agent_view as core;
+use serde::{Deserialize, Serialize};
+
+/// The value of a config option: a string of its `values`, or a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum OptionValue {
+    Bool(bool),
+    Text(String),
+}
+
+/// How the agent is to work. What is left out stays as it is. Applied now, if the agent runs, and
+/// whenever it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AgentChoice {
+    /// The id of a mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// The id of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Config options by their ids; at most 64.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, OptionValue>,
+}
+
+/// Something that can be chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NamedChoice {
+    pub id: String,
+    pub name: String,
+    pub description: Option<String>,
+}
+
+/// What can be chosen from, and what is chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChoiceList {
+    pub current: Option<String>,
+    pub available: Vec<NamedChoice>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ConfigOption {
+    pub id: String,
+    pub name: String,
+    pub description: Option<String>,
+    /// What it is about, as the agent spells it: `mode`, `model`, `thought_level`, …
+    pub category: Option<String>,
+    pub current: Option<OptionValue>,
+    /// What it can be; empty for a switch.
+    pub values: Vec<NamedChoice>,
+}
+
+/// A slash command: a prompt that begins with `/` and its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SlashCommand {
+    pub name: String,
+    pub description: String,
+    /// What may follow its name.
+    pub hint: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanEntry {
+    pub content: String,
+    /// As the agent spells it: `pending`, `in_progress`, `completed`.
+    pub status: Option<String>,
+    pub priority: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Cost {
+    /// Of the whole conversation.
+    pub amount: f64,
+    /// A currency code, or another unit.
+    pub currency: String,
+}
+
+/// What the agent says that it used; null where it does not say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Usage {
+    /// Tokens in the context now.
+    pub context_tokens: Option<u64>,
+    pub context_window_tokens: Option<u64>,
+    pub cost: Option<Cost>,
+    /// Of the last turn that said so.
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub total_tokens: Option<u64>,
+}
+
+/// What the session's agent offers and said about itself, as of its latest words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AgentView {
+    /// Null if the agent named none.
+    pub modes: Option<ChoiceList>,
+    pub models: Option<ChoiceList>,
+    pub config_options: Vec<ConfigOption>,
+    pub commands: Vec<SlashCommand>,
+    pub plan: Vec<PlanEntry>,
+    pub usage: Option<Usage>,
+    /// What users chose for this session.
+    pub chosen: AgentChoice,
+}
+
+impl From<core::ConfigValue> for OptionValue {
+    fn from(value: core::ConfigValue) -> Self {
+        match value {
+            core::ConfigValue::Bool(on) => Self::Bool(on),
+            core::ConfigValue::Text(text) => Self::Text(text),
+        }
+    }
+}
+
+impl From<OptionValue> for core::ConfigValue {
+    fn from(value: OptionValue) -> Self {
+        match value {
+            OptionValue::Bool(on) => Self::Bool(on),
+            OptionValue::Text(text) => Self::Text(text),
+        }
+    }
+}
+
+impl From<AgentChoice> for core::Configure {
+    fn from(choice: AgentChoice) -> Self {
+        let AgentChoice { mode, model, options } = choice;
+        let options = options.into_iter().map(|(id, value)| (id, value.into())).collect();
+        Self { mode, model, options }
+    }
+}
+
+impl From<core::Configure> for AgentChoice {
+    fn from(choice: core::Configure) -> Self {
+        let core::Configure { mode, model, options } = choice;
+        let options = options.into_iter().map(|(id, value)| (id, value.into())).collect();
+        Self { mode, model, options }
+    }
+}
+
+fn named(one: core::Named) -> NamedChoice {
+    let core::Named { id, name, description } = one;
+    NamedChoice { id, name, description }
+}
+
+fn choices(selection: core::Selection) -> ChoiceList {
+    let core::Selection { current, available } = selection;
+    ChoiceList { current, available: available.into_iter().map(named).collect() }
+}
+
+impl From<core::AgentView> for AgentView {
+    fn from(view: core::AgentView) -> Self {
+        let option = |option: core::ConfigOption| ConfigOption {
+            id: option.id,
+            name: option.name,
+            description: option.description,
+            category: option.category,
+            current: option.current.map(Into::into),
+            values: option.values.into_iter().map(named).collect(),
+        };
+        let command = |command: core::SlashCommand| {
+            let core::SlashCommand { name, description, hint } = command;
+            SlashCommand { name, description, hint }
+        };
+        let entry = |entry: core::PlanEntry| {
+            let core::PlanEntry { content, status, priority } = entry;
+            PlanEntry { content, status, priority }
+        };
+        let usage = |usage: core::Usage| Usage {
+            context_tokens: usage.context_tokens,
+            context_window_tokens: usage.context_window_tokens,
+            cost: usage.cost_amount.map(|amount| Cost {
+                amount,
+                currency: usage.cost_currency.unwrap_or_default(),
+            }),
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            total_tokens: usage.total_tokens,
+        };
+        Self {
+            modes: view.modes.map(choices),
+            models: view.models.map(choices),
+            config_options: view.config_options.into_iter().map(option).collect(),
+            commands: view.commands.into_iter().map(command).collect(),
+            plan: view.plan.into_iter().map(entry).collect(),
+            usage: view.usage.map(usage),
+            chosen: view.choices.all().into(),
+        }
+    }
+}
