@@ -116,6 +116,64 @@ pub struct AgentView {
     pub usage: Option<Usage>,
     /// What users chose for this session.
     pub chosen: AgentChoice,
+    /// The names of the session's own MCP servers.
+    pub mcp_servers: Vec<String>,
+}
+
+/// How an MCP server at an address is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum McpTransport {
+    Http,
+    Sse,
+}
+
+/// An MCP server: a program that the agent starts (`command`), or an address (`url`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct McpServer {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Names of variables of the server's own environment that the program is given: for secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_from: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// `http` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<McpTransport>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Headers, and the variables of the server's own environment that hold their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers_from: BTreeMap<String, String>,
+}
+
+impl From<McpServer> for piton_core::mcp::McpServer {
+    fn from(server: McpServer) -> Self {
+        let transport = server.transport.map(|transport| match transport {
+            McpTransport::Http => piton_core::mcp::Transport::Http,
+            McpTransport::Sse => piton_core::mcp::Transport::Sse,
+        });
+        Self {
+            name: server.name,
+            command: server.command,
+            args: server.args,
+            env: server.env,
+            env_from: server.env_from,
+            url: server.url,
+            transport,
+            headers: server.headers,
+            headers_from: server.headers_from,
+        }
+    }
 }
 
 impl From<core::ConfigValue> for OptionValue {
@@ -199,6 +257,7 @@ impl From<core::AgentView> for AgentView {
             plan: view.plan.into_iter().map(entry).collect(),
             usage: view.usage.map(usage),
             chosen: view.choices.all().into(),
+            mcp_servers: view.mcp_servers,
         }
     }
 }

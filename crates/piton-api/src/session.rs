@@ -3,7 +3,7 @@
 use piton_core::id::SessionId;
 use serde::{Deserialize, Serialize};
 
-use crate::agent_view::AgentChoice;
+use crate::agent_view::{AgentChoice, McpServer};
 use crate::enums::RunOutcome;
 use crate::status::SessionSummary;
 
@@ -32,6 +32,10 @@ pub struct NewSession {
     /// record says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentChoice>,
+    /// MCP servers that the agent is given with every conversation, beside those of its profile; at
+    /// most 32. They are in the session's log: a secret is refused, name its variable instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,6 +21,12 @@ pub(crate) fn masker(settings: &Settings) -> Result<Masker> {
     let mut values = environment_values(env::vars_os().filter_map(named), &keys);
     let agents = settings.agents.iter().flat_map(|agent| agent.profile.env.iter().cloned());
     values.extend(environment_values(agents, &keys));
+    let servers = settings.agents.iter().flat_map(|agent| &agent.profile.mcp_servers);
+    for server in servers {
+        values.extend(environment_values(server.env.clone(), &keys));
+        // What authorizes is secret under whatever name.
+        values.extend(server.headers.values().cloned());
+    }
     // The data key itself; several are separated by commas.
     let data_keys = env::var("PITON_KEY").unwrap_or_default();
     values.extend(data_keys.split(',').map(str::to_owned));

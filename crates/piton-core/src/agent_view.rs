@@ -128,6 +128,9 @@ pub struct AgentFeatures {
     pub latest: BTreeMap<Feature, Seq>,
     #[serde(skip_serializing_if = "Choices::is_empty")]
     pub choices: Choices,
+    /// Where the session's own MCP servers stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_servers: Option<Seq>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -280,6 +283,8 @@ pub struct AgentView {
     pub plan: Vec<PlanEntry>,
     pub usage: Option<Usage>,
     pub choices: Choices,
+    /// The names of the session's own MCP servers.
+    pub mcp_servers: Vec<String>,
 }
 
 fn text(value: &Value, key: &str) -> Option<String> {
@@ -364,6 +369,7 @@ impl AgentView {
             usage: usage(said),
             config_options,
             choices,
+            mcp_servers: Vec::new(),
         }
     }
 

@@ -422,6 +422,9 @@ events! {
     /// and to every one that is started later.
     AgentConfigured = "agent.configured" { #[serde(flatten)] choice: Configure, } content [];
 
+    /// The session's agent is given these MCP servers with every conversation that it opens.
+    AgentMcpServersSet = "agent.mcp_servers_set" { count: u64, } content ["servers"];
+
     /// What the status was when nobody was asked: after a recovery or a sweep. No authority.
     StatusDerived = "status.derived" {
         status: String,

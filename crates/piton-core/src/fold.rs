@@ -71,6 +71,10 @@ impl State {
                 }
                 return self.mark_truncated(e);
             }
+            Event::AgentMcpServersSet(_) => {
+                self.features.mcp_servers = Some(seq);
+                return Change::Inner;
+            }
             Event::AgentConfigured(e) => {
                 self.features.configured(seq, e);
                 return Change::Inner;

@@ -17,6 +17,7 @@ pub mod history;
 pub mod id;
 pub mod limits;
 pub mod mask;
+pub mod mcp;
 pub mod note;
 pub mod overview;
 pub mod permissions;

@@ -91,3 +91,10 @@ pub fn wait_default(kind: WaitKind) -> Duration {
 pub const CHOICES_MAX: usize = 64;
 /// One mode, model, option or value that a user chooses, in bytes.
 pub const CHOICE_BYTES_MAX: usize = 512;
+
+/// MCP servers of one session.
+pub const MCP_SERVERS_MAX: usize = 32;
+/// Arguments, variables or headers of one MCP server.
+pub const MCP_VARIABLES_MAX: usize = 100;
+/// The name of an MCP server, in bytes.
+pub const MCP_TEXT_BYTES_MAX: usize = 256;

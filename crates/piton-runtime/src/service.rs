@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use piton_core::agent_view::Configure;
-use piton_core::decide::{self, Command, Create, Message, Refusal, Verdict};
+use piton_core::decide::{self, Command, Create, Message, Refusal, Verdict, Setup};
 use piton_core::event::WaitKind;
 use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
 use piton_core::mask::Masker;
@@ -299,7 +298,7 @@ impl Handle {
             working_dir: new.working_dir,
             provider: new.provider,
             agent_profile_id: new.agent_profile_id,
-            choice: Configure::default(),
+            setup: Setup::default(),
         };
         self.execute(&session_id, Command::Create(create)).await?;
         Ok(session_id)

@@ -24,6 +24,7 @@ use std::fmt;
 use std::time::Duration;
 
 use piton_core::Timestamp;
+use piton_core::mcp::McpServer;
 use piton_core::resume::{Abilities, Strategy};
 use piton_core::spool::SessionCapabilities;
 
@@ -47,6 +48,8 @@ pub struct Profile {
     pub env: Vec<(String, String)>,
     /// Removed from its environment.
     pub env_remove: Vec<String>,
+    /// Given to it with every conversation.
+    pub mcp_servers: Vec<McpServer>,
     /// What it can do with a conversation that it had, as far as is known before it is asked.
     pub abilities: Abilities,
     /// How its command line goes on with a conversation.
@@ -108,6 +111,7 @@ impl Profile {
             install: String::new(),
             env: Vec::new(),
             env_remove: Vec::new(),
+            mcp_servers: Vec::new(),
             abilities: Abilities { native: true, ..Abilities::default() },
             continuation: None,
             node_major_min: None,

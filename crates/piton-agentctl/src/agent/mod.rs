@@ -15,6 +15,7 @@ use piton_agent::acp::{self, Connection, MakeIds};
 use piton_agent::printed;
 use piton_core::Code;
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
+use piton_core::mcp;
 use piton_core::mask::{KeyPatterns, Masker, environment_values};
 use piton_core::spool::{Fact, Note, SessionCapabilities};
 use piton_exec::protocol::{Act, AgentHealth, AgentStatus, Limits, Problem, Start};
@@ -284,7 +285,12 @@ impl Owner {
         let own = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let values = environment_values(own.chain(start.env.iter().cloned()), &self.means.keys);
+        let given = start.env.iter().cloned().chain(mcp::values(&start.mcp_servers));
+        let mut values = environment_values(own.chain(given), &self.means.keys);
+        // What authorizes is secret under whatever name.
+        let headers = mcp::values(&start.mcp_servers).into_iter();
+        let headers = headers.filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        values.extend(headers.map(|(_, value)| value));
         let mut owner = self.clone();
         match self.means.masker.learn(values) {
             Ok(learned) => owner.means.masker = Arc::new(learned.masker),

@@ -6,12 +6,13 @@
 use piton_agent::profiles::{
     self, AGENT_SESSION_ID, CommandLine, Continuation, Origin as Who, Output, Profile,
 };
+use piton_core::mcp::McpServer;
 use piton_core::resume::Abilities;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::{Reader, texts};
-use super::{Origin, place};
+use super::{Origin, mcp, place};
 use crate::error::{Error, Result};
 
 pub(super) const TABLE: &str = "agents";
@@ -31,7 +32,7 @@ pub(crate) struct AgentSetting {
 }
 
 const HINT: &str = "An agent is `[agents.NAME]` with `command = [\"program\", \"argument\"]` and perhaps \
-                    `name`, `install`, `env`, `env_remove`, `resume`, `history` and `continue`; \
+                    `name`, `install`, `env`, `env_remove`, `resume`, `history`, `continue` and `mcp`; \
                     `piton config show --help` has an example.";
 
 /// The names of the ways to resume, and what each can do.
@@ -89,6 +90,7 @@ struct Said {
     resume: Option<Abilities>,
     history: Option<bool>,
     continuing: Option<(Vec<String>, usize)>,
+    mcp: Option<Vec<McpServer>>,
 }
 
 /// One agent's table.
@@ -122,6 +124,7 @@ impl Entry<'_> {
         profile.install = said.install.unwrap_or(profile.install);
         profile.env = said.env.unwrap_or(profile.env);
         profile.env_remove = said.env_remove.unwrap_or(profile.env_remove);
+        profile.mcp_servers = said.mcp.unwrap_or(profile.mcp_servers);
         profile.abilities = said.resume.unwrap_or(profile.abilities);
         profile.abilities.history = said.history.unwrap_or(profile.abilities.history);
         if let Some((template, at)) = said.continuing {
@@ -176,6 +179,10 @@ impl Entry<'_> {
                     said.history = Some(given.ok_or_else(must_be)?);
                 }
                 "continue" => said.continuing = Some((list()?, at)),
+                "mcp" => {
+                    let read = mcp::read(self.id, value, at);
+                    said.mcp = Some(read.map_err(|(at, why)| self.wrong(at, &why))?);
+                }
                 key => {
                     let why = format!("there is no setting \"agents.{}.{key}\"", self.id);
                     return Err(self.wrong(at, &why));

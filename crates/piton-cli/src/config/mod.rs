@@ -4,6 +4,7 @@
 mod agents;
 mod file;
 mod keys;
+mod mcp;
 
 use std::env;
 use std::ffi::OsString;

@@ -23,6 +23,7 @@ use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
 };
 use crate::limits::EFFECTS_PENDING_MAX;
+use crate::mcp::McpServer;
 use crate::reason::Reason;
 use crate::record::{Content, NewRecord};
 use crate::request::Request;
@@ -200,8 +201,14 @@ pub struct Create {
     pub working_dir: Option<String>,
     pub provider: Option<Value>,
     pub agent_profile_id: Option<String>,
-    /// How its agent is to work, from its first start on.
+    pub setup: Setup,
+}
+
+/// What a new session's agent is given, from its first start on.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
     pub choice: Configure,
+    pub mcp_servers: Vec<McpServer>,
 }
 
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! The beginning and the end of a session.
 
-use super::{Context, Create, Decision, Refusal, Removal, revoke_all, run};
+use super::{Context, Create, Decision, Refusal, Removal, Setup, revoke_all, run};
 use crate::agent_view::Configure;
-use crate::event::{AgentConfigured, Outcome, SessionClosed, SessionCreated, SessionRenamed};
+use crate::event::{AgentConfigured, AgentMcpServersSet, Outcome, SessionClosed, SessionCreated, SessionRenamed};
+use crate::mcp;
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::State;
@@ -21,8 +22,18 @@ pub(super) fn create(state: &State, cx: &Context, create: Create) -> Result<Deci
         agent_profile_id: create.agent_profile_id,
     };
     let mut records = vec![NewRecord::new(cx.now, event)];
-    if !create.choice.is_empty() {
-        records.extend(configure(cx, create.choice)?.records);
+    let Setup { choice, mcp_servers } = create.setup;
+    if !choice.is_empty() {
+        records.extend(configure(cx, choice)?.records);
+    }
+    if let Some(fault) = mcp::fault(&mcp_servers) {
+        return Err(Refusal::ChoiceInvalid(fault));
+    }
+    if !mcp_servers.is_empty() {
+        let event = AgentMcpServersSet { count: mcp_servers.len() as u64 };
+        // Plain structures: that they can be written is certain.
+        let servers = serde_json::to_value(&mcp_servers).unwrap_or_default();
+        records.push(NewRecord::with_content(cx.now, event, "servers", servers));
     }
     Ok(Decision::done(records))
 }

@@ -290,6 +290,8 @@ fn histories_reach_every_kind_that_decisions_write() {
         "session.adopted",
         "session.leased",
         "session.released",
+        // Only made with a session.
+        "agent.mcp_servers_set",
         "task.created",
         "task.updated",
         "task.closed",

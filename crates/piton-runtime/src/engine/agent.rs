@@ -1,17 +1,32 @@
 //! An agent's own features: what it offers and says about itself, and what users choose of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use piton_core::agent_view::{AgentView, Configure};
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::SessionId;
+use piton_core::mcp::McpServer;
 use piton_core::{Seq, State};
-use piton_store::Detail;
+use piton_store::{Detail, Store};
 use serde_json::Value;
 
 use super::requests::Request;
 use super::{AffectedRun, Caller, Engine, Fulfilled};
 use crate::error::Result;
+
+/// The session's own MCP servers.
+pub(crate) async fn session_mcp_servers(
+    store: &Arc<dyn Store>,
+    session: &SessionId,
+    state: &State,
+) -> Result<Vec<McpServer>> {
+    let Some(seq) = state.features.mcp_servers else { return Ok(Vec::new()) };
+    let records = store.read(session, seq - 1, 1, Detail::Full).await?;
+    let servers = records.first().and_then(|record| record.content_field("servers"));
+    // Redacted ones are given to nobody.
+    Ok(servers.and_then(|servers| serde_json::from_value(servers).ok()).unwrap_or_default())
+}
 
 impl Engine {
     /// What the session's agent offers, and said about itself; also when it does not run.
@@ -27,7 +42,10 @@ impl Engine {
                 said.insert(*feature, update);
             }
         }
-        Ok(AgentView::new(&said, state.features.choices.clone()))
+        let mut view = AgentView::new(&said, state.features.choices.clone());
+        let servers = session_mcp_servers(&self.0.store, session, state).await?;
+        view.mcp_servers = servers.into_iter().map(|server| server.name).collect();
+        Ok(view)
     }
 
     /// What an agent said; `None` if it was redacted.

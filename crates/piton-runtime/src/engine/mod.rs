@@ -49,6 +49,7 @@ pub use requests::Fulfilled;
 pub use runs::AffectedRun;
 pub use sessions::{CreatedSession, Prompted, SessionFilter, SessionSpec};
 pub use status::{Contact, SessionReport};
+pub(crate) use agent::session_mcp_servers;
 pub(crate) use tasks::derive_task_state;
 pub use tasks::{ChangedTask, CreatedTask, TaskPage, TaskReport};
 pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use piton_core::agent_view::Configure;
-use piton_core::decide::{Command, Create, Message, Refusal};
+use piton_core::decide::{Command, Create, Message, Refusal, Setup};
 use piton_core::event::Outcome;
 use piton_core::id::{MessageId, RunId, SessionId, TaskId};
+use piton_core::mcp::{self, McpServer};
 use piton_core::resume::{StartTrigger, can_prompt};
 use piton_core::status::Name;
 use piton_core::worktree::{Stage, WorktreePlan};
@@ -41,6 +42,9 @@ pub struct SessionSpec {
     /// How the agent is to work, from its first start on.
     #[serde(skip_serializing_if = "Configure::is_empty")]
     pub choice: Configure,
+    /// MCP servers that its agent is given, beside those of its profile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +79,7 @@ impl Engine {
     ) -> Result<Fulfilled<CreatedSession>> {
         let running = self.running()?;
         check_title(spec.title.as_deref())?;
+        self.check_mcp_servers(&spec.mcp_servers)?;
         let request = Request::new(caller, "sessions.create", "", &spec)?;
         if let Some(task_id) = &spec.task_id {
             let task = self.find_task(task_id).await?;
@@ -105,7 +110,7 @@ impl Engine {
             agent_profile_id: Some(
                 spec.agent_profile_id.unwrap_or_else(|| self.catalog().default_agent().to_owned()),
             ),
-            choice: spec.choice,
+            setup: Setup { choice: spec.choice, mcp_servers: spec.mcp_servers },
         };
         let command = match plan {
             Some(plan) => Command::CreateInWorktree(create, Box::new(plan)),
@@ -120,6 +125,30 @@ impl Engine {
             supervisors.ensure_running_later(&session_id, StartTrigger::Created);
         }
         Ok(created)
+    }
+
+    /// What is written must be what the agent is given later: a secret, which is masked in the log,
+    /// would be lost.
+    fn check_mcp_servers(&self, servers: &[McpServer]) -> Result<()> {
+        if let Some(fault) = mcp::fault(servers) {
+            return Err(Error::Invalid(fault));
+        }
+        let masker = self.running()?.handle.env().writer.masker(&SessionId::metadata_log());
+        for server in servers {
+            let written =
+                serde_json::to_value(server).map_err(|error| Error::Invalid(error.to_string()))?;
+            let mut masked = written.clone();
+            masker.json(&mut masked);
+            if masked != written {
+                let detail = format!(
+                    "MCP server {} holds a secret, which the log does not keep: name the variable \
+                     that has it in env_from or headers_from",
+                    server.name
+                );
+                return Err(Error::Invalid(detail));
+            }
+        }
+        Ok(())
     }
 
     /// The worktree of a new session that names a repository.

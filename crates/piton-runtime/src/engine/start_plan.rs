@@ -94,7 +94,16 @@ impl Recipes for StartPlans {
         Box::pin(async move {
             let workspace = plans.workspace(&session, &state).await?;
             let profile = plans.profile(&state)?;
-            let start = start(&session, profile);
+            let mut start = start(&session, profile);
+            for server in &profile.mcp_servers {
+                let resolved = server.resolve(|name| std::env::var(name).ok());
+                let server = resolved.map_err(|message| Obstacle {
+                    reason: Reason::ExecutorError,
+                    code: Code::ConfigInvalid,
+                    message: format!("Agent {}: {message}", profile.id),
+                })?;
+                start.mcp_servers.push(server);
+            }
             Ok(Recipe { start, abilities: profile.abilities, workspace })
         })
     }

@@ -14,7 +14,8 @@ use piton_core::{Code, Record, State, Timestamp};
 use piton_exec::executor::Fault;
 use piton_store::Detail;
 
-use super::Agents;
+use super::{Agents, Obstacle, Recipe};
+use crate::engine::session_mcp_servers;
 use crate::error::{Error, Result};
 use crate::executions::Executions;
 use crate::service::Handle;
@@ -139,8 +140,8 @@ impl Starter {
         conversation: Conversation,
         trigger: StartTrigger,
     ) -> Result<()> {
-        let Self { handle, executions, agents, session } = self;
-        let recipe = match agents.catalog.recipe(session, state).await {
+        let Self { handle, executions, session, .. } = self;
+        let recipe = match self.recipe(state).await? {
             Ok(recipe) => recipe,
             Err(obstacle) => {
                 executions.cannot_launch(session, &obstacle).await?;
@@ -220,6 +221,25 @@ impl Starter {
             let session = &self.session;
             tracing::warn!(%session, code = %error.code(), %error, "a failed start was not recorded");
         }
+    }
+
+    /// How the agent is started, with the session's own MCP servers.
+    async fn recipe(&self, state: &State) -> Result<Result<Recipe, Obstacle>> {
+        let Self { handle, agents, session, .. } = self;
+        let mut recipe = match agents.catalog.recipe(session, state).await {
+            Ok(recipe) => recipe,
+            Err(obstacle) => return Ok(Err(obstacle)),
+        };
+        for server in session_mcp_servers(handle.view().store(), session, state).await? {
+            match server.resolve(|name| std::env::var(name).ok()) {
+                Ok(server) => recipe.start.mcp_servers.push(server),
+                Err(message) => {
+                    let (reason, code) = (Reason::ExecutorError, Code::ConfigInvalid);
+                    return Ok(Err(Obstacle { reason, code, message }));
+                }
+            }
+        }
+        Ok(Ok(recipe))
     }
 
     /// What the newest records say of the agent's conversation.

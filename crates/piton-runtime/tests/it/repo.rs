@@ -91,7 +91,7 @@ impl Rig {
             working_dir: None,
             provider: None,
             agent_profile_id: None,
-            choice: piton_core::agent_view::Configure::default(),
+            setup: piton_core::decide::Setup::default(),
         };
         let command = decide::Command::CreateInWorktree(create, Box::new(plan));
         self.process.handle.execute(session, command).await.unwrap();

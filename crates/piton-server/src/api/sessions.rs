@@ -56,6 +56,7 @@ pub(crate) async fn create_now(
         base: new.base,
         start: new.start.unwrap_or(true),
         choice: new.agent.map(Into::into).unwrap_or_default(),
+        mcp_servers: new.mcp_servers.into_iter().map(Into::into).collect(),
     };
     let created = app.engine().create(caller, spec).await?;
     Ok(created.map(|created| SessionCreated { session_id: created.session_id }))

@@ -181,7 +181,7 @@ impl Worker {
             working_dir: None,
             provider: None,
             agent_profile_id: None,
-            choice: piton_core::agent_view::Configure::default(),
+            setup: piton_core::decide::Setup::default(),
         });
         self.act(Task { command, buffered: false, mark, bytes: 0 }).await
     }

@@ -284,7 +284,7 @@ impl History {
                 working_dir: None,
                 provider,
                 agent_profile_id: None,
-                choice: Configure::default(),
+                setup: piton_core::decide::Setup::default(),
             }),
             Step::Close(outcome) => Command::Close { outcome },
             Step::Rename(title) => Command::Rename { title },

@@ -232,7 +232,7 @@ pub(crate) fn create(session: &str) -> Command {
         working_dir: None,
         provider: None,
         agent_profile_id: None,
-        choice: piton_core::agent_view::Configure::default(),
+        setup: piton_core::decide::Setup::default(),
     })
 }
 
