@@ -152,6 +152,7 @@ async fn live(
     tokio::spawn(tree.clone().reap_always());
     let workspace = Workspace::open(&launch.workspace, here, &tree).map_err(Error::Workspace)?;
     let means = Means {
+        session: launch.session_id.clone(),
         spool,
         masker,
         keys,

@@ -31,6 +31,16 @@ pub struct AgentChoice {
     pub options: BTreeMap<String, OptionValue>,
 }
 
+/// How an agent is to log in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LoginRequest {
+    /// The agent's id of the way to log in; without it, the only one that the agent named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_method: Option<String>,
+}
+
 /// Something that can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

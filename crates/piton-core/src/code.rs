@@ -156,7 +156,7 @@ codes! {
     AgentNoSession = "agent_no_session", "Start the agent before it is asked for something.";
     AgentRunning = "agent_running", "Read the session's status; its agent runs already.";
     AgentBusy = "agent_busy", "Wait until the turn ends, or cancel it.";
-    AgentAuthRequired = "agent_auth_required", "Log in with the agent's own command, then resume the session.";
+    AgentAuthRequired = "agent_auth_required", "Log in with the agent's own command or with `piton sessions login SESSION`, then resume the session.";
     AgentAuthFailed = "agent_auth_failed", "Check the key or the account that the agent logs in with.";
     AgentAuthTimeout = "agent_auth_timeout", "Finish the login in the browser that the agent opened, then try again.";
     AgentAuthNotFound = "agent_auth_not_found", "Use one of the login methods that the message names.";

@@ -88,6 +88,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(waits::mint))
                 .routes(routes!(waits::answer_with_token))
                 .routes(routes!(agent::show, agent::configure))
+                .routes(routes!(agent::log_in))
                 .routes(routes!(agents::agents))
                 .routes(routes!(agents::executors))
                 .routes(routes!(access::create, access::list))

@@ -48,6 +48,8 @@ pub struct Profile {
     pub env: Vec<(String, String)>,
     /// Removed from its environment.
     pub env_remove: Vec<String>,
+    /// How it logs in at each start, for one that forgets it.
+    pub auth_method: Option<String>,
     /// Given to it with every conversation.
     pub mcp_servers: Vec<McpServer>,
     /// What it can do with a conversation that it had, as far as is known before it is asked.
@@ -111,6 +113,7 @@ impl Profile {
             install: String::new(),
             env: Vec::new(),
             env_remove: Vec::new(),
+            auth_method: None,
             mcp_servers: Vec::new(),
             abilities: Abilities { native: true, ..Abilities::default() },
             continuation: None,

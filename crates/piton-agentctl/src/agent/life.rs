@@ -11,7 +11,7 @@ use std::time::Duration;
 use piton_agent::acp::{self, Begin, Connection, Opened};
 use piton_agent::profiles;
 use piton_core::Code;
-use piton_core::id::RunId;
+use piton_core::id::{RunId, SessionId};
 use piton_core::mask;
 use piton_core::spool::{AuthMethod, Fact, Note};
 use piton_exec::protocol::{AgentStatus, Start};
@@ -48,13 +48,16 @@ impl Failure {
         Self { code, message, auth_methods: Vec::new() }
     }
 
-    fn to_log_in(error: &acp::Error, auth_methods: Vec<AuthMethod>) -> Self {
+    fn to_log_in(error: &acp::Error, session: &SessionId, auth_methods: Vec<AuthMethod>) -> Self {
         let mut message =
             format!("{error}. Log in with the agent's own command, and start it again");
         if auth_methods.is_empty() {
             message.push_str("; it names no other way");
         } else {
-            message.push_str("; or start it with one of the auth methods that it names:");
+            let command = format!("`piton sessions login {session} --method METHOD`");
+            message.push_str("; or with ");
+            message.push_str(&command);
+            message.push_str(" and one of the methods that it names:");
         }
         let ways = auth_methods.iter().map(|way| match &way.description {
             Some(about) => format!("\n- {}: {} ({about})", way.id, way.name),
@@ -178,7 +181,8 @@ async fn bury(
                 format!("The agent ended before it was ready ({status})"),
             ),
             (error, _) if error.is_auth() => {
-                Failure::to_log_in(&error, connection.auth_methods().await)
+                let session = owner.means.session.clone();
+                Failure::to_log_in(&error, &session, connection.auth_methods().await)
             }
             (error, _) => Failure::new(error.code(), error.to_string()),
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use piton_agent::acp::{self, Connection, MakeIds};
 use piton_agent::printed;
 use piton_core::Code;
-use piton_core::id::{CallId, MessageId, RunId, WaitId};
+use piton_core::id::{CallId, MessageId, RunId, SessionId, WaitId};
 use piton_core::mcp;
 use piton_core::mask::{KeyPatterns, Masker, environment_values};
 use piton_core::spool::{Fact, Note, SessionCapabilities};
@@ -35,6 +35,7 @@ const ASK_WAIT: Duration = Duration::from_millis(200);
 /// What an agent is started with, and noted in.
 #[derive(Clone, Debug)]
 pub(crate) struct Means {
+    pub(crate) session: SessionId,
     pub(crate) spool: Spool,
     pub(crate) masker: Arc<Masker>,
     /// Names of variables whose values are secrets.

@@ -9,7 +9,7 @@ use super::{Client, Result};
 use crate::SessionStatus;
 use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
 use crate::agent::{AgentList, ExecutionList};
-use crate::agent_view::{AgentChoice, AgentView};
+use crate::agent_view::{AgentChoice, AgentView, LoginRequest};
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
     AbandonRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted,
@@ -93,6 +93,11 @@ impl Client {
         choice: &AgentChoice,
     ) -> Result<SessionRun> {
         self.post(&of_session(session, "/agent"), choice).await
+    }
+
+    /// Logs the session's agent in; starts it if it does not run.
+    pub async fn log_in(&self, session: &SessionId, login: &LoginRequest) -> Result<SessionRun> {
+        self.post(&of_session(session, "/login"), login).await
     }
 
     /// Gives an executor up that does not respond; its run is interrupted.

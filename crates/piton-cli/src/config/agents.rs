@@ -32,7 +32,7 @@ pub(crate) struct AgentSetting {
 }
 
 const HINT: &str = "An agent is `[agents.NAME]` with `command = [\"program\", \"argument\"]` and perhaps \
-                    `name`, `install`, `env`, `env_remove`, `resume`, `history`, `continue` and `mcp`; \
+                    `name`, `install`, `env`, `env_remove`, `resume`, `history`, `continue`, `auth_method` and `mcp`; \
                     `piton config show --help` has an example.";
 
 /// The names of the ways to resume, and what each can do.
@@ -91,6 +91,7 @@ struct Said {
     history: Option<bool>,
     continuing: Option<(Vec<String>, usize)>,
     mcp: Option<Vec<McpServer>>,
+    auth_method: Option<String>,
 }
 
 /// One agent's table.
@@ -124,6 +125,7 @@ impl Entry<'_> {
         profile.install = said.install.unwrap_or(profile.install);
         profile.env = said.env.unwrap_or(profile.env);
         profile.env_remove = said.env_remove.unwrap_or(profile.env_remove);
+        profile.auth_method = said.auth_method.or(profile.auth_method);
         profile.mcp_servers = said.mcp.unwrap_or(profile.mcp_servers);
         profile.abilities = said.resume.unwrap_or(profile.abilities);
         profile.abilities.history = said.history.unwrap_or(profile.abilities.history);
@@ -179,6 +181,7 @@ impl Entry<'_> {
                     said.history = Some(given.ok_or_else(must_be)?);
                 }
                 "continue" => said.continuing = Some((list()?, at)),
+                "auth_method" => said.auth_method = Some(text()?),
                 "mcp" => {
                     let read = mcp::read(self.id, value, at);
                     said.mcp = Some(read.map_err(|(at, why)| self.wrong(at, &why))?);

@@ -7,13 +7,15 @@ use piton_core::agent_view::{AgentView, Configure};
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::SessionId;
 use piton_core::mcp::McpServer;
-use piton_core::{Seq, State};
+use piton_core::{Event, Record, Seq, State};
+use piton_exec::executor::Fault;
+use piton_exec::protocol::Problem;
 use piton_store::{Detail, Store};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::requests::Request;
 use super::{AffectedRun, Caller, Engine, Fulfilled};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The session's own MCP servers.
 pub(crate) async fn session_mcp_servers(
@@ -52,6 +54,78 @@ impl Engine {
     async fn update_at(&self, session: &SessionId, seq: Seq) -> Result<Option<Value>> {
         let records = self.0.store.read(session, seq - 1, 1, Detail::Full).await?;
         Ok(records.first().and_then(|record| record.content_field("update")))
+    }
+
+    /// Logs the session's agent in: one that runs is asked to, one that does not is started and logs in
+    /// before it opens its conversation. `method`: its id of the way to log in; without it, the only
+    /// one that the agent names.
+    pub async fn log_in(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        method: Option<String>,
+    ) -> Result<Fulfilled<AffectedRun>> {
+        let running = self.running()?;
+        let arguments = json!({"auth_method": method});
+        let request = Request::new(caller, "sessions.login", session, &arguments)?;
+        let state = self.view().state(session).await?;
+        if state.facts.closed.is_some() {
+            return Err(Refusal::SessionClosed.into());
+        }
+        if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
+            return Ok(replayed);
+        }
+        let method = match method {
+            Some(method) => method,
+            None => self.only_method(session, &state).await?,
+        };
+        if state.facts.hears() {
+            let id = format!("{session}/login/{}", state.last_seq);
+            let params = json!({ "methodId": method });
+            let ask = running.executions.ask_agent(session, id, "authenticate".to_owned(), params);
+            ask.await?;
+        } else {
+            running.handle.supervisors().start_logged_in(session, method).await?;
+            self.check_started(session).await?;
+        }
+        let done = AffectedRun { session_id: session.clone(), run_id: None };
+        self.execute(session, &request, done, Command::Nothing).await
+    }
+
+    /// The only way to log in that the agent named when it failed to start.
+    async fn only_method(&self, session: &SessionId, state: &State) -> Result<String> {
+        let seq = state.facts.agent.as_ref().and_then(|agent| agent.error_seq);
+        let mut named = Vec::new();
+        if let Some(seq) = seq {
+            let records = self.0.store.read(session, seq - 1, 1, Detail::Headers).await?;
+            if let Some(Ok(Event::AgentError(e))) = records.first().map(Record::event) {
+                named = e.auth_methods;
+            }
+        }
+        let ids: Vec<String> = named.into_iter().map(|method| method.id).collect();
+        match ids.as_slice() {
+            [only] => Ok(only.clone()),
+            [] => {
+                let detail = "auth_method is missing, and the agent names no way to log in";
+                Err(Error::Invalid(detail.to_owned()))
+            }
+            ids => {
+                let detail = format!("auth_method is missing; the agent names {}", ids.join(", "));
+                Err(Error::Invalid(detail))
+            }
+        }
+    }
+
+    /// The agent runs; otherwise why it does not.
+    async fn check_started(&self, session: &SessionId) -> Result<()> {
+        let facts = self.view().state(session).await?.facts;
+        if facts.hears() {
+            return Ok(());
+        }
+        let cause = self.view().error_cause(session, &facts).await.unwrap_or_default();
+        let code = cause.code.unwrap_or_else(|| "agent_not_running".to_owned());
+        let message = cause.message.unwrap_or_else(|| "The agent does not run".to_owned());
+        Err(Error::Agentctl(Fault::Problem(Problem { code, message, hint: None })))
     }
 
     /// Chooses how the session's agent works: a mode, a model, config options. A record keeps it, so

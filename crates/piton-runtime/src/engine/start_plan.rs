@@ -123,6 +123,7 @@ fn start(session: &SessionId, profile: &Profile) -> Start {
         profile: Some(profile.id.clone()),
         install_hint: Some(profile.install.clone()).filter(|install| !install.is_empty()),
         command_line,
+        auth_method: profile.auth_method.clone(),
         ..Start::default()
     }
 }

@@ -74,6 +74,8 @@ struct StartRequest {
     trigger: StartTrigger,
     /// Without the conversation that the agent had.
     is_fresh: bool,
+    /// How the agent is to log in before it opens a conversation.
+    auth_method: Option<String>,
     answer: oneshot::Sender<Result<Plan>>,
 }
 
@@ -198,19 +200,24 @@ impl Supervisors {
     /// what was decided. What a dead boot left is settled first. Returns when the log says what became
     /// of the agent; the start continues if the caller leaves.
     pub async fn ensure_running(&self, session: &SessionId, trigger: StartTrigger) -> Result<Plan> {
-        self.start(session, trigger, false).await
+        self.start(session, trigger, false, None).await
     }
 
     /// Starts the agent without the conversation that it had. One that runs and is idle is ended first;
     /// one that works refuses it (`run_in_progress`).
     pub async fn start_fresh(&self, session: &SessionId) -> Result<Plan> {
-        self.start(session, StartTrigger::Manual, true).await
+        self.start(session, StartTrigger::Manual, true, None).await
+    }
+
+    /// Starts the agent, which logs in this way first. One that runs is left as it is.
+    pub(crate) async fn start_logged_in(&self, session: &SessionId, method: String) -> Result<Plan> {
+        self.start(session, StartTrigger::Manual, false, Some(method)).await
     }
 
     /// [`Self::ensure_running`] without waiting for it; what goes wrong is in the log.
     pub fn ensure_running_later(&self, session: &SessionId, trigger: StartTrigger) {
         let (answer, _) = oneshot::channel();
-        let request = StartRequest { trigger, is_fresh: false, answer };
+        let request = StartRequest { trigger, is_fresh: false, auth_method: None, answer };
         if let Err(error) = self.send(session, Message::Start(request)) {
             tracing::warn!(%session, code = %error.code(), %error, "no agent");
         }
@@ -221,9 +228,11 @@ impl Supervisors {
         session: &SessionId,
         trigger: StartTrigger,
         is_fresh: bool,
+        auth_method: Option<String>,
     ) -> Result<Plan> {
         let (answer, started) = oneshot::channel();
-        self.send(session, Message::Start(StartRequest { trigger, is_fresh, answer }))?;
+        let request = StartRequest { trigger, is_fresh, auth_method, answer };
+        self.send(session, Message::Start(request))?;
         started.await.map_err(|_| Error::ShuttingDown)?
     }
 

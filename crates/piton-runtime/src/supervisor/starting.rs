@@ -72,6 +72,8 @@ pub(super) struct Starter {
     pub(super) executions: Executions,
     pub(super) agents: Agents,
     pub(super) session: SessionId,
+    /// How the agent is to log in before it opens a conversation.
+    pub(super) auth_method: Option<String>,
 }
 
 impl Starter {
@@ -180,6 +182,9 @@ impl Starter {
             if let Some(line) = &mut start.command_line {
                 line.agent_message_id = conversation.finished_with;
             }
+        }
+        if self.auth_method.is_some() {
+            start.auth_method.clone_from(&self.auth_method);
         }
         // As of now: what was chosen since the record above is given to it a second time.
         start.choice = handle.state(session).await?.features.choices.all();

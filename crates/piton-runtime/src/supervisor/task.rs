@@ -452,9 +452,9 @@ impl Supervisor {
 
     fn start(&mut self, trigger: StartTrigger) -> Next {
         let request = self.starts.pop_front();
-        let (is_fresh, answer) = match request {
-            Some(request) => (request.is_fresh, Some(request.answer)),
-            None => (false, None),
+        let (is_fresh, auth_method, answer) = match request {
+            Some(request) => (request.is_fresh, request.auth_method, Some(request.answer)),
+            None => (false, None, None),
         };
         self.is_undelivered = false;
         let session = self.session.clone();
@@ -468,7 +468,8 @@ impl Supervisor {
             return Next::Look;
         };
         let (handle, executions) = (self.handle.clone(), executions.clone());
-        let start = Starter { handle, executions, agents, session: session.clone() };
+        let session_id = session.clone();
+        let start = Starter { handle, executions, agents, session: session_id, auth_method };
         self.starting = Some(Box::pin(async move {
             let outcome = start.start(trigger, is_fresh).await;
             if let Err(error) = &outcome {

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use piton_api::agent_view::{AgentChoice, AgentView};
+use piton_api::agent_view::{AgentChoice, AgentView, LoginRequest};
 use piton_api::problem::Problem as Document;
 use piton_api::session::SessionRun;
 use piton_core::id::SessionId;
@@ -11,7 +11,7 @@ use piton_runtime::{Caller, Fulfilled};
 use super::Reply;
 use super::sessions::about;
 use crate::app::App;
-use crate::extract::{Body, Controller, Path, Reader};
+use crate::extract::{Body, Controller, Path, Perhaps, Reader};
 use crate::problem::Result;
 
 /// What the session's agent offers, and said about itself: modes, models, config options, slash
@@ -59,4 +59,30 @@ pub(crate) async fn configure_now(
 ) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
     Ok(about(app.engine().configure_agent(caller, &session, choice.into()).await?))
+}
+
+/// Logs the session's agent in. One that does not run is started, and logs in before it opens its
+/// conversation; the answer comes when the agent runs.
+#[utoipa::path(post, path = "/sessions/{session_id}/login", operation_id = "log_in_agent", tag = "agents", request_body = Option<LoginRequest>,
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+    responses((status = 200, body = SessionRun),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn log_in(
+    State(app): State<App>,
+    Controller(caller): Controller,
+    Path(session): Path<String>,
+    Perhaps(login): Perhaps<LoginRequest>,
+) -> Result<Reply<SessionRun>> {
+    Ok(Reply::ok(log_in_now(&app, &caller, &session, login).await?))
+}
+
+pub(crate) async fn log_in_now(
+    app: &App,
+    caller: &Caller,
+    session: &str,
+    login: LoginRequest,
+) -> Result<Fulfilled<SessionRun>> {
+    let session = SessionId::from_user(session)?;
+    Ok(about(app.engine().log_in(caller, &session, login.auth_method).await?))
 }

@@ -61,6 +61,7 @@ operations! {
     "task.session.close" Control "POST" "/sessions/{session_id}/close";
     "task.session.agent" Read "GET" "/sessions/{session_id}/agent";
     "task.session.configure" Control "POST" "/sessions/{session_id}/agent";
+    "task.session.login" Control "POST" "/sessions/{session_id}/login";
     "task.session.abandon" Control "POST" "/sessions/{session_id}/abandon";
 }
 
@@ -210,6 +211,9 @@ pub(super) async fn call(
         }
         "task.session.configure" => {
             agent::configure_now(app, caller, &session, params.rest()?).await?
+        }
+        "task.session.login" => {
+            agent::log_in_now(app, caller, &session, params.rest()?).await?
         }
         "task.session.abandon" => {
             sessions::abandon_now(app, caller, &session, &params.rest()?).await?

@@ -8,6 +8,7 @@ mod agentctl;
 mod abandon;
 mod agent;
 mod description;
+mod login;
 mod mcp;
 mod problems;
 mod same_methods;

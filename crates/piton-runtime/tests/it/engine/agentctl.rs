@@ -12,7 +12,7 @@ use piton_core::decide::Probe;
 use piton_core::event::WaitKind;
 use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
 use piton_core::spool::{
-    Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
+    AuthMethod, Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
 };
 use piton_exec::client::Client;
 use piton_exec::executor::{
@@ -41,6 +41,8 @@ struct Machines {
     /// Every start of an agent, with the conversation that it was to continue.
     starts: Vec<(SessionId, Start)>,
     prompts: Vec<String>,
+    /// How agents want to be logged in.
+    auth: Option<&'static str>,
     changed: Arc<Notify>,
 }
 
@@ -48,6 +50,7 @@ struct Machine {
     session: SessionId,
     is_up: bool,
     epoch: u64,
+    auth: Option<&'static str>,
     entries: Vec<Entry>,
     journal: BTreeMap<String, Result<Value, Problem>>,
     /// The agent runs; the turn that it is in.
@@ -105,8 +108,21 @@ impl Machine {
     fn act(&mut self, act: &Act) -> Result<Value, Problem> {
         match act {
             Act::Start(start) => {
-                self.agent = Some(None);
                 self.write(None, Fact::AgentStarting {});
+                if self.auth.is_some() && start.auth_method.as_deref() != self.auth {
+                    let method = AuthMethod {
+                        id: self.auth.unwrap_or_default().to_owned(),
+                        name: "Log in".to_owned(),
+                        description: None,
+                    };
+                    self.write(None, Fact::AgentError {
+                        code: "agent_auth_required".to_owned(),
+                        message: "Log in first".to_owned(),
+                        auth_methods: vec![method],
+                    });
+                    return Ok(Value::Null);
+                }
+                self.agent = Some(None);
                 let opened_as = match start.agent_session_id {
                     Some(_) => OpenedAs::Loaded,
                     None => OpenedAs::New,
@@ -157,6 +173,7 @@ impl Machine {
                             "type": "boolean", "currentValue": params["value"]}]});
                         self.update("config", config);
                     }
+                    "authenticate" => {}
                     _ => return Err(problem("agent_not_offered")),
                 }
             }
@@ -245,6 +262,11 @@ impl Fleet {
         });
     }
 
+    /// From now on agents want to be logged in this way.
+    pub(crate) fn set_auth(&self, method: &'static str) {
+        self.lock().auth = Some(method);
+    }
+
     pub(crate) fn starts(&self) -> Vec<Start> {
         self.lock().starts.iter().map(|(_, start)| start.clone()).collect()
     }
@@ -313,6 +335,7 @@ impl Executor for Fleet {
                 session: spec.session.clone(),
                 is_up: true,
                 epoch: spec.epoch,
+                auth: machines.auth,
                 entries: Vec::new(),
                 journal: BTreeMap::new(),
                 agent: None,
