@@ -31,6 +31,51 @@ pub struct AgentChoice {
     pub options: BTreeMap<String, OptionValue>,
 }
 
+/// How a fork is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ForkRequest {
+    /// Without one, that of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Whether the agent is started at once. The default is `true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<bool>,
+}
+
+/// A conversation that an agent has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AgentSession {
+    pub agent_session_id: String,
+    /// Where it works.
+    pub folder: Option<String>,
+    pub title: Option<String>,
+    /// As the agent spells it.
+    pub updated_at: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AgentSessionPage {
+    pub sessions: Vec<AgentSession>,
+    /// Where the next page begins; null on the last one.
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct AgentSessionQuery {
+    /// Only conversations of this folder: an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Where the last page ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
 /// How an agent is to log in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -128,6 +173,8 @@ pub struct AgentView {
     pub chosen: AgentChoice,
     /// The names of the session's own MCP servers.
     pub mcp_servers: Vec<String>,
+    /// The session whose conversation this one began with a copy of.
+    pub forked_from: Option<String>,
 }
 
 /// How an MCP server at an address is spoken to.
@@ -268,6 +315,7 @@ impl From<core::AgentView> for AgentView {
             usage: view.usage.map(usage),
             chosen: view.choices.all().into(),
             mcp_servers: view.mcp_servers,
+            forked_from: view.fork.map(|fork| fork.from_session_id.to_string()),
         }
     }
 }

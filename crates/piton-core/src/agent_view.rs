@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{AgentConfigured, AgentUpdated, Seq};
+use crate::event::{AgentConfigured, AgentUpdated, Fork, Seq};
 use crate::limits::{CHOICE_BYTES_MAX, CHOICES_MAX};
 
 /// The value of a config option.
@@ -131,6 +131,9 @@ pub struct AgentFeatures {
     /// Where the session's own MCP servers stand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Seq>,
+    /// The conversation that the agent begins with a copy of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fork: Option<Fork>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -285,6 +288,7 @@ pub struct AgentView {
     pub choices: Choices,
     /// The names of the session's own MCP servers.
     pub mcp_servers: Vec<String>,
+    pub fork: Option<Fork>,
 }
 
 fn text(value: &Value, key: &str) -> Option<String> {
@@ -370,6 +374,7 @@ impl AgentView {
             config_options,
             choices,
             mcp_servers: Vec::new(),
+            fork: None,
         }
     }
 

@@ -152,7 +152,7 @@ codes! {
     AgentProtocol = "agent_protocol", "Read the message; another release of the agent may follow the protocol.";
     AgentError = "agent_error", "Read the message; it is the agent's own.";
     AgentMessageTooLong = "agent_message_too_long", "Ask the agent for less at once.";
-    AgentNotOffered = "agent_not_offered", "Read in `agent.initialized` what the agent offers.";
+    AgentNotOffered = "agent_not_offered", "`piton agents probe AGENT` says what the agent offers.";
     AgentNoSession = "agent_no_session", "Start the agent before it is asked for something.";
     AgentRunning = "agent_running", "Read the session's status; its agent runs already.";
     AgentBusy = "agent_busy", "Wait until the turn ends, or cancel it.";
@@ -160,7 +160,7 @@ codes! {
     AgentAuthFailed = "agent_auth_failed", "Check the key or the account that the agent logs in with.";
     AgentAuthTimeout = "agent_auth_timeout", "Finish the login in the browser that the agent opened, then try again.";
     AgentAuthNotFound = "agent_auth_not_found", "Use one of the login methods that the message names.";
-    AgentSessionInUse = "agent_session_in_use", "End the agent first, or name another conversation.";
+    AgentSessionInUse = "agent_session_in_use", "Close the session that has the conversation first, or name another one.";
     SessionRefused = "session_refused", "Prompt the session again; the agent begins a new conversation.";
     ForkSourceRequired = "fork_source_required", "Name the conversation that is to be forked.";
     PromptTooLong = "prompt_too_long", "Shorten the prompt, or put it into a file of the workspace.";

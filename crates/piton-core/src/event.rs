@@ -77,6 +77,16 @@ pub struct WaitDeadline {
     pub deadline_at: Timestamp,
 }
 
+/// The conversation that a session begins with a copy of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fork {
+    pub from_session_id: SessionId,
+    /// Where that session's log stood.
+    pub from_seq: Seq,
+    /// The agent's own id of that conversation.
+    pub from_agent_session_id: String,
+}
+
 /// A run that was open before the first record that was adopted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdoptedRun {
@@ -203,6 +213,9 @@ events! {
         outcome: Outcome,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
     } content [];
+    /// The session begins with a copy of another session's conversation: its agent makes the copy when
+    /// it is first started.
+    SessionForked = "session.forked" { #[serde(flatten)] fork: Fork, } content [];
     /// A boot became the session's one writer.
     SessionLeased = "session.leased" { boot_id: BootId, epoch: u64, } content [];
     /// The writer stepped back while it lives.

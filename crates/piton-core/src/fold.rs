@@ -71,6 +71,10 @@ impl State {
                 }
                 return self.mark_truncated(e);
             }
+            Event::SessionForked(e) => {
+                self.features.fork = Some(e.fork.clone());
+                return Change::Inner;
+            }
             Event::AgentMcpServersSet(_) => {
                 self.features.mcp_servers = Some(seq);
                 return Change::Inner;

@@ -29,7 +29,7 @@ mod world;
 
 pub use engine::{
     AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask, Contact,
-    CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, Fulfilled,
+    CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec, Fulfilled,
     IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted,
     RedactionReport, RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec,
     TaskPage, TaskReport, check_terminal_side,

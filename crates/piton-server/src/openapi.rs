@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    access, agent, agents, health, records, removal, sessions, tasks, waits, workspace, worktrees,
+    access, agent, agent_sessions, agents, health, records, removal, sessions, tasks, waits, workspace, worktrees,
 };
 use crate::app::App;
 use crate::problem::Problem;
@@ -89,6 +89,10 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(waits::answer_with_token))
                 .routes(routes!(agent::show, agent::configure))
                 .routes(routes!(agent::log_in))
+                .routes(routes!(agent_sessions::list))
+                .routes(routes!(agent_sessions::delete))
+                .routes(routes!(agent_sessions::close))
+                .routes(routes!(agent_sessions::fork))
                 .routes(routes!(agents::agents))
                 .routes(routes!(agents::executors))
                 .routes(routes!(access::create, access::list))

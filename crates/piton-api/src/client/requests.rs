@@ -9,7 +9,9 @@ use super::{Client, Result};
 use crate::SessionStatus;
 use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
 use crate::agent::{AgentList, ExecutionList};
-use crate::agent_view::{AgentChoice, AgentView, LoginRequest};
+use crate::agent_view::{
+    AgentChoice, AgentSessionPage, AgentSessionQuery, AgentView, ForkRequest, LoginRequest,
+};
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
     AbandonRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted,
@@ -98,6 +100,33 @@ impl Client {
     /// Logs the session's agent in; starts it if it does not run.
     pub async fn log_in(&self, session: &SessionId, login: &LoginRequest) -> Result<SessionRun> {
         self.post(&of_session(session, "/login"), login).await
+    }
+
+    /// A session whose agent begins with a copy of this one's conversation.
+    pub async fn fork(&self, session: &SessionId, fork: &ForkRequest) -> Result<SessionCreated> {
+        self.post(&of_session(session, "/fork"), fork).await
+    }
+
+    /// The conversations that an agent has. An agent of that profile must run.
+    pub async fn agent_sessions(
+        &self,
+        agent: &str,
+        query: &AgentSessionQuery,
+    ) -> Result<AgentSessionPage> {
+        let path = format!("/api/v1/agents/{}/sessions", encoded(agent));
+        self.get(&with_query(&path, query)).await
+    }
+
+    /// Has an agent close a conversation that no open session has.
+    pub async fn close_agent_session(&self, agent: &str, id: &str) -> Result<()> {
+        let path = format!("/api/v1/agents/{}/sessions/{}/close", encoded(agent), encoded(id));
+        self.json(Method::POST, &path, None).await
+    }
+
+    /// Has an agent delete a conversation that no open session has. Needs the scope `admin`.
+    pub async fn delete_agent_session(&self, agent: &str, id: &str) -> Result<()> {
+        let path = format!("/api/v1/agents/{}/sessions/{}", encoded(agent), encoded(id));
+        self.json(Method::DELETE, &path, None).await
     }
 
     /// Gives an executor up that does not respond; its run is interrupted.

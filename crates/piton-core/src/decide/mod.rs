@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::agent_view::Configure;
-use crate::event::{Event, Outcome, Seq, ToolStatus, WaitKind};
+use crate::event::{Event, Fork, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
 };
@@ -209,6 +209,7 @@ pub struct Create {
 pub struct Setup {
     pub choice: Configure,
     pub mcp_servers: Vec<McpServer>,
+    pub fork: Option<Fork>,
 }
 
 #[derive(Clone, Debug)]
@@ -346,6 +347,10 @@ pub enum Refusal {
     ChoiceInvalid(String),
     #[error("The agent does not offer the {what} {id:?}{}", offered(.available))]
     ChoiceNotOffered { what: &'static str, id: String, available: Vec<String> },
+    #[error("The agent does not offer {what}")]
+    AgentNotOffered { what: &'static str },
+    #[error("Session {session} has the agent's conversation {id:?}")]
+    AgentSessionInUse { id: String, session: SessionId },
     #[error("Task {task} is closed")]
     TaskClosed { task: TaskId },
     #[error("Task {task} has sessions that are not closed: {sessions}")]
@@ -398,6 +403,8 @@ impl Refusal {
             Self::WorktreeExists { .. } => Code::WorktreeExists,
             Self::TaskNotFound { .. } => Code::TaskNotFound,
             Self::ChoiceInvalid(_) => Code::RequestInvalid,
+            Self::AgentNotOffered { .. } => Code::AgentNotOffered,
+            Self::AgentSessionInUse { .. } => Code::AgentSessionInUse,
             Self::ChoiceNotOffered { .. } => Code::ChoiceNotOffered,
             Self::TaskClosed { .. } => Code::TaskClosed,
             Self::TaskInUse { .. } => Code::TaskInUse,

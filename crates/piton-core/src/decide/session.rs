@@ -2,7 +2,7 @@
 
 use super::{Context, Create, Decision, Refusal, Removal, Setup, revoke_all, run};
 use crate::agent_view::Configure;
-use crate::event::{AgentConfigured, AgentMcpServersSet, Outcome, SessionClosed, SessionCreated, SessionRenamed};
+use crate::event::{AgentConfigured, AgentMcpServersSet, Outcome, SessionClosed, SessionCreated, SessionForked, SessionRenamed};
 use crate::mcp;
 use crate::reason::Reason;
 use crate::record::NewRecord;
@@ -22,7 +22,8 @@ pub(super) fn create(state: &State, cx: &Context, create: Create) -> Result<Deci
         agent_profile_id: create.agent_profile_id,
     };
     let mut records = vec![NewRecord::new(cx.now, event)];
-    let Setup { choice, mcp_servers } = create.setup;
+    let Setup { choice, mcp_servers, fork } = create.setup;
+    records.extend(fork.map(|fork| NewRecord::new(cx.now, SessionForked { fork })));
     if !choice.is_empty() {
         records.extend(configure(cx, choice)?.records);
     }

@@ -193,6 +193,8 @@ fn every_refusal_is_reachable_and_has_its_code() {
             // Asked of the registry.
             Refusal::TaskNotFound { .. } => Code::TaskNotFound,
             Refusal::ChoiceInvalid(_) => Code::RequestInvalid,
+            Refusal::AgentNotOffered { .. } => Code::AgentNotOffered,
+            Refusal::AgentSessionInUse { .. } => Code::AgentSessionInUse,
             Refusal::ChoiceNotOffered { .. } => Code::ChoiceNotOffered,
             Refusal::TaskClosed { .. } => Code::TaskClosed,
             Refusal::TaskInUse { .. } => Code::TaskInUse,

@@ -292,6 +292,7 @@ fn histories_reach_every_kind_that_decisions_write() {
         "session.released",
         // Only made with a session.
         "agent.mcp_servers_set",
+        "session.forked",
         "task.created",
         "task.updated",
         "task.closed",

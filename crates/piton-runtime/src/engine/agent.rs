@@ -47,6 +47,7 @@ impl Engine {
         let mut view = AgentView::new(&said, state.features.choices.clone());
         let servers = session_mcp_servers(&self.0.store, session, state).await?;
         view.mcp_servers = servers.into_iter().map(|server| server.name).collect();
+        view.fork.clone_from(&state.features.fork);
         Ok(view)
     }
 

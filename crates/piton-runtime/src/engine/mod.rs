@@ -7,6 +7,7 @@
 
 mod access_tokens;
 mod agent;
+mod agent_sessions;
 mod caller;
 mod catalog;
 mod removal;
@@ -42,6 +43,7 @@ use crate::worktrees::Worktrees;
 use crate::world::{Clock, Ids};
 
 pub use access_tokens::{IssuedToken, NewAccessToken};
+pub use agent_sessions::ForkSpec;
 pub use caller::Caller;
 pub use catalog::{AgentCatalog, DEFAULT_AGENT, SESSION_PLACEHOLDER};
 pub use removal::{ArchiveTarget, Deleted, RedactionReport};

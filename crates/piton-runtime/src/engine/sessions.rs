@@ -110,7 +110,7 @@ impl Engine {
             agent_profile_id: Some(
                 spec.agent_profile_id.unwrap_or_else(|| self.catalog().default_agent().to_owned()),
             ),
-            setup: Setup { choice: spec.choice, mcp_servers: spec.mcp_servers },
+            setup: Setup { choice: spec.choice, mcp_servers: spec.mcp_servers, fork: None },
         };
         let command = match plan {
             Some(plan) => Command::CreateInWorktree(create, Box::new(plan)),
@@ -270,7 +270,7 @@ pub(super) fn page_limit(limit: Option<usize>) -> Result<usize> {
     Err(Error::Invalid(format!("limit is 1 to {PAGE_SESSIONS_MAX}")))
 }
 
-fn check_title(title: Option<&str>) -> Result<()> {
+pub(super) fn check_title(title: Option<&str>) -> Result<()> {
     if title.is_some_and(|title| title.len() > TITLE_BYTES_MAX) {
         return Err(Error::Invalid(format!("A title has at most {TITLE_BYTES_MAX} bytes")));
     }
@@ -289,7 +289,7 @@ async fn check_folder(folder: &str) -> Result<()> {
     Ok(())
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string does not fail.

@@ -46,6 +46,18 @@ fn pending(session: &SessionId, choices: &Choices) -> Vec<Ask> {
 }
 
 impl Executions {
+    /// Has the session's agent do something that is answered at once.
+    pub(crate) async fn command_agent(
+        &self,
+        session: &SessionId,
+        id: String,
+        act: Act,
+    ) -> Result<Value> {
+        let handle = self.handle().await?;
+        let (at, _) = self.current(&handle, session).await?;
+        Ok(self.tell(&at, id, act).await?.result)
+    }
+
     /// Gives the session's agent what users chose and no agent is known to have. Whether there is an
     /// agent that could be given it; one that is started later is started with it.
     pub(crate) async fn apply_choices(&self, session: &SessionId) -> Result<bool> {

@@ -74,12 +74,14 @@ pub(super) struct Starter {
     pub(super) session: SessionId,
     /// How the agent is to log in before it opens a conversation.
     pub(super) auth_method: Option<String>,
+    /// Without the conversation that the agent had.
+    pub(super) is_fresh: bool,
 }
 
 impl Starter {
     /// Decides, starts if that is what was decided, and returns when the log says what became of it.
-    pub(super) async fn start(self, trigger: StartTrigger, is_fresh: bool) -> Result<Plan> {
-        if !is_fresh {
+    pub(super) async fn start(self, trigger: StartTrigger) -> Result<Plan> {
+        if !self.is_fresh {
             return self.carry_out(trigger, |opening| opening).await;
         }
         let session = &self.session;
@@ -182,6 +184,18 @@ impl Starter {
             if let Some(line) = &mut start.command_line {
                 line.agent_message_id = conversation.finished_with;
             }
+        }
+        let agent = current.facts.agent.as_ref();
+        let has_conversation = agent.is_some_and(|agent| {
+            agent.session_id.is_some() || !agent.earlier_session_ids.is_empty()
+        });
+        if let Some(fork) = current.features.fork.as_ref().filter(|_| !self.is_fresh)
+            && start.agent_session_id.is_none()
+            && !has_conversation
+        {
+            // The copy is made once; from then on the session has a conversation of its own.
+            start.agent_session_id = Some(fork.from_agent_session_id.clone());
+            start.fork = true;
         }
         if self.auth_method.is_some() {
             start.auth_method.clone_from(&self.auth_method);

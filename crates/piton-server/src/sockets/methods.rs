@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::conversation::Line;
-use crate::api::{agent, sessions, status, tasks, waits};
+use crate::api::{agent, agent_sessions, sessions, status, tasks, waits};
 use crate::app::to_value;
 use crate::problem::{Problem, Result};
 
@@ -62,6 +62,7 @@ operations! {
     "task.session.agent" Read "GET" "/sessions/{session_id}/agent";
     "task.session.configure" Control "POST" "/sessions/{session_id}/agent";
     "task.session.login" Control "POST" "/sessions/{session_id}/login";
+    "task.session.fork" Control "POST" "/sessions/{session_id}/fork";
     "task.session.abandon" Control "POST" "/sessions/{session_id}/abandon";
 }
 
@@ -196,6 +197,10 @@ pub(super) async fn call(
         "task.session.prompt" => {
             let prompted = sessions::prompt_now(app, caller, &session, params.rest()?).await?;
             return fulfilled(id, prompted);
+        }
+        "task.session.fork" => {
+            let forked = agent_sessions::fork_now(app, caller, &session, params.rest()?).await?;
+            return fulfilled(id, forked);
         }
         "task.session.start" => sessions::start_now(app, caller, &session, &params.rest()?).await?,
         "task.session.close" => sessions::close_now(app, caller, &session, params.rest()?).await?,

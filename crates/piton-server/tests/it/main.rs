@@ -7,6 +7,7 @@ mod agentctl;
 
 mod abandon;
 mod agent;
+mod agent_sessions;
 mod description;
 mod login;
 mod mcp;

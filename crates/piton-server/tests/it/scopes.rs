@@ -28,6 +28,7 @@ const CONTROL: &[&str] = &[
     "task.session.dismiss",
     "task.session.close",
     "task.session.abandon",
+    "task.session.fork",
     "task.session.login",
     "task.session.configure",
 ];

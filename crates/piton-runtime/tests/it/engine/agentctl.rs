@@ -12,7 +12,7 @@ use piton_core::decide::Probe;
 use piton_core::event::WaitKind;
 use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
 use piton_core::spool::{
-    AuthMethod, Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
+    AgentSessionInfo, AgentSessions, AuthMethod, Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
 };
 use piton_exec::client::Client;
 use piton_exec::executor::{
@@ -31,6 +31,16 @@ pub(crate) const ASK: &str = "ask";
 pub(crate) const TELL: &str = "tell";
 /// The id of that wait.
 pub(crate) const WAIT: &str = "wait_asked";
+
+/// What agents say they can do with their sessions: everything but to close them.
+const SCRIPTED: SessionCapabilities = SessionCapabilities {
+    load: false,
+    resume: false,
+    list: true,
+    close: false,
+    delete: true,
+    fork: true,
+};
 
 #[derive(Clone, Default)]
 pub(crate) struct Fleet(Arc<Mutex<Machines>>);
@@ -124,13 +134,14 @@ impl Machine {
                 }
                 self.agent = Some(None);
                 let opened_as = match start.agent_session_id {
+                    Some(_) if start.fork => OpenedAs::Forked,
                     Some(_) => OpenedAs::Loaded,
                     None => OpenedAs::New,
                 };
                 let requested_session_id = start.agent_session_id.clone();
                 let agent_session_id = Some(format!("theirs_{}", self.session));
                 let capabilities =
-                    SessionCapabilities { load: true, ..SessionCapabilities::default() };
+                    SessionCapabilities { load: true, ..SCRIPTED };
                 let agent = None;
                 self.write(
                     None,
@@ -177,6 +188,17 @@ impl Machine {
                     _ => return Err(problem("agent_not_offered")),
                 }
             }
+            Act::ListSessions { cwd, .. } => {
+                let listed = AgentSessionInfo {
+                    agent_session_id: "theirs_old".to_owned(),
+                    cwd: cwd.clone(),
+                    title: Some("Old".to_owned()),
+                    updated_at: None,
+                };
+                let page = AgentSessions { sessions: vec![listed], next_cursor: None };
+                return Ok(serde_json::to_value(page).unwrap());
+            }
+            Act::DeleteSession { .. } => {}
             Act::Prompt { run_id, text } => {
                 self.agent = Some(Some(run_id.clone()));
                 self.write(Some(run_id), Fact::TurnStarted {});
