@@ -298,10 +298,9 @@ impl From<core::AgentView> for AgentView {
         let usage = |usage: core::Usage| Usage {
             context_tokens: usage.context_tokens,
             context_window_tokens: usage.context_window_tokens,
-            cost: usage.cost_amount.map(|amount| Cost {
-                amount,
-                currency: usage.cost_currency.unwrap_or_default(),
-            }),
+            cost: usage
+                .cost_amount
+                .map(|amount| Cost { amount, currency: usage.cost_currency.unwrap_or_default() }),
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
             total_tokens: usage.total_tokens,

@@ -13,6 +13,7 @@ pub mod record;
 pub mod server;
 pub mod session;
 pub mod status;
+pub mod store;
 pub mod task;
 pub mod wait;
 pub mod workspace;

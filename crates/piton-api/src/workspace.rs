@@ -120,3 +120,20 @@ pub struct Shell {
     pub session_id: SessionId,
     pub shell_id: String,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ShellInfo {
+    pub shell_id: String,
+    /// The process id of its program.
+    pub pid: u32,
+    /// It has ended, and its output is still kept.
+    pub is_ended: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ShellList {
+    /// Oldest first.
+    pub shells: Vec<ShellInfo>,
+}

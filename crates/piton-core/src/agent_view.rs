@@ -330,7 +330,8 @@ impl AgentView {
     /// From what the agent said last of each feature; what it spelled in another way is left out.
     pub fn new(said: &BTreeMap<Feature, Value>, choices: Choices) -> Self {
         let selection = |all: Feature, key: &str, list_key: &str, id: &str, one: Feature| {
-            let current_key = if all == Feature::Modes { "currentModeId" } else { "currentModelId" };
+            let current_key =
+                if all == Feature::Modes { "currentModeId" } else { "currentModelId" };
             let told = said.get(&all).map(|told| told.get(key).unwrap_or(told))?;
             let later = said.get(&one).and_then(|told| text(told, current_key));
             let current = later.or_else(|| text(told, current_key));
@@ -520,7 +521,10 @@ mod tests {
                 json!({"availableCommands": [{"name": "test", "description": "Run", "input": {"hint": "what"}}]}),
             ),
             (Feature::Plan, json!({"entries": [{"content": "One", "status": "pending"}, 7]})),
-            (Feature::Usage, json!({"used": 10, "size": 100, "cost": {"amount": 0.5, "currency": "USD"}})),
+            (
+                Feature::Usage,
+                json!({"used": 10, "size": 100, "cost": {"amount": 0.5, "currency": "USD"}}),
+            ),
             (Feature::TurnUsage, json!({"inputTokens": 3, "outputTokens": "?"})),
         ]);
         let view = AgentView::new(&said, Choices::default());
@@ -545,7 +549,9 @@ mod tests {
         let small = || ConfigValue::Text("small".to_owned());
         assert_eq!(view.not_offered(&option("m", small())), None);
         assert_eq!(view.not_offered(&option("web", ConfigValue::Bool(false))), None);
-        for wrong in [option("x", small()), option("web", small()), option("m", ConfigValue::Bool(true))] {
+        for wrong in
+            [option("x", small()), option("web", small()), option("m", ConfigValue::Bool(true))]
+        {
             assert!(view.not_offered(&wrong).is_some(), "{wrong:?}");
         }
     }

@@ -169,7 +169,8 @@ mod tests {
             ..McpServer::default()
         };
         let header = json!([{"name": "Authorization", "value": "hunter2"}]);
-        let expected = json!({"type": "http", "name": "web", "url": "https://x", "headers": header});
+        let expected =
+            json!({"type": "http", "name": "web", "url": "https://x", "headers": header});
         assert_eq!(address.resolve(variable).unwrap(), expected);
     }
 

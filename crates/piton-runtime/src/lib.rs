@@ -29,10 +29,10 @@ mod world;
 
 pub use engine::{
     AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask, Contact,
-    CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec, Fulfilled,
-    IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted,
-    RedactionReport, RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec,
-    TaskPage, TaskReport, check_terminal_side,
+    CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec,
+    Fulfilled, IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted,
+    Pruned, RedactionReport, RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport,
+    SessionSpec, TaskPage, TaskReport, VerifiedPage, check_terminal_side,
 };
 pub use error::{Error, Result};
 pub use executions::Executions;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use piton_core::decide::{self, Command, Create, Message, Refusal, Verdict, Setup};
+use piton_core::decide::{self, Command, Create, Message, Refusal, Setup, Verdict};
 use piton_core::event::WaitKind;
 use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
 use piton_core::mask::Masker;

@@ -14,7 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    access, agent, agent_sessions, agents, health, records, removal, sessions, tasks, waits, workspace, worktrees,
+    access, agent, agent_sessions, agents, health, records, removal, sessions, store, tasks, waits,
+    workspace, worktrees,
 };
 use crate::app::App;
 use crate::problem::Problem;
@@ -70,6 +71,8 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(records::records))
                 .routes(routes!(records::verify))
                 .routes(routes!(records::audit))
+                .routes(routes!(store::verify))
+                .routes(routes!(store::prune))
                 .routes(routes!(events::session_events))
                 .routes(routes!(index::index_events))
                 .routes(routes!(conversation::connect))
@@ -78,7 +81,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(workspace::git_status))
                 .routes(routes!(workspace::git_diff))
                 .routes(routes!(workspace::git_log))
-                .routes(routes!(workspace::open_shell))
+                .routes(routes!(workspace::open_shell, workspace::list_shells))
                 .routes(routes!(workspace::end_shell))
                 .routes(routes!(shell::attach))
                 .routes(routes!(worktrees::repair, worktrees::clean_up))

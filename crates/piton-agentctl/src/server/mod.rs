@@ -33,7 +33,7 @@ pub(crate) fn router(ctl: Arc<Ctl>) -> Router {
         .route("/git/status", get(workspace::git_status))
         .route("/git/diff", get(workspace::git_diff))
         .route("/git/log", get(workspace::git_log))
-        .route("/shells", post(workspace::new_shell))
+        .route("/shells", get(workspace::list_shells).post(workspace::new_shell))
         .route("/shells/{id}", get(workspace::attach).delete(workspace::end_shell))
         .fallback(unknown)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

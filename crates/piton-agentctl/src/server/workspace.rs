@@ -12,7 +12,7 @@ use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use piton_exec::protocol::workspace::{
-    GitCommit, GitDiff, GitStatus, LOG_MAX, Listing, NewShell, Shell, ShellControl,
+    GitCommit, GitDiff, GitStatus, LOG_MAX, ListedShell, Listing, NewShell, Shell, ShellControl,
 };
 use serde::Deserialize;
 use tokio::sync::mpsc::Receiver;
@@ -99,6 +99,10 @@ pub(super) async fn git_log(
     Query(logged): Query<Logged>,
 ) -> Result<Json<Vec<GitCommit>>, Refused> {
     Ok(Json(ctl.workspace.git_log(logged.limit.unwrap_or(LOG_MAX)).await?))
+}
+
+pub(super) async fn list_shells(ctl: Shared) -> Json<Vec<ListedShell>> {
+    Json(ctl.shells.list())
 }
 
 pub(super) async fn new_shell(ctl: Shared, body: Bytes) -> Result<Json<Shell>, Refused> {

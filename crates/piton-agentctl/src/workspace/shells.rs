@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use piton_exec::protocol::workspace::{NewShell, SHELLS_MAX, Shell, ShellEnded};
+use piton_exec::protocol::workspace::{ListedShell, NewShell, SHELLS_MAX, Shell, ShellEnded};
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -121,6 +121,16 @@ impl Shells {
         let next = u64::try_from(began.as_millis()).unwrap_or_default();
         let next = Arc::new(AtomicU64::new(next));
         Self { workspace: workspace.clone(), known: Arc::default(), next }
+    }
+
+    /// Those that run, and those that ended and are still kept, oldest first.
+    pub fn list(&self) -> Vec<ListedShell> {
+        let listed = |(number, running): (&u64, &Arc<Running>)| ListedShell {
+            shell_id: number.to_string(),
+            pid: running.pid,
+            is_ended: lock(&running.output).ended.is_some(),
+        };
+        lock(&self.known).iter().map(listed).collect()
     }
 
     /// Starts a shell in the workspace's folder.

@@ -18,6 +18,7 @@ use crate::session::{
     PromptRequest, RedactRequest, Redaction, RenameRequest, RunRequest, SessionArchived,
     SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
 };
+use crate::store::{PruneReport, PruneRequest, StoreVerification, VerifyQuery};
 use crate::task::{
     NewTask, Task, TaskChanged, TaskCreated, TaskDeleteQuery, TaskPage, TaskQuery, TaskUpdate,
 };
@@ -25,7 +26,7 @@ use crate::wait::{
     AnswerAccepted, AnswerRequest, Empty, NewResumeToken, ResumeTokenCreated, TokenAnswerRequest,
     WaitList,
 };
-use crate::workspace::{FileList, FileQuery, FolderQuery, GitStatus};
+use crate::workspace::{FileList, FileQuery, FolderQuery, GitStatus, ShellList};
 use crate::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
 
 fn of_session(session: &SessionId, rest: &str) -> String {
@@ -303,6 +304,21 @@ impl Client {
 
     pub async fn git_status(&self, session: &SessionId) -> Result<GitStatus> {
         self.get(&of_session(session, "/git/status")).await
+    }
+
+    pub async fn shells(&self, session: &SessionId) -> Result<ShellList> {
+        self.get(&of_session(session, "/shells")).await
+    }
+
+    /// Checks the logs, a page of them, and the store as a whole with the last page. Needs the scope
+    /// `admin`.
+    pub async fn verify_store(&self, query: &VerifyQuery) -> Result<StoreVerification> {
+        self.get(&with_query("/api/v1/verify", query)).await
+    }
+
+    /// Archives and deletes closed sessions that have been kept long enough. Needs the scope `admin`.
+    pub async fn prune(&self, prune: &PruneRequest) -> Result<PruneReport> {
+        self.post("/api/v1/prune", prune).await
     }
 
     /// A request that has no method here; `body` is JSON, or empty.

@@ -2,7 +2,10 @@
 
 use super::{Context, Create, Decision, Refusal, Removal, Setup, revoke_all, run};
 use crate::agent_view::Configure;
-use crate::event::{AgentConfigured, AgentMcpServersSet, Outcome, SessionClosed, SessionCreated, SessionForked, SessionRenamed};
+use crate::event::{
+    AgentConfigured, AgentMcpServersSet, Outcome, SessionClosed, SessionCreated, SessionForked,
+    SessionRenamed,
+};
 use crate::mcp;
 use crate::reason::Reason;
 use crate::record::NewRecord;

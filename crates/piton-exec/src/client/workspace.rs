@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::stream::broken;
 use super::{ASK_WAIT, Client, ClientError, within};
 use crate::protocol::workspace::{
-    GitCommit, GitDiff, GitStatus, Listing, NewShell, Shell, ShellControl, ShellEnded,
+    GitCommit, GitDiff, GitStatus, ListedShell, Listing, NewShell, Shell, ShellControl, ShellEnded,
 };
 
 /// For what reads a disk, or runs git.
@@ -74,6 +74,10 @@ impl Client {
         let body = serde_json::to_vec(shell).map_err(|e| ClientError::Protocol(e.to_string()))?;
         let request = self.request(Method::POST, "/shells", self.version().await?);
         self.json(request, body.into(), ASK_WAIT).await
+    }
+
+    pub async fn shells(&self) -> Result<Vec<ListedShell>, ClientError> {
+        self.get("/shells", ASK_WAIT).await
     }
 
     pub async fn end_shell(&self, shell_id: &str) -> Result<(), ClientError> {

@@ -9,7 +9,7 @@
 //! | `GET /stream?spool_id=S&after=POS` (WebSocket) | [`Frame`]s; the other side sends [`Ack`]s |
 //! | `GET`, `PUT /files?path=P`, `GET /list?path=P` | see [`workspace`] |
 //! | `GET /git/status`, `/git/diff`, `/git/log` | see [`workspace`] |
-//! | `POST /shells`, `GET /shells/{id}` (WebSocket), `DELETE /shells/{id}` | see [`workspace`] |
+//! | `GET`, `POST /shells`, `GET /shells/{id}` (WebSocket), `DELETE /shells/{id}` | see [`workspace`] |
 //!
 //! Every request carries `authorization: Bearer …` ([`bearer`]), the header [`EPOCH`] with the
 //! asker's lease epoch, and [`PROTOCOL_HEADER`] with the version it speaks. A lower epoch than one

@@ -29,6 +29,16 @@ pub struct Shell {
     pub pid: u32,
 }
 
+/// A shell of `GET /shells`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedShell {
+    pub shell_id: String,
+    pub pid: u32,
+    /// It has ended, and its output is still kept.
+    #[serde(default)]
+    pub is_ended: bool,
+}
+
 /// What a client of `/shells/{id}` sends as text; typed bytes are binary frames. What the shell
 /// writes comes as binary frames, beginning with what is kept of what it wrote before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -74,7 +74,8 @@ impl Engine {
         self.catalog().get(agent)?;
         let (mut after, mut is_heard) = (None, false);
         loop {
-            let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE_ROWS };
+            let query =
+                Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE_ROWS };
             let page = self.0.store.list(query).await?;
             for row in page.rows {
                 let (info, facts) = (&row.summary.info, &row.summary.facts);

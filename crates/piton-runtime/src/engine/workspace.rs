@@ -9,7 +9,7 @@ use piton_core::registry;
 use piton_core::state::Executor;
 use piton_core::worktree::WorktreePlan;
 use piton_exec::client::{Client, ClientError};
-use piton_exec::protocol::workspace::NewShell;
+use piton_exec::protocol::workspace::{ListedShell, NewShell};
 use piton_workspace::worktree::Force;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -69,6 +69,15 @@ impl Engine {
     /// The way to the agentctl of a session; none is launched.
     pub async fn agentctl(&self, session: &SessionId) -> Result<Client> {
         self.running()?.executions.workspace(session).await
+    }
+
+    /// The shells of a session's workspace. No agentctl is launched: one that does not run has none.
+    pub async fn shells(&self, session: &SessionId) -> Result<Vec<ListedShell>> {
+        let facts = self.view().state(session).await?.facts;
+        if !facts.executor.as_ref().is_some_and(Executor::may_live) {
+            return Ok(Vec::new());
+        }
+        Ok(self.agentctl(session).await?.shells().await?)
     }
 
     /// Opens a shell in the workspace, once for each key.

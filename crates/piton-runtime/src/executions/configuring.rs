@@ -18,13 +18,7 @@ struct Ask {
 
 /// What no agent is known to have been given.
 fn pending(session: &SessionId, choices: &Choices) -> Vec<Ask> {
-    fn ask(
-        session: &SessionId,
-        seq: u64,
-        what: &str,
-        method: &'static str,
-        params: Value,
-    ) -> Ask {
+    fn ask(session: &SessionId, seq: u64, what: &str, method: &'static str, params: Value) -> Ask {
         Ask { id: format!("{session}/{seq}/{what}"), method, params }
     }
     let is_pending = |choice: &&Choice<String>| choice.is_pending;

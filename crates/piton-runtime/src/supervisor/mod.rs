@@ -210,7 +210,11 @@ impl Supervisors {
     }
 
     /// Starts the agent, which logs in this way first. One that runs is left as it is.
-    pub(crate) async fn start_logged_in(&self, session: &SessionId, method: String) -> Result<Plan> {
+    pub(crate) async fn start_logged_in(
+        &self,
+        session: &SessionId,
+        method: String,
+    ) -> Result<Plan> {
         self.start(session, StartTrigger::Manual, false, Some(method)).await
     }
 

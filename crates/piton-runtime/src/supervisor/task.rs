@@ -469,7 +469,8 @@ impl Supervisor {
         };
         let (handle, executions) = (self.handle.clone(), executions.clone());
         let session_id = session.clone();
-        let start = Starter { handle, executions, agents, session: session_id, auth_method, is_fresh };
+        let start =
+            Starter { handle, executions, agents, session: session_id, auth_method, is_fresh };
         self.starting = Some(Box::pin(async move {
             let outcome = start.start(trigger).await;
             if let Err(error) = &outcome {

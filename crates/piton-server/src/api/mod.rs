@@ -9,6 +9,7 @@ pub(crate) mod records;
 pub(crate) mod removal;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod tasks;
 pub(crate) mod waits;
 pub(crate) mod workspace;

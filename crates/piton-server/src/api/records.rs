@@ -12,6 +12,7 @@ use piton_core::{Code, Record, Seq};
 use piton_store::Detail;
 use serde_json::Value;
 
+use super::store;
 use crate::app::App;
 use crate::extract::{Administrator, Params, Path, Reader};
 use crate::problem::{Problem, Result};
@@ -156,11 +157,5 @@ pub(crate) async fn verify(
 ) -> Result<Json<Verification>> {
     let session = SessionId::from_user(&session)?;
     let found = app.handle().view().store().verify(&session).await?;
-    Ok(Json(Verification {
-        session_id: session,
-        good: found.problem.is_none(),
-        good_to: found.good_to,
-        problem: found.problem.map(|problem| problem.to_string()),
-        anchored_to: found.anchored_to,
-    }))
+    Ok(Json(store::verification(session, found)))
 }

@@ -9,7 +9,7 @@ use piton_api::enums::Kind;
 use piton_api::problem::Problem as Document;
 use piton_api::workspace::{
     DiffQuery, FileEntry, FileList, FileQuery, FolderQuery, GitChange, GitCommit, GitDiff, GitLog,
-    GitStatus, LogQuery, NewShell as NewShellRequest, Shell,
+    GitStatus, LogQuery, NewShell as NewShellRequest, Shell, ShellInfo, ShellList,
 };
 use piton_core::id::SessionId;
 use piton_exec::client::Client;
@@ -163,6 +163,26 @@ pub(crate) async fn open_shell(
     Ok(Reply::created(
         opened.map(|shell| Shell { session_id: shell.session_id, shell_id: shell.shell_id }),
     ))
+}
+
+/// The shells of a session's workspace; none if its agentctl does not run.
+#[utoipa::path(get, path = "/sessions/{session_id}/shells", operation_id = "list_shells", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = ShellList),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn list_shells(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+) -> Result<Json<ShellList>> {
+    let session = SessionId::from_user(&session)?;
+    let shells = app.engine().shells(&session).await?.into_iter();
+    let shells = shells.map(|shell| ShellInfo {
+        shell_id: shell.shell_id,
+        pid: shell.pid,
+        is_ended: shell.is_ended,
+    });
+    Ok(Json(ShellList { shells: shells.collect() }))
 }
 
 /// Ends a shell and what was started in it.

@@ -217,9 +217,7 @@ pub(super) async fn call(
         "task.session.configure" => {
             agent::configure_now(app, caller, &session, params.rest()?).await?
         }
-        "task.session.login" => {
-            agent::log_in_now(app, caller, &session, params.rest()?).await?
-        }
+        "task.session.login" => agent::log_in_now(app, caller, &session, params.rest()?).await?,
         "task.session.abandon" => {
             sessions::abandon_now(app, caller, &session, &params.rest()?).await?
         }

@@ -15,5 +15,6 @@ mod problems;
 mod same_methods;
 mod scopes;
 mod status;
+mod store;
 mod tasks;
 mod world;

@@ -39,8 +39,7 @@ async fn a_sessions_mcp_servers_are_given_to_every_agent() {
 async fn what_cannot_be_an_mcp_server_is_refused() {
     let (world, fleet) = World::with_agents().await;
     let client = &world.client;
-    let many: Vec<_> =
-        (0..33).map(|n| json!({"name": format!("s{n}"), "command": "x"})).collect();
+    let many: Vec<_> = (0..33).map(|n| json!({"name": format!("s{n}"), "command": "x"})).collect();
     for wrong in [
         json!([{"name": "x"}]),
         json!([{"name": "x", "command": "a", "url": "b"}]),

@@ -12,7 +12,8 @@ use piton_core::decide::Probe;
 use piton_core::event::WaitKind;
 use piton_core::id::{ExecutionId, MessageId, RunId, SessionId, WaitId};
 use piton_core::spool::{
-    AgentSessionInfo, AgentSessions, AuthMethod, Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
+    AgentSessionInfo, AgentSessions, AuthMethod, Channel, ENTRY_VERSION, Ended, Entry, Fact,
+    OpenedAs, Pos, SessionCapabilities, Spool,
 };
 use piton_exec::client::Client;
 use piton_exec::executor::{
@@ -125,11 +126,14 @@ impl Machine {
                         name: "Log in".to_owned(),
                         description: None,
                     };
-                    self.write(None, Fact::AgentError {
-                        code: "agent_auth_required".to_owned(),
-                        message: "Log in first".to_owned(),
-                        auth_methods: vec![method],
-                    });
+                    self.write(
+                        None,
+                        Fact::AgentError {
+                            code: "agent_auth_required".to_owned(),
+                            message: "Log in first".to_owned(),
+                            auth_methods: vec![method],
+                        },
+                    );
                     return Ok(Value::Null);
                 }
                 self.agent = Some(None);
@@ -140,8 +144,7 @@ impl Machine {
                 };
                 let requested_session_id = start.agent_session_id.clone();
                 let agent_session_id = Some(format!("theirs_{}", self.session));
-                let capabilities =
-                    SessionCapabilities { load: true, ..SCRIPTED };
+                let capabilities = SessionCapabilities { load: true, ..SCRIPTED };
                 let agent = None;
                 self.write(
                     None,
@@ -209,7 +212,10 @@ impl Machine {
                     ]});
                     self.write(Some(run_id), Fact::WaitOpened { wait_id, wait_kind, question });
                 } else if text.ends_with(TELL) {
-                    self.update("plan", json!({"entries": [{"content": "One", "status": "pending"}]}));
+                    self.update(
+                        "plan",
+                        json!({"entries": [{"content": "One", "status": "pending"}]}),
+                    );
                     let command = json!({"name": "test", "description": "Run the tests"});
                     self.update("commands", json!({"availableCommands": [command]}));
                     let cost = json!({"amount": 0.25, "currency": "USD"});

@@ -1,0 +1,83 @@
+//! The store as a whole: verified, pruned.
+
+use piton_core::id::SessionId;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Verification;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct VerifyQuery {
+    /// Where the last page ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// How many logs at most; 20 by default.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 200))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Something that no single log shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StoreFinding {
+    /// Whose it is; null if it is about the whole store.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub session_id: Option<SessionId>,
+    pub problem: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StoreVerification {
+    /// The logs of this page, good or not.
+    pub logs: Vec<Verification>,
+    /// What is wrong with the store as a whole; checked with the last page.
+    pub findings: Vec<StoreFinding>,
+    /// Where the next page begins; null on the last one.
+    pub next: Option<String>,
+}
+
+/// What is to be removed. A session that is due for both is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PruneRequest {
+    /// Archive closed sessions to which nothing happened for so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_after_s: Option<u64>,
+    /// Delete closed sessions to which nothing happened for so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_after_s: Option<u64>,
+    /// Only say what is due.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// How many sessions at most; 50 by default.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 200))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// One session that is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PrunedSession {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// `archive` or `delete`.
+    pub due: String,
+    pub done: bool,
+    /// Why it was not done.
+    pub error: Option<String>,
+    /// The code of that error.
+    pub error_code: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PruneReport {
+    pub sessions: Vec<PrunedSession>,
+    /// There is more that is due.
+    pub truncated: bool,
+}
