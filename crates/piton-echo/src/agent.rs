@@ -317,10 +317,7 @@ impl Agent {
         };
         let kept = lock(&self.memory).put(&id, Some(&session));
         lock(&self.turns).remove(&id);
-        let said = session.prompts.last().map_or(0, String::len);
-        let usage = json!({ "inputTokens": said, "outputTokens": said, "totalTokens": 2 * said });
-        let ended = json!({ "stopReason": reason, "usage": usage });
-        let answer = kept.map(|()| ended).map_err(Refused::from);
+        let answer = kept.map(|()| json!({ "stopReason": reason })).map_err(Refused::from);
         self.answer(&rpc_id, answer).await;
         None
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::common::{Host, Setup, ready, ready_with, run, soon, with_echo};
 use piton_agent::acp::{Error, Limits};
 use piton_core::Code;
+use piton_core::agent_view::{ConfigValue, Configure};
 use piton_core::event::ToolStatus;
 use piton_core::spool::{Channel, Ended, Fact, OpenedAs};
 use piton_echo as echo;
@@ -311,6 +312,34 @@ async fn other_things_can_be_asked() {
     let refused = soon(connection.ask("set_config_option", Value::Null)).await.unwrap_err();
     assert_eq!(refused.code(), Code::AgentError);
     soon(connection.authenticate("any")).await.unwrap();
+}
+
+/// Wants to show: each choice is given to the agent and noted; one that it refuses is noted as refused
+/// and keeps the others from nothing.
+#[tokio::test]
+async fn choices_are_given_to_the_agent() {
+    let world = ready().await;
+    let told = |what: &str| world.notes.updates(what).pop().unwrap_or_default();
+    assert_eq!(told("modes")["modes"]["currentModeId"], "normal");
+    assert_eq!(told("models")["models"]["currentModelId"], "small");
+    assert_eq!(told("config")["configOptions"][0]["currentValue"], false);
+    let choice = Configure {
+        mode: Some("quiet".to_owned()),
+        model: Some("huge".to_owned()),
+        options: [("loud".to_owned(), ConfigValue::Bool(true))].into(),
+    };
+    soon(world.connection.configure(&choice)).await.unwrap();
+    assert_eq!(told("mode"), json!({ "currentModeId": "quiet" }));
+    assert_eq!(told("choice_refused:model")["value"], "huge");
+    assert_eq!(world.notes.updates("model"), [Value::Null; 0]);
+    assert_eq!(told("config")["configOptions"][0]["currentValue"], true);
+    let large = Configure { model: Some("large".to_owned()), ..Configure::default() };
+    soon(world.connection.configure(&large)).await.unwrap();
+    assert_eq!(told("model"), json!({ "currentModelId": "large" }));
+    assert_eq!(world.turn("commands\nusage 10\nplan").await.unwrap(), "end_turn");
+    assert_eq!(told("commands")["availableCommands"][0]["name"], "recall");
+    assert_eq!((&told("usage")["used"], &told("usage")["size"]), (&json!(10), &json!(1_000)));
+    assert_eq!(told("plan")["entries"][0]["content"], "First");
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "../../../piton-runtime/tests/it/engine/agentctl.rs"]
-#[expect(dead_code, reason = "shared with the tests of the engine")]
 mod agentctl;
 
 mod abandon;
