@@ -87,6 +87,39 @@ pub(super) enum Asked {
 
 /// Starts the agent, asks it, and ends it, whatever happens meanwhile.
 pub(super) async fn ask(cx: &Context, profile: &Profile, wait: Duration) -> Asked {
+    meet(cx, profile, wait, None).await
+}
+
+/// How to log in.
+#[derive(Clone, Debug)]
+pub(super) enum Login {
+    /// The only way that the agent names.
+    Only,
+    By(String),
+}
+
+/// The same, and has it log in.
+pub(super) async fn log_in(cx: &Context, profile: &Profile, wait: Duration, login: Login) -> Asked {
+    meet(cx, profile, wait, Some(login)).await
+}
+
+async fn hear(connection: &Connection, login: Option<Login>) -> Result<Hello, acp::Error> {
+    let hello = connection.initialize().await?;
+    let Some(login) = login else { return Ok(hello) };
+    let method = match (login, hello.auth_methods.as_slice()) {
+        (Login::By(method), _) => method,
+        (Login::Only, [only]) => only.id.clone(),
+        (Login::Only, methods) => {
+            let known: Vec<&str> = methods.iter().map(|method| method.id.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(acp::Error::AuthUnknown { id: String::new(), known });
+        }
+    };
+    connection.log_in(&method).await?;
+    Ok(hello)
+}
+
+async fn meet(cx: &Context, profile: &Profile, wait: Duration, login: Option<Login>) -> Asked {
     // Before anything is started: it must not outlive us.
     let Ok(mut signals) = Signals::new() else {
         return Asked::Failed(Failure::new(Code::AgentStartFailed, "There are no signals to hear"));
@@ -106,7 +139,7 @@ pub(super) async fn ask(cx: &Context, profile: &Profile, wait: Duration) -> Aske
     let driver = tokio::spawn(driver);
     let began = Instant::now();
     let heard = tokio::select! {
-        heard = connection.initialize() => Ok(heard),
+        heard = hear(&connection, login) => Ok(heard),
         exit = signals.told_to_end() => Err(exit),
     };
     let after = began.elapsed();

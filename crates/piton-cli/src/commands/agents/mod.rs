@@ -5,6 +5,7 @@
 mod contact;
 mod doctor;
 mod list;
+mod login;
 mod probe;
 
 use clap::Subcommand;
@@ -18,6 +19,7 @@ pub(crate) enum Command {
     List(list::Args),
     Probe(probe::Args),
     Doctor(doctor::Args),
+    Login(login::Args),
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<Exit> {
@@ -25,5 +27,6 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::List(args) => list::run(ui, cx, &args),
         Command::Probe(args) => probe::run(ui, cx, args).await,
         Command::Doctor(args) => doctor::run(ui, cx, args).await,
+        Command::Login(args) => login::run(ui, cx, args).await,
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
 }
 
-fn error(profile: &Profile, failure: &Failure) -> Error {
+pub(super) fn error(profile: &Profile, failure: &Failure) -> Error {
     let message = format!("{} cannot be used: {}", profile.id, one_line(&failure.message));
     let mut error = Error::new(Code::AgentUnusable, message).with_hint(hint(profile, failure));
     if !failure.last_words.is_empty() {
