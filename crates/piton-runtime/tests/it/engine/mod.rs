@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod agentctl;
+mod features;
 mod methods;
 mod offline;
 mod recovery;
