@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use crate::limits::{MCP_SERVERS_MAX, MCP_TEXT_BYTES_MAX, MCP_VARIABLES_MAX};
 
+/// Headers that hold credentials, whatever they look like.
+const CREDENTIALS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
+
 /// How an MCP server at an address is spoken to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +84,12 @@ impl McpServer {
         }
     }
 
+    /// Whether a header of it authorizes, under a name that no pattern of secrets matches.
+    pub fn has_credentials(&self) -> bool {
+        let mut names = self.headers.keys();
+        names.any(|name| CREDENTIALS.iter().any(|known| name.eq_ignore_ascii_case(known)))
+    }
+
     /// As the Agent Client Protocol has it. `variable`: the server's own environment.
     pub fn resolve(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Value, String> {
         let look_up = |name: &str| {
@@ -119,6 +128,21 @@ pub fn fault(servers: &[McpServer]) -> Option<String> {
         return Some(format!("There are two MCP servers {:?}", twice[0]));
     }
     servers.iter().find_map(McpServer::fault)
+}
+
+/// The credentials in the headers of MCP servers, in the protocol's form: for a masker. Of a scheme and
+/// a token, both the whole and the token.
+pub fn credentials(servers: &[Value]) -> Vec<String> {
+    let is_credential =
+        |name: &str| CREDENTIALS.iter().any(|known| name.eq_ignore_ascii_case(known));
+    let found = values(servers).into_iter().filter(|(name, _)| is_credential(name));
+    found
+        .flat_map(|(_, value)| {
+            let token = value.split_once(' ').map(|(_, token)| token.trim().to_owned());
+            [Some(value), token]
+        })
+        .flatten()
+        .collect()
 }
 
 /// The values that MCP servers are given under names, in the protocol's form: for a masker.
@@ -172,6 +196,10 @@ mod tests {
         let expected =
             json!({"type": "http", "name": "web", "url": "https://x", "headers": header});
         assert_eq!(address.resolve(variable).unwrap(), expected);
+        let bearer = json!({"headers": [{"name": "authorization", "value": "Bearer hunter2"}]});
+        assert_eq!(credentials(&[bearer]), ["Bearer hunter2", "hunter2"]);
+        let plain = [("Authorization".to_owned(), "Bearer x".to_owned())].into();
+        assert!(McpServer { headers: plain, ..address }.has_credentials());
     }
 
     #[test]

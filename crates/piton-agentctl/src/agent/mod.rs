@@ -288,10 +288,7 @@ impl Owner {
         });
         let given = start.env.iter().cloned().chain(mcp::values(&start.mcp_servers));
         let mut values = environment_values(own.chain(given), &self.means.keys);
-        // What authorizes is secret under whatever name.
-        let headers = mcp::values(&start.mcp_servers).into_iter();
-        let headers = headers.filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-        values.extend(headers.map(|(_, value)| value));
+        values.extend(mcp::credentials(&start.mcp_servers));
         let mut owner = self.clone();
         match self.means.masker.learn(values) {
             Ok(learned) => owner.means.masker = Arc::new(learned.masker),

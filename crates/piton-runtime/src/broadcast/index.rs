@@ -266,7 +266,9 @@ impl<E: Shown> Follower<E> {
                 lock(&self.board).remove(&session);
             } else {
                 // Still there, and not among the last active any more: listed when it changes.
-                lock(&self.board).sessions.remove(&session);
+                let mut board = lock(&self.board);
+                board.sessions.remove(&session);
+                board.tasks.unlist(&session);
             }
         }
         {
@@ -283,13 +285,13 @@ impl<E: Shown> Follower<E> {
     /// Which tasks there are.
     async fn look_at_registry(&self) -> Result<()> {
         self.metadata.catch_up().await?;
-        let tasks = self
-            .metadata
-            .read(|known| known.tasks.values().rev().take(LISTED_MAX).cloned().collect::<Vec<_>>());
-        let mut board = lock(&self.board);
-        for event in board.tasks.set_all(tasks) {
-            let _ = board.sender.send(IndexEvent::Task(event));
-        }
+        self.metadata.read(|known| {
+            let newest = known.tasks.values().rev().take(LISTED_MAX).cloned().collect();
+            let mut board = lock(&self.board);
+            for event in board.tasks.set_all(newest, |task| known.tasks.contains_key(task)) {
+                let _ = board.sender.send(IndexEvent::Task(event));
+            }
+        });
         Ok(())
     }
 

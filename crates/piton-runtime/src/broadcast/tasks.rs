@@ -69,14 +69,26 @@ impl TaskBoard {
         }
     }
 
-    /// Takes the tasks as the metadata log has them.
-    pub(super) fn set_all(&mut self, tasks: Vec<Task>) -> Vec<TaskEvent> {
+    /// A session is there, and not among those that are listed any more.
+    pub(super) fn unlist(&mut self, session: &SessionId) {
+        self.sessions.remove(session);
+    }
+
+    /// Takes the tasks as the metadata log has them: the newest. `is_there`: an older one that is not
+    /// among them was not deleted.
+    pub(super) fn set_all(
+        &mut self,
+        tasks: Vec<Task>,
+        is_there: impl Fn(&TaskId) -> bool,
+    ) -> Vec<TaskEvent> {
         let mut events = Vec::new();
-        let there: BTreeSet<TaskId> = tasks.iter().map(|task| task.task_id.clone()).collect();
-        let gone = self.tasks.keys().filter(|known| !there.contains(*known)).cloned();
-        for task in gone.collect::<Vec<_>>() {
+        let listed: BTreeSet<TaskId> = tasks.iter().map(|task| task.task_id.clone()).collect();
+        let unlisted = self.tasks.keys().filter(|known| !listed.contains(*known)).cloned();
+        for task in unlisted.collect::<Vec<_>>() {
             self.tasks.remove(&task);
-            events.push(TaskEvent::Deleted(task));
+            if !is_there(&task) {
+                events.push(TaskEvent::Deleted(task));
+            }
         }
         for task in tasks {
             let id = task.task_id.clone();
@@ -136,22 +148,25 @@ mod tests {
         let id: TaskId = "task_1".parse().unwrap();
         let summary =
             |title, closed, state| TaskSummary { task: task("task_1", title, closed), state };
-        let made = board.set_all(vec![task("task_1", "One", None)]);
+        let made = board.set_all(vec![task("task_1", "One", None)], |_| false);
         assert_eq!(made, [TaskEvent::Updated(summary("One", None, TaskState::Todo))]);
         assert_eq!(board.take_dirty(), [id.clone()].into());
         assert_eq!(board.set_state(&id, &[]), None);
-        assert_eq!(board.set_all(vec![task("task_1", "One", None)]), []);
+        assert_eq!(board.set_all(vec![task("task_1", "One", None)], |_| false), []);
         assert_eq!(board.take_dirty(), BTreeSet::new());
-        let renamed = board.set_all(vec![task("task_1", "Two", None)]);
+        let renamed = board.set_all(vec![task("task_1", "Two", None)], |_| false);
         assert_eq!(renamed, [TaskEvent::Updated(summary("Two", None, TaskState::Todo))]);
         let closed = Some(Outcome::Cancelled);
-        assert_eq!(board.set_all(vec![task("task_1", "Two", closed)]), []);
+        assert_eq!(board.set_all(vec![task("task_1", "Two", closed)], |_| false), []);
         let changed = TaskEvent::StateChanged {
             task: summary("Two", closed, TaskState::Cancelled),
             old_state: TaskState::Todo,
         };
         assert_eq!(board.set_state(&id, &[]), Some(changed));
-        assert_eq!(board.set_all(Vec::new()), [TaskEvent::Deleted(id.clone())]);
+        assert_eq!(board.set_all(Vec::new(), |_| false), [TaskEvent::Deleted(id.clone())]);
         assert_eq!((board.take_dirty(), board.set_state(&id, &[])), (BTreeSet::new(), None));
+        // One that newer ones took the place of is still there.
+        board.set_all(vec![task("task_1", "One", None)], |_| false);
+        assert_eq!(board.set_all(Vec::new(), |_| true), []);
     }
 }

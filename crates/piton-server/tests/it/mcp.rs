@@ -47,6 +47,7 @@ async fn what_cannot_be_an_mcp_server_is_refused() {
         json!([{"name": "x", "command": "a", "cwd": "/"}]),
         json!([{"name": "x", "command": "a", "env": {"GITHUB_TOKEN": "ghp_0123456789abcdef"}}]),
         json!([{"name": "x", "url": "u", "headers": {"api_key": "0123456789abcdef"}}]),
+        json!([{"name": "x", "url": "u", "headers": {"Authorization": "Bearer abc"}}]),
         json!(many),
     ] {
         let new = json!({"start": false, "mcp_servers": wrong}).to_string();
