@@ -5,7 +5,8 @@ use piton_api::client::Client;
 use piton_api::session::{NewSession, PromptRequest, StartRequest};
 use piton_core::Code;
 use piton_core::access::Scope;
-use piton_core::id::SessionId;
+use piton_core::event::{AgentReady, ExecutorReady, ExecutorStarting};
+use piton_core::id::{ExecutionId, SessionId};
 use serde_json::{Value, json};
 
 use crate::agentctl::TELL;
@@ -71,8 +72,14 @@ async fn a_choice_is_applied_now_and_after_a_resume() {
     client.start(&session, &StartRequest::default()).await.unwrap();
     until(client, &session, |view| view.config_options.len() == 1).await;
     let keyed = client.with_idempotency_key("m");
-    keyed.configure_agent(&session, &mode("code")).await.unwrap();
-    keyed.configure_agent(&session, &mode("code")).await.unwrap();
+    // At the same time, and once more.
+    let code = mode("code");
+    let (first, second) = tokio::join!(
+        keyed.configure_agent(&session, &code),
+        keyed.configure_agent(&session, &code)
+    );
+    assert_eq!(first.unwrap(), second.unwrap());
+    keyed.configure_agent(&session, &code).await.unwrap();
     let mut socket = client.socket().await.unwrap();
     let params = json!({"session_id": session, "model": "large", "options": {"web": true}});
     socket.call::<Value>("task.session.configure", &params).await.unwrap();
@@ -151,4 +158,21 @@ async fn what_cannot_be_chosen_is_refused() {
     let closed = client.raw("POST", &path, choice).await.unwrap_err();
     assert_eq!(closed.code(), Some(Code::SessionClosed));
     assert!(client.agent(&session).await.unwrap().modes.is_some(), "it can still be read");
+}
+
+/// Wants to show: while the executor does not respond the answer says so, and the choice is not lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_choice_for_an_agent_that_does_not_respond_is_kept() {
+    let world = World::start().await;
+    let client = &world.client;
+    let session = session(client, NewSession::default()).await;
+    let execution_id: ExecutionId = "exec_1".parse().unwrap();
+    let (starting, runtime) = (execution_id.clone(), "scripted".to_owned());
+    world.observe(&session, ExecutorStarting { execution_id: starting, runtime }, None).await;
+    world.observe(&session, ExecutorReady { execution_id: execution_id.clone() }, None).await;
+    world.observe(&session, AgentReady { execution_id, agent_session_id: None }, None).await;
+    let refused = client.configure_agent(&session, &mode("code")).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::AgentctlUnreachable));
+    let view = client.agent(&session).await.unwrap();
+    assert_eq!(view.chosen.mode.as_deref(), Some("code"), "the next agent is given it");
 }
