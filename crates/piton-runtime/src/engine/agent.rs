@@ -7,7 +7,7 @@ use piton_core::agent_view::{AgentView, Configure};
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::SessionId;
 use piton_core::mcp::McpServer;
-use piton_core::{Event, Record, Seq, State};
+use piton_core::{Code, Event, Record, Seq, State};
 use piton_exec::executor::Fault;
 use piton_exec::protocol::Problem;
 use piton_store::{Detail, Store};
@@ -124,9 +124,9 @@ impl Engine {
             return Ok(());
         }
         let cause = self.view().error_cause(session, &facts).await.unwrap_or_default();
-        let code = cause.code.unwrap_or_else(|| "agent_not_running".to_owned());
+        let code = cause.code.unwrap_or(Code::AgentNotRunning.into());
         let message = cause.message.unwrap_or_else(|| "The agent does not run".to_owned());
-        Err(Error::Agentctl(Fault::Problem(Problem { code, message, hint: None })))
+        Err(Error::Agentctl(Fault::Problem(Problem { code, message })))
     }
 
     /// Chooses how the session's agent works: a mode, a model, config options. A record keeps it, so

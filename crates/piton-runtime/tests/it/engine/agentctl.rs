@@ -129,7 +129,7 @@ impl Machine {
                     self.write(
                         None,
                         Fact::AgentError {
-                            code: "agent_auth_required".to_owned(),
+                            code: Code::AgentAuthRequired.into(),
                             message: "Log in first".to_owned(),
                             auth_methods: vec![method],
                         },
@@ -188,7 +188,7 @@ impl Machine {
                         self.update("config", config);
                     }
                     "authenticate" => {}
-                    _ => return Err(problem("agent_not_offered")),
+                    _ => return Err(problem(Code::AgentNotOffered)),
                 }
             }
             Act::ListSessions { cwd, .. } => {
@@ -249,7 +249,7 @@ impl Machine {
             return Ok(());
         }
         self.update(&format!("choice_refused:{what}"), json!({"value": id}));
-        Err(problem("agent_error"))
+        Err(problem(Code::AgentError))
     }
 
     fn answered(&mut self, wait_id: &WaitId) {

@@ -41,7 +41,7 @@ async fn an_agent_logs_in_before_its_conversation() {
     let engine = &boot.engine;
     let session = created(engine).await;
     let wrong = engine.log_in(&caller(), &session, Some("browser".to_owned())).await.unwrap_err();
-    assert_eq!(wrong.code(), Code::AgentctlRefused);
+    assert_eq!(wrong.code(), Code::AgentAuthRequired);
     engine.log_in(&keyed("l"), &session, None).await.unwrap();
     assert!(engine.log_in(&keyed("l"), &session, None).await.unwrap().replayed);
     let methods: Vec<_> = world.fleet.starts().into_iter().map(|start| start.auth_method).collect();
