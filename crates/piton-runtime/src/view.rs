@@ -1,10 +1,12 @@
 //! Reading: states, statuses, lists, conversations, tails. Writes nothing and needs no boot, so it
 //! works beside whoever writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use piton_core::agent_view::AgentView;
 use piton_core::id::{BootId, SessionId, TaskId};
+use piton_core::mcp::McpServer;
 use piton_core::overview::{ErrorCause, OpenWait, Overview};
 use piton_core::resume::{self, Abilities};
 use piton_core::state::{Executor, Facts, Run};
@@ -12,6 +14,7 @@ use piton_core::status::{self, Status};
 use piton_core::transcript::{self, Item};
 use piton_core::{Record, Seq, State, Timestamp};
 use piton_store::{Cursor, Detail, Liveness, Query, Row, Select, Store, Tail};
+use serde_json::Value;
 
 use crate::env::Env;
 use crate::error::Result;
@@ -155,6 +158,39 @@ impl View {
     /// The state that the durable records fold into.
     pub async fn state(&self, session: &SessionId) -> Result<State> {
         Ok(piton_store::load(&*self.store, session).await?.state)
+    }
+
+    /// What the session's agent offers, and said about itself; also when it does not run.
+    pub async fn agent_view(&self, session: &SessionId, state: &State) -> Result<AgentView> {
+        let mut said = BTreeMap::new();
+        for (feature, seq) in &state.features.latest {
+            // What was redacted is not known any more.
+            if let Some(update) = self.content(session, *seq, "update").await? {
+                said.insert(*feature, update);
+            }
+        }
+        let servers = self.mcp_servers(session, state).await?;
+        Ok(AgentView {
+            mcp_servers: servers.into_iter().map(|server| server.name).collect(),
+            fork: state.features.fork.clone(),
+            ..AgentView::new(&said, state.features.choices.clone())
+        })
+    }
+
+    /// The session's own MCP servers; redacted ones are given to no agent.
+    pub(crate) async fn mcp_servers(
+        &self,
+        session: &SessionId,
+        state: &State,
+    ) -> Result<Vec<McpServer>> {
+        let Some(seq) = state.features.mcp_servers else { return Ok(Vec::new()) };
+        let servers = self.content(session, seq, "servers").await?;
+        Ok(servers.and_then(|servers| serde_json::from_value(servers).ok()).unwrap_or_default())
+    }
+
+    async fn content(&self, session: &SessionId, seq: Seq, field: &str) -> Result<Option<Value>> {
+        let records = self.store.read(session, seq - 1, 1, Detail::Full).await?;
+        Ok(records.first().and_then(|record| record.content_field(field)))
     }
 
     /// The sessions of a task, last active first, and whether there are more than are counted.

@@ -1,60 +1,23 @@
 //! An agent's own features: what it offers and says about itself, and what users choose of it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use piton_core::agent_view::{AgentView, Configure};
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::SessionId;
-use piton_core::mcp::McpServer;
-use piton_core::{Code, Event, Record, Seq, State};
+use piton_core::{Code, Event, Record, State};
 use piton_exec::executor::Fault;
 use piton_exec::protocol::Problem;
-use piton_store::{Detail, Store};
-use serde_json::{Value, json};
+use piton_store::Detail;
+use serde_json::json;
 
 use super::requests::Request;
 use super::{AffectedRun, Caller, Engine, Fulfilled};
 use crate::error::{Error, Result};
 
-/// The session's own MCP servers.
-pub(crate) async fn session_mcp_servers(
-    store: &Arc<dyn Store>,
-    session: &SessionId,
-    state: &State,
-) -> Result<Vec<McpServer>> {
-    let Some(seq) = state.features.mcp_servers else { return Ok(Vec::new()) };
-    let records = store.read(session, seq - 1, 1, Detail::Full).await?;
-    let servers = records.first().and_then(|record| record.content_field("servers"));
-    // Redacted ones are given to nobody.
-    Ok(servers.and_then(|servers| serde_json::from_value(servers).ok()).unwrap_or_default())
-}
-
 impl Engine {
     /// What the session's agent offers, and said about itself; also when it does not run.
     pub async fn agent_view(&self, session: &SessionId) -> Result<AgentView> {
         let state = self.view().state(session).await?;
-        self.view_of(session, &state).await
-    }
-
-    async fn view_of(&self, session: &SessionId, state: &State) -> Result<AgentView> {
-        let mut said = BTreeMap::new();
-        for (feature, seq) in &state.features.latest {
-            if let Some(update) = self.update_at(session, *seq).await? {
-                said.insert(*feature, update);
-            }
-        }
-        let mut view = AgentView::new(&said, state.features.choices.clone());
-        let servers = session_mcp_servers(&self.0.store, session, state).await?;
-        view.mcp_servers = servers.into_iter().map(|server| server.name).collect();
-        view.fork.clone_from(&state.features.fork);
-        Ok(view)
-    }
-
-    /// What an agent said; `None` if it was redacted.
-    async fn update_at(&self, session: &SessionId, seq: Seq) -> Result<Option<Value>> {
-        let records = self.0.store.read(session, seq - 1, 1, Detail::Full).await?;
-        Ok(records.first().and_then(|record| record.content_field("update")))
+        self.view().agent_view(session, &state).await
     }
 
     /// Logs the session's agent in: one that runs is asked to, one that does not is started and logs in
@@ -154,7 +117,7 @@ impl Engine {
         // Before an agent was heard it is not known what it offers.
         let is_heard = state.facts.agent.as_ref().is_some_and(|agent| agent.capabilities.is_some());
         if is_heard && state.facts.closed.is_none() {
-            let view = self.view_of(session, &state).await?;
+            let view = self.view().agent_view(session, &state).await?;
             if let Some(missing) = view.not_offered(&choice) {
                 let (what, id, available) = (missing.what, missing.id, missing.available);
                 return Err(Refusal::ChoiceNotOffered { what, id, available }.into());

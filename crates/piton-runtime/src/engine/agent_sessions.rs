@@ -13,7 +13,6 @@ use piton_store::{Query, Select};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::agent::session_mcp_servers;
 use super::requests::Request;
 use super::sessions::{check_title, hex};
 use super::{Caller, CreatedSession, Engine, Fulfilled};
@@ -168,7 +167,7 @@ impl Engine {
             agent_profile_id: info.agent_profile_id.clone(),
             setup: Setup {
                 choice: state.features.choices.all(),
-                mcp_servers: session_mcp_servers(&self.0.store, session, &state).await?,
+                mcp_servers: self.view().mcp_servers(session, &state).await?,
                 fork: Some(fork),
             },
         };

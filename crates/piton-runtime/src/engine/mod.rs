@@ -44,7 +44,6 @@ use crate::worktrees::Worktrees;
 use crate::world::{Clock, Ids};
 
 pub use access_tokens::{IssuedToken, NewAccessToken};
-pub(crate) use agent::session_mcp_servers;
 pub use agent_sessions::ForkSpec;
 pub use caller::Caller;
 pub use catalog::{AgentCatalog, DEFAULT_AGENT, SESSION_PLACEHOLDER};

@@ -15,7 +15,6 @@ use piton_exec::executor::Fault;
 use piton_store::Detail;
 
 use super::{Agents, Obstacle, Recipe};
-use crate::engine::session_mcp_servers;
 use crate::error::{Error, Result};
 use crate::executions::Executions;
 use crate::service::Handle;
@@ -249,7 +248,7 @@ impl Starter {
             Ok(recipe) => recipe,
             Err(obstacle) => return Ok(Err(obstacle)),
         };
-        for server in session_mcp_servers(handle.view().store(), session, state).await? {
+        for server in handle.view().mcp_servers(session, state).await? {
             match server.resolve(|name| std::env::var(name).ok()) {
                 Ok(server) => recipe.start.mcp_servers.push(server),
                 Err(message) => {
