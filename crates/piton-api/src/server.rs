@@ -1,4 +1,6 @@
-//! Whether the server is there and ready.
+//! Whether the server is there and ready, and where a data folder's server is.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,5 +14,30 @@ pub struct Health {
 impl Health {
     pub fn ok() -> Self {
         Self { status: "ok".to_owned() }
+    }
+}
+
+/// Where [`ServerInfo`] lies in a data folder.
+pub const SERVER_INFO_PATH: &str = "run/server.json";
+
+/// Where a data folder's server is, and its owner's access token. Written by the server; only the
+/// folder's owner can read it. A killed server leaves it behind.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// `http://127.0.0.1:7411`: for this machine's own programs.
+    pub address: String,
+    /// Where others find it, if that is elsewhere: `https://piton.example:7411`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public: Option<String>,
+    pub pid: u32,
+    pub boot: String,
+    pub version: String,
+    /// Good for this life of the server.
+    pub token: String,
+}
+
+impl fmt::Debug for ServerInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerInfo({}, pid {})", self.address, self.pid)
     }
 }

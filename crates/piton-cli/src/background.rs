@@ -6,12 +6,13 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use piton_api::client::Client;
 use piton_core::Code;
 use tokio::time::Instant;
 
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::server;
 
 const LOG: &str = "server.log";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,7 +23,7 @@ const OTHER_START_TIMEOUT: Duration = Duration::from_secs(5);
 /// The data folder's server; one is started if none runs.
 pub(crate) async fn ensure(cx: &Context) -> Result<Client> {
     let data = &cx.settings.data.value;
-    if let Some(client) = Client::find(data) {
+    if let Some(client) = server::connect(data) {
         return Ok(client);
     }
     let log = data.join(LOG);
@@ -58,7 +59,7 @@ pub(crate) async fn ensure(cx: &Context) -> Result<Client> {
     // Our server ended because another process's server has the data folder; we use that one.
     let mut other_until = None;
     loop {
-        if let Some(client) = Client::find(data) {
+        if let Some(client) = server::connect(data) {
             return Ok(client);
         }
         let now = Instant::now();

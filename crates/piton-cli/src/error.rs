@@ -4,6 +4,7 @@
 use std::error::Error as StdError;
 use std::io::{self, Write};
 
+use piton_api::{Problem, client};
 use piton_core::{Code, id};
 use serde_json::{Value, json};
 
@@ -166,6 +167,28 @@ fn causes(error: &dyn StdError) -> Vec<String> {
     causes
 }
 
+/// What the server says is wrong, with its own hint if that is about more than the code.
+impl From<&Problem> for Error {
+    fn from(problem: &Problem) -> Self {
+        let code = problem.code.known();
+        let error = Self::new(code.unwrap_or(Code::ServerUnreachable), problem.to_string());
+        let is_codes_own = code.is_some_and(|code| code.hint() == problem.hint);
+        if is_codes_own || problem.hint.is_empty() {
+            return error;
+        }
+        error.with_hint(&problem.hint)
+    }
+}
+
+impl From<client::Error> for Error {
+    fn from(error: client::Error) -> Self {
+        match &error {
+            client::Error::Problem(problem) => Self::from(&**problem),
+            _ => Self::from_error(error.code().unwrap_or(Code::ServerUnreachable), &error),
+        }
+    }
+}
+
 impl From<piton_runtime::Error> for Error {
     fn from(error: piton_runtime::Error) -> Self {
         Self::from_error(error.code(), &error)
@@ -223,4 +246,38 @@ pub(crate) fn report_panics() {
         // If stderr is gone there is nobody left to tell.
         let _ = io::stderr().write_all(text.as_bytes());
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(fields: Value) -> Error {
+        let mut whole = json!({"type": "", "status": 404, "title": "There is no wait w"});
+        whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        Error::from(&serde_json::from_value::<Problem>(whole).unwrap())
+    }
+
+    fn hint(error: &Error) -> String {
+        let lines = error.lines(&Call::default());
+        lines.into_iter().find(|(label, _)| *label == "Hint").unwrap().1
+    }
+
+    #[test]
+    fn a_problem_is_shown_with_code_sentence_and_hint() {
+        let known = problem(json!({
+            "code": "wait_not_found", "detail": "really", "hint": Code::WaitNotFound.hint(),
+        }));
+        assert_eq!(known.code(), Some(Code::WaitNotFound));
+        assert_eq!(known.message(), "There is no wait w: really");
+        assert_eq!(hint(&known), hint_for(Code::WaitNotFound), "the command line's own words");
+        let special = problem(json!({"code": "wait_not_found", "hint": "Do that."}));
+        assert_eq!(hint(&special), "Do that.");
+        // A newer server's code is not known here; its hint is.
+        let newer = problem(json!({"code": "newer", "hint": "Do this."}));
+        assert_eq!(
+            (newer.code(), hint(&newer).as_str()),
+            (Some(Code::ServerUnreachable), "Do this.")
+        );
+    }
 }

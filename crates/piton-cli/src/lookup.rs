@@ -1,13 +1,12 @@
 //! From the beginning of an id to the session.
 
+use piton_api::client::Client;
+use piton_api::session::SessionQuery;
 use piton_core::Code;
 use piton_core::id::SessionId;
 use piton_runtime::View;
 use piton_store::{Query, Select};
 
-use serde_json::Value;
-
-use crate::client::{Client, encoded};
 use crate::error::{Error, Result};
 
 /// Sessions that are looked through for a beginning; with more, only whole ids are taken.
@@ -42,26 +41,22 @@ pub(crate) async fn session(view: &View, id: SessionId) -> Result<SessionId> {
 
 /// The same, asked of the server that has the store.
 pub(crate) async fn session_on(client: &Client, id: SessionId) -> Result<SessionId> {
-    match client.get(&format!("/api/v1/sessions/{id}")).await {
+    match client.session(&id).await {
         Ok(_) => return Ok(id),
         Err(error) if error.code() == Some(Code::SessionNotFound) => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     }
-    let mut found = Vec::new();
-    let (mut after, mut scanned) = (String::new(), 0);
+    let (mut found, mut scanned) = (Vec::new(), 0);
+    let mut query = SessionQuery { limit: Some(SERVED_PAGE), ..SessionQuery::default() };
     loop {
-        let path = format!("/api/v1/sessions?limit={SERVED_PAGE}{after}");
-        let page = client.get(&path).await?;
-        let ids = page["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        scanned += ids.len();
-        let ids = ids.iter().filter_map(|one| one["session_id"].as_str());
-        for one in ids.filter(|one| one.starts_with(id.as_str())) {
-            found.push(one.parse()?);
-        }
-        match &page["next"] {
-            Value::String(_) if scanned >= SCANNED_MAX => return Err(too_many(&id)),
-            Value::String(next) => after = format!("&after={}", encoded(next)),
-            _ => break,
+        let page = client.sessions(&query).await?;
+        scanned += page.sessions.len();
+        let ids = page.sessions.into_iter().map(|session| session.session_id);
+        found.extend(ids.filter(|one| one.as_str().starts_with(id.as_str())));
+        match page.next {
+            Some(_) if scanned >= SCANNED_MAX => return Err(too_many(&id)),
+            None => break,
+            next => query.after = next,
         }
     }
     the_only_one(&id, found)

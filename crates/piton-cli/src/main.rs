@@ -2,10 +2,10 @@
 //! `commands`. Nothing here knows how a session works: it asks the runtime and shows the answer.
 
 mod agents;
+mod backend;
 mod background;
 mod call;
 mod cli;
-mod client;
 mod commands;
 mod config;
 mod context;
@@ -13,7 +13,6 @@ mod conversion;
 mod echo_memory;
 mod error;
 mod findings;
-mod hand;
 mod lookup;
 mod masking;
 mod programs;

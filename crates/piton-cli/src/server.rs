@@ -6,42 +6,20 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use piton_api::client::Client;
+use piton_api::server::{SERVER_INFO_PATH, ServerInfo};
 use piton_core::Code;
 use piton_core::id::BootId;
 use piton_store::{BootLocks, Liveness as _};
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-const FOLDER: &str = "run";
-const FILE: &str = "server.json";
-const LOCK: &str = "server.lock";
-
-/// Where a server is, and how it is spoken to. Readable by the data folder's owner alone.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct ServerInfo {
-    /// `http://127.0.0.1:7411`: for this machine's own programs.
-    pub(crate) address: String,
-    /// Where others find it, if that is elsewhere: `https://piton.example:7411`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) public: Option<String>,
-    pub(crate) pid: u32,
-    pub(crate) boot: String,
-    pub(crate) version: String,
-    /// Good for this life of the server.
-    pub(crate) token: String,
-}
-
-impl std::fmt::Debug for ServerInfo {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ServerInfo({}, pid {})", self.address, self.pid)
-    }
-}
+const LOCK_PATH: &str = "run/server.lock";
 
 /// That this process is the data folder's server, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    folder: PathBuf,
+    data: PathBuf,
     /// Released by the operating system however this process ends.
     _lock: File,
 }
@@ -54,16 +32,16 @@ fn unusable(path: &Path, error: &io::Error) -> Error {
 impl Held {
     /// Becomes the data folder's server; refused while another one lives.
     pub(crate) fn take(data: &Path) -> Result<Self> {
-        let folder = data.join(FOLDER);
+        let path = data.join(LOCK_PATH);
+        let folder = path.parent().unwrap_or(data);
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(&folder).map_err(|e| unusable(&folder, &e))?;
-        let path = folder.join(LOCK);
+        builder.create(folder).map_err(|e| unusable(folder, &e))?;
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(&path).map_err(|e| unusable(&path, &e))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { folder, _lock: lock }),
+            Ok(()) => Ok(Self { data: data.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(running(data)),
             Err(TryLockError::Error(error)) => Err(unusable(&path, &error)),
         }
@@ -71,7 +49,8 @@ impl Held {
 
     /// Says where the server is. All of it or nothing is seen.
     pub(crate) fn announce(&self, place: &ServerInfo) -> Result<()> {
-        let (path, new) = (self.folder.join(FILE), self.folder.join(format!("{FILE}.new")));
+        let path = self.data.join(SERVER_INFO_PATH);
+        let new = self.data.join(format!("{SERVER_INFO_PATH}.new"));
         let write = || {
             let mut options = File::options();
             options.write(true).create(true).truncate(true).mode(0o600);
@@ -87,7 +66,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // The lock says whether it counts; a file that stays is read by nobody.
-        let _ = fs::remove_file(self.folder.join(FILE));
+        let _ = fs::remove_file(self.data.join(SERVER_INFO_PATH));
     }
 }
 
@@ -102,14 +81,22 @@ fn running(data: &Path) -> Error {
     }
 }
 
-fn read(data: &Path) -> Option<ServerInfo> {
-    let text = fs::read(data.join(FOLDER).join(FILE)).ok()?;
-    serde_json::from_slice(&text).ok()
-}
-
 /// The data folder's server, if one lives. What a dead one left says where nobody is any more.
 pub(crate) fn find(data: &Path) -> Option<ServerInfo> {
-    let place = read(data)?;
-    let boot: BootId = place.boot.parse().ok()?;
-    BootLocks::new(data).is_alive(&boot).then_some(place)
+    let info = ServerInfo::read(data)?;
+    let boot: BootId = info.boot.parse().ok()?;
+    BootLocks::new(data).is_alive(&boot).then_some(info)
+}
+
+/// A client of the data folder's server, if one lives. If another one follows, it is asked.
+pub(crate) fn connect(data: &Path) -> Option<Client> {
+    find(data)?;
+    let data = data.to_owned();
+    Some(Client::located(move || find(&data).map(|info| info.endpoint())))
+}
+
+/// A client of the data folder's server, which must live.
+pub(crate) fn required(data: &Path) -> Result<Client> {
+    let message = format!("No server runs on {}", data.display());
+    connect(data).ok_or_else(|| Error::new(Code::ServerNotRunning, message))
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use anstyle::{AnsiColor, Style};
 use rustix::event::{PollFd, PollFlags, poll};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::call::Call;
 use crate::error::{Error, Exit, Result};
@@ -131,7 +131,8 @@ impl Ui {
     }
 
     /// One JSON value on a line of its own.
-    pub(crate) fn json_line(&mut self, value: &Value) -> Result<()> {
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
+        let value = serde_json::to_value(value).map_err(std::io::Error::from)?;
         Ok(writeln!(self.out, "{}", visible_json(&value.to_string()))?)
     }
 

@@ -9,12 +9,14 @@ mod sse;
 mod stream;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::Code;
 
 use crate::problem::Problem;
+use crate::server::{SERVER_INFO_PATH, ServerInfo};
 pub use backoff::Backoff;
 pub use http::Replied;
 pub use socket::{Socket, SocketEvent};
@@ -40,6 +42,18 @@ impl Endpoint {
         authority
             .filter(|authority| !authority.contains('/'))
             .ok_or_else(|| Error::Address { address: self.address.clone() })
+    }
+}
+
+impl ServerInfo {
+    /// What the last server of a data folder left there; it may have ended since.
+    pub fn read(data: &Path) -> Option<Self> {
+        let text = std::fs::read(data.join(SERVER_INFO_PATH)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint { address: self.address.clone(), token: self.token.clone() }
     }
 }
 
@@ -81,6 +95,14 @@ impl Error {
     /// Whether the connection failed, so that another one may do.
     pub fn is_connection(&self) -> bool {
         matches!(self, Self::NotRunning | Self::Unreachable { .. })
+    }
+
+    /// Whether the same request may succeed later: there is no connection, or the server ends or is
+    /// busy.
+    pub fn is_transient(&self) -> bool {
+        let code = self.code();
+        self.is_connection()
+            || matches!(code, Some(Code::StoreClosed | Code::StoreBusy | Code::RateLimited))
     }
 }
 
@@ -126,6 +148,12 @@ impl Client {
     pub fn new(address: impl Into<String>, token: impl Into<String>) -> Self {
         let endpoint = Endpoint { address: address.into(), token: token.into() };
         Self::located(move || Some(endpoint.clone()))
+    }
+
+    /// The server of a data folder, wherever it is when it is asked.
+    pub fn of_data_folder(data: &Path) -> Self {
+        let data = data.to_owned();
+        Self::located(move || ServerInfo::read(&data).map(|info| info.endpoint()))
     }
 
     /// Asks before each connection where the server is.

@@ -39,6 +39,11 @@ impl Client {
         self.get("/health").await
     }
 
+    /// Whether the server takes work. Needs no token.
+    pub async fn ready(&self) -> Result<crate::server::Health> {
+        self.get("/ready").await
+    }
+
     pub async fn create_session(&self, new: &NewSession) -> Result<SessionCreated> {
         self.post("/api/v1/sessions", new).await
     }

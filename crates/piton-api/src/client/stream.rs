@@ -3,8 +3,8 @@
 use http_body_util::BodyExt as _;
 use hyper::Method;
 use hyper::body::Incoming;
+use piton_core::Seq;
 use piton_core::id::SessionId;
-use piton_core::{Code, Seq};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -104,16 +104,21 @@ impl Records {
         }
     }
 
+    /// Connects if there is no connection, behind the last record that was given.
+    pub async fn connect(&mut self) -> Result<()> {
+        if self.connection.is_none() {
+            let path = format!("/api/v1/sessions/{}/events", self.session);
+            let opened = Connection::open(&self.client, &path, Some(self.after)).await?;
+            self.connection = Some(opened);
+        }
+        Ok(())
+    }
+
     /// The next record of this connection, or of a new one if there is none. After an error of the
     /// connection the next call connects again, behind the last record that was given.
     pub async fn try_next(&mut self) -> Result<Value> {
-        let connection = if let Some(connection) = &mut self.connection {
-            connection
-        } else {
-            let path = format!("/api/v1/sessions/{}/events", self.session);
-            let opened = Connection::open(&self.client, &path, Some(self.after)).await?;
-            self.connection.insert(opened)
-        };
+        self.connect().await?;
+        let Some(connection) = &mut self.connection else { return Err(Error::NotRunning) };
         loop {
             let event = match connection.next().await {
                 Ok(event) => event,
@@ -168,7 +173,7 @@ impl IndexEvents {
                 Some(connection) => connection,
                 None => match Connection::open(&self.client, "/api/v1/events", None).await {
                     Ok(opened) => self.connection.insert(opened),
-                    Err(error) if is_lasting(&error) => return Err(error),
+                    Err(error) if !error.is_transient() => return Err(error),
                     Err(_) => {
                         tokio::time::sleep(self.backoff.delay()).await;
                         continue;
@@ -200,10 +205,4 @@ impl IndexEvents {
             return Ok(update);
         }
     }
-}
-
-/// Asking again would not help.
-fn is_lasting(error: &Error) -> bool {
-    !error.is_connection()
-        && !matches!(error.code(), Some(Code::StoreClosed | Code::StoreBusy | Code::RateLimited))
 }

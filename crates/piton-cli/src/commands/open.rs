@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use piton_api::access::NewAccessToken;
+use piton_api::server::ServerInfo;
 use piton_core::Code;
 use piton_core::access::Scope;
 use serde_json::json;
@@ -16,7 +18,7 @@ use tokio::time::Instant;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::server::ServerInfo;
+use crate::server;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -52,15 +54,21 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let client = background::ensure(cx).await?;
     let scopes =
         if args.scopes.is_empty() { vec![Scope::Read, Scope::Control] } else { args.scopes };
-    let body = json!({"name": "browser", "scopes": scopes});
-    let link = client.post("/api/v1/links", &body).await?;
-    let url = url(client.place(), link["token"].as_str().unwrap_or_default());
+    let new = NewAccessToken {
+        name: "browser".to_owned(),
+        scopes: scopes.into_iter().map(Into::into).collect(),
+        expires_in_s: None,
+    };
+    let link = client.create_link(&new).await?;
+    let data = &cx.settings.data.value;
+    let place = server::find(data).ok_or(piton_api::client::Error::NotRunning)?;
+    let url = url(&place, &link.token);
     let why_not = if args.print {
         Some("--print was given".to_owned())
     } else {
         match opener(&Surroundings::of_this_process()) {
             Ok(program) => {
-                let page = write_page(&cx.settings.data.value, &url)?;
+                let page = write_page(data, &url)?;
                 open(&program, &page).await.err()
             }
             Err(why) => Some(why),
@@ -68,7 +76,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     };
     if ui.json {
         ui.json_line(&json!({
-            "url": url, "expires_at": link["expires_at"],
+            "url": url, "expires_at": link.expires_at,
             "opened": why_not.is_none(), "why_not": why_not,
         }))?;
         return Ok(Exit::Good);

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use piton_api::server::ServerInfo;
 use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::standalone::Standalone;
@@ -17,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::context::Context;
 use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
-use crate::server::{Held, ServerInfo};
+use crate::server::Held;
 use crate::ui::{Tone, Ui};
 use crate::{agents, config, conversion, masking, stores};
 

@@ -1,10 +1,11 @@
 //! `piton status`: whether a server runs, and where.
 
-use serde_json::{Value, json};
+use piton_core::state::ExecutorStatus;
+use serde_json::json;
 
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::server;
 use crate::ui::{Tone, Ui};
 
 /// Say whether a server runs on the data folder, and where
@@ -18,7 +19,8 @@ use crate::ui::{Tone, Ui};
 pub(crate) struct Args {}
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
-    let Some(client) = Client::find(&cx.settings.data.value) else {
+    let data = &cx.settings.data.value;
+    let (Some(place), Some(client)) = (server::find(data), server::connect(data)) else {
         if ui.json {
             ui.json_line(&json!({"running": false}))?;
         } else {
@@ -26,12 +28,9 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
         }
         return Ok(Exit::Failed);
     };
-    let executors = client.get("/api/v1/executors").await?;
-    let executors = executors["executions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_live =
-        |executor: &&Value| executor["status"] == "ready" || executor["status"] == "starting";
-    let live = executors.iter().filter(is_live).count();
-    let place = client.place();
+    let executions = client.executors().await?.executions;
+    let is_live = |status| matches!(status, Some(ExecutorStatus::Ready | ExecutorStatus::Starting));
+    let live = executions.iter().filter(|execution| is_live(execution.status.known())).count();
     if ui.json {
         ui.json_line(&json!({
             "running": true, "address": place.address, "public": place.public, "pid": place.pid,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use piton_api::server::ServerInfo;
 use piton_core::Code;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::server;
@@ -23,7 +23,7 @@ pub(crate) struct Args {}
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
     let data = &cx.settings.data.value;
-    let Some(client) = Client::find(data) else {
+    let Some(ServerInfo { pid, .. }) = server::find(data) else {
         if ui.json {
             ui.json_line(&json!({"stopped": false, "pid": null}))?;
         } else {
@@ -31,7 +31,6 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
         }
         return Ok(Exit::Good);
     };
-    let pid = client.place().pid;
     let target = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let Some(target) = target else { return Err(unstoppable(pid)) };
     kill_process(target, Signal::TERM).map_err(|error| unstoppable(pid).because(&error))?;

@@ -1,13 +1,16 @@
 //! `piton tasks …`: what somebody wants done.
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use piton_api::session::NewSession;
+use piton_api::task::{NewTask, Task, TaskPage, TaskQuery};
+use piton_core::id::TaskId;
+use serde_json::json;
 
 use super::sessions;
 use super::sessions::new::InWorktree;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::server;
 use crate::table::{Column, Table};
 use crate::text::one_line;
 use crate::ui::{Tone, Ui};
@@ -58,55 +61,55 @@ pub(crate) struct Show {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<Exit> {
-    let client = Client::must(&cx.settings.data.value)?;
+    let client = server::required(&cx.settings.data.value)?;
     match command {
         Command::New(new) => {
             // What was named wrongly is told before anything is made.
-            let place = new.worktree.place()?;
-            let mut made = client.post("/api/v1/tasks", &json!({"title": new.title})).await?;
-            let task = text(&made, "task_id");
-            if let Some(mut body) = place {
-                body["task_id"] = json!(task);
-                body["title"] = json!(new.title);
-                body["agent_profile_id"] = json!(new.agent);
-                let session = sessions::new::make(&client, &body).await;
-                let session = session.map_err(|error| error.about(&format!("Task {task}")))?;
-                for name in ["session_id", "worktree_path", "worktree_branch"] {
-                    made[name] = session[name].clone();
+            let place = new.worktree.session()?;
+            let task = client.create_task(&NewTask { title: new.title.clone() }).await?.task_id;
+            let made = match place {
+                Some(place) => {
+                    let session = NewSession {
+                        task_id: Some(task.to_string()),
+                        title: Some(new.title),
+                        agent_profile_id: new.agent,
+                        ..place
+                    };
+                    let made = sessions::new::make(&client, &session).await;
+                    Some(made.map_err(|error| error.about(&format!("Task {task}")))?)
                 }
-            }
-            if ui.json {
-                ui.json_line(&made)?;
-            } else {
-                ui.line(&task)?;
-                if new.worktree.repo.is_some() {
+                None => None,
+            };
+            match made {
+                None if ui.json => ui.json_line(&json!({"task_id": task}))?,
+                None => ui.line(&task)?,
+                Some(made) if ui.json => ui.json_line(&json!({
+                    "task_id": task, "session_id": made.session_id,
+                    "worktree_path": made.worktree_path, "worktree_branch": made.worktree_branch,
+                }))?,
+                Some(made) => {
+                    ui.line(&task)?;
                     sessions::new::said(ui, &made)?;
                 }
             }
         }
         Command::List(list) => {
-            let page = client.get(&format!("/api/v1/tasks?limit={}", list.limit)).await?;
-            print_tasks(ui, &page)?;
+            let limit = usize::try_from(list.limit).ok();
+            print_tasks(ui, &client.tasks(&TaskQuery { limit, after: None }).await?)?;
         }
         Command::Show(show) => {
-            let id: piton_core::id::TaskId = show.task.parse()?;
-            let task = client.get(&format!("/api/v1/tasks/{id}")).await?;
-            print_task(ui, &task)?;
+            let id: TaskId = show.task.parse()?;
+            print_task(ui, &client.task(&id).await?)?;
         }
     }
     Ok(Exit::Good)
 }
 
-fn text(value: &Value, name: &str) -> String {
-    value[name].as_str().unwrap_or("").to_owned()
-}
-
-fn print_tasks(ui: &mut Ui, page: &Value) -> Result<()> {
-    let tasks = page["tasks"].as_array().cloned().unwrap_or_default();
+fn print_tasks(ui: &mut Ui, page: &TaskPage) -> Result<()> {
     if ui.json {
-        return tasks.iter().try_for_each(|task| ui.json_line(task));
+        return page.tasks.iter().try_for_each(|task| ui.json_line(task));
     }
-    if tasks.is_empty() {
+    if page.tasks.is_empty() {
         return ui.note("There are no tasks; `piton tasks new TITLE` makes one.");
     }
     let columns = [
@@ -116,39 +119,37 @@ fn print_tasks(ui: &mut Ui, page: &Value) -> Result<()> {
         Column::Whole("SESSIONS"),
     ];
     let mut table = Table::new(columns);
-    for task in &tasks {
-        let sessions = task["sessions"].as_array().map_or(0, Vec::len);
+    for task in &page.tasks {
         table.row([
-            (Tone::Title, text(task, "task_id")),
-            (Tone::Plain, text(task, "state")),
-            (Tone::Plain, text(task, "title")),
-            (Tone::Quiet, sessions.to_string()),
+            (Tone::Title, task.task_id.to_string()),
+            (Tone::Plain, task.state.to_string()),
+            (Tone::Plain, task.title.clone()),
+            (Tone::Quiet, task.sessions.len().to_string()),
         ]);
     }
     table.print(ui)?;
-    if !page["next"].is_null() {
+    if page.next.is_some() {
         ui.note("There are more; --limit shows up to 200.")?;
     }
     Ok(())
 }
 
-fn print_task(ui: &mut Ui, task: &Value) -> Result<()> {
+fn print_task(ui: &mut Ui, task: &Task) -> Result<()> {
     if ui.json {
         return ui.json_line(task);
     }
-    let title = ui.paint(Tone::Title, &one_line(&text(task, "title")));
-    ui.line(format_args!("{title}  {}", text(task, "state")))?;
-    let sessions = task["sessions"].as_array().cloned().unwrap_or_default();
+    let title = ui.paint(Tone::Title, &one_line(&task.title));
+    ui.line(format_args!("{title}  {}", task.state))?;
     let columns = [Column::Whole("SESSION"), Column::Whole("STATUS"), Column::Cut("TITLE")];
     let mut table = Table::new(columns);
-    for session in &sessions {
+    for session in &task.sessions {
         table.row([
-            (Tone::Title, text(session, "session_id")),
-            (Tone::Plain, text(session, "status")),
-            (Tone::Plain, text(session, "title")),
+            (Tone::Title, session.session_id.to_string()),
+            (Tone::Plain, session.status.to_string()),
+            (Tone::Plain, session.title.clone().unwrap_or_default()),
         ]);
     }
-    if sessions.is_empty() {
+    if task.sessions.is_empty() {
         return ui.note("It has no sessions yet.");
     }
     table.print(ui)

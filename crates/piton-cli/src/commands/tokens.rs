@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use piton_api::access::NewAccessToken;
+use piton_api::client::Client;
 use piton_core::access::Scope;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::server;
 use crate::table::{Column, Table};
 use crate::times;
 use crate::ui::{Tone, Ui};
@@ -57,13 +59,13 @@ pub(crate) struct Revoke {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<Exit> {
-    let client = Client::must(&cx.settings.data.value)?;
+    let client = server::required(&cx.settings.data.value)?;
     match command {
         Command::New(new) => make(ui, &client, new).await,
         Command::List(_) => list(ui, &client).await,
         Command::Revoke(revoke) => {
             let id: piton_core::id::AccessTokenId = revoke.id.parse()?;
-            client.delete(&format!("/api/v1/access-tokens/{id}")).await?;
+            client.revoke_access_token(&id).await?;
             if ui.json {
                 ui.json_line(&json!({"access_token_id": id, "revoked": true}))?;
             } else {
@@ -76,16 +78,17 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
 
 async fn make(ui: &mut Ui, client: &Client, new: New) -> Result<Exit> {
     let scopes = if new.scopes.is_empty() { vec![Scope::Read] } else { new.scopes };
-    let body = json!({
-        "name": new.name,
-        "scopes": scopes,
-        "expires_in_s": new.expires_in.map(|span| span.as_secs()),
-    });
-    let made = client.post("/api/v1/access-tokens", &body).await?;
+    let made = client
+        .create_access_token(&NewAccessToken {
+            name: new.name,
+            scopes: scopes.iter().copied().map(Into::into).collect(),
+            expires_in_s: new.expires_in.map(|span| span.as_secs()),
+        })
+        .await?;
     if ui.json {
         ui.json_line(&made)?;
     } else {
-        ui.line(made["token"].as_str().unwrap_or_default())?;
+        ui.line(made.token)?;
     }
     let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
     ui.warn(&format!("This is shown once. Whoever has it may {}.", names.join(", ")))?;
@@ -93,8 +96,7 @@ async fn make(ui: &mut Ui, client: &Client, new: New) -> Result<Exit> {
 }
 
 async fn list(ui: &mut Ui, client: &Client) -> Result<Exit> {
-    let found = client.get("/api/v1/access-tokens").await?;
-    let found = found["access"].as_array().cloned().unwrap_or_default();
+    let found = client.access_tokens().await?.access;
     if ui.json {
         for access in &found {
             ui.json_line(access)?;
@@ -109,14 +111,12 @@ async fn list(ui: &mut Ui, client: &Client) -> Result<Exit> {
         [Column::Whole("ID"), Column::Cut("NAME"), Column::Whole("MAY"), Column::Whole("UNTIL")];
     let mut table = Table::new(columns);
     for access in &found {
-        let text = |name: &str| access[name].as_str().unwrap_or("").to_owned();
-        let scopes = access["scopes"].as_array().into_iter().flatten();
-        let scopes: Vec<&str> = scopes.filter_map(Value::as_str).collect();
+        let scopes: Vec<&str> = access.scopes.iter().map(|scope| scope.as_str()).collect();
         table.row([
-            (Tone::Title, text("access_token_id")),
-            (Tone::Plain, text("name")),
+            (Tone::Title, access.access_token_id.to_string()),
+            (Tone::Plain, access.name.clone()),
             (Tone::Plain, scopes.join(", ")),
-            (Tone::Quiet, text("expires_at")),
+            (Tone::Quiet, access.expires_at.map(|at| at.to_string()).unwrap_or_default()),
         ]);
     }
     table.print(ui)?;

@@ -6,17 +6,17 @@ mod markdown;
 mod outcome;
 mod screen;
 mod slash;
-mod stream;
 mod talk;
 
 use std::path::{Path, PathBuf};
 
+use piton_api::client::Client;
+use piton_api::session::{NewSession, SessionQuery};
 use piton_core::Code;
 use piton_core::id::SessionId;
-use serde_json::json;
 
+use super::sessions::new::folder;
 use crate::background;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::lookup;
@@ -60,25 +60,21 @@ pub(crate) struct AttachArgs {
 }
 
 pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Exit> {
-    let folder = folder(args.dir.as_deref())?;
+    let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
     let client = background::ensure(cx).await?;
-    let made = client
-        .post(
-            "/api/v1/sessions",
-            &json!({
-                "working_dir": folder,
-                "agent_profile_id": args.agent,
-                "title": args.print.as_deref().map(title),
-                "start": false,
-            }),
-        )
-        .await?;
-    let session = made["session_id"].as_str().unwrap_or_default().to_owned();
-    client.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).await?;
-    let Some(prompt) = args.print else {
-        return Talk::new(ui, cx, client, session, Until::Left).run().await;
+    let new = NewSession {
+        working_dir: Some(folder),
+        agent_profile_id: args.agent,
+        title: args.print.as_deref().map(title),
+        start: Some(false),
+        ..NewSession::default()
     };
-    let mut talk = Talk::new(ui, cx, client, session, Until::TurnEnds);
+    let session = client.create_session(&new).await?.session_id;
+    client.resume(&session).await?;
+    let Some(prompt) = args.print else {
+        return Talk::new(ui, client, session, Until::Left).run().await;
+    };
+    let mut talk = Talk::new(ui, client, session, Until::TurnEnds);
     talk.say(&prompt).await?;
     talk.run().await
 }
@@ -86,35 +82,26 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
     let client = background::ensure(cx).await?;
     let session = find(&client, args.session.as_deref()).await?;
-    let status = client.get(&format!("/api/v1/sessions/{session}")).await?;
-    if status["is_resumable"] == true && status["is_agent_running"] == false {
+    let status = client.session(&session).await?;
+    if status.is_resumable && !status.is_agent_running {
         // Only the agent is started: whether an interrupted run goes on is for a person to say.
-        client.post(&format!("/api/v1/sessions/{session}/open"), &json!({})).await?;
+        client.open_session(&session).await?;
     }
-    Talk::new(ui, cx, client, session, Until::Left).run().await
+    Talk::new(ui, client, session, Until::Left).run().await
 }
 
 fn title(prompt: &str) -> String {
     prompt.lines().next().unwrap_or_default().chars().take(80).collect()
 }
 
-fn folder(dir: Option<&Path>) -> Result<PathBuf> {
-    let dir = dir.unwrap_or(Path::new("."));
-    dir.canonicalize()
-        .ok()
-        .filter(|dir| dir.is_dir())
-        .ok_or_else(|| Error::usage(&format!("{} is not a folder", dir.display())))
-}
-
 /// The session that is meant: by the beginning of its id, or the one that was active last.
-async fn find(client: &Client, named: Option<&str>) -> Result<String> {
+async fn find(client: &Client, named: Option<&str>) -> Result<SessionId> {
     if let Some(named) = named {
-        let id = lookup::session_on(client, SessionId::from_user(named)?).await?;
-        return Ok(id.to_string());
+        return lookup::session_on(client, SessionId::from_user(named)?).await;
     }
-    let page = client.get("/api/v1/sessions?limit=1").await?;
-    let first = page["sessions"][0]["session_id"].as_str().map(str::to_owned);
-    first.ok_or_else(|| {
+    let query = SessionQuery { limit: Some(1), ..SessionQuery::default() };
+    let first = client.sessions(&query).await?.sessions.into_iter().next();
+    first.map(|session| session.session_id).ok_or_else(|| {
         Error::new(Code::SessionNotFound, "There are no sessions")
             .with_hint("Begin one with `piton chat`.")
     })

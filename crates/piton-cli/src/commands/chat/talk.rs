@@ -3,7 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use piton_api::client::{self, Client, Records};
+use piton_api::session::{CloseRequest, PromptRequest, RunRequest};
+use piton_api::wait::AnswerRequest;
 use piton_core::Seq;
+use piton_core::id::{SessionId, WaitId};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -12,9 +16,6 @@ use super::input::{self, Keys};
 use super::outcome::{self, Outcome};
 use super::screen::{Question, Screen, question};
 use super::slash::Slash;
-use super::stream::Events;
-use crate::client::Client;
-use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::ui::{Tone, Ui};
 
@@ -35,9 +36,8 @@ pub(super) enum Until {
 #[derive(Debug)]
 pub(super) struct Talk<'a> {
     ui: &'a mut Ui,
-    cx: &'a Context,
     client: Client,
-    session: String,
+    session: SessionId,
     until: Until,
     after: Seq,
     /// The last record that there was when this began.
@@ -58,22 +58,15 @@ pub(super) struct Talk<'a> {
 
 /// What happened.
 enum Event {
-    Record(Option<Value>),
+    Record(client::Result<Value>),
     Typed(Option<Vec<u8>>),
     CtrlC,
 }
 
 impl<'a> Talk<'a> {
-    pub(super) fn new(
-        ui: &'a mut Ui,
-        cx: &'a Context,
-        client: Client,
-        session: String,
-        until: Until,
-    ) -> Self {
+    pub(super) fn new(ui: &'a mut Ui, client: Client, session: SessionId, until: Until) -> Self {
         Self {
             ui,
-            cx,
             client,
             session,
             until,
@@ -91,21 +84,18 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn path(&self, rest: &str) -> String {
-        format!("/api/v1/sessions/{}{rest}", self.session)
-    }
-
     /// Says something to the agent.
     pub(super) async fn say(&mut self, prompt: &str) -> Result<()> {
         self.tell(prompt, false).await
     }
 
     async fn tell(&mut self, prompt: &str, is_on_screen: bool) -> Result<()> {
-        let said = self.client.post(&self.path("/messages"), &json!({"content": prompt})).await?;
+        let request = PromptRequest { content: prompt.to_owned() };
+        let accepted = self.client.prompt(&self.session, &request).await?;
         if is_on_screen {
-            self.typed_messages.extend(said["message_id"].as_str().map(str::to_owned));
+            self.typed_messages.insert(accepted.message_id);
         }
-        self.own_run = said["run_id"].as_str().map(str::to_owned);
+        self.own_run = Some(accepted.run_id);
         // It is, though its records are still on their way here.
         self.running = true;
         Ok(())
@@ -115,9 +105,9 @@ impl<'a> Talk<'a> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         // A script that prints one answer types nothing.
         let mut typed = (self.until == Until::Left).then(input::typed);
-        let mut events = Events::open(&self.client, &self.session, self.after).await?;
-        let status = self.client.get(&self.path("")).await?;
-        self.history = status["last_seq"].as_u64().unwrap_or_default();
+        let mut records = self.client.records_from(&self.session, self.after);
+        records.connect().await?;
+        self.history = self.client.session(&self.session).await?.summary.last_seq;
         self.hint()?;
         let mut ended = false;
         loop {
@@ -131,15 +121,15 @@ impl<'a> Talk<'a> {
             // A script that was read to its end cannot answer; what was asked long ago may be answered.
             if ended && self.question.is_some() && self.after >= self.history {
                 self.screen.end_line(self.ui)?;
-                return Err(outcome::waiting(&self.session, self.question.as_ref()));
+                return Err(outcome::waiting(self.session.as_str(), self.question.as_ref()));
             }
             let event = tokio::select! {
-                record = events.next() => Event::Record(record),
+                record = records.try_next() => Event::Record(record),
                 bytes = next(&mut typed) => Event::Typed(bytes),
                 _ = interrupt.recv() => Event::CtrlC,
             };
             match event {
-                Event::Record(Some(record)) => {
+                Event::Record(Ok(record)) => {
                     if let Some(exit) = self.record(&record)? {
                         return Ok(exit);
                     }
@@ -150,7 +140,10 @@ impl<'a> Talk<'a> {
                         self.told(done)?;
                     }
                 }
-                Event::Record(None) => events = self.reconnect().await?,
+                Event::Record(Err(error)) if error.is_transient() => {
+                    self.reconnect(&mut records).await?;
+                }
+                Event::Record(Err(error)) => return Err(error.into()),
                 Event::Typed(Some(bytes)) => {
                     if self.typed(&bytes).await? {
                         return self.leave();
@@ -236,9 +229,9 @@ impl<'a> Talk<'a> {
         };
         self.screen.end_line(self.ui)?;
         if self.ui.json {
-            self.ui.json_line(&outcome.to_json(&self.session, run, record))?;
+            self.ui.json_line(&outcome.to_json(self.session.as_str(), run, record))?;
         }
-        if let Some(error) = outcome.explained(&self.session, record) {
+        if let Some(error) = outcome.explained(self.session.as_str(), record) {
             self.ui.report(&error);
         }
         Ok(Some(outcome.exit()))
@@ -280,14 +273,14 @@ impl<'a> Talk<'a> {
                 return self.remark(&keys).map(|()| false);
             };
             let id = question.option(bytes[at]).unwrap_or_default();
-            let path = format!("/api/v1/waits/{}/answer", question.wait_id);
-            let answer = json!({"answer": {"option_id": id}});
+            let wait: WaitId = question.wait_id.parse()?;
+            let answer = AnswerRequest { answer: json!({"option_id": id}) };
             // What was typed behind the key is not meant for the question.
             bytes = &bytes[at + 1..];
             self.question = None;
             self.keys.single(false);
-            let answered = self.client.post(&path, &answer).await;
-            self.told(answered.map(drop))?;
+            let answered = self.client.answer(&wait, &answer).await;
+            self.told(answered.map(drop).map_err(Into::into))?;
         }
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
@@ -298,10 +291,7 @@ impl<'a> Talk<'a> {
                 None if line.is_empty() => Ok(()),
                 Some(Slash::Quit) => return Ok(true),
                 Some(Slash::Help) => self.help(),
-                Some(Slash::Resume) => self.act("/resume").await,
-                Some(Slash::Pause) => self.act("/pause").await,
-                Some(Slash::Cancel) => self.act("/cancel").await,
-                Some(Slash::Close) => self.act("/close").await,
+                Some(action) => self.act(action).await,
                 None if self.running => {
                     self.queued.push_back(line);
                     self.remark("is told when the turn has ended")
@@ -313,8 +303,16 @@ impl<'a> Talk<'a> {
         Ok(false)
     }
 
-    async fn act(&self, what: &str) -> Result<()> {
-        self.client.post(&self.path(what), &json!({})).await.map(drop)
+    async fn act(&self, action: Slash) -> Result<()> {
+        let (client, session, run) = (&self.client, &self.session, RunRequest::default());
+        let done = match action {
+            Slash::Resume => client.resume(session).await,
+            Slash::Pause => client.pause(session, &run).await,
+            Slash::Cancel => client.cancel(session, &run).await,
+            Slash::Close => client.close(session, &CloseRequest::default()).await,
+            Slash::Help | Slash::Quit => return Ok(()),
+        };
+        done.map(drop).map_err(Into::into)
     }
 
     fn help(&mut self) -> Result<()> {
@@ -342,7 +340,7 @@ impl<'a> Talk<'a> {
         self.queued.clear();
         self.remark("stopping the turn; Ctrl-C again leaves, and the agent stays")?;
         self.ui.flush()?;
-        let done = self.act("/cancel").await;
+        let done = self.act(Slash::Cancel).await;
         self.told(done)?;
         Ok(false)
     }
@@ -356,7 +354,7 @@ impl<'a> Talk<'a> {
             self.screen.end_line(self.ui)?;
             if self.ui.json {
                 let run = self.own_run.as_deref();
-                let stopped = Outcome::Stopped.to_json(&self.session, run, &Value::Null);
+                let stopped = Outcome::Stopped.to_json(self.session.as_str(), run, &Value::Null);
                 self.ui.json_line(&stopped)?;
             }
             self.remark(&text)?;
@@ -368,20 +366,16 @@ impl<'a> Talk<'a> {
         Ok(Exit::Good)
     }
 
-    /// Another life of the server has another address and another token.
-    async fn open_again(&mut self) -> Result<Events> {
-        self.client = Client::must(&self.cx.settings.data.value)?;
-        Events::open(&self.client, &self.session, self.after).await
-    }
-
     /// The server is away: the agent goes on, and so does this when there is a server again.
-    async fn reconnect(&mut self) -> Result<Events> {
+    async fn reconnect(&mut self, records: &mut Records) -> Result<()> {
         let begin = Instant::now();
         let mut said = false;
         loop {
-            match self.open_again().await {
-                Ok(events) => return Ok(events),
-                Err(error) if begin.elapsed() > AWAY_MAX => return Err(error),
+            match records.connect().await {
+                Ok(()) => return Ok(()),
+                Err(error) if !error.is_transient() || begin.elapsed() > AWAY_MAX => {
+                    return Err(error.into());
+                }
                 Err(_) => {}
             }
             if !said && begin.elapsed() > Duration::from_secs(1) && !self.ui.json {

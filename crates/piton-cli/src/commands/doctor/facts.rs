@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use piton_api::server::ServerInfo;
 use piton_core::{Code, Timestamp};
 use piton_exec::executor::{Executor as _, Found};
 use piton_exec::leftovers::{self, Mark};
@@ -17,10 +18,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::around::{self, Systemd};
 use crate::agents;
-use crate::client::Client;
 use crate::config::AgentSetting;
 use crate::context::Context;
 use crate::programs;
+use crate::server;
 use crate::stores::{self, Kind};
 
 /// How long a server may take to say that it is ready.
@@ -119,7 +120,7 @@ impl Facts {
         let data = std::path::absolute(&cx.settings.data.value)
             .unwrap_or_else(|_| cx.settings.data.value.clone());
         let there = nearest(&data);
-        let server = server(&data).await;
+        let server = server_fact(&data).await;
         let server_pid = match &server {
             ServerFact::Answers { pid, .. } | ServerFact::Silent { pid, .. } => Some(*pid),
             ServerFact::None => None,
@@ -203,13 +204,14 @@ fn key(cx: &Context, data: &Path) -> KeyFact {
     }
 }
 
-async fn server(data: &Path) -> ServerFact {
-    let Some(client) = Client::find(data) else { return ServerFact::None };
-    let place = client.place();
-    let (address, pid, version) = (place.address.clone(), place.pid, place.version.clone());
-    match tokio::time::timeout(ANSWER_WAIT, client.get("/ready")).await {
+async fn server_fact(data: &Path) -> ServerFact {
+    let (Some(info), Some(client)) = (server::find(data), server::connect(data)) else {
+        return ServerFact::None;
+    };
+    let ServerInfo { address, pid, version, .. } = info;
+    match tokio::time::timeout(ANSWER_WAIT, client.ready()).await {
         Ok(Ok(_)) => ServerFact::Answers { address, pid, version },
-        Ok(Err(error)) => ServerFact::Silent { address, pid, why: error.message().to_owned() },
+        Ok(Err(error)) => ServerFact::Silent { address, pid, why: error.to_string() },
         Err(_) => {
             let why = format!("no answer within {} s", ANSWER_WAIT.as_secs());
             ServerFact::Silent { address, pid, why }

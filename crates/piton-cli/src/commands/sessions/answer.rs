@@ -1,11 +1,14 @@
 //! `piton sessions answer`: answers what an agent asks.
 
+use piton_api::client::Client;
+use piton_api::record::RecordQuery;
+use piton_api::status::Wait;
+use piton_api::wait::AnswerRequest;
 use piton_core::Code;
 use piton_core::id::{SessionId, WaitId};
 use serde_json::{Value, json};
 
 use crate::background;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::lookup;
@@ -56,11 +59,8 @@ fn parse_value(text: &str) -> Result<Value, String> {
 /// An open wait, as the server shows it.
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
-    session: String,
-    wait_id: String,
-    kind: String,
-    deadline_at: Value,
-    /// Null if it was taken out of the log.
+    wait: Wait,
+    /// All of it; null if it was taken out of the log.
     question: Value,
     /// Ids and names.
     options: Vec<(String, String)>,
@@ -75,16 +75,15 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let Some(answer) = given(&asked, args)? else {
         return print(ui, &asked, None, false);
     };
-    let path = format!("/api/v1/waits/{}/answer", asked.wait_id);
-    let answered = client.post(&path, &json!({"answer": answer})).await?;
-    print(ui, &asked, Some(&answer), answered["replayed"] == true)
+    let request = AnswerRequest { answer };
+    let answered = client.answer(&asked.wait.wait_id, &request).await?;
+    print(ui, &asked, Some(&request.answer), answered.replayed)
 }
 
 /// The wait that is meant: by its id, or the only one of a session.
 async fn find(client: &Client, target: &str) -> Result<Asked> {
-    let all = client.get("/api/v1/waits").await?;
-    let waits = all["waits"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if let Some(wait) = waits.iter().find(|wait| wait["wait_id"] == target) {
+    let all = client.waits().await?.waits;
+    if let Some(wait) = all.into_iter().find(|wait| wait.wait_id.as_str() == target) {
         return read(client, wait).await;
     }
     let id = match lookup::session_on(client, SessionId::from_user(target)?).await {
@@ -96,17 +95,16 @@ async fn find(client: &Client, target: &str) -> Result<Asked> {
         Err(error) => return Err(error),
     };
     // Of its own status: the list of all waits is cut.
-    let status = crate::hand::status(client, &id).await?;
-    let own = status["waits"].as_array().map(Vec::as_slice).unwrap_or_default();
-    match own {
-        [only] => read(client, only).await,
+    let own = client.session(&id).await?.waits;
+    match own.as_slice() {
+        [only] => read(client, only.clone()).await,
         [] => {
             let message = format!("Session {id} asks nothing");
             Err(Error::new(Code::WaitNotFound, message)
                 .with_hint("`piton sessions waits` lists what is asked."))
         }
         several => {
-            let names: Vec<&str> = several.iter().filter_map(|w| w["wait_id"].as_str()).collect();
+            let names: Vec<&str> = several.iter().map(|wait| wait.wait_id.as_str()).collect();
             let message = format!("Session {id} has {} open waits", several.len());
             let hint = format!("Say which one: {}.", names.join(", "));
             Err(Error::usage(&message).with_hint(hint))
@@ -119,16 +117,11 @@ fn begins_like_a_wait(target: &str) -> bool {
 }
 
 /// The question itself stands in the log.
-async fn read(client: &Client, wait: &Value) -> Result<Asked> {
-    let text = |name: &str| wait[name].as_str().unwrap_or_default().to_owned();
-    let (session, wait_id) = (text("session_id"), text("wait_id"));
-    let after = wait["since_seq"].as_u64().unwrap_or_default().saturating_sub(1);
-    let path = format!("/api/v1/sessions/{session}/records?after={after}&limit=1");
-    let page = client.get(&path).await?;
-    let question = page["records"][0]["question"].clone();
-    let options = options(&question);
-    let deadline_at = wait["deadline_at"].clone();
-    Ok(Asked { session, wait_id, kind: text("kind"), deadline_at, question, options })
+async fn read(client: &Client, wait: Wait) -> Result<Asked> {
+    let query = RecordQuery { after: Some(wait.since_seq.saturating_sub(1)), limit: Some(1) };
+    let page = client.records(&wait.session_id, &query).await?;
+    let question = page.records.first().map_or(Value::Null, |record| record["question"].clone());
+    Ok(Asked { wait, options: options(&question), question })
 }
 
 fn options(question: &Value) -> Vec<(String, String)> {
@@ -179,7 +172,8 @@ fn choose<'a>(options: &'a [(String, String)], text: &str) -> Option<&'a str> {
 }
 
 fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> Result<Exit> {
-    let Asked { session, wait_id, kind, deadline_at, question, options } = asked;
+    let Asked { wait, question, options } = asked;
+    let Wait { session_id: session, wait_id, kind, deadline_at, .. } = wait;
     if ui.json {
         let options: Vec<Value> =
             options.iter().map(|(id, name)| json!({"option_id": id, "name": name})).collect();

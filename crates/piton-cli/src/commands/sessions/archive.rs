@@ -1,14 +1,15 @@
 //! `piton sessions archive`: moves closed sessions out of the store, each into a bundle.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use piton_api::session::SessionArchived;
 use piton_core::Code;
 use piton_core::id::SessionId;
-use piton_runtime::Archived;
 use piton_store::SecretText;
 use serde_json::json;
 
-use crate::context::{Context, HeldWriter};
+use crate::backend::SessionBackend;
+use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::secret::NewPassphraseArgs;
 use crate::ui::Ui;
@@ -40,10 +41,10 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let archive = Archive::new(cx, args.to, args.passphrase.given()?);
-    let (held, ids) = cx.writer_for_all(&args.sessions).await?;
+    let (backend, ids) = SessionBackend::for_sessions(cx, &args.sessions).await?;
     let mut exit = Exit::Good;
     for id in &ids {
-        if let Err(error) = archive.add(ui, cx, &held, id).await {
+        if let Err(error) = archive.add(ui, &backend, id).await {
             // What keeps one from being archived does not keep the others.
             exit = ui.report(&error.about(id.as_str()));
         }
@@ -67,32 +68,30 @@ impl Archive {
     pub(super) async fn add(
         &self,
         ui: &mut Ui,
-        cx: &Context,
-        held: &HeldWriter,
+        backend: &SessionBackend,
         id: &SessionId,
     ) -> Result<()> {
-        refuse_existing(&self.folder.join(format!("{id}.piton")))?;
-        let archived = held.writer.archive(id, &self.folder, self.passphrase.clone()).await;
-        let Archived { session, last_seq, bundle } =
-            archived.map_err(|error| cx.name_owner(error))?;
+        let archived = backend.archive(id, &self.folder, self.passphrase.as_ref()).await;
+        let SessionArchived { session_id, bundle, last_seq, encrypted } =
+            archived.map_err(elsewhere)?;
         if ui.json {
             return ui.json_line(&json!({
-                "session": session,
+                "session": session_id,
                 "bundle": bundle,
                 "last_seq": last_seq,
-                "encrypted": self.passphrase.is_some(),
+                "encrypted": encrypted,
             }));
         }
-        ui.line(format_args!("Session {session} is archived in {}.", bundle.display()))
+        ui.line(format_args!("Session {session_id} is archived in {bundle}."))
     }
 }
 
 /// An older bundle of that name may be all that is left of another session.
-fn refuse_existing(path: &Path) -> Result<()> {
-    if path.symlink_metadata().is_err() {
-        return Ok(());
+fn elsewhere(error: Error) -> Error {
+    match error.code() {
+        Some(Code::FileExists) => error.with_hint(
+            "Move it away, or archive into another folder with --to; nothing was changed.",
+        ),
+        _ => error,
     }
-    let message = format!("There is a file {} already", path.display());
-    Err(Error::new(Code::FileExists, message)
-        .with_hint("Move it away, or archive into another folder with --to; nothing was changed."))
 }

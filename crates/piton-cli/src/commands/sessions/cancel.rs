@@ -3,9 +3,9 @@
 use piton_core::id::RunId;
 
 use super::settled;
+use crate::backend::{SessionBackend, Settling};
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::hand::{Hand, Settling};
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (hand, id) = Hand::for_session(cx, &args.session).await?;
-    let done = hand.settle(cx, &id, args.run, Settling::Cancel).await?;
+    let (backend, id) = SessionBackend::for_session(cx, &args.session).await?;
+    let done = backend.settle(&id, args.run, Settling::Cancel).await?;
     settled(ui, &id, &done, "is cancelled", "was cancelled already")
 }

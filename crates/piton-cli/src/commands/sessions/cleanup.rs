@@ -1,10 +1,10 @@
 //! `piton sessions cleanup`: removes a session's worktree, never what is nowhere else.
 
-use serde_json::json;
+use piton_api::worktree::CleanupQuery;
 
+use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::hand;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -30,17 +30,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (client, id) = hand::server_for(cx, &args.session).await?;
-    let path = format!("/api/v1/sessions/{id}/worktree?force={}", args.force);
-    let done = client.delete(&path).await?;
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let done = client.clean_up_worktree(&id, &CleanupQuery { force: Some(args.force) }).await?;
     if ui.json {
         ui.json_line(&done)?;
         return Ok(Exit::Good);
     }
-    let text = |name: &str| done[name].as_str().unwrap_or_default();
-    let was = if done["changed"] == json!(true) { "is removed" } else { "was removed before" };
-    let branch = if done["kept_branch"] == json!(true) { "is kept" } else { "is gone, too" };
-    let (folder, name) = (text("worktree_path"), text("worktree_branch"));
+    let was = if done.changed { "is removed" } else { "was removed before" };
+    let branch = if done.kept_branch { "is kept" } else { "is gone, too" };
+    let (folder, name) = (&done.worktree_path, &done.worktree_branch);
     ui.line(format_args!("The worktree {folder} {was}; its branch {name} {branch}."))?;
     Ok(Exit::Good)
 }

@@ -1,11 +1,12 @@
 //! `piton sessions close`: the end of a session; its log stays.
 
-use serde_json::json;
+use piton_api::session::CloseRequest;
+use piton_core::event;
 
 use super::act;
+use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::hand;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -22,12 +23,12 @@ enum Outcome {
     Cancelled,
 }
 
-impl Outcome {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
+impl From<Outcome> for event::Outcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Completed => Self::Completed,
+            Outcome::Failed => Self::Failed,
+            Outcome::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -46,7 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (client, id) = hand::server_for(cx, &args.session).await?;
-    let body = json!({"outcome": args.outcome.as_str()});
-    act(ui, &client, &id, "close", &body, "is closed").await
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let close = CloseRequest { outcome: Some(event::Outcome::from(args.outcome).into()) };
+    act(ui, &client, &id, client.close(&id, &close), "is closed").await
 }

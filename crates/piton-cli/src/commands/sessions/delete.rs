@@ -4,9 +4,9 @@ use piton_core::decide::Removal;
 use piton_core::id::SessionId;
 use serde_json::json;
 
+use crate::backend::{LeftWorktree, SessionBackend};
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::hand::{Hand, LeftWorktree};
 use crate::show;
 use crate::table::{Column, Table};
 use crate::text::one_line;
@@ -49,13 +49,13 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let how = if args.force { Removal::DeleteForced } else { Removal::Delete };
-    let (hand, ids) = Hand::for_sessions(cx, &args.sessions).await?;
+    let (backend, ids) = SessionBackend::for_sessions(cx, &args.sessions).await?;
     if !args.yes {
-        return preview(ui, cx, &hand, &ids, how).await;
+        return preview(ui, cx, &backend, &ids, how).await;
     }
     let mut exit = Exit::Good;
     for id in &ids {
-        match hand.delete(cx, id, how, args.reason.as_deref()).await {
+        match backend.delete(id, how, args.reason.as_deref()).await {
             Ok(left) => {
                 said(ui, id)?;
                 if let Some(LeftWorktree { path, because }) = left {
@@ -80,7 +80,7 @@ pub(super) fn said(ui: &mut Ui, id: &SessionId) -> Result<()> {
 async fn preview(
     ui: &mut Ui,
     cx: &Context,
-    hand: &Hand,
+    backend: &SessionBackend,
     ids: &[SessionId],
     how: Removal,
 ) -> Result<Exit> {
@@ -96,7 +96,7 @@ async fn preview(
     for id in ids {
         let state = view.state(id).await?;
         let status = view.status(&state.facts);
-        let may = hand.may_remove(cx, id, &state, how).await;
+        let may = backend.check_removal(id, &state, how).await;
         let obstacle = may.err().map(|error| with_force(error).about(id.as_str()));
         if ui.json {
             let obstacle = obstacle.map(|error| {

@@ -10,6 +10,7 @@ use piton_runtime::Imported;
 use piton_store::bundle;
 use serde_json::json;
 
+use crate::backend::StoreBackend;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::secret::PassphraseArgs;
@@ -60,13 +61,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     from.by_ref().take(length).read_to_end(&mut prefix).map_err(unreadable)?;
     let is_encrypted = prefix.as_slice().try_into().is_ok_and(bundle::is_encrypted);
     let passphrase = if is_encrypted { args.passphrase.needed()? } else { None };
-    let held = cx.writer_or_new_store()?;
+    let store = StoreBackend::open_or_create(cx)?;
     let whole = Cursor::new(prefix).chain(from);
-    let Imported { session, last_seq, records } = held
-        .writer
-        .import(whole, passphrase.as_ref())
-        .await
-        .map_err(|error| about(error.into()))?;
+    let Imported { session, last_seq, records } =
+        store.import(whole, passphrase.as_ref()).await.map_err(about)?;
     if ui.json {
         ui.json_line(&json!({
             "session": session,

@@ -23,13 +23,14 @@ mod show;
 mod waits;
 
 use clap::Subcommand;
+use piton_api::client::{self, Client};
+use piton_api::session::SessionRun;
 use piton_core::id::SessionId;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::client::Client;
+use crate::backend::Settled;
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::hand::{self, Settled};
 use crate::ui::Ui;
 
 #[derive(Debug, Subcommand)]
@@ -109,24 +110,22 @@ async fn act(
     ui: &mut Ui,
     client: &Client,
     session: &SessionId,
-    what: &str,
-    body: &Value,
+    request: impl Future<Output = client::Result<SessionRun>>,
     is_so: &str,
 ) -> Result<Exit> {
-    let before = hand::status(client, session).await?;
-    let done = client.post(&format!("/api/v1/sessions/{session}/{what}"), body).await?;
-    let after = hand::status(client, session).await?;
+    let before = client.session(session).await?.summary;
+    let done = request.await?;
+    let after = client.session(session).await?.summary;
     if ui.json {
         ui.json_line(&json!({
             "session": session,
-            "run_id": done["run_id"],
-            "changed": hand::seq(&after) > hand::seq(&before),
-            "last_seq": after["last_seq"],
-            "status": after["status"],
+            "run_id": done.run_id,
+            "changed": after.last_seq > before.last_seq,
+            "last_seq": after.last_seq,
+            "status": after.status,
         }))?;
     } else {
-        let sentence = after["sentence"].as_str().unwrap_or_default();
-        ui.line(format_args!("Session {session} {is_so}. {sentence}"))?;
+        ui.line(format_args!("Session {session} {is_so}. {}", after.sentence))?;
     }
     Ok(Exit::Good)
 }

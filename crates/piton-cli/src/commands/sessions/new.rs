@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use piton_api::client::Client;
+use piton_api::session::NewSession;
+use piton_core::id::SessionId;
+use serde::Serialize;
 
 use crate::background;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::ui::Ui;
@@ -55,23 +57,34 @@ pub(crate) struct InWorktree {
 }
 
 impl InWorktree {
-    /// What a new session is told of it; `None` without a repository.
-    pub(crate) fn place(&self) -> Result<Option<Value>> {
+    /// A session in this worktree; `None` without a repository.
+    pub(crate) fn session(&self) -> Result<Option<NewSession>> {
         let Some(repo) = &self.repo else { return Ok(None) };
-        Ok(Some(json!({"repo": folder(repo)?, "base": self.base})))
+        let repo = Some(folder(repo)?);
+        Ok(Some(NewSession { repo, base: self.base.clone(), ..NewSession::default() }))
     }
 }
 
+/// A session that was made, and where it works.
+#[derive(Debug, Serialize)]
+pub(crate) struct Made {
+    pub(crate) session_id: SessionId,
+    pub(crate) worktree_path: Option<String>,
+    pub(crate) worktree_branch: Option<String>,
+}
+
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let mut body = match args.worktree.place()? {
-        Some(body) => body,
-        None => json!({"working_dir": folder(args.dir.as_deref().unwrap_or(Path::new(".")))?}),
+    let new = match args.worktree.session()? {
+        Some(new) => new,
+        None => {
+            let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
+            NewSession { working_dir: Some(folder), ..NewSession::default() }
+        }
     };
-    body["agent_profile_id"] = json!(args.agent);
-    body["task_id"] = json!(args.task);
-    body["title"] = json!(args.title);
+    let new =
+        NewSession { agent_profile_id: args.agent, task_id: args.task, title: args.title, ..new };
     let client = background::ensure(cx).await?;
-    let made = make(&client, &body).await?;
+    let made = make(&client, &new).await?;
     if ui.json {
         ui.json_line(&made)?;
     } else {
@@ -81,28 +94,28 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 }
 
 /// Makes a session; says where it works.
-pub(crate) async fn make(client: &Client, body: &Value) -> Result<Value> {
-    let made = client.post("/api/v1/sessions", body).await?;
-    let id = made["session_id"].as_str().unwrap_or_default();
-    let status = client.get(&format!("/api/v1/sessions/{id}")).await?;
-    Ok(json!({
-        "session_id": id,
-        "worktree_path": status["worktree_path"],
-        "worktree_branch": status["worktree_branch"],
-    }))
+pub(crate) async fn make(client: &Client, new: &NewSession) -> Result<Made> {
+    let session_id = client.create_session(new).await?.session_id;
+    let status = client.session(&session_id).await?.summary;
+    let (worktree_path, worktree_branch) = (status.worktree_path, status.worktree_branch);
+    Ok(Made { session_id, worktree_path, worktree_branch })
 }
 
 /// The id alone on its line, for scripts; where it works beside it.
-pub(crate) fn said(ui: &mut Ui, made: &Value) -> Result<()> {
-    let text = |name: &str| made[name].as_str();
-    ui.line(text("session_id").unwrap_or_default())?;
-    if let (Some(path), Some(branch)) = (text("worktree_path"), text("worktree_branch")) {
+pub(crate) fn said(ui: &mut Ui, made: &Made) -> Result<()> {
+    ui.line(&made.session_id)?;
+    if let (Some(path), Some(branch)) = (&made.worktree_path, &made.worktree_branch) {
         ui.note(&format!("It works on the branch {branch} in {path}"))?;
     }
     Ok(())
 }
 
-fn folder(dir: &Path) -> Result<PathBuf> {
+/// The whole path of a folder that is there.
+pub(crate) fn folder(dir: &Path) -> Result<String> {
     let found = dir.canonicalize().ok().filter(|dir| dir.is_dir());
-    found.ok_or_else(|| Error::usage(&format!("{} is not a folder", dir.display())))
+    let found = found.ok_or_else(|| Error::usage(&format!("{} is not a folder", dir.display())))?;
+    let unspeakable = |path: std::ffi::OsString| {
+        Error::usage(&format!("{} is not UTF-8", Path::new(&path).display()))
+    };
+    found.into_os_string().into_string().map_err(unspeakable)
 }

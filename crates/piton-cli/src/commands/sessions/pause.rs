@@ -1,12 +1,12 @@
 //! `piton sessions pause`: stops a turn that is to go on later.
 
+use piton_api::session::RunRequest;
 use piton_core::id::RunId;
-use serde_json::json;
 
 use super::act;
+use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::hand;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -30,6 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (client, id) = hand::server_for(cx, &args.session).await?;
-    act(ui, &client, &id, "pause", &json!({"run_id": args.run}), "is paused").await
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let run = RunRequest { run_id: args.run.map(|run| run.to_string()) };
+    act(ui, &client, &id, client.pause(&id, &run), "is paused").await
 }

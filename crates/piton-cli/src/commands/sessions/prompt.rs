@@ -2,11 +2,12 @@
 
 use std::io::Read as _;
 
+use piton_api::session::PromptRequest;
 use serde_json::json;
 
+use crate::backend;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::hand;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -37,16 +38,14 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     if content.trim().is_empty() {
         return Err(Error::usage("There is nothing to say: the prompt is empty"));
     }
-    let (client, id) = hand::server_for(cx, &args.session).await?;
-    let path = format!("/api/v1/sessions/{id}/messages");
-    let said = client.post(&path, &json!({"content": content})).await?;
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let accepted = client.prompt(&id, &PromptRequest { content }).await?;
     if ui.json {
         ui.json_line(&json!({
-            "session": id, "run_id": said["run_id"], "message_id": said["message_id"],
+            "session": id, "run_id": accepted.run_id, "message_id": accepted.message_id,
         }))?;
     } else {
-        let run = said["run_id"].as_str().unwrap_or_default();
-        ui.line(format_args!("Run {run} of session {id} has begun."))?;
+        ui.line(format_args!("Run {} of session {id} has begun.", accepted.run_id))?;
     }
     Ok(Exit::Good)
 }

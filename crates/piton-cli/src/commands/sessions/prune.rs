@@ -8,7 +8,8 @@ use piton_store::{Query, Row, Select};
 use serde_json::json;
 
 use super::archive::Archive;
-use crate::context::{Context, HeldWriter};
+use crate::backend::SessionBackend;
+use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::secret::NewPassphraseArgs;
 use crate::table::{Column, Table};
@@ -60,21 +61,20 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         )?;
         return Ok(Exit::Good);
     }
+    let view = cx.existing_view()?;
+    let found = all_due(&view, retention).await?;
     if !args.yes {
-        let view = cx.existing_view()?;
-        let found = all_due(&view, retention).await?;
         print(ui, &view, &found)?;
         return Ok(Exit::Good);
     }
     let archive = Archive::new(cx, args.to, args.passphrase.given()?);
-    let held = cx.offline_writer()?.ok_or_else(|| cx.missing_store())?;
-    let found = all_due(held.writer.view(), retention).await?;
+    let backend = SessionBackend::of(cx)?.ok_or_else(|| cx.missing_store())?;
     if found.is_empty() {
         ui.note("Nothing is due.")?;
     }
     let mut exit = Exit::Good;
     for (due, _) in &found {
-        if let Err(error) = carry_out(ui, cx, &held, &archive, due).await {
+        if let Err(error) = carry_out(ui, &backend, &archive, due).await {
             // What keeps one from being removed does not keep the others.
             exit = ui.report(&error.about(due.session.as_str()));
         }
@@ -84,17 +84,14 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 
 async fn carry_out(
     ui: &mut Ui,
-    cx: &Context,
-    held: &HeldWriter,
+    backend: &SessionBackend,
     archive: &Archive,
     due: &Due,
 ) -> Result<()> {
     if due.removal == Removal::Archive {
-        return archive.add(ui, cx, held, &due.session).await;
+        return archive.add(ui, backend, &due.session).await;
     }
-    let reason = Some("retention".to_owned());
-    let deleted = held.writer.delete(&due.session, due.removal, reason).await;
-    deleted.map_err(|error| cx.name_owner(error))?;
+    backend.delete(&due.session, due.removal, Some("retention")).await?;
     super::delete::said(ui, &due.session)
 }
 

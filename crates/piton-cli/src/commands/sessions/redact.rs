@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use piton_api::session::RedactRequest;
 use piton_core::Seq;
 use piton_core::id::SessionId;
 use piton_core::redact::{Literal, Matcher, RedactionPlan, Selector, Target};
@@ -10,6 +11,7 @@ use piton_runtime::Pattern;
 use piton_store::SecretText;
 use serde_json::{Value, json};
 
+use crate::backend::{Redact, SessionBackend};
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::secret;
@@ -59,7 +61,7 @@ pub(crate) struct Args {
     value_env: Option<String>,
     /// Every record with something that this regular expression matches
     #[arg(long, value_name = "REGEX", value_parser = parse_pattern)]
-    pattern: Option<Pattern>,
+    pattern: Option<PatternText>,
     /// Why; it is written to the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -94,8 +96,12 @@ fn parse_seqs(text: &str) -> Result<Seqs, String> {
     Ok(Seqs(seqs))
 }
 
-fn parse_pattern(text: &str) -> Result<Pattern, String> {
-    Pattern::new(text).map_err(|e| {
+/// A regular expression, checked.
+#[derive(Clone, Debug)]
+struct PatternText(String);
+
+fn parse_pattern(text: &str) -> Result<PatternText, String> {
+    Pattern::new(text).map(|_| PatternText(text.to_owned())).map_err(|e| {
         let why = std::error::Error::source(&e).map_or_else(String::new, ToString::to_string);
         format!("it is not a regular expression\n{why}")
     })
@@ -112,40 +118,55 @@ impl Args {
         })
     }
 
-    fn selector(&self) -> Result<Selector> {
-        let matcher: Box<dyn Matcher> = match (&self.seq, &self.pattern) {
-            (Some(seqs), _) => return Ok(Selector::Seqs(seqs.0.clone())),
-            (None, Some(pattern)) => Box::new(pattern.clone()),
+    fn request(&self) -> Result<RedactRequest> {
+        let mut request = RedactRequest { reason: self.reason.clone(), ..RedactRequest::default() };
+        match (&self.seq, &self.pattern) {
+            (Some(seqs), _) => request.seqs = Some(seqs.0.iter().copied().collect()),
+            (None, Some(pattern)) => request.pattern = Some(pattern.0.clone()),
             (None, None) => {
                 let value = self.value()?;
                 // The line end is the file's or the pipe's, not the secret's.
                 let value = value.as_ref().map(SecretText::reveal).unwrap_or_default().trim();
-                let empty = || Error::usage("The secret to look for is empty");
-                Box::new(Literal::new(value).ok_or_else(empty)?)
+                request.value = Some(value.to_owned());
             }
-        };
-        if self.reason.as_deref().is_some_and(|reason| !matcher.find(reason).is_empty()) {
-            return Err(Error::usage(
-                "The reason holds what is to be taken out, and would be written to the log",
-            ));
         }
-        Ok(Selector::Matching(matcher))
+        Ok(request)
     }
 }
 
-pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let selector = args.selector()?;
-    if !args.yes {
-        let (view, id) = cx.view_of(&args.session).await?;
-        let plan = view.plan_redaction(&id, selector).await?;
-        print(ui, &id, &plan, None)?;
-        return Ok(Exit::Good);
+fn selector(request: &RedactRequest) -> Result<Selector> {
+    let matcher: Box<dyn Matcher> = match (&request.seqs, &request.pattern) {
+        (Some(seqs), _) => return Ok(Selector::Seqs(seqs.iter().copied().collect())),
+        (None, Some(pattern)) => {
+            let invalid = |_| Error::usage("The pattern is not a regular expression");
+            Box::new(Pattern::new(pattern).map_err(invalid)?)
+        }
+        (None, None) => {
+            let empty = || Error::usage("The secret to look for is empty");
+            Box::new(Literal::new(request.value.as_deref().unwrap_or_default()).ok_or_else(empty)?)
+        }
+    };
+    if request.reason.as_deref().is_some_and(|reason| !matcher.find(reason).is_empty()) {
+        return Err(Error::usage(
+            "The reason holds what is to be taken out, and would be written to the log",
+        ));
     }
-    let (held, id) = cx.writer_for(&args.session).await?;
-    let plan = held.writer.view().plan_redaction(&id, selector).await?;
-    let redacted = held.writer.redact(&id, &plan, args.reason.as_deref()).await;
-    let redacted = redacted.map_err(|error| cx.name_owner(error))?;
-    print(ui, &id, &plan, Some(redacted.taken_out))?;
+    Ok(Selector::Matching(matcher))
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let request = args.request()?;
+    let planned = selector(&request)?;
+    let (view, id) = cx.view_of(&args.session).await?;
+    let plan = view.plan_redaction(&id, planned).await?;
+    let taken_out = if args.yes {
+        let (backend, id) = SessionBackend::for_session(cx, id.as_str()).await?;
+        let selector = selector(&request)?;
+        Some(backend.redact(&id, Redact { selector, request }).await?)
+    } else {
+        None
+    };
+    print(ui, &id, &plan, taken_out)?;
     Ok(Exit::Good)
 }
 

@@ -1,10 +1,8 @@
 //! `piton sessions repair`: makes a worktree again that was removed.
 
-use serde_json::json;
-
+use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::hand;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -23,14 +21,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (client, id) = hand::server_for(cx, &args.session).await?;
-    let made = client.post(&format!("/api/v1/sessions/{id}/worktree"), &json!({})).await?;
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let made = client.repair_worktree(&id).await?;
     if ui.json {
         ui.json_line(&made)?;
         return Ok(Exit::Good);
     }
-    let text = |name: &str| made[name].as_str().unwrap_or_default();
-    let (folder, branch) = (text("worktree_path"), text("worktree_branch"));
+    let (folder, branch) = (&made.worktree_path, &made.worktree_branch);
     ui.line(format_args!("The worktree {folder} is there, on the branch {branch}."))?;
     Ok(Exit::Good)
 }

@@ -1,11 +1,11 @@
 //! `piton sessions resume`: goes on with what was paused or interrupted.
 
-use serde_json::json;
+use piton_api::session::StartRequest;
 
 use super::act;
+use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
-use crate::hand;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -32,9 +32,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (client, id) = hand::server_for(cx, &args.session).await?;
+    let (client, id) = backend::server_for(cx, &args.session).await?;
     if args.fresh {
-        client.post(&format!("/api/v1/sessions/{id}/start"), &json!({"fresh": true})).await?;
+        client.start(&id, &StartRequest { fresh: true }).await?;
     }
-    act(ui, &client, &id, "resume", &json!({}), "goes on").await
+    act(ui, &client, &id, client.resume(&id), "goes on").await
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use piton_api::status::Wait;
 use piton_core::id::{SessionId, WaitId};
 use serde_json::json;
 
+use crate::backend::SessionBackend;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::hand::{Hand, Waits};
 use crate::times;
 use crate::ui::Ui;
 
@@ -38,14 +39,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (hand, id) = Hand::for_session(cx, &args.session).await?;
-    let waits = hand.waits(&id).await?;
+    let (backend, id) = SessionBackend::for_session(cx, &args.session).await?;
+    let waits = backend.waits(&id).await?;
     let wait = match args.wait {
         Some(wait) => Some(wait),
         None => the_wait(&id, &waits)?,
     };
     let expires_at = match &wait {
-        Some(wait) => waits.0.iter().find(|(id, _)| id == wait).and_then(|(_, deadline)| *deadline),
+        Some(wait) => waits.iter().find(|open| open.wait_id == *wait).and_then(|w| w.deadline_at),
         None => args.valid_for.map(|span| cx.now().after(span)),
     };
     let shown = match &wait {
@@ -54,8 +55,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
                 "A wait's token is good until the wait's deadline: leave out --valid-for",
             ));
         }
-        Some(wait) => hand.wait_token(cx, &id, wait).await?,
-        None => hand.interruption_token(cx, &id, args.valid_for).await?,
+        Some(wait) => backend.rotate_resume_token(wait).await?,
+        None => backend.create_resume_token(&id, args.valid_for).await?,
     };
     if ui.json {
         ui.json_line(&json!({
@@ -79,12 +80,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 }
 
 /// The wait that is meant when none is named; `None` if there is none that could be answered.
-fn the_wait(id: &SessionId, waits: &Waits) -> Result<Option<WaitId>> {
-    match waits.0.as_slice() {
+fn the_wait(id: &SessionId, waits: &[Wait]) -> Result<Option<WaitId>> {
+    match waits {
         [] => Ok(None),
-        [(only, _)] => Ok(Some(only.clone())),
+        [only] => Ok(Some(only.wait_id.clone())),
         several => {
-            let names: Vec<_> = several.iter().map(|(wait, _)| wait.as_str()).collect();
+            let names: Vec<_> = several.iter().map(|wait| wait.wait_id.as_str()).collect();
             let message = format!("Session {id} has {} open waits", several.len());
             let hint = format!("Say which one with --wait: {}.", names.join(", "));
             Err(Error::usage(&message).with_hint(hint))

@@ -1,5 +1,7 @@
 //! `piton sessions show`: all that matters about one session on one screen.
 
+use piton_api::SessionStatus;
+use piton_api::server::ServerInfo;
 use piton_core::event::{Seq, ToolStatus};
 use piton_core::id::{CallId, SessionId};
 use piton_core::state::{Info, OpenCall};
@@ -11,10 +13,9 @@ use piton_runtime::View;
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::hand;
+use crate::server;
 use crate::show::{self, OpenWait};
 use crate::text::{one_line, padded, shortened, width, wrapped};
 use crate::times;
@@ -62,38 +63,24 @@ struct Session<'a> {
     status: Status,
     waits: Vec<OpenWait>,
     items: Vec<Item>,
-    server: Option<Client>,
+    server: Option<ServerInfo>,
     /// What the server says of the session's agent, which no log knows.
     live: Option<Live>,
 }
 
 /// The agent as the server sees it now.
-struct Live {
-    is_agent_running: bool,
-    /// The server has it at hand.
-    is_followed: bool,
-    executor_status: Option<String>,
-    runtime: Option<String>,
-    seen_at: String,
-}
+struct Live(SessionStatus);
 
 impl Live {
-    async fn ask(client: &Client, id: &SessionId) -> Result<Self> {
-        let status = hand::status(client, id).await?;
-        let text = |name: &str| status[name].as_str().map(str::to_owned);
-        Ok(Self {
-            is_agent_running: status["is_agent_running"] == true,
-            is_followed: status["live"]["is_connected"] == true,
-            executor_status: text("executor_status"),
-            runtime: text("runtime"),
-            seen_at: status["live"]["at"].as_str().unwrap_or_default().to_owned(),
-        })
+    fn is_followed(&self) -> bool {
+        self.0.live.as_ref().is_some_and(|live| live.is_connected)
     }
 
     fn sentence(&self) -> String {
-        let runtime = self.runtime.as_deref().unwrap_or("none");
-        let executor = self.executor_status.as_deref().unwrap_or("none");
-        match (self.is_agent_running, self.is_followed) {
+        let summary = &self.0.summary;
+        let runtime = summary.runtime.as_deref().unwrap_or("none");
+        let executor = summary.executor_status.as_ref().map_or("none", |status| status.as_str());
+        match (self.0.is_agent_running, self.is_followed()) {
             (true, true) => format!("runs ({runtime}, {executor})"),
             (true, false) => format!("is said to run, and not at hand ({runtime}, {executor})"),
             (false, _) => "does not run".to_owned(),
@@ -102,11 +89,11 @@ impl Live {
 
     fn to_json(&self) -> Value {
         json!({
-            "is_agent_running": self.is_agent_running,
-            "is_followed": self.is_followed,
-            "executor_status": self.executor_status,
-            "runtime": self.runtime,
-            "seen_at": self.seen_at,
+            "is_agent_running": self.0.is_agent_running,
+            "is_followed": self.is_followed(),
+            "executor_status": self.0.summary.executor_status,
+            "runtime": self.0.summary.runtime,
+            "seen_at": self.0.live.as_ref().map(|live| live.at),
         })
     }
 }
@@ -126,13 +113,14 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let after = state.last_seq.saturating_sub(WINDOW);
     let mut items = view.transcript_after(&id, &state, after).await?;
     items.drain(..items.len().saturating_sub(args.messages));
-    let server = Client::find(&cx.settings.data.value);
-    let live = match &server {
-        Some(client) => match Live::ask(client, &id).await {
-            Ok(live) => Some(live),
+    let data = &cx.settings.data.value;
+    let server = server::find(data);
+    let live = match server::connect(data) {
+        Some(client) => match client.session(&id).await {
+            Ok(status) => Some(Live(status)),
             // The log can be read without it.
             Err(error) => {
-                ui.warn(&format!("Nothing is known of the agent: {}", error.message()))?;
+                ui.warn(&format!("Nothing is known of the agent: {error}"))?;
                 None
             }
         },
@@ -167,7 +155,7 @@ impl Session<'_> {
     /// told.
     fn is_owned_elsewhere(&self) -> bool {
         let owner = self.state.lease.owner.as_ref().filter(|owner| self.view.is_alive(owner));
-        let server = self.server.as_ref().map(|client| client.place().boot.as_str());
+        let server = self.server.as_ref().map(|server| server.boot.as_str());
         owner.is_some_and(|owner| Some(owner.as_str()) != server)
     }
 
