@@ -2,10 +2,11 @@
 
 use piton_core::Seq;
 use piton_core::id::SessionId;
+use piton_core::transcript::{Item, Outcome, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::enums::ToolStatus;
+use crate::enums::{ToolState, ToolStatus};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +70,33 @@ pub enum Message {
         #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
         result: Option<Value>,
     },
+}
+
+impl From<Item> for Message {
+    fn from(item: Item) -> Self {
+        let shown = |text: Text| match text {
+            Text::Whole(text) => Some(text),
+            Text::Redacted => None,
+        };
+        match item {
+            Item::User { seq, message_id, text } => {
+                Self::User { seq, message_id: message_id.to_string(), text: shown(text) }
+            }
+            Item::Agent { seq, message_id, text, complete, truncated } => {
+                let message_id = message_id.to_string();
+                Self::Agent { seq, message_id, text: shown(text), complete, truncated }
+            }
+            Item::Tool { seq, call_id, name, arguments, outcome } => {
+                let (status, result) = match outcome {
+                    Outcome::Known { status, result } => (status.into(), result),
+                    Outcome::Pending => (ToolState::Pending, None),
+                    Outcome::Unknown => (ToolState::Unknown, None),
+                };
+                let call_id = call_id.to_string();
+                Self::Tool { seq, call_id, name, arguments, status: status.into(), result }
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

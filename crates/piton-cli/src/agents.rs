@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use piton_agent::profiles::{self, Origin, Profile};
 use piton_core::Code;
-use piton_core::resume::Strategy;
+use piton_core::resume::{Abilities, Strategy};
 use piton_exec::programs;
 
 use crate::config::Settings;
@@ -38,6 +38,13 @@ pub(crate) fn find(settings: &Settings, id: &str) -> Result<Profile> {
     };
     let unknown = Error::new(Code::AgentNotFound, format!("There is no agent {id:?}"));
     all.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown.with_hint(hint))
+}
+
+/// What an agent can do with a conversation that it had, by its profile.
+pub(crate) fn abilities(settings: &Settings, id: Option<&str>) -> Result<Abilities> {
+    let all = all(settings)?;
+    let profile = all.into_iter().find(|agent| agent.id == id.unwrap_or(ECHO));
+    Ok(profile.map(|profile| profile.abilities).unwrap_or_default())
 }
 
 fn echo(program: &Path, data: &Path) -> Profile {

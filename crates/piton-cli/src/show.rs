@@ -1,13 +1,15 @@
 //! How things of a session are shown: in words with a tone, and as JSON. The JSON shapes are an
 //! interface: fields are added, never changed.
 
-use piton_core::Timestamp;
+use piton_api::status;
 use piton_core::event::WaitKind;
-use piton_core::id::{SessionId, WaitId};
-use piton_core::state::{Lease, Wait};
-use piton_core::status::{Name, Status};
+use piton_core::id::{RunId, SessionId, WaitId};
+use piton_core::state::{Lease, Run, Wait, WaitToken};
+use piton_core::status::Name;
+use piton_core::{Timestamp, overview};
 use piton_runtime::View;
 use piton_store::{Detail, Store};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -29,17 +31,6 @@ pub(crate) fn status_tone(name: Name) -> Tone {
         Name::Completed => Tone::Good,
         Name::Idle | Name::Cancelled => Tone::Quiet,
     }
-}
-
-pub(crate) fn status_json(status: &Status) -> Value {
-    json!({
-        "name": status.name,
-        "reason": status.reason,
-        "sentence": status.sentence(),
-        "state": status.name.wire(),
-        "last_outcome": status.last_outcome,
-        "read_only": status.read_only,
-    })
 }
 
 /// Who may write, and whether that process lives.
@@ -69,35 +60,44 @@ pub(crate) fn wait_kind(kind: WaitKind) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct OpenWait {
     pub(crate) id: WaitId,
+    run_id: RunId,
     pub(crate) wait: Wait,
     /// As it was asked; `None` if it is not there any more.
     pub(crate) question: Option<Value>,
+}
+
+/// A wait, and whether its token could still answer it.
+#[derive(Debug, Serialize)]
+pub(crate) struct WaitLine {
+    #[serde(flatten)]
+    wait: status::Wait,
+    token: WaitToken,
 }
 
 impl OpenWait {
     pub(crate) async fn read(
         store: &dyn Store,
         session: &SessionId,
+        run: &Run,
         id: &WaitId,
         wait: &Wait,
     ) -> Result<Self> {
         let after = wait.since_seq.saturating_sub(1);
         let records = store.read(session, after, 1, Detail::Full).await?;
         let question = records.first().and_then(|record| record.content_field("question"));
-        Ok(Self { id: id.clone(), wait: wait.clone(), question })
+        let run_id = run.run_id.clone();
+        Ok(Self { id: id.clone(), run_id, wait: wait.clone(), question })
     }
 
-    pub(crate) fn to_json(&self, session: &SessionId) -> Value {
-        json!({
-            "session": session,
-            "wait_id": self.id,
-            "kind": self.wait.kind,
-            "question": self.question,
-            "since_seq": self.wait.since_seq,
-            "deadline_at": self.wait.deadline_at,
-            "token_id": self.wait.token_id,
-            "token": self.wait.token,
-        })
+    /// As the API spells it.
+    pub(crate) fn spelled(&self, session: &SessionId) -> WaitLine {
+        let open = overview::OpenWait {
+            wait_id: self.id.clone(),
+            run_id: self.run_id.clone(),
+            wait: self.wait.clone(),
+            question: self.question.clone(),
+        };
+        WaitLine { wait: status::Wait::new(session, &open), token: self.wait.token }
     }
 
     pub(crate) fn question_text(&self) -> String {

@@ -2,12 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use piton_api::enums::ToolState;
 use piton_api::problem::Problem as Document;
 use piton_api::record::{Message, MessagePage, RecordPage, RecordQuery, Verification};
 use piton_core::id::SessionId;
 use piton_core::status::Name;
-use piton_core::transcript::{self, Item, Outcome, Text};
+use piton_core::transcript;
 use piton_core::{Code, Record, Seq};
 use piton_store::Detail;
 use serde_json::Value;
@@ -114,35 +113,7 @@ pub(crate) async fn messages(
         let (seq, source): (_, piton_store::Cause) = (state.last_seq, std::sync::Arc::new(error));
         piton_store::Error::RecordDamaged { session, seq, source: Some(source) }
     })?;
-    Ok(Json(MessagePage { messages: items.into_iter().map(view).collect(), next }))
-}
-
-fn text(text: Text) -> Option<String> {
-    match text {
-        Text::Whole(text) => Some(text),
-        Text::Redacted => None,
-    }
-}
-
-fn view(item: Item) -> Message {
-    match item {
-        Item::User { seq, message_id, text: said } => {
-            Message::User { seq, message_id: message_id.to_string(), text: text(said) }
-        }
-        Item::Agent { seq, message_id, text: said, complete, truncated } => {
-            let message_id = message_id.to_string();
-            Message::Agent { seq, message_id, text: text(said), complete, truncated }
-        }
-        Item::Tool { seq, call_id, name, arguments, outcome } => {
-            let (status, result) = match outcome {
-                Outcome::Known { status, result } => (status.into(), result),
-                Outcome::Pending => (ToolState::Pending, None),
-                Outcome::Unknown => (ToolState::Unknown, None),
-            };
-            let call_id = call_id.to_string();
-            Message::Tool { seq, call_id, name, arguments, status: status.into(), result }
-        }
-    }
+    Ok(Json(MessagePage { messages: items.into_iter().map(Message::from).collect(), next }))
 }
 
 /// Walks a session's log and checks every link.

@@ -66,17 +66,12 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
         working_dir: Some(folder),
         agent_profile_id: args.agent,
         title: args.print.as_deref().map(title),
-        start: Some(false),
+        start: Some(true),
         ..NewSession::default()
     };
     let session = client.create_session(&new).await?.session_id;
-    client.resume(&session).await?;
-    let Some(prompt) = args.print else {
-        return Talk::new(ui, client, session, Until::Left).run().await;
-    };
-    let mut talk = Talk::new(ui, client, session, Until::TurnEnds);
-    talk.say(&prompt).await?;
-    talk.run().await
+    let until = if args.print.is_some() { Until::TurnEnds } else { Until::Left };
+    Talk::new(ui, client, session, until).with_new_agent(args.print).run().await
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {

@@ -46,6 +46,10 @@ pub(super) struct Talk<'a> {
     keys: Keys,
     question: Option<Question>,
     running: bool,
+    /// The session is new, and its agent is being started: nothing can be said to it yet.
+    awaits_agent: bool,
+    /// What is said to it as soon as it is ready.
+    first_prompt: Option<String>,
     /// The run that was begun from here.
     own_run: Option<String>,
     interrupted_at: Option<Instant>,
@@ -76,6 +80,8 @@ impl<'a> Talk<'a> {
             keys: Keys::new(),
             question: None,
             running: false,
+            awaits_agent: false,
+            first_prompt: None,
             own_run: None,
             interrupted_at: None,
             line: Vec::new(),
@@ -84,8 +90,13 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// The session was created just now, and its agent is being started.
+    pub(super) fn with_new_agent(self, first_prompt: Option<String>) -> Self {
+        Self { awaits_agent: true, first_prompt, ..self }
+    }
+
     /// Says something to the agent.
-    pub(super) async fn say(&mut self, prompt: &str) -> Result<()> {
+    async fn say(&mut self, prompt: &str) -> Result<()> {
         self.tell(prompt, false).await
     }
 
@@ -103,15 +114,18 @@ impl<'a> Talk<'a> {
 
     pub(super) async fn run(&mut self) -> Result<Exit> {
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // A script that prints one answer types nothing.
-        let mut typed = (self.until == Until::Left).then(input::typed);
+        let mut typed = None;
         let mut records = self.client.records_from(&self.session, self.after);
         records.connect().await?;
         self.history = self.client.session(&self.session).await?.summary.last_seq;
         self.hint()?;
         let mut ended = false;
         loop {
+            // A script that prints one answer types nothing.
             if self.until == Until::Left {
+                if typed.is_none() && !ended && !self.awaits_agent {
+                    typed = Some(input::typed());
+                }
                 self.prompt()?;
             }
             self.ui.flush()?;
@@ -132,6 +146,11 @@ impl<'a> Talk<'a> {
                 Event::Record(Ok(record)) => {
                     if let Some(exit) = self.record(&record)? {
                         return Ok(exit);
+                    }
+                    if !self.awaits_agent
+                        && let Some(prompt) = self.first_prompt.take()
+                    {
+                        self.say(&prompt).await?;
                     }
                     if !self.running
                         && let Some(line) = self.queued.pop_front()
@@ -174,7 +193,7 @@ impl<'a> Talk<'a> {
 
     /// Nothing is left to be said or heard.
     fn is_done(&self) -> bool {
-        !self.running && self.queued.is_empty()
+        !self.awaits_agent && !self.running && self.queued.is_empty()
     }
 
     fn hint(&mut self) -> Result<()> {
@@ -194,8 +213,16 @@ impl<'a> Talk<'a> {
         } else if (self.until == Until::Left && !self.is_on_screen(record)) || is_answer(record) {
             self.screen.show(self.ui, record)?;
         }
+        if kind == "agent.ready" {
+            self.awaits_agent = false;
+        }
         if self.until == Until::TurnEnds {
             return self.ended(record);
+        }
+        if self.awaits_agent && matches!(kind, "agent.error" | "executor.error") {
+            // There is nobody to talk to.
+            let failed = Outcome::Failed.explained(self.session.as_str(), record);
+            return failed.map_or(Ok(Some(Exit::Failed)), Err);
         }
         if self.after >= self.history && !self.ui.json {
             self.screen.go_live(self.ui)?;

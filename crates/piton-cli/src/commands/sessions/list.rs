@@ -1,10 +1,11 @@
 //! `piton sessions list`: one page of the index, whatever the number of sessions.
 
-use piton_core::id::{SessionId, TaskId};
+use piton_api::SessionSummary;
+use piton_core::id::{BootId, SessionId, TaskId};
 use piton_core::status::Name;
 use piton_runtime::Listed;
-use piton_store::Cursor;
-use serde_json::{Value, json};
+use piton_store::{Cursor, Row};
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::error::{Exit, Result};
@@ -18,10 +19,11 @@ const EXAMPLES: &str = "\
 Examples:
   piton sessions list
   piton sessions list --status interrupted
-  piton sessions list --limit 200 --json | jq -r 'select(.status.state == \"ERROR\").session'
+  piton sessions list --limit 200 --json | jq -r 'select(.state == \"ERROR\").session_id'
 
-JSON: one object per session and line: session, title, task_id, working_dir, created_at, active_at,
-last_seq, status {name, reason, sentence, state, last_outcome, read_only}, owner, cursor.";
+JSON: one object per session and line, with the fields of the API's GET /sessions (session_id, title,
+task_id, status, state, reason, sentence, last_outcome, working_dir, created_at, active_at, last_seq,
+and more), and owner, cursor.";
 
 /// List sessions, last active first
 #[derive(Debug, clap::Args)]
@@ -86,7 +88,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (listed, next) = view.list(args.task, wanted, args.after, limit).await?;
     if ui.json {
         for one in &listed {
-            ui.json_line(&to_json(one))?;
+            ui.json_line(&line(one))?;
         }
     } else if listed.is_empty() {
         ui.note("No sessions.")?;
@@ -114,19 +116,21 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-fn to_json(listed: &Listed) -> Value {
-    let Listed { row, status } = listed;
-    let info = &row.summary.info;
-    json!({
-        "session": row.session,
-        "title": info.title,
-        "task_id": info.task_id,
-        "working_dir": info.working_dir,
-        "created_at": info.created_at,
-        "active_at": info.active_at,
-        "last_seq": row.last_seq,
-        "status": show::status_json(status),
-        "owner": row.lease.owner,
-        "cursor": cursor_text(&listed.cursor()),
-    })
+/// A session as the API's lists have it, with its owner and its place in the list.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    summary: SessionSummary,
+    owner: Option<&'a BootId>,
+    cursor: String,
+}
+
+fn line(listed: &Listed) -> Line<'_> {
+    let Row { session, last_seq, summary, lease, .. } = &listed.row;
+    let status = &listed.status;
+    Line {
+        summary: SessionSummary::new(session, &summary.info, &summary.facts, *last_seq, status),
+        owner: lease.owner.as_ref(),
+        cursor: cursor_text(&listed.cursor()),
+    }
 }

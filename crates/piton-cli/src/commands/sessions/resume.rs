@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   piton sessions resume sess_0199
   piton sessions resume sess_0199 --fresh      The agent cannot go on with its conversation
-  piton sessions list --status paused --json | jq -r .session | xargs -n 1 piton sessions resume
+  piton sessions list --status paused --json | jq -r .session_id | xargs -n 1 piton sessions resume
 
 JSON: one object: session, run_id (null if there was only an agent to start), changed, last_seq,
 status.";

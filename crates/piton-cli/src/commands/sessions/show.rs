@@ -1,6 +1,7 @@
 //! `piton sessions show`: all that matters about one session on one screen.
 
 use piton_api::SessionStatus;
+use piton_api::record::Message;
 use piton_api::server::ServerInfo;
 use piton_core::event::{Seq, ToolStatus};
 use piton_core::id::{CallId, SessionId};
@@ -10,8 +11,10 @@ use piton_core::transcript::{Item, Outcome, Text};
 use piton_core::worktree::{Worktree, WorktreePlan};
 use piton_core::{Code, State};
 use piton_runtime::View;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::agents;
 use crate::call::Call;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -27,11 +30,11 @@ Examples:
   piton sessions show sess_0199 --messages 20
   piton sessions show sess_0199 --json | jq .status
 
-JSON: one object: session, title, task_id, working_dir, worktree (null without one) {path,
-repository, branch, base, base_commit}, agent_profile_id, created_at, active_at, last_seq, status, run {run_id, boot_id, boot_alive, phase, started_at, started_seq}, lease {owner,
-alive, pid, program, epoch}, live (null without a server) {is_agent_running, is_followed,
-executor_status, runtime, seen_at}, waits, calls {call_id, name, seq, outcome}, messages,
-advice {what, command}.";
+JSON: one object, with the fields of the API's GET /sessions/{session_id} (session_id, title, status,
+state, reason, sentence, run, waits, executor, context, live, and more; live is null without a server),
+and worktree (null without one) {path, repository, branch, base, base_commit}, lease {owner, alive,
+pid, program, epoch}, calls {call_id, name, seq, outcome}, messages as the API's, advice {what,
+command}.";
 
 /// Records that are looked through for the last messages.
 const WINDOW: Seq = 1_000;
@@ -48,6 +51,7 @@ pub(crate) struct Args {
 }
 
 /// Something to do, and the command that does it, if there is one.
+#[derive(Serialize)]
 struct Advice {
     what: &'static str,
     command: Option<String>,
@@ -64,37 +68,32 @@ struct Session<'a> {
     waits: Vec<OpenWait>,
     items: Vec<Item>,
     server: Option<ServerInfo>,
-    /// What the server says of the session's agent, which no log knows.
-    live: Option<Live>,
+    /// As the API spells it; with what the server knows of the agent, which no log does.
+    spelled: SessionStatus,
 }
 
-/// The agent as the server sees it now.
-struct Live(SessionStatus);
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    status: &'a SessionStatus,
+    worktree: Option<&'a WorktreePlan>,
+    lease: Value,
+    calls: Vec<Value>,
+    messages: Vec<Message>,
+    advice: Vec<Advice>,
+}
 
-impl Live {
-    fn is_followed(&self) -> bool {
-        self.0.live.as_ref().is_some_and(|live| live.is_connected)
-    }
-
-    fn sentence(&self) -> String {
-        let summary = &self.0.summary;
-        let runtime = summary.runtime.as_deref().unwrap_or("none");
-        let executor = summary.executor_status.as_ref().map_or("none", |status| status.as_str());
-        match (self.0.is_agent_running, self.is_followed()) {
-            (true, true) => format!("runs ({runtime}, {executor})"),
-            (true, false) => format!("is said to run, and not at hand ({runtime}, {executor})"),
-            (false, _) => "does not run".to_owned(),
-        }
-    }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "is_agent_running": self.0.is_agent_running,
-            "is_followed": self.is_followed(),
-            "executor_status": self.0.summary.executor_status,
-            "runtime": self.0.summary.runtime,
-            "seen_at": self.0.live.as_ref().map(|live| live.at),
-        })
+/// What the server says of the agent.
+fn agent_sentence(status: &SessionStatus) -> String {
+    let runtime = status.summary.runtime.as_deref().unwrap_or("none");
+    let executor = status.summary.executor_status.as_ref();
+    let executor = executor.map_or("none", |status| status.as_str());
+    let is_connected = status.live.as_ref().is_some_and(|live| live.is_connected);
+    match (status.is_agent_running, is_connected) {
+        (true, true) => format!("runs ({runtime}, {executor})"),
+        (true, false) => format!("is said to run, and not at hand ({runtime}, {executor})"),
+        (false, _) => "does not run".to_owned(),
     }
 }
 
@@ -107,8 +106,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     };
     let status = view.status(&state.facts);
     let mut waits = Vec::new();
-    for (wait_id, wait) in state.facts.run.iter().flat_map(|run| &run.waits) {
-        waits.push(OpenWait::read(&**view.store(), &id, wait_id, wait).await?);
+    if let Some(run) = &state.facts.run {
+        for (wait_id, wait) in &run.waits {
+            waits.push(OpenWait::read(&**view.store(), &id, run, wait_id, wait).await?);
+        }
     }
     let after = state.last_seq.saturating_sub(WINDOW);
     let mut items = view.transcript_after(&id, &state, after).await?;
@@ -117,7 +118,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let server = server::find(data);
     let live = match server::connect(data) {
         Some(client) => match client.session(&id).await {
-            Ok(status) => Some(Live(status)),
+            Ok(status) => Some(status),
             // The log can be read without it.
             Err(error) => {
                 ui.warn(&format!("Nothing is known of the agent: {error}"))?;
@@ -126,19 +127,21 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         },
         None => None,
     };
-    let session = Session { cx, view: &view, id, info, state, status, waits, items, server, live };
+    let spelled = match live {
+        Some(status) => status,
+        None => {
+            let abilities = agents::abilities(&cx.settings, info.agent_profile_id.as_deref())?;
+            SessionStatus::new(&view.overview(&id, state.clone(), abilities).await?, None)
+        }
+    };
+    let session =
+        Session { cx, view: &view, id, info, state, status, waits, items, server, spelled };
     if ui.json {
-        ui.json_line(&session.to_json(&ui.call))?;
+        ui.json_line(&session.shown(&ui.call))?;
     } else {
         session.print(ui)?;
     }
     Ok(Exit::Good)
-}
-
-impl Advice {
-    fn to_json(&self) -> Value {
-        json!({"what": self.what, "command": self.command})
-    }
 }
 
 impl Session<'_> {
@@ -214,8 +217,8 @@ impl Session<'_> {
             fact(ui, "Run", &format!("{}, started {started}", run.run_id))?;
         }
         fact(ui, "Owner", &self.owner())?;
-        if let Some(live) = &self.live {
-            fact(ui, "Agent", &live.sentence())?;
+        if self.spelled.live.is_some() {
+            fact(ui, "Agent", &agent_sentence(&self.spelled))?;
         }
         if let Some(folder) = &self.info.working_dir {
             fact(ui, "Folder", &one_line(folder))?;
@@ -317,40 +320,19 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn to_json(&self, call: &Call) -> Value {
+    fn shown(&self, call: &Call) -> Shown<'_> {
         let open_call = |(id, call): (&CallId, &OpenCall)| {
             let outcome = if self.is_live() { "pending" } else { "unknown" };
             json!({"call_id": id, "name": call.name, "seq": call.seq, "outcome": outcome})
         };
-        let run = self.state.facts.run.as_ref().map(|run| {
-            json!({
-                "run_id": run.run_id,
-                "boot_id": run.boot_id,
-                "boot_alive": self.view.is_alive(&run.boot_id),
-                "phase": run.phase,
-                "started_at": run.started_at,
-                "started_seq": run.started_seq,
-            })
-        });
-        json!({
-            "session": self.id,
-            "title": self.info.title,
-            "task_id": self.info.task_id,
-            "working_dir": self.info.working_dir,
-            "worktree": self.worktree().map(|worktree| &worktree.plan),
-            "agent_profile_id": self.info.agent_profile_id,
-            "created_at": self.info.created_at,
-            "active_at": self.info.active_at,
-            "last_seq": self.state.last_seq,
-            "status": show::status_json(&self.status),
-            "run": run,
-            "live": self.live.as_ref().map(Live::to_json),
-            "lease": show::lease_json(self.cx, self.view, &self.state.lease),
-            "waits": self.waits.iter().map(|wait| wait.to_json(&self.id)).collect::<Vec<_>>(),
-            "calls": self.state.calls.iter().map(open_call).collect::<Vec<_>>(),
-            "messages": self.items.iter().map(item_json).collect::<Vec<_>>(),
-            "advice": self.advice(call).iter().map(Advice::to_json).collect::<Vec<_>>(),
-        })
+        Shown {
+            status: &self.spelled,
+            worktree: self.worktree().map(|worktree| &worktree.plan),
+            lease: show::lease_json(self.cx, self.view, &self.state.lease),
+            calls: self.state.calls.iter().map(open_call).collect(),
+            messages: self.items.iter().cloned().map(Message::from).collect(),
+            advice: self.advice(call),
+        }
     }
 }
 
@@ -393,33 +375,6 @@ fn item_text(item: &Item) -> (&'static str, String) {
             };
             let arguments = arguments.as_ref().map(show::words).unwrap_or_default();
             ("tool", format!("{outcome}: {name} {arguments}"))
-        }
-    }
-}
-
-fn item_json(item: &Item) -> Value {
-    let text = |text: &Text| match text {
-        Text::Whole(text) => json!(text),
-        Text::Redacted => Value::Null,
-    };
-    match item {
-        Item::User { seq, message_id, text: said } => {
-            json!({"type": "user", "seq": seq, "message_id": message_id, "text": text(said)})
-        }
-        Item::Agent { seq, message_id, text: said, complete, truncated } => json!({
-            "type": "agent", "seq": seq, "message_id": message_id, "text": text(said),
-            "complete": complete, "truncated": truncated,
-        }),
-        Item::Tool { seq, call_id, name, arguments, outcome } => {
-            let (outcome, result) = match outcome {
-                Outcome::Known { status, result } => (json!(status), result.clone()),
-                Outcome::Pending => (json!("pending"), None),
-                Outcome::Unknown => (json!("unknown"), None),
-            };
-            json!({
-                "type": "tool", "seq": seq, "call_id": call_id, "name": name,
-                "arguments": arguments, "outcome": outcome, "result": result,
-            })
         }
     }
 }

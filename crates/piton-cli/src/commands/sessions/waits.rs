@@ -20,8 +20,8 @@ Examples:
   piton sessions waits sess_0199
   piton sessions waits --json | jq -r .question
 
-JSON: one object per wait and line: session, wait_id, kind, question, since_seq, deadline_at, token_id,
-token (active, expired, revoked or missing).";
+JSON: one object per wait and line, as the API has it: wait_id, session_id, run_id, kind, question,
+since_seq, deadline_at, resume_token_id; and token (active, expired, revoked or missing).";
 
 /// Sessions on one page.
 const SESSIONS_MAX: usize = 200;
@@ -78,8 +78,9 @@ impl Waits {
             self.stranded.push(id.clone());
             return Ok(());
         }
-        for (wait_id, wait) in run.iter().flat_map(|run| &run.waits) {
-            let open = OpenWait::read(&**view.store(), id, wait_id, wait).await?;
+        let Some(run) = run else { return Ok(()) };
+        for (wait_id, wait) in &run.waits {
+            let open = OpenWait::read(&**view.store(), id, run, wait_id, wait).await?;
             self.open.push((id.clone(), open));
         }
         Ok(())
@@ -91,7 +92,7 @@ fn print(ui: &mut Ui, view: &View, waits: Waits) -> Result<()> {
     waits.sort_by_key(|(_, wait)| (wait.wait.deadline_at, wait.wait.since_seq));
     if ui.json {
         for (session, wait) in &waits {
-            ui.json_line(&wait.to_json(session))?;
+            ui.json_line(&wait.spelled(session))?;
         }
     } else if waits.is_empty() {
         ui.note("No open waits.")?;

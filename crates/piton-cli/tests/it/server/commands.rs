@@ -52,8 +52,9 @@ fn a_question_is_answered_from_the_command_line() {
 fn a_run_is_steered_from_the_command_line() {
     let mut world = World::new();
     let session = &world.session();
-    let live = world.told(&["sessions", "show", session])["live"].clone();
-    assert_eq!((&live["is_agent_running"], &live["is_followed"]), (&json!(true), &json!(true)));
+    let shown = world.told(&["sessions", "show", session]);
+    let running = (&shown["is_agent_running"], &shown["live"]["is_connected"]);
+    assert_eq!(running, (&json!(true), &json!(true)));
 
     world.told(&["sessions", "prompt", session, "wait 60000"]);
     world.when(session, |status| status["status"] == "running");
@@ -128,7 +129,7 @@ fn a_server_is_started_for_what_needs_one() {
 
     let output = home.piton(&["chat", "--print", "say one"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let session = told(&["sessions", "list"])["session"].as_str().unwrap().to_owned();
+    let session = told(&["sessions", "list"])["session_id"].as_str().unwrap().to_owned();
     told(&["stop"]);
     // The agent goes on, and cancelling a run that has ended is refused without a server.
     let output = home.piton(&["--json", "sessions", "cancel", &session]).output().unwrap();
@@ -137,4 +138,43 @@ fn a_server_is_started_for_what_needs_one() {
     let said = told(&["sessions", "prompt", &session, "say two"]);
     assert!(said["run_id"].is_string());
     assert!(home.piton(&["status"]).output().unwrap().status.success());
+}
+
+/// What HTTP says of a session is what the command line prints, field by field, beside a server and
+/// without one.
+#[test]
+fn the_command_line_spells_a_status_as_the_api_does() {
+    let mut world = World::new();
+    let session = &world.session();
+    world.told(&["sessions", "prompt", session, "ask May I?"]);
+    let mut status = world.when(session, |status| status["status"] == "waiting");
+    let object = |value: &Value| value.as_object().unwrap().clone();
+    let is_part = |part: &Value, whole: &Value| {
+        for (name, value) in &object(part) {
+            assert_eq!(&whole[name], value, "{name}");
+        }
+    };
+    // What was looked at at another moment differs.
+    let moment = |value: &mut Value| {
+        value["live"] = Value::Null;
+        value["executor"]["last_seen_at"] = Value::Null;
+    };
+    let mut shown = world.told(&["sessions", "show", session]);
+    assert_eq!(shown["live"]["is_connected"], true);
+    moment(&mut status);
+    moment(&mut shown);
+    is_part(&status, &shown);
+    let page = world.get("/api/v1/sessions").good();
+    let listed = world.told(&["sessions", "list"]);
+    is_part(&page["sessions"][0], &listed);
+    assert_eq!(object(&listed).len(), object(&page["sessions"][0]).len() + 2, "owner and cursor");
+    is_part(&status["waits"][0], &world.told(&["sessions", "waits", session]));
+
+    world.end();
+    let shown = world.told(&["sessions", "show", session]);
+    let names = |value: &Value| object(value).into_iter().map(|(name, _)| name);
+    assert!(names(&status).all(|name| names(&shown).any(|other| other == name)), "{shown}");
+    assert_eq!(shown["live"], Value::Null);
+    is_part(&status["waits"][0], &shown["waits"][0]);
+    assert_eq!(shown["status"], "waiting", "its agent lives");
 }

@@ -8,6 +8,7 @@ mod broadcast;
 mod care;
 mod commands;
 mod cuts;
+mod example;
 mod fuzz;
 mod hostile;
 mod index;

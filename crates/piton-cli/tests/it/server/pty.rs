@@ -162,7 +162,7 @@ impl Home {
         loop {
             let output = self.piton(&["--json", "sessions", "list", "-n", "1"]).output().unwrap();
             let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-            if listed["status"]["name"] == "running" {
+            if listed["status"] == "running" {
                 return;
             }
             assert!(Instant::now() < until, "it does not run: {listed}");

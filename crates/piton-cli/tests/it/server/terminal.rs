@@ -100,7 +100,7 @@ fn a_script_is_told_what_is_asked_and_how_to_answer() {
     let asked = "Error: The run waits for an answer: May I? (allow_once, reject_once)\n";
     assert!(err.starts_with(asked), "{err}");
     let listed = last_session(&home);
-    assert_eq!(listed["status"]["name"], "waiting");
+    assert_eq!(listed["status"], "waiting");
 
     // The hint's command does what it says.
     let command = err.split('`').nth(1).unwrap().replace("OPTION", "allow_once");
@@ -127,7 +127,7 @@ fn a_script_is_told_why_it_failed() {
         let (code, out, err) = printed(&home, &[prompt]);
         assert_eq!((code, out.as_str()), (Some(4), ""), "{err}");
         let interrupted = "Error: The run was interrupted. The process that ran it ended.\n";
-        let session = last_session(&home)["session"].as_str().unwrap().to_owned();
+        let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
         let resume = format!(" sessions resume {session}` goes on with it.");
         assert!(err.starts_with(interrupted) && err.contains(&resume), "{err}");
     }
@@ -179,7 +179,7 @@ fn a_script_is_told_who_stopped_it() {
     assert_eq!((output.status.code(), &*output.stdout), (Some(130), &b"\n"[..]), "{output:?}");
 
     let cancelled = begin();
-    let session = last_session(&home)["session"].as_str().unwrap().to_owned();
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
     assert!(home.piton(&["sessions", "cancel", &session]).output().unwrap().status.success());
     let output = cancelled.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(6), "{output:?}");
