@@ -178,3 +178,29 @@ fn the_command_line_spells_a_status_as_the_api_does() {
     is_part(&status["waits"][0], &shown["waits"][0]);
     assert_eq!(shown["status"], "waiting", "its agent lives");
 }
+
+/// What takes something out of the store is done by the server that owns the session.
+#[test]
+fn redaction_and_archive_go_through_the_server() {
+    let mut world = World::new();
+    let session = &world.session();
+    world.told(&["sessions", "prompt", session, "say hunter2"]);
+    world.when(session, |status| status["last_outcome"] == "completed");
+    let redact = ["sessions", "redact", session, "--pattern", "hunter[0-9]", "--yes"];
+    let redacted = world.told(&redact);
+    assert!(redacted["taken_out"].as_u64().unwrap() > 0, "{redacted}");
+    let records = world.records(session);
+    assert!(!records.iter().any(|record| record.to_string().contains("hunter2")));
+    assert_eq!(world.refused(&["sessions", "archive", session]), "session_not_closed");
+    world.told(&["sessions", "close", session]);
+    let archived = world.told(&["sessions", "archive", session]);
+    assert!(std::path::Path::new(archived["bundle"].as_str().unwrap()).is_file());
+    assert_eq!(world.get(&format!("/api/v1/sessions/{session}")).code(), "session_not_found");
+    // Put back beside the server, which then answers for it again.
+    let bundle = archived["bundle"].as_str().unwrap();
+    assert_eq!(world.told(&["sessions", "import", bundle])["session"], session.as_str());
+    let mut again = world.command(&["sessions", "archive", session, "--to", "elsewhere"]);
+    let output = again.current_dir(world.folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(world.folder.path().join(format!("elsewhere/{session}.piton")).is_file());
+}
