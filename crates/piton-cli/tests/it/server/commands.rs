@@ -193,6 +193,8 @@ fn redaction_and_archive_go_through_the_server() {
     assert!(!records.iter().any(|record| record.to_string().contains("hunter2")));
     assert_eq!(world.refused(&["sessions", "archive", session]), "session_not_closed");
     world.told(&["sessions", "close", session]);
+    // Its agent has ended, too.
+    world.when(session, |status| status["executor_status"] == "stopped");
     let archived = world.told(&["sessions", "archive", session]);
     assert!(std::path::Path::new(archived["bundle"].as_str().unwrap()).is_file());
     assert_eq!(world.get(&format!("/api/v1/sessions/{session}")).code(), "session_not_found");
