@@ -1,5 +1,6 @@
 //! What happens without a caller: deadlines pass, and other boots die. Deadlines are slept until, not
-//! polled: with nothing due the sweeper wakes as seldom as it looks for dead boots.
+//! polled. With nothing due, a round looks at the clock and at the boots' lock files, and reads nothing:
+//! the store is asked only if a boot has died, or [`FULL_EVERY`] has passed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,11 +15,13 @@ use crate::coordinator::Coordinator;
 use crate::env::Env;
 use crate::error::Result;
 use crate::service::Handle;
-use crate::supervisor::Wake;
+use crate::supervisor::{Outcome, Recovered, Wake};
 
 const PAGE_ROWS: usize = 256;
 /// Boots die less often than deadlines pass.
 const RECOVER_EVERY: Duration = Duration::from_secs(10);
+/// How often the store is asked for deadlines and for what dead boots left though nothing hints at any.
+const FULL_EVERY: Duration = Duration::from_mins(5);
 
 /// The earliest deadline that is known of.
 #[derive(Debug, Default)]
@@ -52,7 +55,7 @@ impl Deadlines {
 pub(crate) struct Sweeper {
     env: Arc<Env>,
     coordinator: Arc<Coordinator>,
-    /// At least so often, whatever is known of deadlines: the clock may jump.
+    /// A round at least so often, whatever is known of deadlines: the clock may jump.
     every: Duration,
 }
 
@@ -63,11 +66,14 @@ impl Sweeper {
 
     /// Sweeps for ever. A sweep that fails is tried again: the next one finds the same work.
     pub(crate) async fn run(self: Arc<Self>, handle: Handle) {
-        let (mut swept_at, mut recovered_at) = (Instant::now(), Instant::now());
-        self.find_next().await;
+        let (mut round_at, mut recovered_at) = (Instant::now(), Instant::now());
+        // As of the last recovery that settled everything it found.
+        let mut settled_boots = None;
+        let (mut full_every, mut failures) = (FULL_EVERY, 0);
+        let mut is_unsettled = self.find_next().await;
         loop {
             let deadlines = &self.env.deadlines;
-            let until_round = self.every.saturating_sub(swept_at.elapsed());
+            let until_round = self.every.saturating_sub(round_at.elapsed());
             let until_deadline = deadlines.next().map(|next| self.until(next));
             let pause = until_deadline.map_or(until_round, |until| until.min(until_round));
             tokio::select! {
@@ -75,24 +81,51 @@ impl Sweeper {
                 () = deadlines.changed.notified() => continue,
                 () = self.env.clock.sleep(pause) => {}
             }
-            let is_round = swept_at.elapsed() >= self.every;
+            let is_round = round_at.elapsed() >= self.every;
             let is_due = deadlines.next().is_some_and(|next| next <= self.env.clock.now());
             if !is_round && !is_due {
                 continue;
             }
-            swept_at = Instant::now();
-            deadlines.clear();
-            if let Err(error) = self.sweep().await {
-                tracing::warn!(code = %error.code(), "sweep failed");
+            if is_round {
+                round_at = Instant::now();
             }
-            self.find_next().await;
-            if is_round && recovered_at.elapsed() >= RECOVER_EVERY {
-                recovered_at = Instant::now();
-                if let Err(error) = handle.recover_because(Wake::Sweep, |_| {}).await {
-                    tracing::warn!(code = %error.code(), "recovery failed");
+            let boots = if is_round { self.env.liveness.known() } else { None };
+            let is_full = is_round
+                && (boots.is_none()
+                    || boots != settled_boots
+                    || recovered_at.elapsed() >= full_every);
+            if is_due || is_full || (is_round && is_unsettled) {
+                deadlines.clear();
+                if let Err(error) = self.sweep().await {
+                    tracing::warn!(code = %error.code(), "sweep failed");
                 }
+                is_unsettled = self.find_next().await;
+            }
+            if is_full && recovered_at.elapsed() >= RECOVER_EVERY {
+                recovered_at = Instant::now();
+                settled_boots = boots;
+                (full_every, failures) = if self.recover(&handle).await {
+                    (FULL_EVERY, 0)
+                } else {
+                    // Tried again in the next round, and then ever less often.
+                    let pause = self.every * 2_u32.saturating_pow(failures);
+                    (pause.min(FULL_EVERY), failures.saturating_add(1).min(16))
+                };
             }
         }
+    }
+
+    /// False if something could not be settled.
+    async fn recover(&self, handle: &Handle) -> bool {
+        let mut failed = 0;
+        let count = |recovered: Recovered| {
+            failed += usize::from(matches!(recovered.outcome, Outcome::Failed(_)));
+        };
+        if let Err(error) = handle.recover_because(Wake::Sweep, count).await {
+            tracing::warn!(code = %error.code(), "recovery failed");
+            return false;
+        }
+        failed == 0
     }
 
     fn until(&self, deadline: Timestamp) -> Duration {
@@ -100,18 +133,24 @@ impl Sweeper {
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 
-    /// The first deadline to come. One that has passed and is still there is another boot's, or could
-    /// not be settled: the next round looks at it again.
-    async fn find_next(&self) {
+    /// The first deadline to come. True if one that has passed is still there: it is another boot's, or
+    /// could not be settled, and the next round looks at it again.
+    async fn find_next(&self) -> bool {
         let select = Select::DueBy(Timestamp::from_millis(i64::MAX));
         let query = Query { task_id: None, select, after: None, limit: PAGE_ROWS };
         let now = self.env.clock.now();
         match self.env.store.list(query).await {
             Ok(page) => {
-                let deadlines = page.rows.iter().map(|row| row.summary.facts.deadline_at());
-                self.env.deadlines.note(deadlines.flatten().find(|deadline| *deadline > now));
+                let rows = page.rows.iter();
+                let deadlines = rows.filter_map(|row| row.summary.facts.deadline_at());
+                let (passed, to_come): (Vec<_>, Vec<_>) = deadlines.partition(|at| *at <= now);
+                self.env.deadlines.note(to_come.first().copied());
+                !passed.is_empty()
             }
-            Err(error) => tracing::warn!(code = %error.code(), "deadlines not read"),
+            Err(error) => {
+                tracing::warn!(code = %error.code(), "deadlines not read");
+                true
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! The lock belongs to the open file, which is closed on exec: no child inherits it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -132,28 +133,32 @@ impl BootLocks {
 
     /// The boots that are alive.
     pub fn living(&self) -> Result<Vec<BootId>> {
+        let alive = |(boot, is_alive): (BootId, bool)| is_alive.then_some(boot);
+        Ok(self.all()?.into_iter().filter_map(alive).collect())
+    }
+
+    /// The boots that have a lock file, and whether each is alive.
+    fn all(&self) -> Result<BTreeMap<BootId, bool>> {
         let unreadable = |e: io::Error| Error::Unreadable {
             path: self.folder.clone(),
             source: Some(Arc::new(e) as Cause),
         };
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(e) => return Err(unreadable(e)),
         };
-        let mut living = Vec::new();
+        let mut boots = BTreeMap::new();
         for entry in entries {
             let path = entry.map_err(unreadable)?.path();
             let is_lock = path.extension().unwrap_or_default() == SUFFIX;
             let name = path.file_stem().and_then(|name| name.to_str());
-            if let Some(boot) = name.filter(|_| is_lock).and_then(|name| name.parse().ok())
-                && self.is_alive(&boot)
-            {
-                living.push(boot);
+            if let Some(boot) = name.filter(|_| is_lock).and_then(|name| name.parse().ok()) {
+                let is_alive = self.is_alive(&boot);
+                boots.insert(boot, is_alive);
             }
         }
-        living.sort();
-        Ok(living)
+        Ok(boots)
     }
 
     /// Who made a boot's lock file; `None` if it does not say so.
@@ -173,6 +178,10 @@ impl BootLocks {
 impl Liveness for BootLocks {
     fn is_alive(&self, boot: &BootId) -> bool {
         is_held(&self.path(boot))
+    }
+
+    fn known(&self) -> Option<BTreeMap<BootId, bool>> {
+        self.all().ok()
     }
 }
 

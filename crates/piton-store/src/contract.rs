@@ -1,5 +1,6 @@
 //! The contract that every store keeps, in terms of plain data.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -509,6 +510,12 @@ impl Latency {
 /// Which boots are alive. Once dead, a boot stays dead.
 pub trait Liveness: Send + Sync + fmt::Debug + 'static {
     fn is_alive(&self, boot: &BootId) -> bool;
+
+    /// The boots that there is a trace of, and whether each is alive: as long as this stays the same,
+    /// no boot has died. `None`: it cannot be known so cheaply.
+    fn known(&self) -> Option<BTreeMap<BootId, bool>> {
+        None
+    }
 }
 
 /// Where random bytes come from.

@@ -2,8 +2,9 @@
 //! receiver loses them, and that is all right: a [`crate::Tail`] reads the log.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use piton_core::id::SessionId;
 use piton_core::{Record, Seq};
@@ -15,6 +16,12 @@ const HINTS_MAX: usize = 64;
 /// How many commits of all sessions together a receiver may fall behind before it has to look.
 const CHANGES_MAX: usize = 1_024;
 
+/// How long a lost hint can delay a reader.
+const RECHECK: Duration = Duration::from_mins(5);
+
+/// The same where there are no hints of what other processes write.
+const RECHECK_ALONE: Duration = Duration::from_secs(1);
+
 /// Fewer sessions than twice this are not worth looking through for listeners that left.
 const PRUNE_MIN: usize = 64;
 
@@ -25,19 +32,35 @@ pub struct Commit {
     pub records: Vec<Record>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Hub {
     sessions: Mutex<HashMap<SessionId, broadcast::Sender<Arc<Commit>>>>,
     /// How many sessions were left when those without listeners were last removed.
     pruned: AtomicUsize,
     /// Made when somebody first listens to all sessions; `None`: look at all of them.
     all: OnceLock<broadcast::Sender<Option<SessionId>>>,
+    /// How often everybody was told to look.
+    looks: AtomicU64,
+    recheck: Duration,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self {
+            sessions: Mutex::default(),
+            pruned: AtomicUsize::default(),
+            all: OnceLock::new(),
+            looks: AtomicU64::default(),
+            recheck: RECHECK,
+        }
+    }
 }
 
 /// The receiving end.
 #[derive(Debug)]
 pub struct Hints {
     receiver: broadcast::Receiver<Arc<Commit>>,
+    recheck: Duration,
 }
 
 /// The receiving end of hints about all sessions.
@@ -64,6 +87,11 @@ pub enum Hint {
 }
 
 impl Hub {
+    /// For a reader of what other processes write, where nothing hints at it.
+    pub fn without_hints() -> Self {
+        Self { recheck: RECHECK_ALONE, ..Self::default() }
+    }
+
     pub fn subscribe(&self, session: &SessionId) -> Hints {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         // Where nobody commits, nobody else notices that the listeners left.
@@ -73,7 +101,7 @@ impl Hub {
         }
         let sender =
             sessions.entry(session.clone()).or_insert_with(|| broadcast::channel(HINTS_MAX).0);
-        Hints { receiver: sender.subscribe() }
+        Hints { receiver: sender.subscribe(), recheck: self.recheck }
     }
 
     /// Hints about all sessions, without their records.
@@ -116,8 +144,14 @@ impl Hub {
         sessions.values().any(|sender| sender.receiver_count() > 0)
     }
 
+    /// How often [`Hub::look`] was called.
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
     /// Tells everybody to look: another process wrote to the store.
     pub fn look(&self) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.changed(None);
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|_, sender| {
@@ -128,6 +162,11 @@ impl Hub {
 }
 
 impl Hints {
+    /// After how long without a hint the log is to be read all the same: one may have been lost.
+    pub fn recheck(&self) -> Duration {
+        self.recheck
+    }
+
     pub async fn next(&mut self) -> Hint {
         match self.receiver.recv().await {
             Ok(commit) if commit.records.is_empty() => Hint::Look,

@@ -46,5 +46,5 @@ pub use keychain::OsKeychain;
 pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, SecretText};
 pub use load::{LoadedState, load, load_at};
 pub use sqlite::SqliteStore;
-pub use tail::{POLL, Tail};
+pub use tail::Tail;
 pub use writer::{Masked, Position, WritableRecords, Writer};

@@ -21,8 +21,6 @@ const GROUP_BATCHES_MAX: usize = 1_024;
 const GROUP_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a buffered batch waits for company.
 const BUFFERED_WAIT: Duration = Duration::from_millis(50);
-/// How often the writer looks for what other processes wrote, while somebody listens.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Where an answer goes. Nobody may wait for it any more.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
@@ -50,7 +48,8 @@ pub(crate) struct Queue<W> {
 impl<W> Default for Queue<W> {
     fn default() -> Self {
         let waiting = VecDeque::new();
-        let inner = Inner { waiting, bytes: 0, urgent: 0, closed: false, sleeps: false };
+        let inner =
+            Inner { waiting, bytes: 0, urgent: 0, closed: false, look: false, sleeps: false };
         Self { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 }
@@ -61,6 +60,8 @@ struct Inner<W> {
     bytes: usize,
     urgent: usize,
     closed: bool,
+    /// Other processes may have written.
+    look: bool,
     /// The writer waits for [`Queue::changed`]; otherwise nobody needs to be woken.
     sleeps: bool,
 }
@@ -77,7 +78,7 @@ struct Waiting<W> {
 pub(crate) enum Next<W> {
     /// In the order of the calls; never empty.
     Group(Vec<W>),
-    /// Look whether other processes wrote.
+    /// Look whether other processes wrote, and do what was put off.
     Look,
     Closed,
 }
@@ -132,27 +133,26 @@ impl<W: Work> Queue<W> {
         }
     }
 
-    /// Somebody began to listen.
-    pub(crate) fn wake(&self) {
-        // With the lock: the writer either asks who listens after this, or sleeps already.
-        let _inner = self.lock();
+    /// Has the writer look whether other processes wrote, once it has nothing else to do.
+    pub(crate) fn look(&self) {
+        self.lock().look = true;
         self.changed.notify_all();
     }
 
-    /// Waits for work. `watched` says whether anybody listens to what other processes write.
-    pub(crate) fn next(&self, watched: impl Fn() -> bool) -> Next<W> {
+    /// Waits for work; with `put_off`, at most so long.
+    pub(crate) fn next(&self, put_off: Option<Duration>) -> Next<W> {
+        let until = put_off.map(|span| Instant::now() + span);
         let mut inner = self.lock();
         loop {
             let Some(first) = inner.waiting.front() else {
                 if inner.closed {
                     return Next::Closed;
                 }
-                let looking = watched();
-                let timed_out;
-                (inner, timed_out) = self.sleep(inner, looking.then_some(LOOK_EVERY));
-                if looking && timed_out && inner.waiting.is_empty() && !inner.closed {
+                let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                if std::mem::take(&mut inner.look) || left.is_some_and(|left| left.is_zero()) {
                     return Next::Look;
                 }
+                inner = self.sleep(inner, left);
                 continue;
             };
             let age = first.since.elapsed();
@@ -160,27 +160,26 @@ impl<W: Work> Queue<W> {
             if inner.urgent > 0 || full || inner.closed || age >= BUFFERED_WAIT {
                 return Next::Group(inner.take_group());
             }
-            inner = self.sleep(inner, Some(BUFFERED_WAIT.saturating_sub(age))).0;
+            inner = self.sleep(inner, Some(BUFFERED_WAIT.saturating_sub(age)));
         }
     }
 
-    /// Waits for a change; says whether the time ran out.
+    /// Waits for a change.
     fn sleep<'a>(
         &self,
         mut inner: MutexGuard<'a, Inner<W>>,
         span: Option<Duration>,
-    ) -> (MutexGuard<'a, Inner<W>>, bool) {
+    ) -> MutexGuard<'a, Inner<W>> {
         inner.sleeps = true;
-        let (mut inner, timed_out) = match span {
-            None => (self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner), false),
+        let mut inner = match span {
+            None => self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
             Some(span) => {
                 let waited = self.changed.wait_timeout(inner, span);
-                let (inner, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                (inner, timeout.timed_out())
+                waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
         inner.sleeps = false;
-        (inner, timed_out)
+        inner
     }
 
     /// Whether nothing comes for a while; returns at once when something does.
@@ -192,7 +191,7 @@ impl<W: Work> Queue<W> {
             if left.is_zero() {
                 break;
             }
-            inner = self.sleep(inner, Some(left)).0;
+            inner = self.sleep(inner, Some(left));
         }
         inner.waiting.is_empty()
     }

@@ -1,8 +1,7 @@
 //! Following a log: read after a position, then wait for a hint, then read again. A hint that is
-//! contiguous with what was delivered saves the read; a lost one costs at most [`POLL`].
+//! contiguous with what was delivered saves the read; a lost one costs at most [`Hints::recheck`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
@@ -11,9 +10,6 @@ use piton_core::{Record, Seq};
 use crate::contract::{Detail, Store};
 use crate::error::{Error, Result};
 use crate::hub::{Hint, Hints};
-
-/// How long a lost hint can delay a delivery.
-pub const POLL: Duration = Duration::from_secs(1);
 
 /// Records read at a time.
 const READ_MAX: usize = 256;
@@ -67,7 +63,7 @@ impl Tail {
                 }
                 self.caught_up = true;
             }
-            match tokio::time::timeout(POLL, self.hints.next()).await {
+            match tokio::time::timeout(self.hints.recheck(), self.hints.next()).await {
                 Ok(Hint::Commit(commit)) => {
                     let last = commit.first + commit.records.len() as u64 - 1;
                     if commit.first == self.after + 1 || planted::is(Bug::WakeUpTrusted) {

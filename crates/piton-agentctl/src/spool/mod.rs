@@ -167,10 +167,10 @@ impl Spool {
         let mut given = Vec::with_capacity(notes.len());
         for note in notes {
             let pos = state.last + 1;
-            let is_flushed = note.fact.is_flushed();
+            let (is_flushed, is_urgent) = (note.fact.is_flushed(), note.fact.is_urgent());
             let json = json_of(pos, note)?;
             state.push(pos, &json);
-            given.push(Given { pos, json, is_flushed });
+            given.push(Given { pos, json, is_flushed, is_urgent });
         }
         let last = state.last;
         // Under the lock: the writer takes them in the order of their places.

@@ -39,6 +39,8 @@ pub(super) struct Given {
     pub(super) pos: Pos,
     pub(super) json: Arc<str>,
     pub(super) is_flushed: bool,
+    /// Flushed here at once, whoever else may make it durable.
+    pub(super) is_urgent: bool,
 }
 
 /// Whoever waits for entries to be kept.
@@ -52,6 +54,7 @@ struct Frame {
     pos: Pos,
     bytes: Vec<u8>,
     is_flushed: bool,
+    is_urgent: bool,
 }
 
 pub(super) struct Writer {
@@ -71,6 +74,8 @@ pub(super) struct Writer {
     flushed: Pos,
     /// The last one that is written and must be durable.
     must_flush: Pos,
+    /// The last one that is written and for which nobody else is waited for.
+    urgent: Pos,
     /// Until when a server may make that durable instead.
     flush_by: Option<Instant>,
     /// The last time that it could have, it did.
@@ -98,6 +103,7 @@ impl Writer {
             must_rewrite: false,
             flushed: 0,
             must_flush: 0,
+            urgent: 0,
             flush_by: None,
             is_trusted: true,
             keeping: Vec::new(),
@@ -189,10 +195,13 @@ impl Writer {
 
     /// Every entry gets its frame: behind one that is left out nothing could be read.
     fn seal(&mut self, entry: &Given) {
-        let Given { pos, is_flushed, .. } = *entry;
+        let Given { pos, is_flushed, is_urgent, .. } = *entry;
         loop {
             match self.frame(entry) {
-                Ok(bytes) => return self.pending.push_back(Frame { pos, bytes, is_flushed }),
+                Ok(bytes) => {
+                    let frame = Frame { pos, bytes, is_flushed, is_urgent };
+                    return self.pending.push_back(frame);
+                }
                 // Randomness that fails comes again; too long it cannot be.
                 Err(why) => tracing::error!("Entry {pos} cannot be sealed: {why}"),
             }
@@ -261,7 +270,7 @@ impl Writer {
             self.flush_by = None;
             return false;
         }
-        if followers == 0 || !self.is_trusted {
+        if followers == 0 || !self.is_trusted || self.urgent > self.flushed.max(acked) {
             return true;
         }
         let now = Instant::now();
@@ -299,6 +308,9 @@ impl Writer {
         for frame in self.pending.drain(..count) {
             if frame.is_flushed {
                 self.must_flush = frame.pos;
+            }
+            if frame.is_urgent {
+                self.urgent = frame.pos;
             }
             if let Some(segment) = state.segments.back_mut() {
                 segment.push(frame.bytes.len() as u64);

@@ -268,7 +268,14 @@ impl Entry {
 }
 
 impl Fact {
-    /// Must be on the disk before anybody acts on it. Text only has to be written.
+    /// Somebody waits for it to be on the disk, and for nothing else: it is flushed at once, and need not
+    /// be in a log as soon.
+    pub fn is_urgent(&self) -> bool {
+        matches!(self, Self::CommandAccepted { .. })
+    }
+
+    /// Must be on the disk before anybody acts on it. Text only has to be written; that a turn has begun
+    /// follows from the command that was accepted.
     pub fn is_flushed(&self) -> bool {
         !matches!(
             self,
@@ -277,6 +284,7 @@ impl Fact {
                 | Self::Update { .. }
                 | Self::Dropped { .. }
                 | Self::AgentStarting {}
+                | Self::TurnStarted {}
         )
     }
 }
@@ -333,7 +341,7 @@ mod tests {
             ("agent_session_refused", true, json!({"code": 1, "message": "m"})),
             ("agent_error", true, json!({"code": "c", "message": "m"})),
             ("agent_exited", true, json!({})),
-            ("turn_started", true, json!({})),
+            ("turn_started", false, json!({})),
             ("turn_ended", true, json!({"stop_reason": "end_turn"})),
             ("turn_failed", true, json!({"code": "c", "message": "m"})),
             ("text", false, json!({"message_id": "m", "offset": 0, "text": "t"})),

@@ -128,7 +128,7 @@ pub(super) fn next_batch(entries: &mut Peekable<impl Iterator<Item = Entry>>) ->
     batch
 }
 
-/// Text alone can wait a little for more of it.
+/// Text can wait a little for more of it, and so can what agentctl has made durable already.
 async fn gather(frame: &mut Frame, stream: &mut dyn Following) -> Gathered {
     let until = Instant::now() + WINDOW;
     while can_wait(&frame.entries) {
@@ -144,8 +144,12 @@ async fn gather(frame: &mut Frame, stream: &mut dyn Following) -> Gathered {
 fn can_wait(entries: &[Entry]) -> bool {
     let mut bytes = 0;
     for entry in entries {
-        let Fact::Text { text, .. } = &entry.fact else { return false };
-        bytes += text.len();
+        match &entry.fact {
+            Fact::Text { text, .. } => bytes += text.len(),
+            Fact::TurnStarted {} => {}
+            fact if fact.is_urgent() => {}
+            _ => return false,
+        }
     }
     !entries.is_empty() && bytes < DELTA_BYTES_MAX && entries.len() < IMPORT_ENTRIES_MAX
 }

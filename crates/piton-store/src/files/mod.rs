@@ -143,10 +143,15 @@ impl FilesStore {
             path: folder.paths.data.clone(),
             source: Some(Arc::new(e) as Cause),
         };
+        // One process writes at a time, and nothing tells a reader when it does.
+        let hub = match folder.access {
+            Access::ReadWrite => Hub::default(),
+            Access::ReadOnly => Hub::without_hints(),
+        };
         let store = Self {
             folder: folder.clone(),
             queue: Arc::default(),
-            hub: Arc::default(),
+            hub: Arc::new(hub),
             counters: Arc::default(),
             readers: Arc::new(Readers::start(vec![folder.clone(); READERS]).map_err(no_thread)?),
             behind: Arc::default(),

@@ -48,7 +48,7 @@ impl Writer {
     /// Until the queue is closed and empty.
     pub(super) fn run(&self) {
         let _ending = Ending(self.queue.clone());
-        while let Next::Group(group) = self.queue.next(|| false) {
+        while let Next::Group(group) = self.queue.next(None) {
             self.work(group);
             self.behind.wake();
         }

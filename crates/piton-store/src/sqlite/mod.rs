@@ -34,6 +34,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use piton_core::id::{SessionId, TokenId};
 use piton_core::{Record, Seq, chain, token};
@@ -149,7 +150,7 @@ impl SqliteStore {
             counters: Arc::default(),
             readers: Arc::new(Readers::start(readers).map_err(no_thread)?),
             anchors,
-            watch: Arc::default(),
+            watch: Arc::new(Watch::new().map_err(no_thread)?),
             threads: Mutex::default(),
         };
         match options.access {
@@ -162,10 +163,16 @@ impl SqliteStore {
             }
             Access::ReadOnly => {
                 store.queue.close();
-                let (watch, hub) = (store.watch.clone(), store.hub.clone());
-                let seen = watch::version(&conn);
-                let thread = spawn("piton-watch", move || watch.run(&conn, &hub, seen));
-                store.threads().watch = Some(thread.map_err(no_thread)?);
+                let (mut seen, hub) = (watch::version(&conn), store.hub.clone());
+                let look = move || {
+                    let now = watch::version(&conn);
+                    let others_wrote = std::mem::replace(&mut seen, now) != now;
+                    if others_wrote {
+                        hub.look();
+                    }
+                    others_wrote
+                };
+                store.start_watching(watch::READER_PAUSE_MAX, look).map_err(no_thread)?;
             }
         }
         Ok(store)
@@ -195,6 +202,25 @@ impl SqliteStore {
         let mut threads = self.threads();
         threads.writer = Some(spawn("piton-write", move || writer.run())?);
         threads.anchors = Some(spawn("piton-anchor", move || anchors.run(conn))?);
+        drop(threads);
+        // The writer looks: its connection alone can tell its own commits from those of others.
+        let (queue, hub, mut told) = (self.queue.clone(), self.hub.clone(), 0);
+        self.start_watching(watch::WRITER_PAUSE_MAX, move || {
+            queue.look();
+            let before = std::mem::replace(&mut told, hub.looks());
+            before != told
+        })
+    }
+
+    fn start_watching(
+        &self,
+        pause_max: Duration,
+        look: impl FnMut() -> bool + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (watch, hub) = (self.watch.clone(), self.hub.clone());
+        let folder = self.path.parent().unwrap_or(&self.path).to_owned();
+        let run = move || watch.run(&folder, &hub, pause_max, look);
+        self.threads().watch = Some(spawn("piton-watch", run)?);
         Ok(())
     }
 
@@ -290,14 +316,12 @@ impl Store for SqliteStore {
     fn subscribe(&self, session: &SessionId) -> Hints {
         let hints = self.hub.subscribe(session);
         // Whoever sleeps because nobody listened begins to look.
-        self.queue.wake();
         self.watch.wake();
         hints
     }
 
     fn changes(&self) -> Changes {
         let changes = self.hub.changes();
-        self.queue.wake();
         self.watch.wake();
         changes
     }

@@ -21,6 +21,9 @@ const CHECKPOINT_REST: Duration = Duration::from_millis(5);
 const CHECKPOINT_PAGES_MAX: usize = 8 * CHECKPOINT_PAGES;
 /// How long readers are waited for when the write-ahead log has to be emptied.
 pub(super) const EMPTY_WAL_WAIT: Duration = Duration::from_millis(500);
+/// How soon, and at least how often, emptying it is tried again while others read what was taken out.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How much is made at a time.
 const CHUNK: usize = 1024 * 1024;
 /// A log that is longer than this is one that could not be checkpointed; it grows as it must.
@@ -33,11 +36,20 @@ pub(crate) struct Wal {
     pub(super) pages: usize,
     /// Something that was taken out still lies in it, because others read it.
     has_removed: bool,
+    /// How often emptying it has failed since.
+    failed: u32,
 }
 
 impl Wal {
-    pub(super) fn has_removed(&self) -> bool {
-        self.has_removed
+    /// When it is to be emptied again; `None`: nothing was taken out.
+    pub(super) fn retry_in(&self) -> Option<Duration> {
+        let span = RETRY_FIRST * 2_u32.saturating_pow(self.failed.min(16));
+        self.has_removed.then_some(span.min(RETRY_MAX))
+    }
+
+    fn not_emptied(&mut self) {
+        self.failed += u32::from(self.has_removed);
+        self.has_removed = true;
     }
 
     /// What the database says about it.
@@ -66,18 +78,21 @@ impl Writer {
             tracing::warn!(error = %e, "The time to wait for others could not be set");
         }
         match emptied {
-            Ok(true) => self.state.wal.has_removed = true,
+            Ok(true) => self.state.wal.not_emptied(),
             // In a transaction of its own, which anybody's next flush covers.
             Ok(false) => match removal::finished(&self.conn) {
-                Ok(()) => self.state.wal.has_removed = false,
-                Err(e) => tracing::warn!(error = %e, "It will be emptied again"),
+                Ok(()) => (self.state.wal.has_removed, self.state.wal.failed) = (false, 0),
+                Err(e) => {
+                    tracing::warn!(error = %e, "It will be emptied again");
+                    self.state.wal.not_emptied();
+                }
             },
             Err(e) if failure::is_flush(&e) => {
                 self.settle(Failure::Flush(Arc::new(e)));
             }
             Err(e) => {
                 tracing::warn!(error = %e, "The write-ahead log could not be emptied yet");
-                self.state.wal.has_removed = true;
+                self.state.wal.not_emptied();
             }
         }
     }

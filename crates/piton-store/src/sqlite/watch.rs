@@ -1,50 +1,220 @@
-//! For a store that was opened for reading: notices what the writers in other processes commit.
-//! (A store that writes notices it on its writer's connection, which alone can tell its own
-//! commits from those of others.)
+//! Notices what other processes commit, without looking for it while nothing happens: the kernel says
+//! when a file of the data folder is written to, and a few looks follow. A notice comes before its
+//! commit can be read (the flush is in between), it may be about our own commit, and it may be lost:
+//! so the looks go on for a while after the last one, and there is one every [`LOST_NOTICE`] without
+//! any. Where the kernel gives no notices, the looks go on, ever less often. While nobody listens
+//! there is no look at all.
 
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::hub::Hub;
 
-const EVERY: Duration = Duration::from_millis(100);
+/// From a notice to the first look, and between looks while others write.
+const LOOK_FIRST: Duration = Duration::from_millis(100);
+/// After this pause without anything new, the next notice is waited for.
+const CALM: Duration = Duration::from_secs(2);
+/// How long a lost notice can hide a commit.
+const LOST_NOTICE: Duration = Duration::from_mins(5);
 
-#[derive(Debug, Default)]
+/// How often is looked where there are no notices and nothing happens: by a reader, which was opened to
+/// see what others write, and by a writer, beside which others are the exception.
+pub(crate) const READER_PAUSE_MAX: Duration = Duration::from_secs(1);
+pub(crate) const WRITER_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
 pub(crate) struct Watch {
-    closed: Mutex<bool>,
-    changed: Condvar,
+    closed: AtomicBool,
+    bell: Bell,
+}
+
+/// Wakes the thread that waits.
+#[derive(Debug)]
+struct Bell {
+    rung: AtomicBool,
+    heard: PipeReader,
+    ring: PipeWriter,
+}
+
+/// Why a wait ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Woken {
+    /// Closed, or somebody began to listen.
+    Rung,
+    Noticed,
+    TimedOut,
 }
 
 impl Watch {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let (heard, ring) = std::io::pipe()?;
+        let bell = Bell { rung: AtomicBool::new(false), heard, ring };
+        Ok(Self { closed: AtomicBool::new(false), bell })
+    }
+
     pub(crate) fn close(&self) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_all();
+        self.closed.store(true, Ordering::SeqCst);
+        self.bell.ring();
     }
 
     /// Somebody began to listen.
     pub(crate) fn wake(&self) {
-        // With the lock: the thread either asks who listens after this, or sleeps already.
-        let _closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        self.changed.notify_all();
+        self.bell.ring();
     }
 
-    /// Until [`Watch::close`]. `seen` is the [`version`] as of the opening.
-    pub(crate) fn run(&self, conn: &Connection, hub: &Hub, mut seen: Option<i64>) {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*closed {
-            if hub.is_watched() {
-                let waited = self.changed.wait_timeout(closed, EVERY);
-                closed = waited.unwrap_or_else(PoisonError::into_inner).0;
-                let now = version(conn);
-                if now != seen {
-                    seen = now;
-                    hub.look();
-                }
-            } else {
-                closed = self.changed.wait(closed).unwrap_or_else(PoisonError::into_inner);
+    /// Until [`Watch::close`]. `look` says whether others wrote since the last time.
+    pub(crate) fn run(
+        &self,
+        folder: &Path,
+        hub: &Hub,
+        pause_max: Duration,
+        mut look: impl FnMut() -> bool,
+    ) {
+        let notices = notices::Notices::open(folder);
+        let look_after = |pause: Duration| (pause, Some(Instant::now() + pause));
+        // When the next look is; `None`: after the next notice.
+        let (mut pause, mut next) = look_after(LOOK_FIRST);
+        while !self.closed.load(Ordering::SeqCst) {
+            if !hub.is_watched() {
+                self.wait(None, None);
+                (pause, next) = look_after(LOOK_FIRST);
+                continue;
             }
+            let woken = match next {
+                None => self.wait(notices.as_ref(), Some(LOST_NOTICE)),
+                Some(next) => self.wait(None, Some(next.saturating_duration_since(Instant::now()))),
+            };
+            if woken == Woken::Rung {
+                // Somebody else listens, too.
+                continue;
+            }
+            let noticed = notices.as_ref().is_some_and(notices::Notices::take);
+            let others_wrote = woken == Woken::TimedOut && look();
+            (pause, next) = if noticed || others_wrote {
+                look_after(LOOK_FIRST)
+            } else if notices.is_none() {
+                look_after((pause * 2).min(pause_max))
+            } else if next.is_some() && pause < CALM {
+                look_after(pause * 2)
+            } else {
+                (LOOK_FIRST, None)
+            };
+        }
+    }
+
+    fn wait(&self, notices: Option<&notices::Notices>, span: Option<Duration>) -> Woken {
+        let mut fds = vec![PollFd::new(&self.bell.heard, PollFlags::IN)];
+        let noticed: Option<BorrowedFd<'_>> = notices.map(AsFd::as_fd);
+        fds.extend(noticed.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let span = span.and_then(|span| Timespec::try_from(span).ok());
+        match poll(&mut fds, span.as_ref()) {
+            Ok(0) => Woken::TimedOut,
+            // A signal, or something that cannot be: looked at again, and not in a tight loop.
+            Err(_) => {
+                std::thread::sleep(LOOK_FIRST);
+                Woken::TimedOut
+            }
+            Ok(_) if !fds[0].revents().is_empty() => {
+                self.bell.hear();
+                Woken::Rung
+            }
+            Ok(_) => Woken::Noticed,
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        // At most one byte waits: the pipe never fills up.
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            // Fails only if nobody waits any more.
+            let _ = (&self.ring).write_all(&[1]);
+        }
+    }
+
+    fn hear(&self) {
+        let _ = (&self.heard).read(&mut [0]);
+        // After the byte: what rings from now on writes another.
+        self.rung.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod notices {
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::path::Path;
+
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+    /// The kernel's notices of writes to the files of one folder.
+    #[derive(Debug)]
+    pub(super) struct Notices(OwnedFd);
+
+    impl Notices {
+        /// `None`: there are no more of them on this machine, or the file system has none.
+        pub(super) fn open(folder: &Path) -> Option<Self> {
+            let watch = || {
+                let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+                inotify::add_watch(&fd, folder, WatchFlags::MODIFY | WatchFlags::CREATE)?;
+                Ok::<_, rustix::io::Errno>(fd)
+            };
+            match watch() {
+                Ok(fd) => Some(Self(fd)),
+                Err(error) => {
+                    tracing::info!(%error, "No notices of other processes: looked for instead");
+                    None
+                }
+            }
+        }
+
+        /// Takes all that wait; false if there were none.
+        pub(super) fn take(&self) -> bool {
+            let mut buffer = [MaybeUninit::uninit(); 4096];
+            let mut reader = inotify::Reader::new(&self.0, &mut buffer);
+            let mut any = false;
+            while reader.next().is_ok() {
+                any = true;
+            }
+            any
+        }
+    }
+
+    impl AsFd for Notices {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod notices {
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::path::Path;
+
+    /// Not made here: changes are looked for.
+    #[derive(Debug)]
+    pub(super) struct Notices(OwnedFd);
+
+    impl Notices {
+        pub(super) fn open(_: &Path) -> Option<Self> {
+            None
+        }
+
+        pub(super) fn take(&self) -> bool {
+            false
+        }
+    }
+
+    impl AsFd for Notices {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
         }
     }
 }
@@ -52,4 +222,32 @@ impl Watch {
 /// SQLite's number for what others wrote; `None` if it cannot be had just now.
 pub(crate) fn version(conn: &Connection) -> Option<i64> {
     conn.prepare_cached("PRAGMA data_version").ok()?.query_row([], |row| row.get(0)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Where the kernel gives no notices, changes are looked for, but only while somebody listens.
+    #[test]
+    fn without_notices_it_looks_while_somebody_listens() {
+        let (watch, hub) = (Watch::new().unwrap(), Hub::default());
+        let (looked, looks) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (watch, hub) = (&watch, &hub);
+            scope.spawn(move || {
+                watch.run(Path::new("/nowhere"), hub, LOOK_FIRST, || looked.send(()).is_err());
+            });
+            assert!(looks.recv_timeout(3 * LOOK_FIRST).is_err(), "nobody listens");
+            let hints = hub.subscribe(&"s".parse().unwrap());
+            watch.wake();
+            for _ in 0..3 {
+                looks.recv_timeout(Duration::from_secs(30)).unwrap();
+            }
+            drop(hints);
+            watch.close();
+        });
+    }
 }

@@ -92,6 +92,11 @@ impl State {
     pub(super) fn is_writable(&self) -> bool {
         self.poisoned.is_none()
     }
+
+    /// When something is tried again that could not be done.
+    fn put_off(&self) -> Option<Duration> {
+        self.wal.retry_in().filter(|_| self.is_writable())
+    }
 }
 
 /// Failures planted by a test at places where no real disk can be made to fail.
@@ -140,7 +145,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         let _ending = Ending(self.queue.clone());
         loop {
-            match self.queue.next(|| self.hub.is_watched() || self.state.wal.has_removed()) {
+            match self.queue.next(self.state.put_off()) {
                 Next::Group(group) => self.work(group),
                 Next::Look => {
                     // A read that fails here will fail for somebody who asked, too.

@@ -84,15 +84,21 @@ impl World {
 
     /// The same under another umask.
     pub(crate) fn start_under_umask(&mut self, umask: &str) {
-        let piton = piton();
         let mut command = Command::new("sh");
+        command.args(["-c", "umask \"$0\"; exec \"$@\"", umask]);
+        self.start_within(command);
+    }
+
+    /// The same by another program, which is given the command.
+    pub(crate) fn start_within(&mut self, mut command: Command) {
+        let piton = piton();
         for (name, value) in piton.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command.args(["-c", "umask \"$0\"; exec \"$@\"", umask]).arg(piton.get_program());
+        command.arg(piton.get_program());
         self.start_as(command);
     }
 
@@ -115,10 +121,19 @@ impl World {
         place["token"].as_str().unwrap().clone_into(&mut self.token);
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.as_ref().unwrap().id()
+    }
+
     pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
+    }
+
+    /// Waits until the server has ended by itself.
+    pub(crate) fn wait(&mut self) {
+        self.server.take().unwrap().wait().unwrap();
     }
 
     /// SIGKILL for all agentctls; agents end with their input.

@@ -1,0 +1,113 @@
+//! What a prompt to a running agent costs on its way to the agent's input, seen by strace: one flush of
+//! the log, one request to agentctl, one flush of the spool. Only order and number are looked at, so a
+//! slow machine changes nothing.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::server::world::World;
+
+const CALLS: &str = "trace=fsync,fdatasync,write,writev,sendto,sendmsg,recvfrom,read,connect";
+/// So often, each time with a text of its own.
+const PROMPTS: usize = 4;
+
+/// Whether processes can be traced here; if not, one line says what is left out.
+fn can_trace() -> bool {
+    let tried = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
+    if tried.as_ref().is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "strace is needed: {tried:?}");
+    eprintln!("LEFT OUT: what a prompt costs: strace does not start; scripts/setup installs it");
+    false
+}
+
+fn text(prompt: usize) -> String {
+    format!("say prompt-number-{prompt}-on-its-way")
+}
+
+/// What happened between the server's reading a prompt and agentctl's writing it to the agent.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Cost {
+    /// Of the log, by the server.
+    log: usize,
+    /// Of the spool, by agentctl.
+    spool: usize,
+    other: Vec<String>,
+    /// Connections to agentctl; each carries one request.
+    requests: usize,
+}
+
+fn cost(trace: &str, prompt: usize) -> Cost {
+    let text = text(prompt);
+    // A call is where it ended: one that was cut in two has its text there if it read, and before that
+    // if it wrote.
+    let came = |line: &str| line.contains("recvfrom") && line.contains(&text);
+    let given =
+        |line: &str| line.contains("write") && line.contains("<pipe:") && line.contains(&text);
+    let lines: Vec<&str> = trace.lines().collect();
+    let first = lines.iter().position(|line| came(line)).expect("the prompt was never read");
+    let last = lines.iter().position(|line| given(line)).expect("the agent was given nothing");
+    assert!(first < last, "{first} {last}");
+    let mut cost = Cost::default();
+    for line in &lines[first..last] {
+        let call = line.split_once(' ').map_or("", |(_, call)| call.trim_start());
+        if call.starts_with("fsync(") || call.starts_with("fdatasync(") {
+            if line.contains("store.sqlite3-wal>") {
+                cost.log += 1;
+            } else if line.contains("/spool/") {
+                cost.spool += 1;
+            } else {
+                cost.other.push((*line).to_owned());
+            }
+        } else if call.starts_with("connect(") && line.contains("AF_UNIX") {
+            cost.requests += 1;
+        }
+    }
+    cost
+}
+
+/// The server and all that it starts, under strace.
+fn start_traced(world: &mut World, file: &Path) {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-s", "2048", "-e", CALLS, "-o"]).arg(file);
+    world.start_within(strace);
+}
+
+/// Ends the traced server itself: strace ends with it.
+fn end_traced(world: &mut World) {
+    let info = std::fs::read(world.data().join("run/server.json")).unwrap();
+    let info: Value = serde_json::from_slice(&info).unwrap();
+    let pid = i32::try_from(info["pid"].as_i64().unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    world.kill_agentctls();
+    world.wait();
+}
+
+/// Wants to show: a prompt to an agent that runs costs one flush of the log, one request to agentctl
+/// and one flush of the spool until the agent has it, and no other flush.
+#[test]
+fn a_prompt_costs_two_flushes_and_one_round_trip() {
+    if !can_trace() {
+        return;
+    }
+    let mut world = World::not_started();
+    let file = world.folder.path().join("trace");
+    start_traced(&mut world, &file);
+    let session = world.session();
+    for prompt in 0..PROMPTS {
+        let run = world.prompt(&session, &text(prompt));
+        world.when(&session, |status| status["status"] == "idle");
+        assert!(world.said(&session, &run).contains("on-its-way"));
+    }
+    end_traced(&mut world);
+    let trace = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+    let costs: Vec<Cost> = (0..PROMPTS).map(|prompt| cost(&trace, prompt)).collect();
+    eprintln!("{costs:#?}");
+    // What the prompt before left to be flushed may still be on its way when the next one comes.
+    let whole = Cost { log: 1, spool: 1, other: Vec::new(), requests: 1 };
+    assert!(costs.iter().any(|cost| *cost == whole), "{costs:#?}");
+}
