@@ -65,6 +65,9 @@ bugs! {
     /// Runtime: each wake makes a supervisor of its own, though the session has one.
     SupervisedTwice,
 
+    /// Files: a session is listed in the metadata log again when it is written to.
+    ListedTwice,
+
     // Named tests notice these.
     /// Decisions: a wait that was answered is opened again when its question is repeated.
     SettledWaitAsked,

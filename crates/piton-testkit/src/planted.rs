@@ -10,6 +10,8 @@ use crate::sim::Property;
 pub enum CaughtBy {
     /// All of these properties, on some seed.
     Simulator(&'static [Property]),
+    /// The same on the store of files.
+    SimulatorOnFiles(&'static [Property]),
     Test(Test),
 }
 
@@ -41,7 +43,7 @@ const fn test(package: &'static str, program: Program, name: &'static str) -> Ca
 /// What notices a bug.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub fn caught_by(bug: Bug) -> CaughtBy {
-    use CaughtBy::Simulator;
+    use CaughtBy::{Simulator, SimulatorOnFiles};
     use Program::{Bin, Integration, Lib};
     match bug {
         Bug::FlushLeftOut => Simulator(&[Property::AcknowledgedIsDurable, Property::CommitThenAct]),
@@ -58,6 +60,7 @@ pub fn caught_by(bug: Bug) -> CaughtBy {
         Bug::SilenceIsDeath => Simulator(&[Property::GoneIsInterrupted]),
         Bug::AnswerKeptBack => Simulator(&[Property::QuestionKept]),
         Bug::SupervisedTwice => Simulator(&[Property::OneSupervisor]),
+        Bug::ListedTwice => SimulatorOnFiles(&[Property::RosterIsTrue]),
 
         Bug::SettledWaitAsked => {
             test("piton-core", IT, "decisions::a_settled_wait_that_is_asked_again_stays_settled")

@@ -39,13 +39,17 @@ fn planted_bugs_of_the_store_are_caught_on_files() {
 #[test]
 fn the_simulator_catches_its_bugs() {
     for bug in Bug::ALL {
-        let CaughtBy::Simulator(properties) = caught_by(*bug) else { continue };
+        let (on, properties) = match caught_by(*bug) {
+            CaughtBy::Simulator(properties) => (On::Memory, properties),
+            CaughtBy::SimulatorOnFiles(properties) => (On::Files, properties),
+            CaughtBy::Test(_) => continue,
+        };
         let mut missing: BTreeSet<Property> = properties.iter().copied().collect();
         let mut first = None;
         // Most are caught at once. Without its flushes a world ends early, nearly always by an error
         // without an excuse: it takes many to see the promises that are broken later.
         for seed in 0..20_000 {
-            let report = sim::simulate(seed, Some(*bug), false);
+            let report = sim::simulate_on(on, seed, Some(*bug), false);
             for violation in &report.violations {
                 missing.remove(&violation.property);
                 first.get_or_insert((seed, violation.property));

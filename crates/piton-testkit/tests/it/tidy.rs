@@ -341,7 +341,7 @@ fn planted_bugs_are_listed_and_not_in_this_build() {
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
     let missing = Bug::ALL.iter().filter(|bug| {
         let caught: Vec<String> = match caught_by(**bug) {
-            CaughtBy::Simulator(properties) => {
+            CaughtBy::Simulator(properties) | CaughtBy::SimulatorOnFiles(properties) => {
                 properties.iter().map(|property| format!("`{property:?}`")).collect()
             }
             CaughtBy::Test(test) => vec![format!("{}, `{}`", test.package, test.name)],
