@@ -3,26 +3,26 @@
 #![expect(clippy::print_stderr, reason = "seeds of what is random")]
 
 mod agents;
-mod attacks;
-mod broadcast;
+pub(crate) mod attacks;
+pub(crate) mod broadcast;
 mod care;
 mod commands;
 mod cuts;
 mod fuzz;
-mod hostile;
+pub(crate) mod hostile;
 mod index;
 mod limited;
-mod limits;
+pub(crate) mod limits;
 mod matrix;
 mod operations;
-mod permissions;
+pub(crate) mod permissions;
 mod pty;
 mod resuming;
-mod secrets;
+pub(crate) mod secrets;
 mod socket;
 mod sockets;
 mod streams;
-mod terminal;
+pub(crate) mod terminal;
 mod tls;
 mod watching;
 mod workspace;
