@@ -299,6 +299,7 @@ fn crates_depend_in_one_direction() {
 /// Test programs beside each crate's `it`, and why they are not part of it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("piton-agentctl/processes", "it plays agentctl: all that descends from it is the execution's"),
+    ("piton-testkit/sim", "it takes all cores: nothing that waits for processes runs beside it"),
     ("piton-testkit/planted", "a build of its own, with the feature `planted`"),
 ];
 
