@@ -50,7 +50,7 @@ fmt: setup ## Format all code
 soak: setup ## The long loops: 110,000 seeds, 2,500 kills of real processes, 1,000 cut readers
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
-	cargo test --release -p piton-testkit --features planted --test planted -- --nocapture
+	cargo test --release --target-dir target/planted --workspace --features piton-testkit/planted --test planted -- --nocapture
 	cargo test --release -p piton-testkit --test it -- --ignored --nocapture
 	cargo test --release -p piton-cli --test it -- --ignored --nocapture
 

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use piton_core::Code;
+use piton_core::planted::{self, Bug};
 use piton_core::spool::{Fact, Note};
 use piton_exec::protocol::{Act, Command, Problem, Reply};
 use serde_json::Value;
@@ -144,7 +145,9 @@ impl Book {
     fn forget_one(&mut self) {
         let is_settled = |id: &String| {
             self.known.get(id).is_none_or(|known| {
-                known.outcome.borrow().is_some() || known.outcome.has_changed().is_err()
+                known.outcome.borrow().is_some()
+                    || known.outcome.has_changed().is_err()
+                    || planted::is(Bug::CommandForgotten)
             })
         };
         if let Some(index) = self.order.iter().position(is_settled)

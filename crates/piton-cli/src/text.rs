@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use piton_core::planted::{self, Bug};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub(crate) fn width(text: &str) -> usize {
@@ -27,6 +28,7 @@ pub(crate) fn visible(text: &str) -> String {
     while let Some(c) = chars.next() {
         match c {
             '\n' | '\t' => shown.push(c),
+            c if planted::is(Bug::EscapesPrinted) => shown.push(c),
             // The end of a line as some systems write it.
             '\r' if chars.peek() == Some(&'\n') => {}
             // As terminals echo them: ^@ to ^_.

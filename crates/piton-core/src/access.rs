@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::id::AccessTokenId;
+use crate::planted::{self, Bug};
 use crate::time::Timestamp;
 use crate::token::Secret;
 
@@ -112,7 +113,7 @@ impl Access {
         if !secret.matches(&self.hash) {
             return Err(Denied::Unknown);
         }
-        if self.expires_at.is_some_and(|at| at <= now) {
+        if self.expires_at.is_some_and(|at| at <= now) && !planted::is(Bug::AccessExpired) {
             return Err(Denied::Expired);
         }
         if !self.scopes.contains(&needed) {

@@ -10,6 +10,7 @@ use crate::canonical;
 use crate::decide::Refusal;
 use crate::event::{RequestAccepted, Seq};
 use crate::limits::{REQUEST_KEPT_FOR, REQUESTS_KEPT};
+use crate::planted::{self, Bug};
 use crate::record::NewRecord;
 use crate::time::Timestamp;
 
@@ -92,7 +93,9 @@ impl Requests {
     pub fn find(&self, request: &Request, now: Timestamp) -> Result<Option<Seq>, Refusal> {
         let Some(Key { key, digest }) = &request.key else { return Ok(None) };
         match self.0.get(key).filter(|taken| !is_over(taken, now)) {
-            Some(taken) if taken.digest == *digest => Ok(Some(taken.seq)),
+            Some(taken) if taken.digest == *digest || planted::is(Bug::KeyReused) => {
+                Ok(Some(taken.seq))
+            }
             Some(_) => Err(Refusal::IdempotencyKeyReused),
             None => Ok(None),
         }

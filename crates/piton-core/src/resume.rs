@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::{AnyCode, Code};
 use crate::id::RunId;
 use crate::limits::VAIN_STARTS_MAX;
+use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spool::SessionCapabilities;
 use crate::state::{AgentStatus, Executor, ExecutorStatus, Facts, Phase, State};
@@ -206,11 +207,13 @@ pub fn evaluate(state: &State, abilities: Abilities, is_asked: bool) -> Evaluati
     let strategy = strategy(facts, abilities);
     let closed = facts.closed.is_some();
     let executor = facts.executor.as_ref();
-    let responds = executor.is_none_or(|e| e.status != ExecutorStatus::Unreachable);
+    let responds = executor.is_none_or(|e| e.status != ExecutorStatus::Unreachable)
+        || planted::is(Bug::UnreachableIsRunning);
     let running = is_running(facts) && responds;
     let probing = is_asked && executor.is_some_and(Executor::may_live);
     let knows = facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
-    let restorable = matches!(strategy, Strategy::Native | Strategy::CommandLine);
+    let restorable = strategy == Strategy::Native
+        || strategy == Strategy::CommandLine && !planted::is(Bug::CommandLineIsFresh);
     let (needs_resume, reason) = if closed {
         (false, Some(Reason::NotResumable))
     } else if !responds {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use piton_core::mask::{KeyPatterns, Masker};
+use piton_core::planted::{self, Bug};
 use rustix::fs::{Mode, OFlags, fchmod, openat, renameat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -110,7 +111,9 @@ impl Memory {
         {
             self.masker = learned.masker;
         }
-        self.masker.json(&mut written);
+        if !planted::is(Bug::MemoryUnmasked) {
+            self.masker.json(&mut written);
+        }
         file.write(&serde_json::to_vec(&written)?)
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use piton_core::Code;
+use piton_core::planted::{self, Bug};
 use rustix::process::Signal;
 
 pub use cgroup::Cgroup;
@@ -139,6 +140,12 @@ pub async fn end_target(target: Target, term: Duration) -> Result<Ended, Error> 
         found = scan(&target).await?;
         if found.is_empty() {
             return Ok(ended);
+        }
+        if planted::is(Bug::LateProcessSurvives) {
+            found.retain(|process| known.contains(&process.identity()));
+            if found.is_empty() {
+                return Ok(ended);
+            }
         }
         for process in &found {
             signals::send(process, Signal::KILL);

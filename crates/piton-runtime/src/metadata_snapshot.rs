@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use piton_core::chain;
 use piton_core::id::SessionId;
+use piton_core::planted::{self, Bug};
 use piton_core::registry::Registry;
 use piton_core::state::PROJECTOR_VERSION;
 use piton_store::{Snapshot, Store};
@@ -35,7 +36,8 @@ pub(crate) async fn load(store: &Arc<dyn Store>) -> Result<Option<Registry>> {
     }
     let Some(head) = store.copy_head(&log).await? else { return Ok(None) };
     let Some((found, registry)) = saved.body.split_once('\n') else { return Ok(None) };
-    if found != seal(&head.chain_key, &saved.chain, registry) {
+    let is_sealed = found == seal(&head.chain_key, &saved.chain, registry);
+    if !is_sealed && !planted::is(Bug::RegistryForged) {
         tracing::warn!("The snapshot of the metadata log is not what was written: passed over");
         return Ok(None);
     }

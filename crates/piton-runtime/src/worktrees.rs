@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use piton_core::decide::{Command, Refusal, Removal, Verdict, may_remove};
 use piton_core::id::SessionId;
+use piton_core::planted::{self, Bug};
 use piton_core::state::Run;
 use piton_core::worktree::{Stage, Worktree, WorktreePlan};
 use piton_core::{Reason, State};
@@ -165,7 +166,7 @@ impl Worktrees {
             }
             // Seen again when nobody is at work any more; an agent is not ended for nothing.
             let losses = self.disk.losses(plan).await?;
-            if !losses.is_empty() {
+            if !losses.is_empty() && !planted::is(Bug::WorktreeLossIgnored) {
                 return Err(Fault::Dirty(losses).into());
             }
         }

@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use piton_core::Code;
+use piton_core::planted::{self, Bug};
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -90,7 +91,9 @@ fn host_name(host: &str) -> Option<HostName> {
     };
     let is_port =
         |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    let is_good = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+    let is_good = planted::is(Bug::HostUnchecked)
+        || port.is_empty()
+        || port.strip_prefix(':').is_some_and(is_port);
     is_good.then_some(name)
 }
 

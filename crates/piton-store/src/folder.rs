@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use piton_core::Timestamp;
+use piton_core::planted::{self, Bug};
 
 use piton_core::permissions::{Exposure, Permissions};
 
@@ -94,7 +95,7 @@ pub fn refuse_exposed(data: &Path) -> Result<()> {
         source: Some(Arc::new(e) as Cause),
     };
     let refuse = |path: &Path| match fs::metadata(path) {
-        Ok(found) if exposure(&found) == Exposure::Writable => {
+        Ok(found) if exposure(&found) == Exposure::Writable && !planted::is(Bug::FolderExposed) => {
             Err(Error::FilePermissions { path: path.to_owned() })
         }
         // A name that leads nowhere is never used.

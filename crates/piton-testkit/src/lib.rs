@@ -3,5 +3,6 @@
 
 pub mod crash;
 pub mod drive;
+pub mod planted;
 pub mod sim;
 pub mod tools;

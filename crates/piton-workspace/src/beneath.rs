@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use piton_core::planted::{self, Bug};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -80,7 +81,11 @@ pub(crate) fn parent_of(path: &Path) -> &Path {
 #[cfg(target_os = "linux")]
 fn resolve(root: impl AsFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let beneath = if planted::is(Bug::LinkFollowed) {
+        ResolveFlags::empty()
+    } else {
+        ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS
+    };
     for _ in 0..TRIES_MAX {
         match openat2(&root, relative, flags, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}

@@ -1,6 +1,8 @@
 //! Whether an agent said that it does not know a session id. Agents disagree about the code
 //! (-32002, -32602, -32603), so the words count too. In doubt the id is kept (law 9).
 
+use piton_core::planted::{self, Bug};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The agent does not know the session.
@@ -75,7 +77,7 @@ pub fn refusal(code: i64, message: &str) -> Refusal {
         INVALID_PARAMS | INTERNAL => is_conversation && is_missing && !is_other,
         _ => false,
     };
-    if refused { Refusal::Refused } else { Refusal::Ambiguous }
+    if refused || planted::is(Bug::AnyErrorDisowns) { Refusal::Refused } else { Refusal::Ambiguous }
 }
 
 #[cfg(test)]

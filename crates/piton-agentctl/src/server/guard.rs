@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use piton_core::planted::{self, Bug};
 use piton_exec::protocol::{EPOCH, PROTOCOL_HEADER, Problem};
 
 use crate::ctl::Ctl;
@@ -38,7 +39,8 @@ async fn check(ctl: &Ctl, headers: &HeaderMap, path: &str) -> Result<Asker, Prob
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let token = text(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     // Hashes are compared in constant time.
-    if blake3::hash(token.unwrap_or_default().as_bytes()) != ctl.bearer {
+    let is_right = blake3::hash(token.unwrap_or_default().as_bytes()) == ctl.bearer;
+    if !is_right && !planted::is(Bug::SocketUnguarded) {
         return Err(problem(Code::Unauthenticated, "The bearer token is missing or wrong"));
     }
     let (oldest, newest) = ctl.protocol;

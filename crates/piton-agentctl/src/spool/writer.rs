@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use piton_core::planted::{self, Bug};
 use piton_core::spool::Pos;
 use piton_exec::spool::format::{self, Sealer};
 use tokio::sync::oneshot;
@@ -180,6 +181,8 @@ impl Writer {
                 for entry in given {
                     if entry.is_flushed {
                         durable = entry.pos;
+                    } else if planted::is(Bug::MixedBatchEarly) {
+                        durable = 0;
                     }
                     self.seal(&entry);
                 }

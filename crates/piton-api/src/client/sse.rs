@@ -1,5 +1,7 @@
 //! Server-sent events, read as they come. Each byte is looked at once.
 
+use piton_core::planted::{self, Bug};
+
 /// The longest event that is read.
 const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -40,7 +42,8 @@ impl Parser {
     /// Takes what has arrived.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
         while !bytes.is_empty() {
-            if std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
+            let is_after_return = std::mem::take(&mut self.after_return);
+            if is_after_return && !planted::is(Bug::LineEndTwice) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
                 continue;
             }

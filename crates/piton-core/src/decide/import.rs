@@ -378,6 +378,10 @@ impl Importing<'_> {
         self.extend(run::completed(&self.state, cx, &run_id, stop_reason));
     }
 
+    fn has_room_for_call(&self) -> bool {
+        self.state.calls.len() < CALLS_OPEN_MAX || planted::is(Bug::CallsUnlimited)
+    }
+
     fn call(
         &mut self,
         cx: &Context,
@@ -387,7 +391,7 @@ impl Importing<'_> {
         arguments: Value,
     ) {
         match run_id {
-            Some(run_id) if self.state.calls.len() < CALLS_OPEN_MAX => {
+            Some(run_id) if self.has_room_for_call() => {
                 let event = ToolIntent { call_id, run_id, name: short(name) };
                 self.push(NewRecord::with_content(cx.now, event, "arguments", arguments));
             }

@@ -9,6 +9,7 @@ use crate::event::{
 use crate::id::{RunId, TokenId, WaitId};
 use crate::limits;
 use crate::limits::WAITS_OPEN_MAX;
+use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::state::{self, Run, State};
@@ -18,7 +19,9 @@ use crate::token::NewToken;
 pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, Refusal> {
     let run = open_run(state, &wait.run_id)?;
     let (wait_id, wait_kind) = (wait.wait_id, wait.kind);
-    if run.waits.contains_key(&wait_id) || run.settled_waits.contains(&wait_id) {
+    if run.waits.contains_key(&wait_id)
+        || (run.settled_waits.contains(&wait_id) && !planted::is(Bug::SettledWaitAsked))
+    {
         // The asker did not hear the first answer.
         return Ok(Decision::already());
     }
@@ -82,7 +85,7 @@ fn answerable<'a>(
     let unknown = || Refusal::WaitNotFound { wait: wait_id.clone() };
     let run = state.facts.run.as_ref().filter(|run| run.is_open()).ok_or_else(unknown)?;
     let wait = run.waits.get(wait_id).ok_or_else(unknown)?;
-    if is_past(wait.deadline_at, cx.now) {
+    if is_past(wait.deadline_at, cx.now) && !planted::is(Bug::WaitAnsweredLate) {
         return Err(Refusal::WaitExpired { wait: wait_id.clone() });
     }
     Ok((run, wait))
@@ -188,7 +191,8 @@ pub fn fits(question: &Value, answer: &Value) -> bool {
         return true;
     }
     let chosen = answer.get("option_id");
-    chosen.is_some() && options.iter().any(|option| option.get("optionId") == chosen)
+    planted::is(Bug::AnswerNotOffered)
+        || chosen.is_some() && options.iter().any(|option| option.get("optionId") == chosen)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::code::AnyCode;
 use crate::event::{ToolStatus, WaitKind};
 use crate::id::{CallId, MessageId, RunId, WaitId};
+use crate::planted::{self, Bug};
 use crate::time::Timestamp;
 
 /// Why a turn ends of whose prompt the agent takes nothing into its conversation.
@@ -277,6 +278,9 @@ impl Fact {
     /// Must be on the disk before anybody acts on it. Text only has to be written; that a turn has begun
     /// follows from the command that was accepted.
     pub fn is_flushed(&self) -> bool {
+        if planted::is(Bug::ToolCallUnflushed) && matches!(self, Self::ToolCall { .. }) {
+            return false;
+        }
         !matches!(
             self,
             Self::Text { .. }

@@ -325,6 +325,24 @@ fn commands_given_twice_change_nothing_the_second_time() {
     }
 }
 
+/// A question that is repeated after it was answered, or after nobody answered it, is not asked a second
+/// time: there is nothing to be answered twice.
+#[test]
+fn a_settled_wait_that_is_asked_again_stays_settled() {
+    let mut answered = World::waiting();
+    let answer = answered.answer("rt_1", "yes");
+    answered.done(answer);
+    let mut expired = overdue();
+    expired.done(Command::Sweep { live: true });
+    for mut world in [answered, expired] {
+        let (log, again) = (world.log.len(), world.wait("wait_1", "rt_2"));
+        let verdict = world.decide(again).map(|decision| decision.outcome);
+        assert_eq!((verdict, world.log.len()), (Ok(Verdict::Already), log));
+        let refusal = Refusal::WaitNotFound { wait: id("wait_1") };
+        assert_eq!(world.refused(answer_by_wait("wait_1")), refusal);
+    }
+}
+
 /// What cannot be `Already` because nothing is left to tell it by is refused, and writes nothing.
 #[test]
 fn what_is_over_is_refused_the_second_time() {

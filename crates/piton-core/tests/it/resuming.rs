@@ -212,6 +212,16 @@ fn s3_status_case_3_with_a_session_id_it_is_resumed() {
     assert_eq!((found.strategy, found.context_reason), (Strategy::Native, None));
 }
 
+/// One that is continued by its command line goes on as one that loads over its protocol does.
+#[test]
+fn an_agent_of_the_command_line_is_resumed() {
+    let world = stopped(Some("theirs"), SessionCapabilities::default());
+    let found = resume::evaluate(&world.state, COMMAND_LINE, false);
+    assert!(found.needs_resume && found.is_resumable && !found.is_agent_running);
+    assert_eq!(found.reason, Some(Reason::AgentNotRunning));
+    assert_eq!((found.strategy, found.context_reason), (Strategy::CommandLine, None));
+}
+
 #[test]
 fn s3_status_case_4_without_one_it_starts_afresh() {
     let world = stopped(None, SessionCapabilities::default());

@@ -7,7 +7,7 @@ use crate::common::{World, cancel, fresh, id, resume, start};
 use piton_core::decide::{Command, Import, Probe, Refusal, Verdict, asks};
 use piton_core::event::{AgentReady, ExecutorStopped, ToolStatus, WaitKind};
 use piton_core::id::CallId;
-use piton_core::limits::SPOOLS_KEPT;
+use piton_core::limits::{CALLS_OPEN_MAX, SPOOLS_KEPT};
 use piton_core::reason::Reason;
 use piton_core::spool::{
     Channel, ENTRY_VERSION, Ended, Entry, Fact, OpenedAs, Pos, SessionCapabilities, Spool,
@@ -165,6 +165,18 @@ fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
     assert_eq!(prompts(&world), [] as [&Effect; 0]);
     world.recover(Some(Probe::Gone));
     assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessExit));
+}
+
+/// Wants to show: an agent that calls and calls, and never says what came of it, fills no memory; what
+/// is too many is still told.
+#[test]
+fn open_calls_are_limited() {
+    let mut world = begun();
+    let facts = (0..CALLS_OPEN_MAX + 2).map(|n| call(&format!("call_{n}"))).collect();
+    world.done(import(entries("run_1", facts)));
+    assert_eq!(world.state.calls.len(), CALLS_OPEN_MAX);
+    let told = |kind: &str| world.log.iter().filter(|record| &*record.kind == kind).count();
+    assert_eq!((told("tool.intent"), told("agent.updated")), (CALLS_OPEN_MAX, 2));
 }
 
 /// Wants to show: a whole turn becomes what a reader expects, and its end ends the run.

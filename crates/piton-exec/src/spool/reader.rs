@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use piton_core::planted::{self, Bug};
 use piton_core::spool::{Entry, Pos};
 use zeroize::Zeroizing;
 
@@ -121,7 +122,7 @@ impl Entries<'_> {
             self.index += 1;
             self.open = None;
         }
-        if self.next <= self.reader.flushed {
+        if self.next <= self.reader.flushed && !planted::is(Bug::SpoolEndMissing) {
             return Err(Error::Missing { first: self.next, last: self.reader.flushed });
         }
         Ok(None)

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use piton_core::planted::{self, Bug};
 use piton_core::trail::Trail;
 use piton_core::{Content, Record, Seq};
 
@@ -139,7 +140,7 @@ impl<R: Rendered> Kept<R> {
             self.trails.pop_first();
         }
         // It may show what was redacted meanwhile.
-        if ticket != self.ticket() {
+        if ticket != self.ticket() && !planted::is(Bug::RedactedTextKept) {
             return;
         }
         self.behind_bytes += chunk.weight;

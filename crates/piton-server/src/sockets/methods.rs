@@ -7,6 +7,7 @@ use axum::extract::ws::Message;
 use piton_core::Code;
 use piton_core::access::Scope;
 use piton_core::id::SessionId;
+use piton_core::planted::{self, Bug};
 use piton_runtime::{Caller, Fulfilled};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -117,7 +118,8 @@ pub(super) async fn call(
     let found = OPERATIONS.iter().find(|operation| operation.method == method);
     let Operation { scope, .. } = found.ok_or_else(|| unknown(method))?;
     // Before anything else is looked at: who may not ask learns nothing.
-    let principal = admit(line, *scope)?;
+    let is_open = planted::is(Bug::OpenNeedsRead) && method == "task.session.open";
+    let principal = admit(line, if is_open { Scope::Read } else { *scope })?;
     let app = &line.app;
     match method {
         "task.session.list" => {

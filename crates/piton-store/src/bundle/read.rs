@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use piton_core::planted::{self, Bug};
 use piton_core::{Content, Record, Timestamp, chain};
 
 use super::error::Error;
@@ -274,7 +275,7 @@ impl<R: Read> Parts<R> {
         let count = u64::from_le_bytes(self.array()?);
         let expected = self.hasher.finalize();
         let hash: [u8; 32] = self.array()?;
-        if expected != hash {
+        if expected != hash && !planted::is(Bug::BundleUnchecked) {
             return Err(self.damaged("it is not what was written"));
         }
         if count != self.progress.records() {

@@ -250,7 +250,9 @@ impl Folder {
             Ok(file)
         });
         let written = written.map_err(|e| write_failed(&path, e)).and_then(|file| {
-            self.settle(file.sync())?;
+            if !planted::is(Bug::LogKeyUnflushed) {
+                self.settle(file.sync())?;
+            }
             self.disk.rename(&new, &path).map_err(|e| write_failed(&path, e))
         });
         if written.is_err() {
@@ -345,7 +347,7 @@ impl Folder {
         for (session, staged) in durable {
             if session.is_metadata_log() {
                 staged.events.iter().for_each(|(_, _, event)| logs.roster.apply(event));
-            } else if staged.is_new {
+            } else if staged.is_new || planted::is(Bug::ListedTwice) {
                 logs.unregistered.insert(session.clone());
             }
             let log = logs.by_id.entry(session.clone()).or_insert_with(|| {

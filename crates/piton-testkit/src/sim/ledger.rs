@@ -44,6 +44,8 @@ pub enum Property {
     SnapshotIsReplay,
     /// The index row that came with a batch is what the records fold into.
     IndexIsFold,
+    /// The metadata log lists every durable session once, and says nothing that did not happen.
+    RosterIsTrue,
     /// The chain verifies.
     ChainHolds,
     /// After a recovery no run is left with a dead boot, and every status has a reason.
@@ -88,6 +90,7 @@ impl Property {
         Self::NothingTwice,
         Self::SnapshotIsReplay,
         Self::IndexIsFold,
+        Self::RosterIsTrue,
         Self::ChainHolds,
         Self::StatusExplained,
         Self::ErrorsAreHonest,
@@ -375,11 +378,10 @@ impl World {
     fn recall_owners(&self) {
         let leases: Vec<(SessionId, Option<BootId>)> = {
             let disk = self.disk();
-            let lease = |log: &piton_store::memory::Log| {
-                let records = log.lines.iter().map(|line| &line.record);
-                piton_core::fold::replay(records).ok().and_then(|state| state.lease.owner)
+            let owner = |log: &piton_store::memory::Log| {
+                owner_of(log.lines.iter().map(|line| &line.record))
             };
-            disk.logs.iter().map(|(id, log)| (id.clone(), lease(log))).collect()
+            disk.logs.iter().map(|(id, log)| (id.clone(), owner(log))).collect()
         };
         let mut inner = self.inner();
         for (session, owner) in leases {
@@ -389,4 +391,17 @@ impl World {
             };
         }
     }
+}
+
+/// Whose a log is: of the last one who claimed it and did not give it back.
+fn owner_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<BootId> {
+    let mut owner = None;
+    for record in records {
+        match record.event() {
+            Ok(Event::SessionLeased(e)) => owner = Some(e.boot_id),
+            Ok(Event::SessionReleased(e)) if owner.as_ref() == Some(&e.boot_id) => owner = None,
+            _ => {}
+        }
+    }
+    owner
 }

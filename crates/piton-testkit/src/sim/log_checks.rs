@@ -8,11 +8,11 @@ use piton_core::id::{BootId, RunId, SessionId, TokenId, WaitId};
 use piton_core::state::Executor;
 use piton_core::{Record, Seq, State, fold, status};
 use piton_runtime::{Outcome, Recovered};
-use piton_store::{Detail, Store};
+use piton_store::Store;
 
 use super::ledger::Property;
 use super::world::World;
-use super::{agent_checks, parts};
+use super::{agent_checks, parts, roster};
 
 /// Checks each log, and the state that would be loaded from it.
 pub(super) async fn all(world: &Arc<World>) {
@@ -27,11 +27,13 @@ pub(super) async fn all(world: &Arc<World>) {
     if world.agents {
         world.check_stopped();
     }
-    for (session, mut records, mut folded) in logs {
-        if let (Some(folder), true) = (&folder, session.is_metadata_log()) {
-            // A store of files writes to it by itself: the log is compared with itself.
-            records = folder.read(&session, 0, usize::MAX, Detail::Full).unwrap_or_default();
-            folded = fold::replay(&records).unwrap_or_default();
+    if let Some(folder) = &folder {
+        roster::check(world, folder, world.is_open());
+    }
+    for (session, records, folded) in logs {
+        // A store of files writes to it by itself, behind the world's books.
+        if folder.is_some() && session.is_metadata_log() {
+            continue;
         }
         interruptions(world, &session, &records);
         tokens(world, &session, &records);

@@ -127,7 +127,7 @@ impl Machine {
         let pos = self.written.len() as Pos + 1;
         let Did { run_id, fact } = did;
         world.note(format_args!("{} writes {pos}: {fact:?}", self.spool_id));
-        if fact.is_flushed() {
+        if is_durable_at_once(&fact) {
             self.flushed = pos;
         }
         let (v, at) = (ENTRY_VERSION, world.now());
@@ -373,5 +373,33 @@ impl Fleet {
         self.calm = true;
         self.faults = Faults::default();
         self.machines.values_mut().for_each(|machine| machine.away = 0);
+    }
+}
+
+/// What agentctl promises to have on its disk before anybody acts on it: all but what can be told again,
+/// or only informs. The world's own copy of the rule, kind by kind.
+fn is_durable_at_once(fact: &Fact) -> bool {
+    match fact {
+        Fact::CommandAccepted { .. }
+        | Fact::AgentReady { .. }
+        | Fact::AgentSessionAssigned { .. }
+        | Fact::AgentSessionRefused { .. }
+        | Fact::AgentError { .. }
+        | Fact::AgentExited { .. }
+        | Fact::TurnStarted {}
+        | Fact::TurnEnded { .. }
+        | Fact::TurnFailed { .. }
+        | Fact::TextEnd { .. }
+        | Fact::ToolCall { .. }
+        | Fact::ToolResult { .. }
+        | Fact::WaitOpened { .. }
+        | Fact::WaitEnded { .. }
+        | Fact::HistoryDiverged { .. }
+        | Fact::Unknown { .. } => true,
+        Fact::AgentStarting {}
+        | Fact::Text { .. }
+        | Fact::ToolUpdate { .. }
+        | Fact::Update { .. }
+        | Fact::Dropped { .. } => false,
     }
 }

@@ -18,6 +18,7 @@ mod machine;
 mod on_files;
 mod parts;
 mod resuming;
+mod roster;
 mod world;
 
 use std::fmt;

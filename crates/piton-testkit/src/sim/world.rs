@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::ledger::{Ledger, Property, Violation};
 use super::machine::{self, Fleet};
 use super::resuming::{Habits, Memories};
+use super::roster::Books;
 use super::{On, Report, Stats, log_checks, on_files, parts};
 
 /// Where simulated time begins.
@@ -84,6 +85,8 @@ pub(super) struct Inner {
     pub executions: BTreeMap<ExecutionId, Probe>,
     pub sessions: Vec<SessionId>,
     pub ledger: Ledger,
+    /// Of what a store writes by itself.
+    pub roster: Books,
     /// Failures that the world has caused; others have no excuse.
     pub injected: BTreeSet<Code>,
     pub stats: Stats,
@@ -149,6 +152,7 @@ impl World {
             executions: BTreeMap::new(),
             sessions: Vec::new(),
             ledger: Ledger::default(),
+            roster: Books::default(),
             injected: BTreeSet::new(),
             stats: Stats::default(),
             memories: Memories::default(),
@@ -164,6 +168,11 @@ impl World {
         let fleet = Mutex::new(Fleet::new(faults_of_fleet));
         let inner = Mutex::new(inner);
         Arc::new(Self { disk, files, files_open, died, inner, agents, habits, fleet })
+    }
+
+    /// Whether a process has the files open: then only what was flushed is found.
+    pub(super) fn is_open(&self) -> bool {
+        self.files_open.load(Ordering::SeqCst)
     }
 
     /// The folder as the next life would find it, opened on a copy; `None` on memory.
@@ -365,7 +374,8 @@ impl World {
     /// What the world does while nobody runs: agents live or die, snapshots are spoiled.
     pub(super) fn after_crash(&self) {
         let mut inner = self.inner();
-        let Inner { rng, executions, .. } = &mut *inner;
+        let Inner { rng, executions, roster, .. } = &mut *inner;
+        let mut anchors = 0;
         for probe in executions.values_mut() {
             if *probe != Probe::Gone {
                 *probe = match rng.u32(0..4) {
@@ -380,6 +390,7 @@ impl World {
             let is_cache = path.extension().is_some_and(|e| e == "json" || e == "anchor");
             let in_sessions = path.parent().is_some_and(|folder| folder.ends_with("sessions"));
             if is_cache && in_sessions && rng.u32(0..10) == 0 {
+                anchors += u64::from(path.extension().is_some_and(|e| e == "anchor"));
                 let files = self.files.iter();
                 for (files, mut bytes) in files.filter_map(|f| Some((f, f.content(&path)?))) {
                     let at = rng.usize(0..bytes.len().max(1));
@@ -390,6 +401,7 @@ impl World {
                 }
             }
         }
+        roster.spoil(anchors);
         let mut disk = self.disk();
         for log in disk.logs.values_mut() {
             if rng.u32(0..10) == 0

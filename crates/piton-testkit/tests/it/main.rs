@@ -3,6 +3,5 @@
 mod agents;
 mod flushes;
 mod kill;
-mod sim;
 mod tidy;
 mod tokens;

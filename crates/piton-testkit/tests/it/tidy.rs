@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use piton_core::Code;
+use piton_core::planted::Bug;
+use piton_testkit::planted::{CaughtBy, caught_by};
 
 /// Past this a file hides things; begin another one.
 const LINES_MAX: usize = 800;
@@ -297,6 +299,7 @@ fn crates_depend_in_one_direction() {
 /// Test programs beside each crate's `it`, and why they are not part of it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("piton-agentctl/processes", "it plays agentctl: all that descends from it is the execution's"),
+    ("piton-testkit/sim", "it takes all cores: nothing that waits for processes runs beside it"),
     ("piton-testkit/planted", "a build of its own, with the feature `planted`"),
 ];
 
@@ -328,6 +331,27 @@ fn a_crate_has_one_program_of_integration_tests() {
 
     let metadata = cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]);
     assert_none(&programs_too_many(&metadata), "Add a module to tests/it/main.rs instead");
+}
+
+/// Wants to show: the documentation names what catches each planted bug, and this build has none.
+#[test]
+fn planted_bugs_are_listed_and_not_in_this_build() {
+    let is_compiled = std::hint::black_box(piton_core::planted::IS_COMPILED);
+    assert!(!is_compiled, "a build with planted bugs is not what ships");
+    let page = read("docs/simulator.md");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let missing = Bug::ALL.iter().filter(|bug| {
+        let caught: Vec<String> = match caught_by(**bug) {
+            CaughtBy::Simulator(properties) | CaughtBy::SimulatorOnFiles(properties) => {
+                properties.iter().map(|property| format!("`{property:?}`")).collect()
+            }
+            CaughtBy::Test(test) => vec![format!("{}, `{}`", test.package, test.name)],
+        };
+        let row = rows.iter().find(|row| row.starts_with(&format!("| `{bug:?}` |")));
+        !row.is_some_and(|row| caught.iter().all(|by| row.contains(by)))
+    });
+    let missing: Vec<String> = missing.map(|bug| format!("{bug:?}")).collect();
+    assert_none(&missing, "Not in docs/simulator.md as in piton_testkit::planted");
 }
 
 /// What is wrong with the pages, given as file name and text.

@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use piton_core::planted::{self, Bug};
 use tokio::process::{Child, Command};
 
 /// How long looking may take.
@@ -187,7 +188,8 @@ impl Git {
     ) -> Result<Output> {
         in_time(within, async {
             let sealed = self.seal().await?;
-            self.run(args, sealed.env(), bytes_max, None).await?.good()
+            let env = if planted::is(Bug::GitUnsealed) { &[] } else { sealed.env() };
+            self.run(args, env, bytes_max, None).await?.good()
         })
         .await
     }

@@ -13,5 +13,5 @@ mod fixture;
 mod help;
 mod home;
 mod reading;
-mod verify;
+pub(crate) mod verify;
 mod writing;

@@ -59,7 +59,7 @@ fn caches_are_made_anew() {
 /// A session that was removed with everything that belongs to it is missed, and so are the anchors;
 /// no hint leads to a command that would delete the rest of the traces.
 #[test]
-fn what_was_taken_away_is_missed() {
+pub(crate) fn what_was_taken_away_is_missed() {
     let fixture = Fixture::new();
     let no = "(SELECT no FROM logs WHERE id = 'sess_done')";
     fixture.sql(&format!(

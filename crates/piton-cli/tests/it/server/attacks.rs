@@ -93,7 +93,7 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
 }
 
 #[test]
-fn other_hosts_and_other_pages_are_refused() {
+pub(crate) fn other_hosts_and_other_pages_are_refused() {
     let world = World::new();
     for host in [
         "evil.example",
@@ -276,7 +276,7 @@ fn a_data_folder_has_one_server_and_an_address_one_listener() {
 /// Clients without a token that never finish their requests hold all the connections that such
 /// clients can have, and keep nobody with a token out.
 #[test]
-fn half_sent_requests_do_not_shut_the_owner_out() {
+pub(crate) fn half_sent_requests_do_not_shut_the_owner_out() {
     let mut world = World::new();
     let session = world.quiet_session(None);
     let bearer = world.bearer(&["read"]);

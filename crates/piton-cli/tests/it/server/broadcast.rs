@@ -112,7 +112,7 @@ fn readers(world: &World) -> u64 {
 /// Wants to show: the end of an access token ends its streams, also one whose reader takes nothing,
 /// so that the server never gets round to telling it.
 #[test]
-fn a_stalled_reader_ends_with_its_access_token() {
+pub(crate) fn a_stalled_reader_ends_with_its_access_token() {
     let mut world = World::new();
     let session = world.session();
     let body = json!({"name": "x", "scopes": ["read"]});

@@ -17,7 +17,7 @@ fn controls(text: &str) -> Vec<char> {
 }
 
 #[test]
-fn what_others_wrote_never_controls_the_terminal() {
+pub(crate) fn what_others_wrote_never_controls_the_terminal() {
     let mut world = World::new();
     let task = world.post("/api/v1/tasks", &json!({"title": HOSTILE})).good();
     let task = task["task_id"].as_str().unwrap().to_owned();

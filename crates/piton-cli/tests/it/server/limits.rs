@@ -25,7 +25,7 @@ fn seven(server: &Limited, path: &str, bearer: &str) -> Vec<u16> {
 }
 
 #[test]
-fn wrong_tokens_are_limited_and_limit_no_sign_in() {
+pub(crate) fn wrong_tokens_are_limited_and_limit_no_sign_in() {
     let server = Limited::new(FIVE, ConnectionLimits::default());
     let link = json!({"name": "b", "scopes": ["read"]});
     let link = server.ask("POST", "/api/v1/links", Some(&link)).good();
@@ -49,7 +49,7 @@ fn a_token_without_the_scope_is_counted() {
 
 /// A sign-in is counted before its body is read: nobody waits for the body of one that is too many.
 #[test]
-fn a_sign_in_is_counted_before_its_body_is_read() {
+pub(crate) fn a_sign_in_is_counted_before_its_body_is_read() {
     let server = Limited::new(FIVE, ConnectionLimits::default());
     let headers = [("content-type", "application/json"), ("content-length", "1000")];
     for path in ["/api/v1/sign-in", "/api/v1/resume-tokens/x"] {
@@ -76,7 +76,7 @@ fn is_closed(stream: &mut TcpStream, wait: Duration) -> bool {
 }
 
 #[test]
-fn connections_without_a_token_give_way_and_those_with_one_stay() {
+pub(crate) fn connections_without_a_token_give_way_and_those_with_one_stay() {
     let limits = ConnectionLimits { unidentified_max: 4, ..ConnectionLimits::default() };
     let server = Limited::new(UNLIMITED, limits);
     let host = server.address.trim_start_matches("http://").to_owned();
@@ -207,7 +207,7 @@ impl Hooks for Disk {
 /// `/ready` says that work is refused for as long as the store refuses writes; `/health` says only
 /// that the server is there.
 #[test]
-fn a_server_whose_store_refuses_writes_is_not_ready() {
+pub(crate) fn a_server_whose_store_refuses_writes_is_not_ready() {
     let disk = Arc::new(Disk::default());
     let server = Limited::over(UNLIMITED, ConnectionLimits::default(), |data| {
         let (liveness, hooks) = (Arc::new(BootLocks::new(data)), Arc::clone(&disk));

@@ -260,6 +260,20 @@ impl Cell<'_> {
         }
     }
 
+    /// Waits for the record that its process has ended; one without a process has none.
+    fn until_exited(&self) {
+        if self.kind.stays {
+            self.until("agent.exited", |records| !kinds(records, "agent.exited").is_empty());
+        }
+    }
+
+    fn until_interrupted(&self, run: &str) {
+        self.until("run.interrupted", |records| {
+            let is_of_run = |record: &&Value| record["run_id"] == run;
+            kinds(records, "run.interrupted").iter().any(is_of_run)
+        });
+    }
+
     fn kill_agent(&self) {
         let there = agents(&self.memory);
         assert!(there.len() == 1 || !self.kind.stays && there.is_empty(), "{there:?}");
@@ -273,7 +287,9 @@ impl Cell<'_> {
             kinds(records, kind).iter().any(|record| record["run_id"] == run.as_str())
         });
         self.kill_agent();
-        let status = self.world.when(&self.session, |status| status["reason"] == "process_exit");
+        self.until_interrupted(&run);
+        let status = self.world.status(&self.session);
+        assert_eq!(status["reason"], "process_exit", "{status:#}");
         assert_eq!(status["state"], "WAITING_FOR_INPUT", "{status:#}");
         assert_eq!(status["needs_resume"], true);
         assert_eq!(status["resume_strategy"], self.kind.strategy, "{status:#}");
@@ -292,9 +308,7 @@ impl Cell<'_> {
             Point::BeforePrompt => {
                 interruptions = 0;
                 self.kill_agent();
-                if kind.stays {
-                    world.when(session, |status| status["is_agent_running"] == false);
-                }
+                self.until_exited();
             }
             // One that has no protocol says a message at a time, and cannot ask.
             Point::MidText | Point::Permission if !kind.stays => {
@@ -306,24 +320,26 @@ impl Cell<'_> {
             Point::ComingBack => {
                 interruptions = 0;
                 self.kill_agent();
-                if kind.stays {
-                    world.when(session, |status| status["is_agent_running"] == false);
-                }
+                self.until_exited();
                 let dies = self.memory.with_extension("dies");
                 std::fs::write(dies, format!("{}\n", kind.stage)).unwrap();
                 if !kind.stays {
                     // Its process is its turn: given the prompt, it dies in it.
                     interruptions = 1;
-                    world.prompt(session, "say never");
-                    world.when(session, |status| status["reason"] == "process_exit");
+                    let run = world.prompt(session, "say never");
+                    self.until_interrupted(&run);
                 }
             }
         }
         let asked = world.prompt(session, "recall colour");
         if point == Point::ComingBack && kind.stays {
             // It could not be started: that is told, what was said is kept, and somebody decides.
-            let status = world.when(session, |status| status["state"] == "ERROR");
-            assert_eq!(status["reason"], "agent_error", "{status:#}");
+            self.until("agent.error", |records| !kinds(records, "agent.error").is_empty());
+            let status = world.status(session);
+            assert_eq!(
+                (&status["state"], &status["reason"]),
+                (&json!("ERROR"), &json!("agent_error"))
+            );
             world.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).good();
         }
         let status = self.idle(&asked);

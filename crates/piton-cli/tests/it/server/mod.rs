@@ -3,29 +3,29 @@
 #![expect(clippy::print_stderr, reason = "seeds of what is random")]
 
 mod agents;
-mod attacks;
-mod broadcast;
+pub(crate) mod attacks;
+pub(crate) mod broadcast;
 mod care;
 mod commands;
 mod cuts;
 mod example;
 mod fuzz;
-mod hostile;
+pub(crate) mod hostile;
 mod idle;
 mod index;
 mod limited;
-mod limits;
+pub(crate) mod limits;
 mod matrix;
 mod operations;
-mod permissions;
+pub(crate) mod permissions;
 mod prompt_cost;
 mod pty;
 mod resuming;
-mod secrets;
+pub(crate) mod secrets;
 mod socket;
 mod sockets;
 mod streams;
-mod terminal;
+pub(crate) mod terminal;
 mod tls;
 mod watching;
 mod workspace;

@@ -22,7 +22,7 @@ fn mode(path: &Path) -> u32 {
 /// every command when others can write to them, before a planted server is asked or a planted
 /// program executed.
 #[test]
-fn a_data_folder_that_others_can_write_to_is_refused() {
+pub(crate) fn a_data_folder_that_others_can_write_to_is_refused() {
     let mut world = World::new();
     world.session();
     world.end();
@@ -74,7 +74,7 @@ fn git(folder: &Path, args: &[&str]) {
 /// and folders 0700. Two exceptions: what lies in a workspace is the user's, and a program is 0700,
 /// or the mode of the installed file that it is a link to.
 #[test]
-fn files_are_their_owners_alone_whatever_the_umask_is() {
+pub(crate) fn files_are_their_owners_alone_whatever_the_umask_is() {
     let mut world = World::not_started();
     let repo = world.folder.path().join("repo");
     fs::create_dir(&repo).unwrap();

@@ -48,7 +48,7 @@ fn written(world: &World) -> Vec<(String, String)> {
 /// Wants to show: a configured secret that an agent streams in pieces is masked before it is written,
 /// by agentctl into its spool and so in the log.
 #[test]
-fn a_secret_in_pieces_is_masked() {
+pub(crate) fn a_secret_in_pieces_is_masked() {
     let mut world = world();
     let session = world.session();
     let prompt = PIECES.join("|");
@@ -69,7 +69,7 @@ fn a_secret_in_pieces_is_masked() {
 /// Wants to show: what belongs to no session is masked as well: titles of tasks, names of access
 /// tokens, and the paths of refused requests, for which nobody needs a token.
 #[test]
-fn the_metadata_log_is_masked() {
+pub(crate) fn the_metadata_log_is_masked() {
     let world = world();
     world.post("/api/v1/tasks", &json!({"title": format!("use {SECRET}")})).good();
     let name = format!("for {SECRET}");
@@ -89,7 +89,7 @@ fn the_metadata_log_is_masked() {
 /// Wants to show: the built-in agent's memory has no configured secret in it, is its owner's alone, and
 /// goes with its session, whether the server deletes it or the command line.
 #[test]
-fn the_memory_of_echo_is_masked_private_and_deleted() {
+pub(crate) fn the_memory_of_echo_is_masked_private_and_deleted() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut world = world();
     let idle = |status: &Value| status["status"] == "idle" && status["last_outcome"] != Value::Null;

@@ -287,7 +287,7 @@ fn the_screen_tells_the_whole_story() {
 
 /// Without a server each of several starts one; all use the one that was first.
 #[test]
-fn several_chats_at_once_share_the_server_that_was_first() {
+pub(crate) fn several_chats_at_once_share_the_server_that_was_first() {
     let home = Home::new();
     let chats: Vec<_> = (0..4)
         .map(|n| {

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::Record;
 use piton_core::event::Event;
 use piton_core::id::{RunId, SessionId};
 use piton_core::transcript::{self, Item, Text};
+use piton_core::{Record, Seq};
 use piton_testkit::crash::Kind;
 use piton_testkit::drive::{Server, processes_of, wait_until};
 use serde_json::{Value, json};
@@ -86,11 +86,16 @@ impl Bench {
 
     /// The log, read beside whoever writes it (for plain files: when nobody does).
     pub(crate) fn log(&self) -> Vec<Record> {
+        self.log_after(0)
+    }
+
+    /// The same from behind a position.
+    pub(crate) fn log_after(&self, seq: Seq) -> Vec<Record> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let store = self.kind.open_to_read(&self.data()).expect("there is a store");
             let session: SessionId = SESSION.parse().expect("an id");
-            let (mut all, mut after) = (Vec::new(), 0);
+            let (mut all, mut after) = (Vec::new(), seq);
             loop {
                 let page = store.read(&session, after, 512, piton_store::Detail::Full).await;
                 let page = page.expect("readable");

@@ -13,6 +13,7 @@ mod full_disks;
 mod long_messages;
 mod long_paths;
 mod misfits;
+mod mixed_kills;
 mod outliving;
 mod strays;
 mod two_servers;

@@ -1,4 +1,5 @@
-//! The simulator's seeds: some thousand here, a hundred thousand in `make soak`.
+//! The simulator's seeds: some thousand here, a hundred thousand in `make soak`. A program of its own,
+//! because it takes all cores: tests that wait for real processes are not run beside it.
 #![expect(clippy::print_stdout, reason = "these are tests")]
 
 use std::sync::atomic::{AtomicU64, Ordering};

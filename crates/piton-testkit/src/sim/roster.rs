@@ -1,0 +1,83 @@
+//! What a store of files writes to the metadata log by itself, as the world knows it must: every
+//! session once, when it is durable, with the time at which it began; and that anchors were gone only
+//! if the world spoiled some. Nothing of this is asked of the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use piton_core::event::Event;
+use piton_core::id::SessionId;
+use piton_core::{Record, Timestamp};
+use piton_store::Detail;
+use piton_store::files::Folder;
+
+use super::ledger::Property;
+use super::world::World;
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    /// How many anchors were spoiled while nobody ran.
+    spoiled: u64,
+    /// What was durable when the log was looked at last.
+    seen: Vec<Record>,
+}
+
+impl Books {
+    /// The world spoiled so many anchors.
+    pub(super) fn spoil(&mut self, anchors: u64) {
+        self.spoiled += anchors;
+    }
+}
+
+/// Looks at the metadata log of a folder that was found as the next life would find it, after what that
+/// life does first: it lists what is not listed.
+pub(super) fn check(world: &Arc<World>, folder: &Folder, is_durable: bool) {
+    let broken = |what: String| world.violated(Property::RosterIsTrue, what);
+    let read = |folder: &Folder| {
+        let session = SessionId::metadata_log();
+        folder.read(&session, 0, usize::MAX, Detail::Full).unwrap_or_default()
+    };
+    let found = read(folder);
+    let mut lost = false;
+    if is_durable {
+        let mut inner = world.inner();
+        // What this opening noted of anchors is in the copy only.
+        let listed = found.into_iter().filter(|record| &*record.kind == "session.registered");
+        let listed: Vec<Record> = listed.collect();
+        lost = !listed.starts_with(&inner.roster.seen);
+        inner.roster.seen = listed;
+    }
+    if lost {
+        broken("what the metadata log said is not there any more".to_owned());
+    }
+    folder.write_behind();
+    if let Err(error) = folder.register() {
+        broken(format!("sessions cannot be listed: {error}"));
+    }
+    let began: BTreeMap<SessionId, Timestamp> = {
+        let disk = world.disk();
+        let durable = disk.logs.iter().filter(|(id, log)| !id.is_metadata_log() && log.flushed > 0);
+        durable.map(|(id, log)| (id.clone(), log.lines[0].record.ts)).collect()
+    };
+    let spoiled = world.inner().roster.spoiled;
+    let mut listed = BTreeSet::new();
+    for record in read(folder) {
+        match record.event() {
+            Ok(Event::SessionRegistered(e)) => {
+                if began.get(&e.session_id) != Some(&record.ts) {
+                    let when = began.get(&e.session_id);
+                    broken(format!("{} is listed at {}: {when:?}", e.session_id, record.ts));
+                }
+                if !listed.insert(e.session_id.clone()) {
+                    broken(format!("{} is listed again at {}", e.session_id, record.seq));
+                }
+            }
+            // Said again by whoever comes before they are made again.
+            Ok(Event::AnchorsRecreated(e)) if e.logs <= spoiled => {}
+            other => broken(format!("{spoiled} anchors spoiled, and it says {other:?}")),
+        }
+    }
+    if let Some(unlisted) = began.keys().find(|session| !listed.contains(*session)) {
+        broken(format!("{unlisted} is not listed"));
+    }
+}
