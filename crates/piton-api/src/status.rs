@@ -15,6 +15,7 @@ use crate::enums::{
     Code, Context, ExecutorStatus, Phase, Reason, ResumeStrategy, RunOutcome, RunPhase,
     SessionState, StatusName, WaitKind,
 };
+use crate::permission::PermissionRequest;
 
 /// A session in a list: what the index of sessions knows. A part of [`SessionStatus`], under the same
 /// names.
@@ -82,6 +83,9 @@ pub struct Wait {
     /// 64 KiB: the record of `since_seq` has it.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub question: Option<Value>,
+    /// Of a permission: what is asked for, readable and whole up to 48 KiB; null if the question was
+    /// redacted.
+    pub permission: Option<PermissionRequest>,
     pub since_seq: Seq,
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub deadline_at: Option<Timestamp>,
@@ -228,6 +232,7 @@ impl Wait {
             run_id: open.run_id.clone(),
             kind: open.wait.kind.into(),
             question: open.question.clone(),
+            permission: open.permission.clone().map(Into::into),
             since_seq: open.wait.since_seq,
             deadline_at: open.wait.deadline_at,
             resume_token_id: open.wait.token_id.clone(),

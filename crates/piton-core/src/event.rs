@@ -14,6 +14,7 @@ use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
     WaitId,
 };
+use crate::permission::Action;
 use crate::reason::Reason;
 use crate::resume::{StartTrigger, Strategy};
 use crate::spool::{AgentInfo, AuthMethod, Channel, OpenedAs, Pos, SessionCapabilities};
@@ -307,6 +308,16 @@ events! {
     RunDismissed = "run.dismissed" { run_id: RunId, } content [];
     /// A wait ended without an answer; the agent is told `cancelled` and goes on.
     WaitCancelled = "wait.cancelled" { run_id: RunId, wait_id: WaitId, reason: Reason, } content [];
+
+    /// A standing rule answers a permission request; the records after it, in the same batch, say so.
+    PermissionDecided = "permission.decided" {
+        run_id: RunId,
+        wait_id: WaitId,
+        action: Action,
+        /// The rule's name, or its number.
+        rule: String,
+        option_id: String,
+    } content [];
 
     TokenMinted = "token.minted" {
         token_id: TokenId,

@@ -84,6 +84,7 @@ impl State {
                 return Change::Inner;
             }
             Event::ToolUpdated(_)
+            | Event::PermissionDecided(_)
             | Event::AgentHistoryDiverged(_)
             | Event::StatusDerived(_)
             | Event::RecordRedacted(_)

@@ -20,6 +20,7 @@ pub mod mask;
 pub mod mcp;
 pub mod note;
 pub mod overview;
+pub mod permission;
 pub mod permissions;
 pub mod planted;
 pub mod reason;

@@ -25,8 +25,8 @@ pub const REQUEST_KEPT_FOR: Duration = Duration::from_hours(24);
 pub const ACCESS_MAX: usize = 1_024;
 /// Executions of one session whose spools are remembered, so that a repetition is recognised.
 pub const SPOOLS_KEPT: usize = 64;
-/// Entries of a spool that are imported in one batch. An entry makes three records at most.
-pub const IMPORT_ENTRIES_MAX: usize = 256;
+/// Entries of a spool that are imported in one batch. An entry makes five records at most.
+pub const IMPORT_ENTRIES_MAX: usize = 192;
 /// About how many bytes of entries are imported in one batch, if it is more than one entry.
 pub const IMPORT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Streamed text of one record, in bytes.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::code::AnyCode;
 use crate::event::{Event, Seq};
 use crate::id::{RunId, SessionId, WaitId};
+use crate::permission::PermissionRequest;
 use crate::record::Record;
 use crate::resume::{Abilities, Evaluation};
 use crate::state::{Facts, Info, State, Wait};
@@ -56,6 +57,8 @@ pub struct OpenWait {
     pub wait: Wait,
     /// As it was asked; `None` if it was redacted, or is too long to be shown here.
     pub question: Option<Value>,
+    /// Of a permission: what is asked for, as far as it is shown here.
+    pub permission: Option<PermissionRequest>,
 }
 
 impl OpenWait {
@@ -71,6 +74,7 @@ impl OpenWait {
                 run_id: run.run_id.clone(),
                 wait: wait.clone(),
                 question: None,
+                permission: None,
             })
             .collect();
         waits.sort_by_key(|open| {

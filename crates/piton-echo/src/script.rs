@@ -31,6 +31,11 @@ pub enum Directive {
     Write { path: String, text: String },
     /// `ask [QUESTION]`: for permission.
     Ask(String),
+    /// `ask-run COMMAND`: for permission to run it, and then runs it.
+    AskRun(String),
+    /// `ask-write PATH TEXT`: for permission to write a file, and then writes it; `\n` in the text is
+    /// the end of a line.
+    AskWrite { path: String, text: String },
     /// `plan`
     Plan,
     /// `mode NAME`
@@ -124,6 +129,13 @@ pub const WORDS: &[Word] = &[
     }),
     word("ask [QUESTION]", "Ask for permission", |rest| {
         Some(Directive::Ask(text(rest).unwrap_or_else(|| "May I?".to_owned())))
+    }),
+    word("ask-run COMMAND", "Ask for permission to run it, and run it", |rest| {
+        text(rest).map(Directive::AskRun)
+    }),
+    word("ask-write PATH TEXT", "Ask for permission to write a file, and write it", |rest| {
+        let lines = |text: String| text.replace("\\n", "\n");
+        pair(rest).map(|(path, text)| Directive::AskWrite { path, text: lines(text) })
     }),
     word("plan", "Show a plan", |rest| alone(rest, Directive::Plan)),
     word("mode NAME", "Change to a mode", |rest| text(rest).map(Directive::Mode)),

@@ -45,7 +45,8 @@ impl Turn<'_> {
             "rawInput": input,
         });
         self.update(call).await;
-        let is_question = matches!(step, Directive::Ask(_));
+        let is_question =
+            matches!(step, Directive::Ask(_) | Directive::AskRun(_) | Directive::AskWrite { .. });
         if !is_question {
             self.progress(&call_id, json!({ "status": "in_progress" })).await;
         }
@@ -120,6 +121,31 @@ impl Turn<'_> {
                 }
             }
             Directive::Ask(question) => self.ask(call_id, &question).await,
+            Directive::AskRun(command) => {
+                // As some agents do it: the call says nothing at first, then its arguments come, and
+                // the question is the tool's name.
+                self.progress(call_id, json!({ "rawInput": { "command": command } })).await;
+                let done = self.ask(call_id, "run").await;
+                if done.is_ok { self.by_itself(&command).await } else { done }
+            }
+            Directive::AskWrite { path, text } => {
+                let whole = self.path(&path);
+                let old = std::fs::read_to_string(&whole).ok();
+                let diff =
+                    json!({ "type": "diff", "path": whole, "oldText": old, "newText": text });
+                let update = json!({ "rawInput": { "path": whole, "content": text },
+                    "content": [diff], "locations": [{ "path": whole }] });
+                self.progress(call_id, update).await;
+                let done = self.ask(call_id, &whole.to_string_lossy()).await;
+                if !done.is_ok {
+                    return done;
+                }
+                let params = json!({ "sessionId": self.id, "path": whole, "content": text });
+                match self.agent.out.ask("fs/write_text_file", params).await {
+                    Ok(_) => Done::text(true, "written"),
+                    Err(error) => refused(&error),
+                }
+            }
             _ => Done::text(true, "done"),
         }
     }
@@ -212,6 +238,8 @@ fn describe(step: &Directive) -> (String, &'static str, String, Value) {
         Directive::Ask(question) => {
             ("ask", "other", question.clone(), json!({ "question": question }))
         }
+        Directive::AskRun(_) => ("run", "execute", "run".to_owned(), json!({})),
+        Directive::AskWrite { .. } => ("write", "edit", "write".to_owned(), json!({})),
         _ => ("other", "other", "other".to_owned(), json!({})),
     };
     (name.to_owned(), kind, title, input)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use piton_core::id::BootId;
 use piton_store::{Liveness, Store, Writer};
 
+use crate::permission_rules::PermissionRules;
 use crate::service::Options;
 use crate::supervisor::Supervisors;
 use crate::sweeper::Deadlines;
@@ -22,6 +23,7 @@ pub(crate) struct Env {
     pub files: Arc<dyn SessionFiles>,
     pub writer: Arc<Writer>,
     pub snapshot_every: u64,
+    pub rules: PermissionRules,
     pub ids: Ids,
     pub tally: Tally,
     pub deadlines: Deadlines,
@@ -47,6 +49,7 @@ impl Env {
             supervisors,
             files: options.files,
             snapshot_every: options.snapshot_every,
+            rules: options.rules,
             tally: Tally::default(),
             deadlines: Deadlines::default(),
         }

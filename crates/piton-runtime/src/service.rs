@@ -21,6 +21,7 @@ use crate::coordinator::Coordinator;
 use crate::env::Env;
 use crate::error::Result;
 use crate::offline::OfflineWriter;
+use crate::permission_rules::PermissionRules;
 use crate::session::Ack;
 use crate::supervisor::{Recovered, Supervisors, Wake};
 use crate::sweeper::Sweeper;
@@ -60,6 +61,8 @@ pub struct Options {
     pub abandon_after: Option<Duration>,
     /// Records after which a snapshot saves replaying them.
     pub snapshot_every: u64,
+    /// Permission requests that are answered without asking.
+    pub rules: PermissionRules,
 }
 
 impl Options {
@@ -83,6 +86,7 @@ impl Options {
             unreachable_after: UNREACHABLE_AFTER,
             abandon_after: None,
             snapshot_every: SNAPSHOT_EVERY,
+            rules: PermissionRules::default(),
         }
     }
 }

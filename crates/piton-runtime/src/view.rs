@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use piton_core::agent_view::AgentView;
-use piton_core::id::{BootId, SessionId, TaskId};
+use piton_core::event::WaitKind;
+use piton_core::id::{BootId, SessionId, TaskId, WaitId};
 use piton_core::mcp::McpServer;
 use piton_core::overview::{ErrorCause, OpenWait, Overview};
+use piton_core::permission::PermissionRequest;
 use piton_core::resume::{self, Abilities};
 use piton_core::state::{Executor, Facts, Run};
 use piton_core::status::{self, Status};
 use piton_core::transcript::{self, Item};
-use piton_core::{Record, Seq, State, Timestamp};
+use piton_core::{Event, Record, Seq, State, Timestamp};
 use piton_store::{Cursor, Detail, Liveness, Query, Row, Select, Store, Tail};
 use serde_json::Value;
 
@@ -28,6 +30,10 @@ pub(crate) const TASK_SESSIONS_MAX: usize = 1_000;
 
 /// Longer questions are read from the log.
 const QUESTION_BYTES_MAX: usize = 64 * 1024;
+/// Of a permission request in a status; the rest is read from the log.
+const PERMISSION_BYTES_MAX: usize = 48 * 1024;
+/// Records behind a question that are searched for what the agent said of its call later.
+const UPDATES_READ_MAX: usize = 64;
 
 /// What a reader holds. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -103,20 +109,65 @@ impl View {
     pub async fn open_waits(&self, session: &SessionId, facts: &Facts) -> Vec<OpenWait> {
         let mut waits = OpenWait::of(facts);
         for open in &mut waits {
-            let read = self.store.read(session, open.since_seq() - 1, 1, Detail::Full).await;
-            let question = match read {
-                Ok(asked) => asked.first().and_then(|record| record.content_field("question")),
-                // The wait is known all the same.
-                Err(error) => {
-                    let wait_id = &open.wait_id;
-                    tracing::warn!(%session, %wait_id, code = %error.code(), "no question");
-                    None
-                }
-            };
-            open.question =
-                question.filter(|question| question.to_string().len() <= QUESTION_BYTES_MAX);
+            self.read_question(session, open, PERMISSION_BYTES_MAX).await;
         }
         waits
+    }
+
+    /// An open wait with its whole question, and the whole of what it asks permission for.
+    pub async fn whole_wait(
+        &self,
+        session: &SessionId,
+        facts: &Facts,
+        wait_id: &WaitId,
+    ) -> Option<OpenWait> {
+        let mut open = OpenWait::of(facts).into_iter().find(|open| open.wait_id == *wait_id)?;
+        self.read_question(session, &mut open, usize::MAX).await;
+        Some(open)
+    }
+
+    async fn read_question(&self, session: &SessionId, open: &mut OpenWait, bytes_max: usize) {
+        let question = match self.question(session, open.since_seq()).await {
+            Ok(question) => question,
+            // The wait is known all the same.
+            Err(error) => {
+                let wait_id = &open.wait_id;
+                tracing::warn!(%session, %wait_id, code = %error.code(), "no question");
+                None
+            }
+        };
+        if let (WaitKind::Permission, Some(question)) = (open.wait.kind, &question) {
+            let updates = self.later_updates(session, open.since_seq(), question).await;
+            let request = PermissionRequest::new(question, &updates);
+            open.permission = Some(request.limited(bytes_max));
+        }
+        let question_bytes_max =
+            if bytes_max == usize::MAX { bytes_max } else { QUESTION_BYTES_MAX };
+        open.question =
+            question.filter(|question| question.to_string().len() <= question_bytes_max);
+    }
+
+    async fn question(&self, session: &SessionId, seq: Seq) -> Result<Option<Value>> {
+        let asked = self.store.read(session, seq - 1, 1, Detail::Full).await?;
+        Ok(asked.first().and_then(|record| record.content_field("question")))
+    }
+
+    /// What the agent said of a question's tool call after it had asked, among the next records.
+    async fn later_updates(&self, session: &SessionId, asked: Seq, question: &Value) -> Vec<Value> {
+        let Some(call_id) = question["call_id"].as_str() else { return Vec::new() };
+        let later = self.store.read(session, asked, UPDATES_READ_MAX, Detail::Headers).await;
+        let mut updates = Vec::new();
+        for record in later.unwrap_or_default() {
+            let is_update = matches!(record.event(), Ok(Event::ToolUpdated(e))
+                if e.call_id.as_str() == call_id);
+            if !is_update {
+                continue;
+            }
+            let read = self.store.read(session, record.seq - 1, 1, Detail::Full).await;
+            let read = read.ok().and_then(|read| read.first()?.content_field("update"));
+            updates.extend(read);
+        }
+        updates
     }
 
     /// Why the session's executor or agent is in error.

@@ -86,6 +86,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(shell::attach))
                 .routes(routes!(worktrees::repair, worktrees::clean_up))
                 .routes(routes!(waits::list))
+                .routes(routes!(waits::get))
                 .routes(routes!(waits::answer))
                 .routes(routes!(waits::rotate))
                 .routes(routes!(waits::mint))

@@ -257,10 +257,15 @@ impl Book {
         let wait_id = self.ids.wait();
         let options = wire::options(&params);
         let mut question = self.mask(params);
-        let agent_call_id = question.get("toolCall").and_then(|c| wire::text_at(c, "toolCallId"));
-        let call_id = agent_call_id.and_then(|id| self.calls.id_of(&id).cloned());
-        if let (Some(call_id), Value::Object(question)) = (call_id, &mut question) {
+        wire::respell_options(&mut question);
+        let asked = question.get("toolCall").cloned().unwrap_or_default();
+        let agent_call_id = wire::text_at(&asked, "toolCallId");
+        let call = agent_call_id.and_then(|id| self.calls.so_far(&id));
+        if let (Some((call_id, mut said)), Value::Object(question)) = (call, &mut question) {
+            // Said twice it need not be written twice.
+            said.retain(|key, value| asked.get(key) != Some(value));
             question.insert("call_id".to_owned(), call_id.as_str().into());
+            question.insert("call".to_owned(), said.into());
         }
         let wait_kind = WaitKind::Permission;
         self.note(Fact::WaitOpened { wait_id: wait_id.clone(), wait_kind, question });

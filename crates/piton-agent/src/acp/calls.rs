@@ -1,6 +1,6 @@
 //! Tool calls: one id of ours for each, and what became known of it until its outcome.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use piton_core::event::ToolStatus;
 use piton_core::id::CallId;
@@ -17,6 +17,9 @@ const USED_MAX: usize = 100_000;
 /// What is held of calls without outcome, for their result. Beyond it the result says less; the
 /// updates have said it all.
 const HELD_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What a question about a call needs: our name of the part, and the protocol's.
+const ASKED_PARTS: &[(&str, &str)] =
+    &[("raw_input", "rawInput"), ("content", "content"), ("locations", "locations")];
 /// Longer names are cut; `raw` has all of it.
 const NAME_BYTES_MAX: usize = 200;
 
@@ -25,9 +28,13 @@ struct Call {
     id: CallId,
     turn: u64,
     has_ended: bool,
+    /// Its name, title and kind, as last said.
+    words: Map<String, Value>,
     /// Content, output and so on, as last said.
     parts: Map<String, Value>,
     bytes: usize,
+    /// Parts of which something later was said than what is held, and its size.
+    unheld: BTreeMap<&'static str, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -103,9 +110,23 @@ impl Calls {
             .unwrap_or_default()
     }
 
-    /// Our id of the call that the agent knows by this one.
-    pub(super) fn id_of(&self, agent_id: &str) -> Option<&CallId> {
-        self.by_agent_id.get(agent_id).map(|call| &call.id)
+    /// What was said of a call so far, in the protocol's words, with our id of it: what a question
+    /// about the call is about. What is not held any more is counted.
+    pub(super) fn so_far(&self, agent_id: &str) -> Option<(&CallId, Map<String, Value>)> {
+        let call = self.by_agent_id.get(agent_id)?;
+        let mut said = call.words.clone();
+        for (name, spelled) in ASKED_PARTS {
+            if let Some(part) = call.parts.get(*name) {
+                said.insert((*spelled).to_owned(), part.clone());
+            }
+        }
+        let is_asked = |name: &&str| ASKED_PARTS.iter().any(|(asked, _)| asked == name);
+        let missing = call.unheld.iter().filter(|(name, _)| is_asked(name));
+        let missing: usize = missing.map(|(_, bytes)| bytes).sum();
+        if missing > 0 {
+            said.insert("missing_bytes".to_owned(), missing.into());
+        }
+        Some((&call.id, said))
     }
 
     fn begin(&mut self, agent_id: &str, turn: u64, ids: &dyn MakeIds) -> CallId {
@@ -118,8 +139,15 @@ impl Calls {
             }
             None => ids.call(),
         };
-        let call =
-            Call { id: call_id.clone(), turn, has_ended: false, parts: Map::new(), bytes: 0 };
+        let call = Call {
+            id: call_id.clone(),
+            turn,
+            has_ended: false,
+            words: Map::new(),
+            parts: Map::new(),
+            bytes: 0,
+            unheld: BTreeMap::new(),
+        };
         match self.by_agent_id.insert(agent_id.to_owned(), call) {
             Some(before) => self.held_bytes -= before.bytes,
             None => self.order.push_back(agent_id.to_owned()),
@@ -136,6 +164,13 @@ impl Calls {
 
 impl Call {
     fn hold(&mut self, tool: Tool, mut room: usize) {
+        for (key, word) in [("name", tool.name), ("title", tool.title), ("kind", tool.kind)] {
+            // The first name stays: an update says its title for want of one.
+            let is_new = key != "name" || !self.words.contains_key(key);
+            if let Some(word) = word.filter(|_| is_new) {
+                self.words.insert(key.to_owned(), word.into());
+            }
+        }
         let parts = [
             ("content", tool.content),
             ("raw_output", tool.raw_output),
@@ -151,6 +186,9 @@ impl Call {
                 room = room.saturating_sub(bytes);
                 self.bytes += bytes;
                 self.parts.insert(name.to_owned(), part);
+                self.unheld.remove(name);
+            } else {
+                self.unheld.insert(name, bytes);
             }
         }
     }

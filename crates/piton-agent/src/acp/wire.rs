@@ -216,6 +216,16 @@ pub(super) fn options(params: &Value) -> Vec<String> {
     options.filter_map(|option| text_at(option, "optionId")).collect()
 }
 
+/// A permission request with our spelling of the ids of its options.
+pub(super) fn respell_options(question: &mut Value) {
+    let options = question.get_mut("options").and_then(Value::as_array_mut).into_iter().flatten();
+    for option in options.filter_map(Value::as_object_mut) {
+        if let Some(id) = option.remove("optionId") {
+            option.insert("option_id".to_owned(), id);
+        }
+    }
+}
+
 /// A piece of a message, if its content is text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
@@ -235,6 +245,8 @@ pub(super) fn chunk(update: &Value) -> Chunk {
 pub(super) struct Tool {
     pub(super) id: String,
     pub(super) name: Option<String>,
+    pub(super) title: Option<String>,
+    pub(super) kind: Option<String>,
     pub(super) status: Option<String>,
     pub(super) content: Option<Value>,
     pub(super) locations: Option<Value>,
@@ -249,6 +261,8 @@ pub(super) fn tool(update: &Value) -> Option<Tool> {
     Some(Tool {
         id,
         name: some("name").or_else(|| some("title")).or_else(|| some("kind")),
+        title: some("title"),
+        kind: some("kind"),
         status: some("status"),
         content: part("content"),
         locations: part("locations"),

@@ -142,7 +142,7 @@ async fn a_permission_waits_for_an_answer_that_was_offered() {
     let turn = world.connection.prompt(run(1), "ask Really?").await.unwrap();
     let (wait_id, question) = world.notes.asked().await;
     assert_eq!(question["toolCall"]["title"], "Really?");
-    assert_eq!(question["options"][0]["optionId"], "allow_once");
+    assert_eq!(question["options"][0]["option_id"], "allow_once");
     assert!(question["call_id"].is_string(), "which call it is about");
     assert_eq!(world.connection.asking().await.first(), Some(&wait_id));
 

@@ -111,7 +111,7 @@ async fn a_permission_is_answered_after_the_client_came_back() {
     assert_eq!(health.run_id, Some(turn("run_p1")));
     assert_eq!(health.agent.pid, pid);
     let mut stream = client.stream(&run.spool_id, asked.last().unwrap().pos).await.unwrap();
-    let option = question["options"][0]["optionId"].as_str();
+    let option = question["options"][0]["option_id"].as_str();
     let option = option.or_else(|| question["options"][0]["option_id"].as_str()).unwrap();
     let answer = |wait_id: &WaitId, option: &str| Act::Answer {
         wait_id: wait_id.clone(),

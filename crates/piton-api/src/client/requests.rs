@@ -18,6 +18,7 @@ use crate::session::{
     PromptRequest, RedactRequest, Redaction, RenameRequest, RunRequest, SessionArchived,
     SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
 };
+use crate::status::Wait;
 use crate::store::{PruneReport, PruneRequest, StoreVerification, VerifyQuery};
 use crate::task::{
     NewTask, Task, TaskChanged, TaskCreated, TaskDeleteQuery, TaskPage, TaskQuery, TaskUpdate,
@@ -210,6 +211,11 @@ impl Client {
 
     pub async fn waits(&self) -> Result<WaitList> {
         self.get("/api/v1/waits").await
+    }
+
+    /// One open wait, with the whole of what it asks.
+    pub async fn wait(&self, wait: &WaitId) -> Result<Wait> {
+        self.get(&format!("/api/v1/waits/{wait}")).await
     }
 
     pub async fn answer(&self, wait: &WaitId, answer: &AnswerRequest) -> Result<AnswerAccepted> {

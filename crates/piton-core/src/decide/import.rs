@@ -2,12 +2,14 @@
 //! meanwhile. What comes late is kept and reopens nothing.
 
 mod agent;
+mod permission;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Context, Decision, Refusal, Wait, recovery, run, wait, with_status};
+use super::{Context, Decision, Refusal, recovery, run, with_status};
 use crate::code::{AnyCode, Code};
 use crate::event::{
     AgentHistoryDiverged, AgentUpdated, EffectDone, Event, MessageCompleted, MessageDelta,
@@ -15,9 +17,8 @@ use crate::event::{
     content_fields,
 };
 use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
-use crate::limits::{
-    CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, REATTACH_GRACE, SPOOLS_KEPT, wait_default,
-};
+use crate::limits::{CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, SPOOLS_KEPT};
+use crate::permission::Rules;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
@@ -49,6 +50,8 @@ pub struct Import {
     pub masked: BTreeMap<Pos, u64>,
     /// A token for every question among the entries ([`asks`]).
     pub fresh: Vec<NewToken>,
+    /// What is answered without asking. Whoever decides fills it in with the rules of that moment.
+    pub rules: Arc<Rules>,
 }
 
 /// How many tokens an import needs.
@@ -58,7 +61,8 @@ pub fn asks(entries: &[Entry]) -> usize {
 
 /// What is at or below the cursor was imported: the log wins. The rest must follow without a gap.
 pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Decision, Refusal> {
-    let Import { execution_id, spool_id, mut entries, mut lost, damage, masked, fresh } = import;
+    let Import { execution_id, spool_id, mut entries, mut lost, damage, masked, fresh, rules } =
+        import;
     if is_forgotten(state, &execution_id)
         && let Some(last) = entries.last()
     {
@@ -80,6 +84,7 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
         execution_id: &execution_id,
         masked,
         fresh: fresh.into_iter(),
+        rules: &rules,
         records: Vec::new(),
         text: None,
     };
@@ -161,6 +166,7 @@ struct Importing<'a> {
     execution_id: &'a ExecutionId,
     masked: BTreeMap<Pos, u64>,
     fresh: std::vec::IntoIter<NewToken>,
+    rules: &'a Rules,
     records: Vec<NewRecord>,
     text: Option<Piece>,
 }
@@ -268,32 +274,7 @@ impl Importing<'_> {
                 ),
             },
             Fact::WaitOpened { wait_id, wait_kind, question } => {
-                let fresh = self.fresh.next();
-                let open = self.open_run(run_id.as_ref()).is_some_and(Run::is_open);
-                if let (true, Some(run_id), Some(fresh)) = (open, run_id.clone(), fresh) {
-                    // However late it comes, there is time to answer.
-                    let kind = wait_kind;
-                    let at_least = self.cx.now.after(REATTACH_GRACE);
-                    let deadline_at = cx.now.after(wait_default(kind)).max(at_least);
-                    let question = question.clone();
-                    let asked = Wait {
-                        run_id,
-                        wait_id: wait_id.clone(),
-                        kind,
-                        deadline_at,
-                        fresh,
-                        question,
-                    };
-                    if let Ok(decision) = wait::wait(&self.state, cx, asked) {
-                        return self.extend(Ok(decision));
-                    }
-                }
-                self.updated(
-                    cx,
-                    run_id,
-                    "question",
-                    json!({"wait_id": wait_id, "question": question}),
-                );
+                self.asked(cx, run_id, wait_id, wait_kind, question);
             }
             Fact::WaitEnded { wait_id, why } => self.ask_ended(cx, run_id, wait_id, why),
             Fact::Update { what, update } => self.updated(cx, run_id, &what, update),

@@ -9,6 +9,7 @@ use crate::event::{
 use crate::id::{RunId, TokenId, WaitId};
 use crate::limits;
 use crate::limits::WAITS_OPEN_MAX;
+use crate::permission::option_id;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
@@ -190,9 +191,9 @@ pub fn fits(question: &Value, answer: &Value) -> bool {
     if answer.get("outcome").is_some_and(|outcome| outcome == "cancelled") {
         return true;
     }
-    let chosen = answer.get("option_id");
+    let chosen = option_id(answer);
     planted::is(Bug::AnswerNotOffered)
-        || chosen.is_some() && options.iter().any(|option| option.get("optionId") == chosen)
+        || chosen.is_some() && options.iter().any(|option| option_id(option) == chosen)
 }
 
 #[cfg(test)]
@@ -205,6 +206,7 @@ mod tests {
     fn an_answer_is_one_that_was_offered() {
         let question = json!({"options": [{"optionId": "yes"}, {"optionId": "no"}]});
         assert!(fits(&question, &json!({"option_id": "no"})));
+        assert!(fits(&json!({"options": [{"option_id": "no"}]}), &json!({"optionId": "no"})));
         assert!(fits(&question, &json!({"outcome": "cancelled"})));
         for answer in [json!(null), json!("yes"), json!({}), json!({"option_id": "perhaps"})] {
             assert!(!fits(&question, &answer), "{answer}");

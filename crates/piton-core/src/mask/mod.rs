@@ -463,6 +463,7 @@ fn free_fields(event: &Event) -> Free {
         Event::TaskCreated(_) | Event::TaskUpdated(_) | Event::SessionRenamed(_) => {
             Free::Fields(&["title"])
         }
+        Event::PermissionDecided(_) => Free::Fields(&["rule", "option_id"]),
         Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
             Free::Fields(&["path", "repository", "base"])

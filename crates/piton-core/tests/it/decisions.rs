@@ -252,6 +252,7 @@ fn from_entry(pos: u64) -> Command {
         damage: None,
         masked,
         fresh,
+        rules: std::sync::Arc::default(),
     })
 }
 

@@ -41,6 +41,7 @@ impl Agents {
             damage: None,
             masked: BTreeMap::new(),
             fresh: Vec::new(),
+            rules: std::sync::Arc::default(),
         }));
         let records = decided.expect("possible here").records;
         records.into_iter().map(|record| record.event).collect()

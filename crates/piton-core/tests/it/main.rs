@@ -7,6 +7,7 @@ mod folding;
 mod format;
 mod handles;
 mod late_records;
+mod permissions;
 mod properties;
 mod redaction;
 mod registry;

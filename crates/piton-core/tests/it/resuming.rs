@@ -64,6 +64,7 @@ fn says(world: &mut World, execution: &str, from: u64, facts: Vec<Fact>) -> Vec<
         damage: None,
         masked: std::collections::BTreeMap::new(),
         fresh: Vec::new(),
+        rules: std::sync::Arc::default(),
     };
     world.done(Command::Import(import))
 }

@@ -37,6 +37,7 @@ fn import(entries: Vec<Entry>) -> Command {
         execution_id: id("exec_1"),
         spool_id: "spool_1".into(),
         fresh: names.collect(),
+        rules: std::sync::Arc::default(),
         lost: None,
         damage: None,
         masked: BTreeMap::new(),
@@ -249,6 +250,7 @@ fn what_was_imported_is_not_imported_again_and_a_gap_is_refused() {
         damage: None,
         masked: BTreeMap::new(),
         fresh: Vec::new(),
+        rules: std::sync::Arc::default(),
     });
     world.done(lost);
     let header = &world.log.last().expect("written").header;
@@ -520,6 +522,7 @@ fn executions_are_forgotten_by_when_they_spoke() {
             damage: None,
             masked: BTreeMap::new(),
             fresh: Vec::new(),
+            rules: std::sync::Arc::default(),
         })
     };
     for n in (0..SPOOLS_KEPT).rev() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use piton_core::decide::Import;
@@ -85,8 +86,8 @@ impl Drained {
     /// What the log makes of it.
     pub fn import(self, execution_id: ExecutionId) -> Import {
         let Self { spool_id, entries, lost, damage } = self;
-        let (masked, fresh) = (BTreeMap::new(), Vec::new());
-        Import { execution_id, spool_id, entries, lost, damage, masked, fresh }
+        let (masked, fresh, rules) = (BTreeMap::new(), Vec::new(), Arc::default());
+        Import { execution_id, spool_id, entries, lost, damage, masked, fresh, rules }
     }
 }
 

@@ -6,6 +6,7 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, TokenId, WaitId};
 use piton_core::limits::REQUEST_KEPT_FOR;
 use piton_core::overview::OpenWait;
+use piton_core::permission::normal_answer;
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::{Seq, Timestamp};
 use piton_store::{Cursor, Page, Query, Row, Select};
@@ -66,6 +67,15 @@ impl Engine {
         Ok(OpenWaits { waits, truncated })
     }
 
+    /// One open wait, whole.
+    pub async fn wait(&self, wait_id: &WaitId) -> Result<(SessionId, OpenWait)> {
+        let session = self.session_of_wait(wait_id).await?;
+        let state = self.view().state(&session).await?;
+        let open = self.view().whole_wait(&session, &state.facts, wait_id).await;
+        let open = open.ok_or_else(|| Refusal::WaitNotFound { wait: wait_id.clone() })?;
+        Ok((session, open))
+    }
+
     /// Answers a wait, as a caller who may control the session.
     pub async fn answer(
         &self,
@@ -74,6 +84,7 @@ impl Engine {
         answer: Value,
     ) -> Result<Fulfilled<AnsweredWait>> {
         let handle = &self.running()?.handle;
+        let answer = normal_answer(answer);
         let request = Request::new(caller, "waits.answer", wait_id, &json!({"answer": answer}))?;
         let session = match self.session_of_wait(wait_id).await {
             // Perhaps because it was answered, under this very key.
@@ -98,7 +109,7 @@ impl Engine {
         token: ResumeToken,
         answer: Value,
     ) -> Result<Answered> {
-        self.running()?.handle.answer_with_token(within, token, answer).await
+        self.running()?.handle.answer_with_token(within, token, normal_answer(answer)).await
     }
 
     /// Makes a new resume token for a wait; the old one is revoked.

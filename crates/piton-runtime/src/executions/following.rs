@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::decide::{Command, Import};
@@ -88,6 +89,7 @@ pub(crate) async fn pump(
                 damage: None,
                 masked: BTreeMap::new(),
                 fresh: Vec::new(),
+                rules: Arc::default(),
             };
             if let (Some(upto), true) = (upto, planted::is(Bug::AckBeforeDurable)) {
                 stream.ack(upto).await;

@@ -1,6 +1,7 @@
 //! What an execution's spool says comes into the log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use piton_core::decide::{Command, Decision, Import, asks};
 use piton_core::id::{MessageId, RunId};
@@ -57,6 +58,7 @@ impl Session {
                             damage: None,
                             masked: std::mem::take(&mut safer),
                             fresh: Vec::new(),
+                            rules: Arc::default(),
                         };
                         let decision = self.decide_import(so_far)?;
                         self.append(decision, Durability::Buffered, None);
@@ -82,6 +84,7 @@ impl Session {
             damage,
             masked: safer,
             fresh,
+            rules: Arc::default(),
         })
     }
 
@@ -95,6 +98,7 @@ impl Session {
         for _ in 0..asks(&import.entries) {
             import.fresh.push(NewToken::from(&self.env.ids.token()?));
         }
+        import.rules = self.env.rules.get();
         self.decide(Command::Import(import))
     }
 }

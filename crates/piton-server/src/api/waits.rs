@@ -36,6 +36,20 @@ pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json
     Ok(Json(WaitList { waits, truncated }))
 }
 
+/// One open wait, with the whole of what it asks.
+#[utoipa::path(get, path = "/waits/{wait_id}", operation_id = "get_wait", tag = "waits",
+    params(("wait_id" = String, Path, description = "The wait's id")),
+    responses((status = 200, body = Wait),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn get(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(wait): Path<String>,
+) -> Result<Json<Wait>> {
+    let (session, open) = app.engine().wait(&wait.parse()?).await?;
+    Ok(Json(Wait::new(&session, &open)))
+}
+
 /// Answers a question, as somebody who may control the session.
 #[utoipa::path(post, path = "/waits/{wait_id}/answer", tag = "waits", request_body = AnswerRequest,
     params(("wait_id" = String, Path, description = "The wait's id"),

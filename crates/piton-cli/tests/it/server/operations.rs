@@ -71,7 +71,10 @@ fn every_operation_does_what_it_says() {
     let records = walk.good("GET", "/api/v1/sessions/{session_id}/records", &[session], None);
     let asked = records["records"].as_array().unwrap();
     let asked = asked.iter().find(|record| record["kind"] == "run.waiting").unwrap();
-    let option = text(&asked["question"]["options"][0], "optionId");
+    let option = text(&asked["question"]["options"][0], "option_id");
+    let whole = walk.good("GET", "/api/v1/waits/{wait_id}", &[wait], None);
+    assert_eq!(whole["permission"]["title"], "May I?", "{whole:#}");
+    assert_eq!(whole["permission"]["options"][0]["option_id"], option.as_str());
     let minted = walk.good("POST", "/api/v1/waits/{wait_id}/token", &[wait], None);
     assert!(text(&minted, "token").starts_with("rt_"));
     let unfit = json!({"answer": {"option_id": "perhaps"}});
@@ -264,7 +267,7 @@ fn requests_are_fulfilled_once() {
     let run = world.prompt(&session, "ask May I?");
     let status = world.when(&session, |status| status["status"] == "waiting");
     let wait = &status["waits"][0];
-    assert_eq!(wait["question"]["options"][0]["optionId"], "allow_once", "{wait:#}");
+    assert_eq!(wait["question"]["options"][0]["option_id"], "allow_once", "{wait:#}");
     assert_eq!(world.get("/api/v1/waits").good()["waits"][0]["question"], wait["question"]);
     let path = format!("/api/v1/waits/{}/answer", wait["wait_id"].as_str().unwrap());
     let yes = json!({"answer": {"option_id": "allow_once"}});

@@ -61,7 +61,7 @@ fn every_method_does_what_its_operation_does() {
     assert_eq!(socket.refused("task.session.answer", &unfit), "answer_invalid");
     let records = world.records(&session);
     let asked = records.iter().find(|record| record["kind"] == "run.waiting").unwrap();
-    let option = &asked["question"]["options"][0]["optionId"];
+    let option = &asked["question"]["options"][0]["option_id"];
     socket.good("task.session.answer", &json!({"wait_id": wait, "answer": {"option_id": option}}));
     status(socket, &session, |status| status["last_outcome"] == "completed");
     // It is in the log who asked, as it is for HTTP.

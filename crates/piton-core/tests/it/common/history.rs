@@ -400,6 +400,7 @@ impl History {
             damage: None,
             masked,
             fresh,
+            rules: std::sync::Arc::default(),
         })
     }
 
