@@ -15,6 +15,7 @@ mod error;
 mod findings;
 mod lookup;
 mod masking;
+mod permission_text;
 mod programs;
 mod secret;
 mod server;

@@ -4,6 +4,7 @@
 use piton_api::status;
 use piton_core::event::WaitKind;
 use piton_core::id::{RunId, SessionId, WaitId};
+use piton_core::permission::PermissionRequest;
 use piton_core::state::{Lease, Run, Wait, WaitToken};
 use piton_core::status::Name;
 use piton_core::{Timestamp, overview};
@@ -96,8 +97,15 @@ impl OpenWait {
             run_id: self.run_id.clone(),
             wait: self.wait.clone(),
             question: self.question.clone(),
+            permission: self.permission(),
         };
         WaitLine { wait: status::Wait::new(session, &open), token: self.wait.token }
+    }
+
+    /// Of a permission: all of what is asked for.
+    fn permission(&self) -> Option<PermissionRequest> {
+        let question = self.question.as_ref().filter(|_| self.wait.kind == WaitKind::Permission);
+        question.map(|question| PermissionRequest::new(question, []))
     }
 
     pub(crate) fn question_text(&self) -> String {
@@ -109,10 +117,9 @@ impl OpenWait {
     }
 }
 
-/// What a question asks: its title, if it is one of an agent's, or all of it.
+/// What a question asks, in a line: the title of a request, if it is one of an agent's, or all of it.
 pub(crate) fn question_words(question: &Value) -> String {
-    let title = question["toolCall"]["title"].as_str().or_else(|| question["title"].as_str());
-    title.map_or_else(|| words(question), str::to_owned)
+    PermissionRequest::new(question, []).title
 }
 
 /// A value as text: without quotes if it is one.

@@ -85,6 +85,24 @@ pub(crate) fn shortened(text: &str, width_max: usize) -> String {
     format!("{}…", short.trim_end())
 }
 
+/// A line as it stands on a screen of a width: made visible, tabs as blanks, cut into rows.
+pub(crate) fn rows(line: &str, width_max: usize) -> Vec<String> {
+    let mut rows = vec![String::new()];
+    let mut used = 0;
+    for c in visible(&line.replace('\t', "    ")).chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide > width_max {
+            rows.push(String::new());
+            used = 0;
+        }
+        used += wide;
+        if let Some(row) = rows.last_mut() {
+            row.push(c);
+        }
+    }
+    rows
+}
+
 /// Broken at blanks into lines of a width; a word that is longer stays whole.
 pub(crate) fn wrapped(text: &str, width_max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -136,5 +154,8 @@ mod tests {
         assert_eq!(padded("日", 4), "日  ");
         assert_eq!(wrapped("日本 語 a-long-word b", 6), ["日本", "語", "a-long-word", "b"]);
         assert_eq!(wrapped("", 6), [""]);
+        assert_eq!(rows("日本語a", 4), ["日本", "語a"]);
+        assert_eq!(rows("a\tb\x1b", 6), ["a    b", "^["]);
+        assert_eq!(rows("", 6), [""]);
     }
 }

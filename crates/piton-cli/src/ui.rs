@@ -100,6 +100,13 @@ impl Ui {
         columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(WIDTH).max(WIDTH_MIN)
     }
 
+    /// How many rows the screen has.
+    pub(crate) fn height() -> usize {
+        const ROWS: usize = 24;
+        let rows = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_row.into());
+        rows.filter(|rows| *rows > 0).unwrap_or(ROWS)
+    }
+
     /// Whether what is printed goes to a screen on which a line can be taken back.
     pub(crate) fn is_screen() -> bool {
         let terminal = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");

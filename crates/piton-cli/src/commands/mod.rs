@@ -12,6 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod man;
 pub(crate) mod open;
+pub(crate) mod permissions;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod status;
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// Look at sessions, answer, resume, stop and remove them
     #[command(subcommand, visible_alias = "s")]
     Sessions(sessions::Command),
+    /// List and test the rules that answer permission requests
+    #[command(subcommand, after_help = permissions::EXAMPLES)]
+    Permissions(permissions::Command),
     /// Check that the logs are what was written
     Verify(verify::Args),
     Convert(convert::Args),
@@ -125,6 +129,10 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Tasks(command) => {
             let cx = context(ui, &cli.global)?;
             block_on(tasks::run(ui, &cx, command))
+        }
+        Command::Permissions(command) => {
+            let cx = context_of_any_folder(ui, &cli.global)?;
+            permissions::run(ui, &cx, command)
         }
         Command::Tokens(command) => {
             let cx = context(ui, &cli.global)?;

@@ -8,7 +8,7 @@ use piton_api::server::ServerInfo;
 use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::standalone::Standalone;
-use piton_runtime::{Clock, Engine, EngineOptions, Ids, Options, SystemClock};
+use piton_runtime::{Clock, Engine, EngineOptions, Ids, Options, PermissionRules, SystemClock};
 use piton_server::{Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
@@ -165,6 +165,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         clock: Arc::clone(&clock),
         files: Arc::new(memory),
         masker,
+        rules: PermissionRules::new(cx.settings.permissions.rules.clone()),
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
     };
     let options = EngineOptions {

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::KEYS;
-use super::{AgentSetting, Layer, Origin, Raw, agents};
+use super::{AgentSetting, Layer, Origin, PermissionSettings, Raw, agents, permissions};
 use crate::error::{Error, Result};
 
 /// A file longer than this is something else.
@@ -20,6 +20,7 @@ const BYTES_MAX: u64 = 1024 * 1024;
 pub(super) struct Read {
     pub(super) layer: Layer,
     pub(super) agents: Vec<AgentSetting>,
+    pub(super) permissions: PermissionSettings,
     pub(super) exists: bool,
 }
 
@@ -72,6 +73,10 @@ impl Reader<'_> {
             let at = name.span().start;
             if full == agents::TABLE {
                 read.agents = agents::read(self, value, at)?;
+                continue;
+            }
+            if full == permissions::TABLE {
+                read.permissions = permissions::read(self, value, at)?;
                 continue;
             }
             if let Some(key) = KEYS.iter().find(|key| key.name == full) {

@@ -5,6 +5,7 @@ mod agents;
 mod file;
 mod keys;
 mod mcp;
+mod permissions;
 
 use std::env;
 use std::ffi::OsString;
@@ -24,6 +25,7 @@ use crate::ui::ColorChoice;
 
 pub(crate) use agents::AgentSetting;
 pub(crate) use keys::{KEYS, Key};
+pub(crate) use permissions::PermissionSettings;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +76,8 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     /// From the config file alone, by name.
     pub(crate) agents: Vec<AgentSetting>,
+    /// From the config file alone.
+    pub(crate) permissions: PermissionSettings,
     pub(crate) resume: ResumeSettings,
     pub(crate) archive_after: Sourced<Option<Duration>>,
     pub(crate) delete_after: Sourced<Option<Duration>>,
@@ -126,6 +130,7 @@ impl Settings {
         let (file, file_is_named) = config_file(global)?;
         let read = file::read(&file, file_is_named)?;
         let (mut layer, agents, file_exists) = (read.layer, read.agents, read.exists);
+        let permissions = read.permissions;
         layer.extend(environment()?);
         if let Some(data) = &global.data {
             let origin = Origin::Option { name: "--data" };
@@ -169,6 +174,7 @@ impl Settings {
                 tls_key: pick.place("server.tls_key")?,
             },
             agents,
+            permissions,
             resume: ResumeSettings {
                 agent_restart: pick.one_of(
                     "resume.agent_restart",

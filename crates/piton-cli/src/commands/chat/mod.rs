@@ -1,6 +1,7 @@
 //! `piton chat` and `piton attach`: a conversation in the terminal. The agent is not the terminal's:
 //! whoever leaves can come back.
 
+mod asking;
 mod input;
 mod markdown;
 mod outcome;
@@ -71,7 +72,8 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     };
     let session = client.create_session(&new).await?.session_id;
     let until = if args.print.is_some() { Until::TurnEnds } else { Until::Left };
-    Talk::new(ui, client, session, until).with_new_agent(args.print).run().await
+    let talk = Talk::new(ui, client, session, until).with_new_agent(args.print);
+    talk.with_key_delay(cx.settings.permissions.key_delay).run().await
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
@@ -82,7 +84,8 @@ pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Resul
         // Only the agent is started: whether an interrupted run goes on is for a person to say.
         client.open_session(&session).await?;
     }
-    Talk::new(ui, client, session, Until::Left).run().await
+    let talk = Talk::new(ui, client, session, Until::Left);
+    talk.with_key_delay(cx.settings.permissions.key_delay).run().await
 }
 
 fn title(prompt: &str) -> String {

@@ -107,7 +107,8 @@ pub(super) fn waiting(session: &str, question: Option<&Question>) -> Error {
         [] => (String::new(), "TEXT"),
         ids => (format!(" ({})", ids.join(", ")), "OPTION"),
     };
-    let message = format!("The run waits for an answer: {}{offered}", one_line(&question.title));
+    let message =
+        format!("The run waits for an answer: {}{offered}", one_line(&question.request.title));
     let hint = format!(
         "Answer with `piton sessions answer {} {what}`; `piton attach {session}` shows what follows.",
         question.wait_id

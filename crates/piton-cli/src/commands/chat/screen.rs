@@ -1,11 +1,11 @@
 //! What a record looks like in a terminal.
 
+use piton_core::permission::PermissionRequest;
 use serde_json::Value;
 
 use super::markdown::Markdown;
 use crate::call::Call;
 use crate::error::Result;
-use crate::show;
 use crate::ui::{Tone, Ui};
 
 const SHOWN_CHARS_MAX: usize = 100;
@@ -25,7 +25,7 @@ const ENDS_CARD: &[&str] = &[
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) wait_id: String,
-    pub(super) title: String,
+    pub(super) request: PermissionRequest,
     /// Ids and names.
     pub(super) options: Vec<(String, String)>,
 }
@@ -102,11 +102,12 @@ impl Screen {
         ui.line(text)
     }
 
-    /// Shows that somebody may type.
-    pub(super) fn prompt(&mut self, ui: &mut Ui) -> Result<()> {
+    /// Shows that somebody may type, behind what was typed before a question came.
+    pub(super) fn prompt(&mut self, ui: &mut Ui, draft: &str) -> Result<()> {
         if self.open != Some(Open::Prompt) {
             self.end_line(ui)?;
             ui.raw(b"> ")?;
+            ui.text(draft)?;
             self.open = Some(Open::Prompt);
         }
         Ok(())
@@ -222,6 +223,7 @@ impl Screen {
                 }
             }
             "run.waiting" => self.asked.extend(question(record)),
+            "permission.decided" => self.decided(ui, record)?,
             "run.resumed" if record["wait_id"].is_null() => self.resumed(ui)?,
             "run.resumed" | "wait.cancelled" => self.answered(ui, record)?,
             "run.reattached" => self.reattached(ui)?,
@@ -235,6 +237,16 @@ impl Screen {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A rule of the settings answers; the question is shown by what it wanted.
+    fn decided(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
+        let is_it = |question: &&Question| record["wait_id"] == question.wait_id.as_str();
+        let asked = self.asked.iter().rfind(is_it).map(|question| question.request.title.clone());
+        let title = shortened(&asked.unwrap_or_default().into());
+        self.line(ui, Tone::Plain, &format!("? {title}"))?;
+        let (action, rule) = (shortened(&record["action"]), shortened(&record["rule"]));
+        self.line(ui, Tone::Quiet, &format!("  {action}: permission rule {rule}"))
     }
 
     /// What became of a question, also when it was answered elsewhere.
@@ -270,17 +282,10 @@ pub(super) fn question(record: &Value) -> Option<Question> {
     if record["kind"] != "run.waiting" {
         return None;
     }
-    let asked = &record["question"];
-    let options = asked["options"].as_array().into_iter().flatten();
-    let options = options.filter_map(|option| {
-        let id = option["optionId"].as_str()?;
-        Some((id.to_owned(), option["name"].as_str().unwrap_or(id).to_owned()))
-    });
-    Some(Question {
-        wait_id: record["wait_id"].as_str()?.to_owned(),
-        title: shortened(&Value::String(show::question_words(asked))),
-        options: options.collect(),
-    })
+    let request = PermissionRequest::new(&record["question"], []);
+    let options = request.options.iter();
+    let options = options.map(|option| (option.option_id.clone(), option.name.clone())).collect();
+    Some(Question { wait_id: record["wait_id"].as_str()?.to_owned(), request, options })
 }
 
 /// How a wait ended, by the record that ended it: the option's name, if one was chosen.
@@ -336,7 +341,7 @@ mod tests {
     fn a_wrong_key_is_told_the_right_ones() {
         let asked = |count: usize| Question {
             wait_id: "wait_1".to_owned(),
-            title: "May I?".to_owned(),
+            request: PermissionRequest::default(),
             options: vec![("y".to_owned(), "Yes".to_owned()); count],
         };
         let call = Call::default();
@@ -350,7 +355,7 @@ mod tests {
     fn an_answer_is_shown_by_its_name() {
         let question = Question {
             wait_id: "wait_1".to_owned(),
-            title: "May I?".to_owned(),
+            request: PermissionRequest::default(),
             options: vec![("y".to_owned(), "Yes,\x1b[2J do".to_owned())],
         };
         let words = |answer: Value| {

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::input::{self, Keys};
+use super::asking::{Asking, Pressed};
+use super::input::{self, Keys, Typed};
 use super::outcome::{self, Outcome};
 use super::screen::{Question, Screen, question};
 use super::slash::Slash;
@@ -44,7 +45,12 @@ pub(super) struct Talk<'a> {
     history: Seq,
     screen: Screen,
     keys: Keys,
-    question: Option<Question>,
+    /// The question that is on the screen.
+    asking: Option<Asking>,
+    /// Questions that are asked when it is answered.
+    questions: VecDeque<Question>,
+    /// How long a question is on the screen before keys count.
+    key_delay: Duration,
     running: bool,
     /// The session is new, and its agent is being started: nothing can be said to it yet.
     awaits_agent: bool,
@@ -63,7 +69,8 @@ pub(super) struct Talk<'a> {
 /// What happened.
 enum Event {
     Record(client::Result<Value>),
-    Typed(Option<Vec<u8>>),
+    Typed(Option<Typed>),
+    KeysDue,
     CtrlC,
 }
 
@@ -78,7 +85,9 @@ impl<'a> Talk<'a> {
             history: 0,
             screen: Screen::default(),
             keys: Keys::new(),
-            question: None,
+            asking: None,
+            questions: VecDeque::new(),
+            key_delay: Duration::ZERO,
             running: false,
             awaits_agent: false,
             first_prompt: None,
@@ -93,6 +102,11 @@ impl<'a> Talk<'a> {
     /// The session was created just now, and its agent is being started.
     pub(super) fn with_new_agent(self, first_prompt: Option<String>) -> Self {
         Self { awaits_agent: true, first_prompt, ..self }
+    }
+
+    pub(super) fn with_key_delay(mut self, key_delay: Duration) -> Self {
+        self.key_delay = key_delay;
+        self
     }
 
     /// Says something to the agent.
@@ -133,13 +147,16 @@ impl<'a> Talk<'a> {
                 return self.leave();
             }
             // A script that was read to its end cannot answer; what was asked long ago may be answered.
-            if ended && self.question.is_some() && self.after >= self.history {
+            if ended && self.asking.is_some() && self.after >= self.history {
                 self.screen.end_line(self.ui)?;
-                return Err(outcome::waiting(self.session.as_str(), self.question.as_ref()));
+                let question = self.asking.as_ref().map(|asking| &asking.question);
+                return Err(outcome::waiting(self.session.as_str(), question));
             }
+            let keys_due = self.asking.as_ref().and_then(|asking| asking.due_at(self.key_delay));
             let event = tokio::select! {
                 record = records.try_next() => Event::Record(record),
                 bytes = next(&mut typed) => Event::Typed(bytes),
+                () = until(keys_due) => Event::KeysDue,
                 _ = interrupt.recv() => Event::CtrlC,
             };
             match event {
@@ -173,6 +190,7 @@ impl<'a> Talk<'a> {
                     return self.leave();
                 }
                 Event::Typed(None) => (typed, ended) = (None, true),
+                Event::KeysDue => self.arm()?,
                 Event::CtrlC => {
                     if self.ctrl_c().await? {
                         return self.leave();
@@ -184,9 +202,10 @@ impl<'a> Talk<'a> {
 
     /// Shows that somebody may type, when somebody may.
     fn prompt(&mut self) -> Result<()> {
-        let is_quiet = self.is_done() && self.question.is_none() && self.after >= self.history;
+        let is_quiet = self.is_done() && self.asking.is_none() && self.after >= self.history;
         if is_quiet && self.keys.are_typed() && Ui::is_screen() && !self.ui.json {
-            self.screen.prompt(self.ui)?;
+            let draft = String::from_utf8_lossy(&self.line).into_owned();
+            self.screen.prompt(self.ui, &draft)?;
         }
         Ok(())
     }
@@ -235,14 +254,23 @@ impl<'a> Talk<'a> {
             _ => {}
         }
         if let Some(question) = question(record) {
-            self.ask(question)?;
+            if self.after < self.history && !self.ui.json {
+                let title = format!("? {}", question.request.title);
+                self.screen.line(self.ui, Tone::Attention, &title)?;
+            }
+            self.questions.push_back(question);
         }
-        let answered = matches!(kind, "run.resumed" | "wait.cancelled")
-            && self.question.as_ref().is_some_and(|q| record["wait_id"] == q.wait_id.as_str());
-        if answered || !self.running {
-            self.question = None;
-            self.keys.single(false);
+        if matches!(kind, "run.resumed" | "wait.cancelled") || !self.running {
+            let is_over = |question: &Question| {
+                !self.running || record["wait_id"] == question.wait_id.as_str()
+            };
+            self.questions.retain(|question| !is_over(question));
+            if self.asking.as_ref().is_some_and(|asking| is_over(&asking.question)) {
+                self.asking = None;
+                self.keys.single(false);
+            }
         }
+        self.ask_next()?;
         Ok(None)
     }
 
@@ -279,35 +307,61 @@ impl<'a> Talk<'a> {
         record["kind"] == "message.user" && self.typed_messages.remove(message)
     }
 
-    fn ask(&mut self, question: Question) -> Result<()> {
-        if !self.ui.json {
-            self.screen.line(self.ui, Tone::Attention, &format!("? {}", question.title))?;
-            for (at, (_, name)) in question.options.iter().enumerate() {
-                self.screen.line(self.ui, Tone::Plain, &format!("  {}  {name}", at + 1))?;
-            }
+    /// Puts the next question on the screen, if none is there. What is asked may be answered already
+    /// in what is still to be read.
+    fn ask_next(&mut self) -> Result<()> {
+        if self.asking.is_some() || self.after < self.history {
+            return Ok(());
         }
+        let Some(question) = self.questions.pop_front() else { return Ok(()) };
+        let mut asking = Asking::new(question);
         self.keys.single(true);
-        self.question = Some(question);
+        self.keys.settle();
+        if !self.ui.json {
+            asking.draw(&mut self.screen, self.ui)?;
+        }
+        self.asking = Some(asking);
         Ok(())
     }
 
+    /// The question was there long enough to be read. What was typed until now does not count.
+    fn arm(&mut self) -> Result<()> {
+        self.keys.discard();
+        let Some(asking) = &mut self.asking else { return Ok(()) };
+        asking.arm();
+        let keys = asking.keys(&self.ui.call);
+        self.remark(&keys)
+    }
+
     /// Takes what was typed; true if that means to leave.
-    async fn typed(&mut self, bytes: &[u8]) -> Result<bool> {
-        let mut bytes = bytes;
-        if let Some(question) = &self.question {
-            let Some(at) = bytes.iter().position(|key| question.option(*key).is_some()) else {
-                let keys = question.keys(&self.ui.call);
-                return self.remark(&keys).map(|()| false);
-            };
-            let id = question.option(bytes[at]).unwrap_or_default();
-            let wait: WaitId = question.wait_id.parse()?;
-            let answer = AnswerRequest { answer: json!({"option_id": id}) };
-            // What was typed behind the key is not meant for the question.
-            bytes = &bytes[at + 1..];
-            self.question = None;
-            self.keys.single(false);
-            let answered = self.client.answer(&wait, &answer).await;
-            self.told(answered.map(drop).map_err(Into::into))?;
+    async fn typed(&mut self, typed: &Typed) -> Result<bool> {
+        let mut bytes = typed.bytes.as_slice();
+        if let Some(asking) = &mut self.asking {
+            match asking.press(typed) {
+                Pressed::Line => {}
+                Pressed::Nothing => return Ok(false),
+                Pressed::More => {
+                    asking.draw(&mut self.screen, self.ui)?;
+                    return Ok(false);
+                }
+                Pressed::Other => {
+                    let keys = asking.keys(&self.ui.call);
+                    return self.remark(&keys).map(|()| false);
+                }
+                Pressed::Option { at, rest } => {
+                    // What was typed behind the key is not meant for the question.
+                    bytes = rest;
+                    let question = &asking.question;
+                    let wait: WaitId = question.wait_id.parse()?;
+                    let answer = json!({"option_id": question.options[at].0});
+                    let answer = AnswerRequest { answer };
+                    self.asking = None;
+                    self.keys.single(false);
+                    let answered = self.client.answer(&wait, &answer).await;
+                    self.told(answered.map(drop).map_err(Into::into))?;
+                    self.ask_next()?;
+                }
+            }
         }
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
@@ -426,7 +480,14 @@ fn is_answer(record: &Value) -> bool {
     }
 }
 
-async fn next(typed: &mut Option<tokio::sync::mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next(typed: &mut Option<tokio::sync::mpsc::Receiver<Typed>>) -> Option<Typed> {
     match typed {
         Some(typed) => typed.recv().await,
         None => std::future::pending().await,

@@ -6,13 +6,14 @@ use piton_api::status::Wait;
 use piton_api::wait::AnswerRequest;
 use piton_core::Code;
 use piton_core::id::{SessionId, WaitId};
+use piton_core::permission::PermissionRequest;
 use serde_json::{Value, json};
 
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::lookup;
-use crate::show;
+use crate::permission_text;
 use crate::stores;
 use crate::text::one_line;
 use crate::ui::{Tone, Ui};
@@ -125,12 +126,8 @@ async fn read(client: &Client, wait: Wait) -> Result<Asked> {
 }
 
 fn options(question: &Value) -> Vec<(String, String)> {
-    let options = question["options"].as_array().into_iter().flatten();
-    let named = options.filter_map(|option| {
-        let id = option["optionId"].as_str()?;
-        Some((id.to_owned(), option["name"].as_str().unwrap_or(id).to_owned()))
-    });
-    named.collect()
+    let options = PermissionRequest::new(question, []).options;
+    options.into_iter().map(|option| (option.option_id, option.name)).collect()
 }
 
 /// What was answered; `None` if nothing was.
@@ -187,7 +184,9 @@ fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> 
         ui.line(format_args!("{wait_id} of session {session} is answered."))?;
         return Ok(Exit::Good);
     }
-    ui.line(ui.paint(Tone::Attention, &one_line(&show::question_words(question))))?;
+    for (tone, line) in permission_text::lines(&PermissionRequest::new(question, [])) {
+        ui.line(ui.paint(tone, &line))?;
+    }
     for (at, (id, name)) in options.iter().enumerate() {
         let id = ui.paint(Tone::Quiet, &one_line(id));
         ui.line(format_args!("  {}  {}  {id}", at + 1, one_line(name)))?;

@@ -1,13 +1,16 @@
 //! `piton sessions waits`: what is asked and not answered.
 
-use piton_core::Timestamp;
-use piton_core::id::SessionId;
+use piton_core::id::{SessionId, WaitId};
+use piton_core::permission::PermissionRequest;
 use piton_core::state::Facts;
+use piton_core::{Code, Timestamp};
 use piton_runtime::View;
 use piton_store::{Query, Select};
+use serde_json::Value;
 
 use crate::context::Context;
-use crate::error::{Exit, Result};
+use crate::error::{Error, Exit, Result};
+use crate::permission_text;
 use crate::show::{self, OpenWait};
 use crate::table::{Column, Table};
 use crate::text::one_line;
@@ -18,10 +21,13 @@ const EXAMPLES: &str = "\
 Examples:
   piton sessions waits              All sessions, the earliest deadline first
   piton sessions waits sess_0199
-  piton sessions waits --json | jq -r .question
+  piton sessions waits wait_0199    One wait
+  piton sessions waits --full       With the whole command, arguments and changes of each request
+  piton sessions waits --json | jq -r .permission.command
 
 JSON: one object per wait and line, as the API has it: wait_id, session_id, run_id, kind, question,
-since_seq, deadline_at, resume_token_id; and token (active, expired, revoked or missing).";
+permission (tool, kind, title, command, arguments, locations, diffs, text, options, truncated), since_seq,
+deadline_at, resume_token_id; and token (active, expired, revoked or missing).";
 
 /// Sessions on one page.
 const SESSIONS_MAX: usize = 200;
@@ -30,12 +36,18 @@ const SESSIONS_MAX: usize = 200;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Only of this session: its id, or its beginning
-    session: Option<String>,
+    /// Only this wait, or only of this session: its id, or its beginning
+    #[arg(value_name = "WAIT|SESSION")]
+    target: Option<String>,
+    /// Show the whole of what is asked
+    #[arg(long)]
+    full: bool,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let (view, waits) = if let Some(session) = &args.session {
+    let wait = args.target.as_deref().filter(|target| target.starts_with("wait_"));
+    let session = args.target.as_deref().filter(|_| wait.is_none());
+    let (view, waits) = if let Some(session) = session {
         let (view, id) = cx.view_of(session).await?;
         let state = view.state(&id).await?;
         let mut waits = Waits::default();
@@ -55,11 +67,23 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         for row in page.rows {
             waits.read(&view, &row.session, &row.summary.facts).await?;
         }
-        if page.next.is_some() {
+        if let Some(wait) = wait {
+            waits.stranded.clear();
+            waits.open.retain(|(_, open)| open.id.as_str() == wait);
+            if waits.open.is_empty() {
+                let wait: WaitId = wait.parse()?;
+                let message = format!("There is no open wait {wait}");
+                return Err(Error::new(Code::WaitNotFound, message)
+                    .with_hint("`piton sessions waits` lists the open ones."));
+            }
+        } else if page.next.is_some() {
             ui.note(&format!("Only the {SESSIONS_MAX} sessions with the earliest deadlines."))?;
         }
         (view, waits)
     };
+    if args.full && !ui.json {
+        return print_full(ui, waits);
+    }
     print(ui, &view, waits)?;
     Ok(Exit::Good)
 }
@@ -103,6 +127,27 @@ fn print(ui: &mut Ui, view: &View, waits: Waits) -> Result<()> {
         ui.note(&format!("{session} was interrupted while it asked: nobody can answer it now."))?;
     }
     Ok(())
+}
+
+/// Each wait with all that it asks.
+fn print_full(ui: &mut Ui, mut waits: Waits) -> Result<Exit> {
+    waits.open.sort_by_key(|(_, wait)| (wait.wait.deadline_at, wait.wait.since_seq));
+    for (session, wait) in &waits.open {
+        let kind = show::wait_kind(wait.wait.kind);
+        ui.line(format_args!("{} of session {session} ({kind})", wait.id))?;
+        let request = PermissionRequest::new(wait.question.as_ref().unwrap_or(&Value::Null), []);
+        for (tone, line) in permission_text::lines(&request) {
+            ui.line(ui.paint(tone, &line))?;
+        }
+        for option in &request.options {
+            let id = ui.paint(Tone::Quiet, &one_line(&option.option_id));
+            ui.line(format_args!("  {id}  {}", one_line(&option.name)))?;
+        }
+    }
+    if waits.open.is_empty() {
+        ui.note("No open waits.")?;
+    }
+    Ok(Exit::Good)
 }
 
 fn print_table(ui: &mut Ui, view: &View, waits: &[(SessionId, OpenWait)]) -> Result<()> {

@@ -21,6 +21,7 @@ pub(crate) mod permissions;
 mod prompt_cost;
 mod pty;
 mod resuming;
+mod rules;
 pub(crate) mod secrets;
 mod socket;
 mod sockets;

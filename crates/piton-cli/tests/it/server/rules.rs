@@ -1,0 +1,179 @@
+//! Permission requests: shown whole, answered by rules, never by accident.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::pty::{Home, Terminal};
+use crate::world::{PATIENCE, World};
+
+const RULES: &str = "
+[[permissions.rules]]
+name = 'touching'
+action = 'allow'
+command = 'touch *'
+
+[[permissions.rules]]
+action = 'deny'
+command = 'rm *'
+";
+
+fn with_rules() -> World {
+    let mut world = World::not_started();
+    let config = world.folder.path().join("config.toml");
+    std::fs::write(&config, RULES).unwrap();
+    world.start_with(|command| {
+        command.env("PITON_CONFIG", config);
+    });
+    world
+}
+
+fn decided(world: &World, session: &str) -> Vec<Value> {
+    let records = world.records(session);
+    records.into_iter().filter(|record| record["kind"] == "permission.decided").collect()
+}
+
+/// A rule answers in the batch of the request, survives a kill of the server, and never lets a
+/// compound command through; what it does not decide is asked with the whole command.
+#[test]
+fn rules_answer_what_they_know_and_nothing_else() {
+    let mut world = with_rules();
+    let session = world.session();
+    let folder = world.workspace();
+    world.prompt(&session, "ask-run touch made.txt");
+    world.when(&session, |status| status["last_outcome"] == "completed");
+    assert!(folder.join("made.txt").exists());
+    let found = decided(&world, &session);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(
+        (&found[0]["action"], &found[0]["rule"], &found[0]["option_id"]),
+        (&json!("allow"), &json!("touching"), &json!("allow_once"))
+    );
+    world.prompt(&session, "ask-run cd . && rm made.txt");
+    world.when(&session, |status| status["status"] == "idle" && status["last_seq"] != 0);
+    let found = decided(&world, &session);
+    assert_eq!(
+        (found.len(), &found[1]["action"], &found[1]["rule"]),
+        (2, &json!("deny"), &json!("rule 2"))
+    );
+    assert!(folder.join("made.txt").exists());
+
+    world.prompt(&session, "ask-run touch a.txt; touch b.txt");
+    let status = world.when(&session, |status| status["status"] == "waiting");
+    let wait = &status["waits"][0];
+    let permission = &wait["permission"];
+    assert_eq!(permission["command"], "touch a.txt; touch b.txt", "{permission:#}");
+    assert_eq!((&permission["kind"], &permission["truncated"]), (&json!("execute"), &Value::Null));
+    assert_eq!(permission["options"][1]["option_id"], "reject_once");
+    let path = format!("/api/v1/waits/{}", wait["wait_id"].as_str().unwrap());
+    assert_eq!(world.get(&path).good()["permission"], *permission);
+    assert_eq!(world.get("/api/v1/waits/wait_none").code(), "wait_not_found");
+    // The server's death changes nothing about what is open, or decided.
+    world.kill();
+    let config = world.folder.path().join("config.toml");
+    world.start_with(|command| {
+        command.env("PITON_CONFIG", config);
+    });
+    world.when(&session, |status| status["status"] == "waiting");
+    let answered = json!({"answer": {"optionId": "reject_once"}});
+    world.post(&format!("{path}/answer"), &answered).good();
+    world.when(&session, |status| status["status"] == "idle");
+    assert!(!folder.join("a.txt").exists());
+    assert_eq!(decided(&world, &session).len(), 2);
+    let resumed = world.records(&session);
+    let resumed = resumed.iter().rfind(|record| record["kind"] == "run.resumed").unwrap();
+    assert_eq!(resumed["answer"], json!({"option_id": "reject_once"}), "one spelling in the log");
+}
+
+fn open_waits(home: &Home) -> Vec<Value> {
+    let output = home.piton(&["--json", "sessions", "waits"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Whoever types while the agent works answers nothing with it, and keeps what was typed.
+#[test]
+fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
+    let home = Home::new();
+    let mut chat = Terminal::run(home.piton(&["chat"]));
+    chat.shows("Ctrl-C stops a turn, twice leaves.");
+    chat.type_in("ask-run echo whole command\n");
+    // Before the request can be there: the agent is not even started.
+    chat.type_in("1");
+    chat.shows("? echo whole command");
+    chat.shows("press 1 to 2 to answer");
+    let waits = open_waits(&home);
+    assert_eq!(waits.len(), 1, "the key was no answer");
+    assert_eq!(waits[0]["permission"]["command"], "echo whole command");
+    chat.type_in("2");
+    chat.shows("  -> Reject");
+    assert_eq!(open_waits(&home), Vec::<Value>::new());
+    // It is the beginning of the next line.
+    chat.type_in(" was typed early\n");
+    chat.shows("\n1 was typed early");
+    chat.type_in("/quit\n");
+    assert!(chat.ends().0);
+}
+
+/// What does not fit on the screen is reviewed to its end before it can be allowed.
+#[test]
+fn a_long_request_is_shown_to_its_end_before_it_can_be_allowed() {
+    let home = Home::new();
+    let mut chat = Terminal::run(home.piton(&["chat"]));
+    chat.shows("Ctrl-C stops a turn, twice leaves.");
+    let lines: Vec<String> = (1..=90).map(|n| format!("line{n}")).collect();
+    chat.type_in(&format!("ask-write big.txt {}\n", lines.join("\\n")));
+    chat.shows("more lines: press space to review them before you answer");
+    chat.type_in("1");
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        assert_eq!(open_waits(&home).len(), 1, "it cannot be allowed yet");
+    }
+    chat.type_in(" ");
+    chat.shows("+ line90");
+    chat.shows("press 1 to 2 to answer");
+    chat.type_in("1");
+    chat.shows("  -> Allow");
+    let until = Instant::now() + PATIENCE;
+    let file = home.folder.path().join("big.txt");
+    while !file.exists() {
+        assert!(Instant::now() < until, "the file is not written");
+    }
+    chat.type_in("/quit\n");
+    assert!(chat.ends().0);
+}
+
+/// Nothing that an agent, a user or a task says controls the terminal that shows it.
+#[test]
+fn what_others_wrote_does_not_control_the_terminal() {
+    let home = Home::new();
+    let evil = "\x1b]0;owned\x07\u{9b}2J";
+    let prompt = format!("tool {evil}\nthink {evil}\nsay {evil}\nask {evil}");
+    let asked = home.piton(&["chat", "--print", &prompt]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(5), "{asked:?}");
+    assert!(home.piton(&["tasks", "new", evil]).output().unwrap().status.success());
+    let waits = open_waits(&home);
+    let session = waits[0]["session"].as_str().unwrap().to_owned();
+    let wait = waits[0]["wait_id"].as_str().unwrap().to_owned();
+    let mut screens = Vec::new();
+    let mut attached = Terminal::run(home.piton(&["attach", &session]));
+    attached.shows("press 1 to 2 to answer");
+    attached.type_in("2");
+    attached.shows("  -> Reject");
+    attached.type_in("/quit\n");
+    screens.push(attached.ends().1);
+    for arguments in [
+        &["tasks", "list"] as &[&str],
+        &["sessions", "list"],
+        &["sessions", "show", &session],
+        &["sessions", "log", &session],
+        &["permissions", "test", "--tool", evil],
+    ] {
+        screens.push(Terminal::run(home.piton(arguments)).ends().1);
+    }
+    assert!(!wait.is_empty());
+    for screen in screens {
+        assert!(!screen.contains("\x1b]") && !screen.contains('\x07'), "{screen:?}");
+        assert!(!screen.contains('\u{9b}'), "{screen:?}");
+    }
+}
