@@ -126,7 +126,7 @@ impl Agent {
             }
             81..=87 => {
                 let wait_id = WaitId::new(now_ms(world), random(world));
-                let question = json!({ "may I": turn.said });
+                let question = super::rules::question(turn.said);
                 self.asks.insert(wait_id.clone());
                 note(Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question });
             }

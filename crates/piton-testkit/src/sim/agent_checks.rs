@@ -51,6 +51,7 @@ pub(super) fn log(world: &World, session: &SessionId, records: &[Record]) {
         broken(format!("{message} is not in the log and was {text:?}"));
     }
     interruptions(world, session, records);
+    super::rules::check(world, session, records);
 }
 
 fn heard(records: &[Record]) -> Result<Heard, String> {

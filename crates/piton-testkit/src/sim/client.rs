@@ -221,7 +221,8 @@ async fn ask(
 }
 
 pub(super) fn some_answer(world: &World) -> Value {
-    json!({ "yes": world.range(0, 1) })
+    // One that fits the questions with options, too.
+    json!({ "option_id": "yes", "yes": world.range(0, 1) })
 }
 
 /// Any token that was ever given out, at any time, to any session, perhaps more than once.

@@ -71,6 +71,9 @@ pub enum Property {
     /// A process has one supervisor for a session: it never follows or probes one execution twice at
     /// the same time.
     OneSupervisor,
+    /// A permission request is decided by the standing rules at most once, as the model's own table of
+    /// them says, and answered so.
+    RulesHold,
     /// The same seed does the same.
     Deterministic,
 }
@@ -101,6 +104,7 @@ impl Property {
         Self::GoneIsInterrupted,
         Self::ContextIsTrue,
         Self::OneSupervisor,
+        Self::RulesHold,
         Self::Deterministic,
     ];
 }

@@ -19,6 +19,7 @@ mod on_files;
 mod parts;
 mod resuming;
 mod roster;
+mod rules;
 mod world;
 
 use std::fmt;
@@ -28,7 +29,7 @@ use std::time::Duration;
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::Bug;
 use piton_exec::executor::LaunchOptions;
-use piton_runtime::{Executions, Options, Service, Supervisors};
+use piton_runtime::{Executions, Options, PermissionRules, Service, Supervisors};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
@@ -226,6 +227,7 @@ impl Life {
             driver: parts::driver(world, &boot),
             executors: parts::executors(world, &boot),
             masker: Arc::clone(&MASKER),
+            rules: PermissionRules::new(rules::of(world)),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
             unreachable_after: Duration::from_secs(5),

@@ -70,6 +70,8 @@ pub(super) struct World {
     pub agents: bool,
     /// How they are brought back; `None`: by whoever starts them.
     pub habits: Option<Habits>,
+    /// The permission rules that it has; see [`super::rules`].
+    pub rules: u64,
     fleet: Mutex<Fleet>,
 }
 
@@ -167,7 +169,8 @@ impl World {
         let (disk, died, files_open) = (Arc::default(), Notify::new(), AtomicBool::new(false));
         let fleet = Mutex::new(Fleet::new(faults_of_fleet));
         let inner = Mutex::new(inner);
-        Arc::new(Self { disk, files, files_open, died, inner, agents, habits, fleet })
+        let rules = super::rules::in_world(seed);
+        Arc::new(Self { disk, files, files_open, died, inner, agents, habits, rules, fleet })
     }
 
     /// Whether a process has the files open: then only what was flushed is found.
