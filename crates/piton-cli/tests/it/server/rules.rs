@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::pty::{Home, Terminal};
-use crate::world::{PATIENCE, World};
+use crate::server::pty::{Home, Terminal};
+use crate::server::world::{PATIENCE, World};
 
 const RULES: &str = "
 [[permissions.rules]]

@@ -1,11 +1,13 @@
 //! Random histories: commands that make sense and commands that do not, restarts, and time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::agent_view::{ConfigValue, Configure};
 use piton_core::decide::{Command, Create, Decision, Import, Prepare, Probe, Refusal, Wait, asks};
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
+use piton_core::permission::{Action, Rule, Rules};
 use piton_core::reason::Reason;
 use piton_core::request::Request;
 use piton_core::resume::{self, StartTrigger};
@@ -190,6 +192,25 @@ fn observed(event: u8, execution: u8) -> Event {
     }
 }
 
+/// A rule that answers [`asks_to_list`].
+fn rules() -> Arc<Rules> {
+    let allow = Rule {
+        name: None,
+        action: Action::Allow,
+        tool: None,
+        command: Some("ls".to_owned()),
+        path: None,
+        agent: None,
+        folder: None,
+    };
+    Arc::new(Rules::new(vec![allow]).expect("the rule is valid"))
+}
+
+fn asks_to_list() -> serde_json::Value {
+    serde_json::json!({"toolCall": {"kind": "execute", "rawInput": {"command": "ls"}},
+        "options": [{"option_id": "yes", "kind": "allow_once"}]})
+}
+
 fn spoken(fact: u8) -> Fact {
     let (call_id, wait_id) = (id("call_0"), id("wait_0"));
     let (message_id, value) = (id("msg_0"), Value::Null);
@@ -199,7 +220,9 @@ fn spoken(fact: u8) -> Fact {
         3 => Fact::ToolCall { call_id, name: "shell".into(), arguments: value },
         4 | 17 => Fact::ToolResult { call_id, status: ToolStatus::Failed, result: value },
         5 => Fact::ToolUpdate { call_id, update: value },
-        6 => Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question: value },
+        6 => {
+            Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question: asks_to_list() }
+        }
         7 => Fact::WaitEnded { wait_id, why: Ended::Withdrawn },
         8 => Fact::AgentStarting {},
         9 => Fact::AgentReady {
@@ -400,7 +423,7 @@ impl History {
             damage: None,
             masked,
             fresh,
-            rules: std::sync::Arc::default(),
+            rules: if run == 1 { rules() } else { Arc::default() },
         })
     }
 
