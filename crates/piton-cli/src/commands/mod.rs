@@ -18,6 +18,7 @@ pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod tasks;
+pub(crate) mod tasks_change;
 pub(crate) mod tokens;
 pub(crate) mod verify;
 

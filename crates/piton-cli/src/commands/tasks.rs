@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::sessions;
 use super::sessions::new::InWorktree;
+use super::tasks_change::{self, Change};
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::server;
@@ -20,6 +21,10 @@ pub(crate) enum Command {
     New(New),
     List(List),
     Show(Show),
+    Edit(tasks_change::Edit),
+    Close(tasks_change::Close),
+    Reopen(tasks_change::Reopen),
+    Delete(tasks_change::Delete),
 }
 
 const NEW_EXAMPLES: &str = "\
@@ -101,6 +106,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
             let id: TaskId = show.task.parse()?;
             print_task(ui, &client.task(&id).await?)?;
         }
+        Command::Edit(args) => return tasks_change::run(ui, &client, Change::Edit(args)).await,
+        Command::Close(args) => return tasks_change::run(ui, &client, Change::Close(args)).await,
+        Command::Reopen(args) => return tasks_change::run(ui, &client, Change::Reopen(args)).await,
+        Command::Delete(args) => return tasks_change::run(ui, &client, Change::Delete(args)).await,
     }
     Ok(Exit::Good)
 }

@@ -7,6 +7,7 @@ mod doctor;
 mod list;
 mod login;
 mod probe;
+mod sessions;
 
 use clap::Subcommand;
 
@@ -20,6 +21,7 @@ pub(crate) enum Command {
     Probe(probe::Args),
     Doctor(doctor::Args),
     Login(login::Args),
+    Sessions(sessions::Args),
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<Exit> {
@@ -28,5 +30,6 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Probe(args) => probe::run(ui, cx, args).await,
         Command::Doctor(args) => doctor::run(ui, cx, args).await,
         Command::Login(args) => login::run(ui, cx, args).await,
+        Command::Sessions(args) => sessions::run(ui, cx, args).await,
     }
 }

@@ -17,6 +17,7 @@ use piton_core::Code;
 use piton_core::id::SessionId;
 
 use super::sessions::new::folder;
+use super::sessions::set::ChoiceArgs;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -47,6 +48,8 @@ pub(crate) struct ChatArgs {
     /// Which agent [default: echo, which is built in and needs no key]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
+    #[command(flatten)]
+    choice: ChoiceArgs,
     /// Say this, print the answer, and end with an exit code by the run's outcome
     #[arg(long, value_name = "PROMPT")]
     print: Option<String>,
@@ -68,6 +71,7 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
         agent_profile_id: args.agent,
         title: args.print.as_deref().map(title),
         start: Some(true),
+        agent: args.choice.choice()?,
         ..NewSession::default()
     };
     let session = client.create_session(&new).await?.session_id;

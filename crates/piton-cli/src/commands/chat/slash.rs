@@ -1,6 +1,8 @@
 //! Lines that begin with `/` and are meant for the chat itself. All others are the agent's, which has
 //! commands of its own.
 
+use piton_api::agent_view::AgentChoice;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slash {
     Help,
@@ -10,6 +12,37 @@ pub(super) enum Slash {
     Close,
     Quit,
 }
+
+/// What a line that begins with one of these chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choosing {
+    /// `/mode` and `/model` alone: what there is.
+    Show,
+    Choose(AgentChoice),
+}
+
+impl Choosing {
+    /// What a whole line means; `None` if it is for the agent, or another word of ours.
+    pub(super) fn of(line: &str) -> Option<Self> {
+        let (word, id) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let id = id.trim();
+        let (mode, model) = match word {
+            "/mode" => (Some(id), None),
+            "/model" => (None, Some(id)),
+            _ => return None,
+        };
+        if id.is_empty() {
+            return Some(Self::Show);
+        }
+        let (mode, model) = (mode.map(str::to_owned), model.map(str::to_owned));
+        Some(Self::Choose(AgentChoice { mode, model, ..AgentChoice::default() }))
+    }
+}
+
+const CHOOSING: &[(&str, &str)] = &[
+    ("/mode", "Show the agent's modes; with one behind it, choose it"),
+    ("/model", "The same for its models"),
+];
 
 const WORDS: &[(&str, Slash, &str)] = &[
     ("/help", Slash::Help, "Show this"),
@@ -31,13 +64,26 @@ impl Slash {
     pub(super) fn help() -> impl Iterator<Item = String> {
         let words = WORDS.iter().map(|(word, _, what)| format!("  {word:<8}  {what}"));
         let rest = "  All else goes to the agent, its own /commands too.".to_owned();
-        words.chain([rest])
+        let choosing = CHOOSING.iter().map(|(word, what)| format!("  {word:<8}  {what}"));
+        words.chain(choosing).chain([rest])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mode_or_a_model_is_chosen_by_its_id() {
+        let mode = |id: &str| AgentChoice { mode: Some(id.to_owned()), ..AgentChoice::default() };
+        assert_eq!(Choosing::of("/mode plan"), Some(Choosing::Choose(mode("plan"))));
+        let model = AgentChoice { model: Some("large".to_owned()), ..AgentChoice::default() };
+        assert_eq!(Choosing::of("/model  large "), Some(Choosing::Choose(model)));
+        assert_eq!(Choosing::of("/mode"), Some(Choosing::Show));
+        for line in ["/modes", "/models x", "mode plan", "/help", ""] {
+            assert_eq!(Choosing::of(line), None, "{line}");
+        }
+    }
 
     #[test]
     fn only_our_own_words_are_kept_from_the_agent() {

@@ -16,8 +16,9 @@ use super::asking::{Asking, Pressed};
 use super::input::{self, Keys, Typed};
 use super::outcome::{self, Outcome};
 use super::screen::{Question, Screen, question};
-use super::slash::Slash;
+use super::slash::{Choosing, Slash};
 use crate::error::{Exit, Result};
+use crate::text::one_line;
 use crate::ui::{Tone, Ui};
 
 /// How often a server that is away is looked for.
@@ -368,6 +369,11 @@ impl<'a> Talk<'a> {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line).trim().to_owned();
             let at_prompt = self.screen.entered();
+            if let Some(choosing) = Choosing::of(&line) {
+                let done = self.choose(choosing).await;
+                self.told(done)?;
+                continue;
+            }
             let done = match Slash::of(&line) {
                 None if line.is_empty() => Ok(()),
                 Some(Slash::Quit) => return Ok(true),
@@ -394,6 +400,23 @@ impl<'a> Talk<'a> {
             Slash::Help | Slash::Quit => return Ok(()),
         };
         done.map(drop).map_err(Into::into)
+    }
+
+    /// Chooses the agent's mode or model, or shows which there are.
+    async fn choose(&mut self, choosing: Choosing) -> Result<()> {
+        if let Choosing::Choose(choice) = choosing {
+            self.client.configure_agent(&self.session, &choice).await?;
+            return Ok(());
+        }
+        let view = self.client.agent(&self.session).await?;
+        for (name, list) in [("Mode", view.modes), ("Model", view.models)] {
+            let Some(list) = list else { continue };
+            let ids: Vec<&str> = list.available.iter().map(|one| one.id.as_str()).collect();
+            let current = list.current.as_deref().unwrap_or("not known");
+            let line = one_line(&format!("{name}: {current} (of {})", ids.join(", ")));
+            self.remark(&line)?;
+        }
+        Ok(())
     }
 
     fn help(&mut self) -> Result<()> {

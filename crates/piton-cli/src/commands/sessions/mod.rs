@@ -1,5 +1,6 @@
 //! `piton sessions …`
 
+mod abandon;
 mod answer;
 mod archive;
 mod cancel;
@@ -8,9 +9,11 @@ mod close;
 mod delete;
 mod dismiss;
 mod export;
+mod fork;
 mod import;
 mod list;
 mod log;
+mod login;
 pub(super) mod new;
 mod pause;
 mod prompt;
@@ -19,7 +22,9 @@ mod redact;
 mod repair;
 mod resume;
 mod resume_token;
+pub(super) mod set;
 mod show;
+mod show_agent;
 mod waits;
 
 use clap::Subcommand;
@@ -42,11 +47,15 @@ pub(crate) enum Command {
     Waits(waits::Args),
     Answer(answer::Args),
     Prompt(prompt::Args),
+    Set(set::Args),
+    Login(login::Args),
     Resume(resume::Args),
     Pause(pause::Args),
     Cancel(cancel::Args),
     Dismiss(dismiss::Args),
     Close(close::Args),
+    Fork(fork::Args),
+    Abandon(abandon::Args),
     ResumeToken(resume_token::Args),
     Redact(redact::Args),
     Cleanup(cleanup::Args),
@@ -67,11 +76,15 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Waits(args) => waits::run(ui, cx, args).await,
         Command::Answer(args) => answer::run(ui, cx, args).await,
         Command::Prompt(args) => prompt::run(ui, cx, args).await,
+        Command::Set(args) => set::run(ui, cx, args).await,
+        Command::Login(args) => login::run(ui, cx, args).await,
         Command::Resume(args) => resume::run(ui, cx, args).await,
         Command::Pause(args) => pause::run(ui, cx, args).await,
         Command::Cancel(args) => cancel::run(ui, cx, args).await,
         Command::Dismiss(args) => dismiss::run(ui, cx, args).await,
         Command::Close(args) => close::run(ui, cx, args).await,
+        Command::Fork(args) => fork::run(ui, cx, args).await,
+        Command::Abandon(args) => abandon::run(ui, cx, args).await,
         Command::ResumeToken(args) => resume_token::run(ui, cx, args).await,
         Command::Redact(args) => redact::run(ui, cx, args).await,
         Command::Cleanup(args) => cleanup::run(ui, cx, args).await,

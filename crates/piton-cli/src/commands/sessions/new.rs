@@ -8,6 +8,7 @@ use piton_api::session::NewSession;
 use piton_core::id::SessionId;
 use serde::Serialize;
 
+use super::set::ChoiceArgs;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -37,6 +38,8 @@ pub(crate) struct Args {
     /// Which agent [default: echo, which is built in and needs no key]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
+    #[command(flatten)]
+    choice: ChoiceArgs,
     /// The task that it belongs to
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
@@ -81,8 +84,13 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             NewSession { working_dir: Some(folder), ..NewSession::default() }
         }
     };
-    let new =
-        NewSession { agent_profile_id: args.agent, task_id: args.task, title: args.title, ..new };
+    let new = NewSession {
+        agent_profile_id: args.agent,
+        agent: args.choice.choice()?,
+        task_id: args.task,
+        title: args.title,
+        ..new
+    };
     let client = background::ensure(cx).await?;
     let made = make(&client, &new).await?;
     if ui.json {

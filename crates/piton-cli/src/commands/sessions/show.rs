@@ -1,8 +1,10 @@
 //! `piton sessions show`: all that matters about one session on one screen.
 
 use piton_api::SessionStatus;
+use piton_api::agent_view::AgentView;
 use piton_api::record::Message;
 use piton_api::server::ServerInfo;
+use piton_core::agent_view::AgentView as Features;
 use piton_core::event::{Seq, ToolStatus};
 use piton_core::id::{CallId, SessionId};
 use piton_core::state::{Info, OpenCall};
@@ -14,6 +16,7 @@ use piton_runtime::View;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::show_agent;
 use crate::agents;
 use crate::call::Call;
 use crate::context::Context;
@@ -70,6 +73,7 @@ struct Session<'a> {
     server: Option<ServerInfo>,
     /// As the API spells it; with what the server knows of the agent, which no log does.
     spelled: SessionStatus,
+    features: Features,
 }
 
 /// What `--json` prints.
@@ -82,6 +86,9 @@ struct Shown<'a> {
     calls: Vec<Value>,
     messages: Vec<Message>,
     advice: Vec<Advice>,
+    /// What the agent offers and said about itself; left out if it said nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_view: Option<AgentView>,
 }
 
 /// What the server says of the agent.
@@ -111,6 +118,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             waits.push(OpenWait::read(&**view.store(), &id, run, wait_id, wait).await?);
         }
     }
+    let features = view.agent_view(&id, &state).await?;
     let after = state.last_seq.saturating_sub(WINDOW);
     let mut items = view.transcript_after(&id, &state, after).await?;
     items.drain(..items.len().saturating_sub(args.messages));
@@ -134,8 +142,19 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             SessionStatus::new(&view.overview(&id, state.clone(), abilities).await?, None)
         }
     };
-    let session =
-        Session { cx, view: &view, id, info, state, status, waits, items, server, spelled };
+    let session = Session {
+        cx,
+        view: &view,
+        id,
+        info,
+        state,
+        status,
+        waits,
+        items,
+        server,
+        spelled,
+        features,
+    };
     if ui.json {
         ui.json_line(&session.shown(&ui.call))?;
     } else {
@@ -219,6 +238,9 @@ impl Session<'_> {
         fact(ui, "Owner", &self.owner())?;
         if self.spelled.live.is_some() {
             fact(ui, "Agent", &agent_sentence(&self.spelled))?;
+        }
+        for (name, text) in show_agent::facts(&self.features) {
+            fact(ui, name, &text)?;
         }
         if let Some(folder) = &self.info.working_dir {
             fact(ui, "Folder", &one_line(folder))?;
@@ -332,6 +354,8 @@ impl Session<'_> {
             calls: self.state.calls.iter().map(open_call).collect(),
             messages: self.items.iter().cloned().map(Message::from).collect(),
             advice: self.advice(call),
+            agent_view: Some(AgentView::from(self.features.clone()))
+                .filter(|_| self.features != Features::default()),
         }
     }
 }

@@ -9,6 +9,7 @@ mod care;
 mod commands;
 mod cuts;
 mod example;
+mod features;
 mod fuzz;
 pub(crate) mod hostile;
 mod idle;

@@ -1,0 +1,101 @@
+//! What `piton sessions show` says about the agent's own features.
+
+use piton_core::agent_view::{AgentView, ConfigValue, Selection};
+
+use crate::text::one_line;
+
+fn selection(of: Option<&Selection>) -> Option<String> {
+    let of = of.filter(|selection| !selection.available.is_empty())?;
+    let current = of.current.as_deref().unwrap_or("not known");
+    let others = of.available.iter().map(|one| one.id.as_str());
+    let others: Vec<&str> = others.filter(|id| Some(*id) != of.current.as_deref()).collect();
+    let rest =
+        if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
+    Some(one_line(&format!("{current}{rest}")))
+}
+
+/// A name and a text for each feature that the agent has told of.
+pub(super) fn facts(view: &AgentView) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    facts.extend(selection(view.modes.as_ref()).map(|text| ("Mode", text)));
+    facts.extend(selection(view.models.as_ref()).map(|text| ("Model", text)));
+    for option in &view.config_options {
+        if matches!(option.category.as_deref(), Some("mode" | "model")) {
+            continue;
+        }
+        let current = match &option.current {
+            Some(ConfigValue::Bool(on)) => on.to_string(),
+            Some(ConfigValue::Text(text)) => text.clone(),
+            None => "not known".to_owned(),
+        };
+        facts.push(("Option", one_line(&format!("{}={current}", option.id))));
+    }
+    if !view.commands.is_empty() {
+        let names: Vec<String> = view.commands.iter().map(|one| format!("/{}", one.name)).collect();
+        facts.push(("Commands", one_line(&names.join(" "))));
+    }
+    if !view.plan.is_empty() {
+        let done = view.plan.iter().filter(|one| one.status.as_deref() == Some("completed"));
+        facts.push(("Plan", format!("{} of {} steps are done", done.count(), view.plan.len())));
+    }
+    if let Some(usage) = &view.usage {
+        let mut parts = Vec::new();
+        if let Some(used) = usage.context_tokens {
+            let of = usage.context_window_tokens.map(|size| format!(" of {size}"));
+            parts.push(format!("{used}{} tokens", of.unwrap_or_default()));
+        }
+        if let Some(amount) = usage.cost_amount {
+            let currency = usage.cost_currency.as_deref().unwrap_or_default();
+            parts.push(format!("{amount} {currency}"));
+        }
+        if !parts.is_empty() {
+            facts.push(("Usage", one_line(&parts.join(", "))));
+        }
+    }
+    if let Some(fork) = &view.fork {
+        facts.push(("Fork of", fork.from_session_id.to_string()));
+    }
+    if !view.mcp_servers.is_empty() {
+        facts.push(("MCP", one_line(&view.mcp_servers.join(", "))));
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use piton_core::agent_view::{Named, PlanEntry, Usage};
+
+    use super::*;
+
+    #[test]
+    fn only_what_the_agent_told_of_is_shown() {
+        assert_eq!(facts(&AgentView::default()), []);
+        let named = |id: &str| Named { id: id.into(), name: id.into(), description: None };
+        let entry = |status: &str| PlanEntry {
+            content: "x".into(),
+            status: Some(status.into()),
+            priority: None,
+        };
+        let view = AgentView {
+            modes: Some(Selection {
+                current: Some("ask".into()),
+                available: vec![named("ask"), named("code")],
+            }),
+            plan: vec![entry("completed"), entry("pending")],
+            usage: Some(Usage {
+                context_tokens: Some(10),
+                context_window_tokens: Some(100),
+                cost_amount: Some(0.5),
+                cost_currency: Some("USD".into()),
+                ..Usage::default()
+            }),
+            ..AgentView::default()
+        };
+        let expected = [
+            ("Mode", "ask (or code)".to_owned()),
+            ("Plan", "1 of 2 steps are done".to_owned()),
+            ("Usage", "10 of 100 tokens, 0.5 USD".to_owned()),
+        ];
+        assert_eq!(facts(&view), expected);
+    }
+}
