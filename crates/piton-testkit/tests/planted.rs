@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use piton_core::planted::{Bug, VARIABLE};
 use piton_testkit::planted::{CaughtBy, Program, Test, caught_by};
 use piton_testkit::sim::{self, On, Property};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 /// How long a test may take; one that hangs because of a bug does not notice it.
@@ -136,8 +138,12 @@ fn run(built: &Built, names: &[&str], bug: Option<Bug>) -> Ended {
         Some(bug) => command.env(VARIABLE, format!("{bug:?}")),
         None => command.env_remove(VARIABLE),
     };
-    let mut child = command.spawn().expect("the tests start");
-    let Some(success) = wait(&mut child) else { return Ended::Hung };
+    let mut child = command.process_group(0).spawn().expect("the tests start");
+    let ended = wait(&mut child);
+    // A test that fails may leave processes behind.
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a pid");
+    let _ = kill_process_group(group, Signal::KILL);
+    let Some(success) = ended else { return Ended::Hung };
     let said = std::fs::read_to_string(said.path()).unwrap_or_default();
     if !success {
         return Ended::Failed(said);
