@@ -84,6 +84,10 @@ pub struct PromptRequest {
 pub struct PromptAccepted {
     pub run_id: String,
     pub message_id: String,
+    /// The agent still starts: whether the prompt is delivered is not known yet. The session's status
+    /// and events say it.
+    #[serde(default)]
+    pub pending: bool,
 }
 
 /// What a request was about.
@@ -94,6 +98,35 @@ pub struct SessionRun {
     pub session_id: SessionId,
     /// The run that the request was about, if it was about one.
     pub run_id: Option<String>,
+    /// The agent still starts: what becomes of it is not known yet. The session's status and events say
+    /// it.
+    #[serde(default)]
+    pub pending: bool,
+}
+
+/// What a started agent is to know of what was said before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ContextChoice {
+    /// Its own conversation.
+    Native,
+    /// The history, given with its first prompt. It begins another conversation.
+    Injected,
+    /// Nothing. It begins another conversation.
+    None,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ResumeRequest {
+    /// Continue an interrupted run; without it, the setting `resume.continue_run` decides.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub continue_run: Option<bool>,
+    /// What the agent is to know; without it, its own conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextChoice>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +137,9 @@ pub struct StartRequest {
     /// either. Its first prompt carries the history if its profile allows that.
     #[serde(default)]
     pub fresh: bool,
+    /// What the agent is to know; without it, its own conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextChoice>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -296,11 +296,74 @@ pub struct Opening {
     pub go_on: Option<RunId>,
 }
 
+/// What a user wants a started agent to know of what was said before.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StartContext {
+    /// Its own conversation, or what comes closest to it.
+    #[default]
+    Native,
+    /// The history, given with its first prompt. It begins another conversation.
+    Injected,
+    /// Nothing. It begins another conversation.
+    None,
+    /// The history where the profile allows it, else nothing. It begins another conversation.
+    Fresh,
+}
+
 impl Opening {
-    /// Without the conversation that it had: somebody knows that this cannot be gone on with.
-    pub fn afresh(self) -> Self {
-        let strategy = if self.history { Strategy::History } else { Strategy::None };
-        Self { strategy, agent_session_id: None, ..self }
+    /// Changes what the agent is to know. The log keeps the id of a conversation that is left.
+    #[must_use]
+    pub fn with_context(self, context: StartContext) -> Self {
+        let history = match context {
+            StartContext::Native => return self,
+            StartContext::Injected => true,
+            StartContext::None => false,
+            StartContext::Fresh => self.history,
+        };
+        let strategy = if history { Strategy::History } else { Strategy::None };
+        Self { strategy, history, agent_session_id: None, ..self }
+    }
+}
+
+/// What follows from a start that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// The cause may pass: the agent is started again for the prompt that waits.
+    Retry,
+    /// The retries are exhausted, or the cause does not pass by itself: the run is interrupted, and the
+    /// user chooses.
+    Interrupt(RunId),
+    /// No prompt waits, or nothing may be decided.
+    Leave,
+}
+
+/// Decides what becomes of a prompt whose agent could not be started.
+pub fn after_failed_start(state: &State) -> AfterFailure {
+    let facts = &state.facts;
+    let executor = facts.executor.as_ref().map(|executor| executor.status);
+    let run = facts.run.as_ref().filter(|run| run.is_open());
+    let Some(run) = run.filter(|run| state.prompts(&run.run_id).next().is_some()) else {
+        return AfterFailure::Leave;
+    };
+    if facts.closed.is_some()
+        || executor == Some(ExecutorStatus::Unreachable)
+        || is_starting(facts)
+        || facts.hears()
+    {
+        return AfterFailure::Leave;
+    }
+    let agent = facts.agent.as_ref();
+    // A missing program, login or folder does not come back by itself.
+    let may_pass = executor != Some(ExecutorStatus::Error)
+        && agent.is_none_or(|agent| matches!(agent.error, None | Some(Reason::AgentError)));
+    let failed_starts = agent.map_or(0, |agent| agent.failed_starts);
+    if may_pass && failed_starts < VAIN_STARTS_MAX {
+        AfterFailure::Retry
+    } else {
+        AfterFailure::Interrupt(run.run_id.clone())
     }
 }
 
@@ -346,23 +409,29 @@ fn is_occasion(restart: AgentRestart, trigger: StartTrigger) -> bool {
     }
 }
 
-/// The run that goes on with its agent. A paused one only when somebody asks for it: somebody
-/// stopped it.
+/// The run that a start continues by itself. A paused one only when a user resumes the session: a user
+/// stopped it. An interrupted one only if the setting says so; a request can ask for it
+/// ([`continuable`]).
 pub fn goes_on_with(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> Option<RunId> {
     let run = facts.run.as_ref()?;
     let asked = trigger == StartTrigger::Manual;
     let goes_on = match run.phase {
         Phase::Paused => asked,
         Phase::Interrupted { .. } => match turn {
-            ContinueRun::Ask => asked,
             ContinueRun::Auto => {
                 asked || matches!(trigger, StartTrigger::Boot | StartTrigger::Open)
             }
-            ContinueRun::Never => false,
+            ContinueRun::Ask | ContinueRun::Never => false,
         },
         Phase::Open | Phase::Dismissed | Phase::Ended(_) => false,
     };
     goes_on.then(|| run.run_id.clone())
+}
+
+/// The paused or interrupted run that a request can continue.
+pub fn continuable(facts: &Facts) -> Option<RunId> {
+    let run = facts.run.as_ref()?;
+    matches!(run.phase, Phase::Paused | Phase::Interrupted { .. }).then(|| run.run_id.clone())
 }
 
 /// Whether a prompt may be taken now: its agent runs, or is started because of the prompt.
@@ -376,10 +445,6 @@ pub fn is_stranded(state: &State) -> bool {
     let run = state.facts.run.as_ref().filter(|run| run.is_open());
     let awaited = run.is_some_and(|run| state.prompts(&run.run_id).next().is_some());
     let executor = state.facts.executor.as_ref();
-    let agent = state.facts.agent.as_ref().map(|agent| agent.status);
-    // What failed for a reason waits for somebody who mends it.
-    let failed = agent == Some(AgentStatus::Error)
-        || executor.is_some_and(|executor| executor.status == ExecutorStatus::Error);
     let unproven = executor.is_some_and(|e| e.status == ExecutorStatus::Unreachable);
-    awaited && state.facts.closed.is_none() && !failed && !unproven && !is_running(&state.facts)
+    awaited && state.facts.closed.is_none() && !unproven && !is_running(&state.facts)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use piton_core::decide::Refusal;
 use piton_core::id::{self, SessionId, TaskId};
+use piton_core::reason::Reason;
 use piton_core::{AnyCode, Code};
 use piton_exec::client::ClientError;
 use piton_exec::executor::Fault;
@@ -28,6 +29,9 @@ pub enum Error {
     /// The session's agent cannot be started; the log says so, too.
     #[error(transparent)]
     Obstacle(#[from] Obstacle),
+    /// A start came to nothing; the log says so, too.
+    #[error(transparent)]
+    StartFailed(#[from] StartFailure),
     #[error("The agent has not started in time")]
     AgentLate,
     /// The session's worktree is not as it should be, or git says no.
@@ -68,6 +72,40 @@ pub enum Error {
     Workspace(Arc<ClientError>),
 }
 
+/// Why a session's agent does not run though it was started, in the words of the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The agent `{agent}` could not be started: {message}")]
+pub struct StartFailure {
+    pub session: SessionId,
+    pub agent: String,
+    pub reason: Reason,
+    pub code: AnyCode,
+    pub message: String,
+    /// The agent was to continue a conversation: the user can leave it.
+    pub has_conversation: bool,
+}
+
+impl StartFailure {
+    pub fn code(&self) -> Code {
+        match agentctl_code(&self.code) {
+            Code::AgentctlRefused => Code::AgentStartFailed,
+            code => code,
+        }
+    }
+
+    /// What the user can do about a conversation that the agent does not continue.
+    pub fn choices(&self) -> Option<String> {
+        let session = &self.session;
+        self.has_conversation.then(|| {
+            format!(
+                "Retry: `piton sessions resume {session}`. Continue with history: `piton sessions \
+                 resume {session} --with-history`. Continue without context: `piton sessions resume \
+                 {session} --fresh`. New session: `piton chat`."
+            )
+        })
+    }
+}
+
 impl Error {
     pub fn code(&self) -> Code {
         match self {
@@ -76,6 +114,7 @@ impl Error {
             Self::Agentctl(Fault::Problem(problem)) => agentctl_code(&problem.code),
             Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
             Self::Obstacle(obstacle) => obstacle.code,
+            Self::StartFailed(failure) => failure.code(),
             Self::AgentLate | Self::AgentNotRunning => Code::AgentNotRunning,
             Self::Worktree(fault) => fault.code(),
             Self::ShuttingDown => Code::StoreClosed,

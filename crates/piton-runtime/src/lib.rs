@@ -32,10 +32,10 @@ pub use engine::{
     AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask, Contact,
     CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec,
     Fulfilled, IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted,
-    Pruned, RedactionReport, RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport,
-    SessionSpec, TaskPage, TaskReport, VerifiedPage, check_terminal_side,
+    Pruned, RedactionReport, ResumeSpec, RunningEngine, SESSION_PLACEHOLDER, SessionFilter,
+    SessionReport, SessionSpec, TaskPage, TaskReport, VerifiedPage, check_terminal_side,
 };
-pub use error::{Error, Result};
+pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;
 pub use metadata::{MetadataLog, Noted};
 pub use offline::OfflineWriter;

@@ -10,16 +10,17 @@ use piton_core::id::{BootId, SessionId, TaskId, WaitId};
 use piton_core::mcp::McpServer;
 use piton_core::overview::{ErrorCause, OpenWait, Overview};
 use piton_core::permission::PermissionRequest;
+use piton_core::reason::Reason;
 use piton_core::resume::{self, Abilities};
-use piton_core::state::{Executor, Facts, Run};
+use piton_core::state::{Executor, ExecutorStatus, Facts, Run};
 use piton_core::status::{self, Status};
 use piton_core::transcript::{self, Item};
-use piton_core::{Event, Record, Seq, State, Timestamp};
+use piton_core::{Code, Event, Record, Seq, State, Timestamp};
 use piton_store::{Cursor, Detail, Liveness, Query, Row, Select, Store, Tail};
 use serde_json::Value;
 
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{Result, StartFailure};
 use crate::world::Clock;
 
 /// Records read at a time for views over a whole session.
@@ -180,6 +181,31 @@ impl View {
                 tracing::warn!(%session, seq, code = %error.code(), "no cause of an error");
                 None
             }
+        }
+    }
+
+    /// Why the session's agent does not run though it was started.
+    pub async fn start_failure(&self, session: &SessionId, state: &State) -> StartFailure {
+        let facts = &state.facts;
+        let cause = self.error_cause(session, facts).await.unwrap_or_default();
+        let executor = facts.executor.as_ref();
+        let is_silent = executor.is_some_and(|e| e.status == ExecutorStatus::Unreachable);
+        let reason = if is_silent {
+            Reason::ExecutorUnreachable
+        } else {
+            let agent = facts.agent.as_ref().and_then(|agent| agent.error);
+            agent.or(executor.and_then(|executor| executor.reason)).unwrap_or(Reason::AgentError)
+        };
+        let otherwise = if is_silent { Code::AgentctlUnreachable } else { Code::AgentClosed };
+        let profile = state.info.as_ref().and_then(|info| info.agent_profile_id.clone());
+        StartFailure {
+            session: session.clone(),
+            agent: profile.unwrap_or_else(|| "unknown".to_owned()),
+            reason,
+            code: cause.code.unwrap_or(otherwise.into()),
+            message: cause.message.unwrap_or_else(|| reason.sentence().to_owned()),
+            has_conversation: facts.agent.as_ref().is_some_and(|a| a.session_id.is_some())
+                && !is_silent,
         }
     }
 

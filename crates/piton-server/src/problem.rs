@@ -189,6 +189,12 @@ impl From<piton_runtime::Error> for Problem {
             Error::Obstacle(obstacle) => Self::new(obstacle.code, obstacle.reason.sentence())
                 .with_detail(obstacle.message)
                 .because_of(obstacle.reason),
+            Error::StartFailed(failure) => {
+                let title = format!("The agent `{}` could not be started", failure.agent);
+                let choices = failure.choices().map(|choices| format!("\n{choices}"));
+                let detail = format!("{}{}", failure.message, choices.unwrap_or_default());
+                Self::new(failure.code(), title).with_detail(detail).because_of(failure.reason)
+            }
             Error::Worktree(fault) => {
                 Self { detail: fault.detail(), reason: fault.reason(), ..problem }
             }

@@ -67,6 +67,7 @@ pub fn refusal(code: i64, message: &str) -> Refusal {
         "no conversation",
         "no rollout",
         "no session",
+        "no previous sessions",
         "invalid session id",
         "invalid session identifier",
     ]);
@@ -96,6 +97,10 @@ mod tests {
             (-32603, "Internal error {\"details\":\"Session not found: abc\"}"),
             (-32603, "No conversation found with session ID: abc"),
             (-32603, "no rollout found for thread id abc"),
+            (
+                -32603,
+                "Internal error {\"details\":\"No previous sessions found for this project.\"}",
+            ),
         ] {
             assert_eq!(refusal(code, message), Refusal::Refused, "{code} {message}");
         }

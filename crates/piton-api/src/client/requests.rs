@@ -15,8 +15,9 @@ use crate::agent_view::{
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
     AbandonRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted,
-    PromptRequest, RedactRequest, Redaction, RenameRequest, RunRequest, SessionArchived,
-    SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
+    PromptRequest, RedactRequest, Redaction, RenameRequest, ResumeRequest, RunRequest,
+    SessionArchived, SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun,
+    StartRequest,
 };
 use crate::status::Wait;
 use crate::store::{PruneReport, PruneRequest, StoreVerification, VerifyQuery};
@@ -76,6 +77,15 @@ impl Client {
 
     pub async fn resume(&self, session: &SessionId) -> Result<SessionRun> {
         self.post(&of_session(session, "/resume"), &Empty {}).await
+    }
+
+    /// Resumes and continues, or in another context than the agent's own.
+    pub async fn resume_with(
+        &self,
+        session: &SessionId,
+        request: &ResumeRequest,
+    ) -> Result<SessionRun> {
+        self.post(&of_session(session, "/resume"), request).await
     }
 
     pub async fn pause(&self, session: &SessionId, run: &RunRequest) -> Result<SessionRun> {

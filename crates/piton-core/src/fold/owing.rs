@@ -2,7 +2,7 @@
 
 use super::Change;
 use crate::event::{AgentInitialized, AgentUpdated, PromptPrepared, Seq};
-use crate::limits::{LOST_CALLS_MAX, LOST_QUESTIONS_MAX};
+use crate::limits::{LOST_CALLS_MAX, LOST_QUESTIONS_MAX, VAIN_STARTS_MAX};
 use crate::reason::Reason;
 use crate::spool::{OpenedAs, REFUSAL};
 use crate::state::{AgentStatus, Effect, Lost, Owed, Prepared, Run, Said, State, Unsaid};
@@ -12,6 +12,14 @@ impl State {
     pub(super) fn is_wanted(&mut self) {
         if let Some(agent) = &mut self.facts.agent {
             agent.failed_starts = 0;
+        }
+    }
+
+    /// A prompt is to be delivered. After a run whose agent could not be started, one more start is
+    /// tried.
+    pub(super) fn is_prompted(&mut self, follows_failure: bool) {
+        if let Some(agent) = &mut self.facts.agent {
+            agent.failed_starts = if follows_failure { VAIN_STARTS_MAX - 1 } else { 0 };
         }
     }
 

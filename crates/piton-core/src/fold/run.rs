@@ -123,6 +123,9 @@ impl State {
         if self.recent_runs.len() > RUNS_KEPT {
             self.recent_runs.pop_front();
         }
+        let follows_failure = self.facts.run.as_ref().is_some_and(|run| {
+            matches!(run.phase, Phase::Interrupted { reason: Reason::AgentStartFailed, .. })
+        });
         self.facts.run = Some(Run {
             run_id: e.run_id.clone(),
             boot_id: e.boot_id.clone(),
@@ -140,7 +143,7 @@ impl State {
         let said = said.filter(|said| Some(&said.message_id) == message_id.as_ref());
         let message_seq = said.map(|said| said.seq);
         self.pending.insert(seq, Effect::Begin { run_id, message_id, message_seq });
-        self.is_wanted();
+        self.is_prompted(follows_failure);
     }
 
     /// The run is to go on: with the prompt that it was paused before, if no agent can have been

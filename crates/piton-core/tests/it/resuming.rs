@@ -8,8 +8,8 @@ use piton_core::event::{
 };
 use piton_core::reason::Reason;
 use piton_core::resume::{
-    self, Abilities, AgentRestart, ContinueRun, Leave, Opening, Plan, Policy, StartTrigger,
-    Strategy,
+    self, Abilities, AfterFailure, AgentRestart, ContinueRun, Leave, Opening, Plan, Policy,
+    StartContext, StartTrigger, Strategy,
 };
 use piton_core::spool::{Entry, Fact, OpenedAs, SessionCapabilities};
 use piton_core::state::{Effect, State};
@@ -432,7 +432,7 @@ fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
         resume::goes_on_with(&world.state.facts, turn, trigger) == Some(id("run_1"))
     };
     let table = [
-        (Ask, [false, false, false, true]),
+        (Ask, [false, false, false, false]),
         (Auto, [true, true, false, true]),
         (Never, [false, false, false, false]),
     ];
@@ -445,6 +445,10 @@ fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
     let facts = &paused.state.facts;
     assert_eq!(resume::goes_on_with(facts, Auto, Open), None, "somebody stopped it");
     assert_eq!(resume::goes_on_with(facts, Ask, ByHand), Some(id("run_1")));
+    // A request can ask for either, whatever the setting is.
+    assert_eq!(resume::continuable(facts), Some(id("run_1")));
+    assert_eq!(resume::continuable(&world.state.facts), Some(id("run_1")));
+    assert_eq!(resume::continuable(&stopped(None, LOADS).state.facts), None, "it has ended");
 }
 
 #[test]
@@ -627,10 +631,19 @@ fn what_is_to_go_on_was_said_and_what_is_to_begin_was_not() {
 #[test]
 fn an_agent_can_be_started_without_the_conversation_that_it_had() {
     let world = stopped(Some("theirs"), LOADS);
-    for (abilities, strategy) in [(HISTORY, Strategy::History), (NATIVE, Strategy::None)] {
-        let opening = opening(&world, abilities, StartTrigger::Manual).afresh();
-        assert_eq!((opening.strategy, opening.agent_session_id), (strategy, None));
+    let table = [
+        (HISTORY, StartContext::Fresh, Strategy::History),
+        (NATIVE, StartContext::Fresh, Strategy::None),
+        (NATIVE, StartContext::Injected, Strategy::History),
+        (HISTORY, StartContext::None, Strategy::None),
+    ];
+    for (abilities, context, strategy) in table {
+        let opening = opening(&world, abilities, StartTrigger::Manual).with_context(context);
+        assert_eq!((opening.strategy, opening.agent_session_id), (strategy, None), "{context:?}");
+        assert_eq!(opening.history, strategy == Strategy::History, "{context:?}");
     }
+    let native = opening(&world, NATIVE, StartTrigger::Manual).with_context(StartContext::Native);
+    assert_eq!(native.agent_session_id.as_deref(), Some("theirs"));
 }
 
 #[test]
@@ -683,7 +696,8 @@ fn a_run_that_no_agent_works_on_is_stranded() {
         auth_methods: Vec::new(),
     };
     says(&mut world, "exec_2", 2, vec![error]);
-    assert!(!resume::is_stranded(&world.state), "somebody has to mend it");
+    // What becomes of it is decided when the start has failed.
+    assert_eq!(resume::after_failed_start(&world.state), AfterFailure::Interrupt(id("run_2")));
     assert_eq!(world.named(), (Name::Error, Reason::AgentMissing));
 }
 
@@ -796,4 +810,42 @@ fn a_start_that_a_dead_boot_meant_to_make_is_under_way_no_more() {
     let change = world.state.apply(world.state.last_seq + 1, world.now, &event);
     assert_eq!(change, piton_core::fold::Change::Summary, "the index must show it");
     assert_eq!(world.status().name, Name::Idle);
+}
+
+/// The error of a load that says nothing about the id.
+fn load_fails(world: &mut World, execution: &str, from: u64) {
+    resuming(world, execution, Strategy::Native, false);
+    let failed = Fact::AgentError {
+        code: piton_core::Code::AgentError.into(),
+        message: "Internal error".to_owned(),
+        auth_methods: Vec::new(),
+    };
+    says(world, execution, from, vec![Fact::AgentStarting {}, failed]);
+}
+
+#[test]
+fn a_prompt_whose_agent_cannot_be_started_is_interrupted_after_the_retries() {
+    let mut world = stopped(Some("theirs"), LOADS);
+    world.done(start("run_2"));
+    launch(&mut world, "exec_2");
+    for from in [1, 3] {
+        load_fails(&mut world, "exec_2", from);
+        assert_eq!(resume::after_failed_start(&world.state), AfterFailure::Retry);
+    }
+    load_fails(&mut world, "exec_2", 5);
+    let interrupt = AfterFailure::Interrupt(id("run_2"));
+    assert_eq!(resume::after_failed_start(&world.state), interrupt);
+    world.done(Command::Interrupt { run_id: id("run_2"), reason: Reason::AgentStartFailed });
+    assert_eq!(resume::after_failed_start(&world.state), AfterFailure::Leave);
+    let agent = world.state.facts.agent.as_ref().unwrap();
+    assert_eq!(agent.session_id.as_deref(), Some("theirs"), "the id is kept");
+    // Another prompt is taken, and tries once.
+    world.done(start("run_3"));
+    load_fails(&mut world, "exec_2", 7);
+    let interrupt = AfterFailure::Interrupt(id("run_3"));
+    assert_eq!(resume::after_failed_start(&world.state), interrupt);
+    // Without a prompt nothing is retried.
+    world.done(Command::Interrupt { run_id: id("run_3"), reason: Reason::AgentStartFailed });
+    load_fails(&mut world, "exec_2", 9);
+    assert_eq!(resume::after_failed_start(&world.state), AfterFailure::Leave);
 }

@@ -52,7 +52,7 @@ impl Engine {
             running.handle.supervisors().start_logged_in(session, method).await?;
             self.check_started(session).await?;
         }
-        let done = AffectedRun { session_id: session.clone(), run_id: None };
+        let done = AffectedRun::new(session, None);
         self.execute(session, &request, done, Command::Nothing).await
     }
 
@@ -123,7 +123,7 @@ impl Engine {
                 return Err(Refusal::ChoiceNotOffered { what, id, available }.into());
             }
         }
-        let chosen = AffectedRun { session_id: session.clone(), run_id: None };
+        let chosen = AffectedRun::new(session, None);
         let chosen = self.execute(session, &request, chosen, Command::Configure(choice)).await?;
         if state.facts.hears() {
             running.executions.apply_choices(session).await?;

@@ -23,6 +23,7 @@ mod workspace;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use piton_agent::profiles::Profile;
 use piton_core::decide::Command;
@@ -49,7 +50,7 @@ pub use caller::Caller;
 pub use catalog::{AgentCatalog, DEFAULT_AGENT, SESSION_PLACEHOLDER};
 pub use removal::{ArchiveTarget, Deleted, RedactionReport};
 pub use requests::Fulfilled;
-pub use runs::AffectedRun;
+pub use runs::{AffectedRun, ResumeSpec};
 pub use sessions::{CreatedSession, Prompted, SessionFilter, SessionSpec};
 pub use status::{Contact, SessionReport};
 pub use store::{Pruned, VerifiedPage};
@@ -59,6 +60,9 @@ pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
 pub use workspace::{OpenedShell, check_terminal_side};
 
 use start_plan::StartPlans;
+
+/// How long a request waits until it is known what became of a start.
+const START_WAIT: Duration = Duration::from_secs(90);
 
 /// What an engine is made of.
 #[derive(Clone, Debug)]
@@ -79,6 +83,8 @@ pub struct EngineOptions {
     pub scratch: PathBuf,
     /// The folder that archived sessions are moved to.
     pub archive: PathBuf,
+    /// How long a request waits until it is known what became of a start.
+    pub start_wait: Duration,
 }
 
 impl EngineOptions {
@@ -93,6 +99,7 @@ impl EngineOptions {
             worktrees: data.join("worktrees"),
             scratch: data.join("workspaces"),
             archive: data.join("archive"),
+            start_wait: START_WAIT,
         }
     }
 
@@ -117,6 +124,7 @@ struct Inner {
     ids: Ids,
     policy: Policy,
     archive: PathBuf,
+    start_wait: Duration,
 }
 
 /// Who appends to the logs of sessions.
@@ -207,6 +215,7 @@ impl Engine {
             ids,
             policy: options.policy,
             archive: options.archive,
+            start_wait: options.start_wait,
         }));
         Ok(RunningEngine { engine, service: Some(service), executions, tasks })
     }
@@ -225,6 +234,7 @@ impl Engine {
             clock,
             policy: options.policy,
             archive: options.archive,
+            start_wait: options.start_wait,
         }))
     }
 

@@ -3,10 +3,10 @@
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::resume::{StartTrigger, goes_on_with};
-use piton_core::state::Run;
+use piton_core::resume::{StartContext, StartTrigger, continuable, goes_on_with};
+use piton_core::state::{Phase, Run};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::requests::Request;
 use super::{Caller, Engine, Fulfilled, SessionReport};
@@ -17,26 +17,54 @@ use crate::error::{Error, Result};
 pub struct AffectedRun {
     pub session_id: SessionId,
     pub run_id: Option<RunId>,
+    /// The agent still starts: what becomes of it is not known yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
+}
+
+impl AffectedRun {
+    pub(super) fn new(session_id: &SessionId, run_id: Option<RunId>) -> Self {
+        Self { session_id: session_id.clone(), run_id, pending: false }
+    }
+}
+
+/// How a session is resumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ResumeSpec {
+    /// Continue an interrupted run; `None`: as the setting says.
+    #[serde(rename = "continue")]
+    pub continue_run: Option<bool>,
+    /// What the agent is to know of what was said before.
+    pub context: StartContext,
 }
 
 impl Engine {
-    /// Starts the session's agent if it does not run, and continues a paused or interrupted run.
+    /// Starts the session's agent if it does not run, and continues a paused run. An interrupted run is
+    /// continued if the request or the setting `continue_run` asks for it. Answers when it is known
+    /// what became of the start, or after a limit that it is pending; a failed start is an error.
     pub async fn resume(
         &self,
         caller: &Caller,
         session: &SessionId,
+        how: ResumeSpec,
     ) -> Result<Fulfilled<AffectedRun>> {
-        let running = self.running()?;
-        let request = Request::new(caller, "sessions.resume", session, &Value::Null)?;
+        self.running()?;
+        let request = Request::new(caller, "sessions.resume", session, &how)?;
         if let Some(replayed) = self.replay_if_open(session, &request).await? {
             return Ok(replayed);
         }
-        let supervisors = running.handle.supervisors();
-        supervisors.ensure_running(session, StartTrigger::Manual).await?;
+        if !self.ensure_started(session, how.context).await? {
+            let resumed = AffectedRun { pending: true, ..AffectedRun::new(session, None) };
+            return Ok(Fulfilled::new(resumed));
+        }
         // As it is now, and not as it was before the agent was started.
         let facts = self.view().state(session).await?.facts;
-        let run_id = goes_on_with(&facts, self.policy().continue_run, StartTrigger::Manual);
-        let resumed = AffectedRun { session_id: session.clone(), run_id: run_id.clone() };
+        let run_id = match how.continue_run {
+            Some(true) => continuable(&facts),
+            Some(false) => None,
+            None => goes_on_with(&facts, self.policy().continue_run, StartTrigger::Manual),
+        };
+        let resumed = AffectedRun::new(session, run_id.clone());
         let command = match run_id {
             Some(run_id) => Command::Resume { run_id },
             None => Command::Nothing,
@@ -44,27 +72,66 @@ impl Engine {
         self.execute(session, &request, resumed, command).await
     }
 
-    /// Starts the session's agent if it does not run; an interrupted run stays interrupted.
-    /// `fresh`: without the conversation that the agent had.
+    /// Starts the session's agent if it does not run; an interrupted run stays interrupted. Answers as
+    /// [`Self::resume`] does.
     pub async fn start_agent(
         &self,
         caller: &Caller,
         session: &SessionId,
-        fresh: bool,
+        context: StartContext,
     ) -> Result<Fulfilled<AffectedRun>> {
-        let running = self.running()?;
-        let request = Request::new(caller, "sessions.start", session, &json!({"fresh": fresh}))?;
+        self.running()?;
+        let arguments = json!({"context": context});
+        let request = Request::new(caller, "sessions.start", session, &arguments)?;
         if let Some(replayed) = self.replay_if_open(session, &request).await? {
             return Ok(replayed);
         }
-        let supervisors = running.handle.supervisors();
-        if fresh {
-            supervisors.start_fresh(session).await?;
-        } else {
-            supervisors.ensure_running(session, StartTrigger::Manual).await?;
+        if !self.ensure_started(session, context).await? {
+            let started = AffectedRun { pending: true, ..AffectedRun::new(session, None) };
+            return Ok(Fulfilled::new(started));
         }
-        let started = AffectedRun { session_id: session.clone(), run_id: None };
+        let started = AffectedRun::new(session, None);
         self.execute(session, &request, started, Command::Nothing).await
+    }
+
+    /// Whether the agent runs now; `false`: it still starts. An agent that could not be started is an
+    /// error.
+    async fn ensure_started(&self, session: &SessionId, context: StartContext) -> Result<bool> {
+        let supervisors = self.running()?.handle.supervisors();
+        let starting = supervisors.start_with(session, context);
+        match tokio::time::timeout(self.0.start_wait, starting).await {
+            Err(_) | Ok(Err(Error::AgentLate)) => Ok(false),
+            Ok(started) => started.map(|_| true),
+        }
+    }
+
+    /// Waits until the log says whether the run's prompt has an agent; `false`: not within the limit.
+    /// A run that was interrupted because there is none is an error.
+    pub(super) async fn await_delivery(&self, session: &SessionId, run_id: &RunId) -> Result<bool> {
+        let waiting = async {
+            let mut tail = self.view().tail(session, 0);
+            loop {
+                let state = self.view().state(session).await?;
+                let run = state.facts.run.as_ref().filter(|run| run.run_id == *run_id);
+                let is_open = run.is_some_and(Run::is_open);
+                let is_failed = run.is_some_and(|run| {
+                    let reason = Reason::AgentStartFailed;
+                    matches!(run.phase, Phase::Interrupted { reason: why, .. } if why == reason)
+                });
+                if is_failed {
+                    return Err(self.view().start_failure(session, &state).await.into());
+                }
+                if !is_open || state.facts.hears() || state.prompts(run_id).next().is_none() {
+                    return Ok(true);
+                }
+                tail.seek(state.last_seq);
+                tail.next().await?;
+            }
+        };
+        match tokio::time::timeout(self.0.start_wait, waiting).await {
+            Ok(known) => known,
+            Err(_) => Ok(false),
+        }
     }
 
     /// A client looks at the session: its agent is started, and an interrupted run continued, if the
@@ -74,9 +141,12 @@ impl Engine {
         let state = self.view().state(session).await?;
         // A closed session can be looked at, too.
         if state.facts.closed.is_none() {
-            match running.handle.supervisors().ensure_running(session, StartTrigger::Open).await {
-                // The log says why there is no agent, and so does the status.
-                Err(Error::Obstacle(_)) => {}
+            let supervisors = running.handle.supervisors();
+            let opening = supervisors.ensure_running(session, StartTrigger::Open);
+            let opened = tokio::time::timeout(self.0.start_wait, opening).await;
+            match opened.unwrap_or(Err(Error::AgentLate)) {
+                // The log says why there is no agent, or that it still starts, and so does the status.
+                Err(Error::Obstacle(_) | Error::StartFailed(_) | Error::AgentLate) => {}
                 ensured => {
                     ensured?;
                 }
@@ -135,7 +205,7 @@ impl Engine {
         let current = facts.executor.map(|executor| executor.execution_id);
         let current = execution.or(current).ok_or(Refusal::ExecutorNotFound)?;
         let run_id = facts.run.filter(Run::is_open).map(|run| run.run_id);
-        let abandoned = AffectedRun { session_id: session.clone(), run_id };
+        let abandoned = AffectedRun::new(session, run_id);
         let command = Command::Abandon { execution_id: current };
         self.execute(session, &request, abandoned, command).await
     }
@@ -152,7 +222,7 @@ impl Engine {
         let latest = self.view().state(session).await?.facts.run;
         let latest = latest.map(|run| run.run_id).ok_or(Refusal::NeverRun)?;
         let run_id = run.unwrap_or(latest);
-        let done = AffectedRun { session_id: session.clone(), run_id: Some(run_id.clone()) };
+        let done = AffectedRun::new(session, Some(run_id.clone()));
         self.execute(session, &request, done, command(run_id)).await
     }
 

@@ -8,6 +8,7 @@ use piton_core::event::Outcome;
 use piton_core::id::{MessageId, RunId, SessionId, TaskId};
 use piton_core::mcp::{self, McpServer};
 use piton_core::resume::{StartTrigger, can_prompt};
+use piton_core::state::ExecutorStatus;
 use piton_core::status::Name;
 use piton_core::worktree::{Stage, WorktreePlan};
 use piton_store::Cursor;
@@ -56,6 +57,9 @@ pub struct CreatedSession {
 pub struct Prompted {
     pub run_id: RunId,
     pub message_id: MessageId,
+    /// The agent still starts: whether the prompt is delivered is not known yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
 }
 
 /// Which sessions to list.
@@ -224,14 +228,24 @@ impl Engine {
         if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
             return Ok(replayed);
         }
+        let executor = state.facts.executor.as_ref().filter(|_| state.facts.closed.is_none());
+        if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
+            return Err(self.view().start_failure(session, &state).await.into());
+        }
         let restart = self.policy().agent_restart;
         if state.facts.closed.is_none() && !can_prompt(&state.facts, restart) {
             return Err(Error::AgentNotRunning);
         }
         let (run_id, message_id) = (self.ids().run()?, self.ids().message()?);
-        let prompted = Prompted { run_id: run_id.clone(), message_id: message_id.clone() };
-        let command = Command::Start { run_id, message: Some(Message { message_id, content }) };
-        self.execute(session, &request, prompted, command).await
+        let prompted =
+            Prompted { run_id: run_id.clone(), message_id: message_id.clone(), pending: false };
+        let message = Some(Message { message_id, content });
+        let command = Command::Start { run_id: run_id.clone(), message };
+        let mut prompted = self.execute(session, &request, prompted, command).await?;
+        if !prompted.replayed && !state.facts.hears() {
+            prompted.response.pending = !self.await_delivery(session, &run_id).await?;
+        }
+        Ok(prompted)
     }
 
     /// Gives a session another title; `None` removes it. Also a closed one.
@@ -243,7 +257,7 @@ impl Engine {
     ) -> Result<Fulfilled<AffectedRun>> {
         check_title(title.as_deref())?;
         let request = Request::new(caller, "sessions.rename", session, &json!({"title": title}))?;
-        let renamed = AffectedRun { session_id: session.clone(), run_id: None };
+        let renamed = AffectedRun::new(session, None);
         self.execute(session, &request, renamed, Command::Rename { title }).await
     }
 
@@ -257,7 +271,7 @@ impl Engine {
         self.running()?;
         let request =
             Request::new(caller, "sessions.close", session, &json!({"outcome": outcome}))?;
-        let closed = AffectedRun { session_id: session.clone(), run_id: None };
+        let closed = AffectedRun::new(session, None);
         self.execute(session, &request, closed, Command::Close { outcome }).await
     }
 }

@@ -21,7 +21,7 @@ use piton_core::State;
 use piton_core::decide::Refusal;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
-use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
+use piton_core::resume::{Abilities, Plan, Policy, StartContext, StartTrigger};
 use piton_store::Entropy;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -72,8 +72,8 @@ enum Message {
 /// A start that somebody wants.
 struct StartRequest {
     trigger: StartTrigger,
-    /// Without the conversation that the agent had.
-    is_fresh: bool,
+    /// What the agent is to know of what was said before.
+    context: StartContext,
     /// How the agent is to log in before it opens a conversation.
     auth_method: Option<String>,
     answer: oneshot::Sender<Result<Plan>>,
@@ -200,13 +200,13 @@ impl Supervisors {
     /// what was decided. What a dead boot left is settled first. Returns when the log says what became
     /// of the agent; the start continues if the caller leaves.
     pub async fn ensure_running(&self, session: &SessionId, trigger: StartTrigger) -> Result<Plan> {
-        self.start(session, trigger, false, None).await
+        self.start(session, trigger, StartContext::Native, None).await
     }
 
-    /// Starts the agent without the conversation that it had. One that runs and is idle is ended first;
-    /// one that works refuses it (`run_in_progress`).
-    pub async fn start_fresh(&self, session: &SessionId) -> Result<Plan> {
-        self.start(session, StartTrigger::Manual, true, None).await
+    /// Starts the agent as a user wants it to be started. For another context than its own, an agent
+    /// that runs and is idle is ended first; one that works refuses it (`run_in_progress`).
+    pub async fn start_with(&self, session: &SessionId, context: StartContext) -> Result<Plan> {
+        self.start(session, StartTrigger::Manual, context, None).await
     }
 
     /// Starts the agent, which logs in this way first. One that runs is left as it is.
@@ -215,13 +215,14 @@ impl Supervisors {
         session: &SessionId,
         method: String,
     ) -> Result<Plan> {
-        self.start(session, StartTrigger::Manual, false, Some(method)).await
+        self.start(session, StartTrigger::Manual, StartContext::Native, Some(method)).await
     }
 
     /// [`Self::ensure_running`] without waiting for it; what goes wrong is in the log.
     pub fn ensure_running_later(&self, session: &SessionId, trigger: StartTrigger) {
         let (answer, _) = oneshot::channel();
-        let request = StartRequest { trigger, is_fresh: false, auth_method: None, answer };
+        let context = StartContext::Native;
+        let request = StartRequest { trigger, context, auth_method: None, answer };
         if let Err(error) = self.send(session, Message::Start(request)) {
             tracing::warn!(%session, code = %error.code(), %error, "no agent");
         }
@@ -231,11 +232,11 @@ impl Supervisors {
         &self,
         session: &SessionId,
         trigger: StartTrigger,
-        is_fresh: bool,
+        context: StartContext,
         auth_method: Option<String>,
     ) -> Result<Plan> {
         let (answer, started) = oneshot::channel();
-        let request = StartRequest { trigger, is_fresh, auth_method, answer };
+        let request = StartRequest { trigger, context, auth_method, answer };
         self.send(session, Message::Start(request))?;
         started.await.map_err(|_| Error::ShuttingDown)?
     }

@@ -7,7 +7,7 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::event::{AgentError, AgentResuming, Event};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::resume::{self, Leave, Opening, Plan, StartTrigger};
+use piton_core::resume::{self, AfterFailure, Leave, Opening, Plan, StartContext, StartTrigger};
 use piton_core::spool::OpenedAs;
 use piton_core::state::Run;
 use piton_core::{Code, Record, State, Timestamp};
@@ -15,12 +15,15 @@ use piton_exec::executor::Fault;
 use piton_store::Detail;
 
 use super::{Agents, Obstacle, Recipe};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StartFailure};
 use crate::executions::Executions;
 use crate::service::Handle;
 
 /// How long an agent may take until the log says what became of its start.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
+/// Starts for one prompt, the first included, and the delay before the second.
+const START_RETRIES_MAX: u32 = 3;
+const START_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The newest records, in which the agent's conversation is looked for.
 const CONVERSATION_RECORDS_MAX: u64 = 512;
 /// How many of its message ids an agent is given.
@@ -73,15 +76,43 @@ pub(super) struct Starter {
     pub(super) session: SessionId,
     /// How the agent is to log in before it opens a conversation.
     pub(super) auth_method: Option<String>,
-    /// Without the conversation that the agent had.
-    pub(super) is_fresh: bool,
+    /// What the agent is to know of what was said before.
+    pub(super) context: StartContext,
 }
 
 impl Starter {
     /// Decides, starts if that is what was decided, and returns when the log says what became of it.
+    /// A prompt that waits for the agent has the start retried within limits; then its run is
+    /// interrupted.
     pub(super) async fn start(self, trigger: StartTrigger) -> Result<Plan> {
-        if !self.is_fresh {
-            return self.carry_out(trigger, |opening| opening).await;
+        let mut outcome = self.attempt(trigger).await;
+        for retry in 0..START_RETRIES_MAX {
+            let Err(error @ (Error::StartFailed(_) | Error::Obstacle(_) | Error::Agentctl(_))) =
+                &outcome
+            else {
+                return outcome;
+            };
+            let state = self.handle.state(&self.session).await?;
+            match resume::after_failed_start(&state) {
+                AfterFailure::Retry if retry + 1 < START_RETRIES_MAX => {
+                    tracing::warn!(session = %self.session, code = %error.code(), %error, retry, "started again");
+                    tokio::time::sleep(START_RETRY_DELAY * 2_u32.pow(retry)).await;
+                    outcome = self.attempt(StartTrigger::Retry).await;
+                }
+                AfterFailure::Retry => self.give_up(&state, Reason::AgentStartFailed).await?,
+                AfterFailure::Interrupt(_) => {
+                    self.give_up(&state, Reason::AgentStartFailed).await?;
+                    return outcome;
+                }
+                AfterFailure::Leave => return outcome,
+            }
+        }
+        outcome
+    }
+
+    async fn attempt(&self, trigger: StartTrigger) -> Result<Plan> {
+        if self.context == StartContext::Native {
+            return self.carry_out(trigger).await;
         }
         let session = &self.session;
         let state = self.handle.state(session).await?;
@@ -92,14 +123,10 @@ impl Starter {
             self.executions.stop_agent(session).await?;
             self.wait_until(|state| !resume::is_running(&state.facts)).await?;
         }
-        self.carry_out(trigger, Opening::afresh).await
+        self.carry_out(trigger).await
     }
 
-    async fn carry_out(
-        &self,
-        trigger: StartTrigger,
-        change: impl Fn(Opening) -> Opening,
-    ) -> Result<Plan> {
+    async fn carry_out(&self, trigger: StartTrigger) -> Result<Plan> {
         let Self { handle, agents, session, .. } = self;
         let catalog = &agents.catalog;
         let mut state = handle.state(session).await?;
@@ -109,7 +136,7 @@ impl Starter {
             agents.policy,
             trigger,
         ) {
-            Plan::Start(opening) => Plan::Start(change(opening)),
+            Plan::Start(opening) => Plan::Start(opening.with_context(self.context)),
             leave @ Plan::Leave(_) => leave,
         };
         let (mut plan, mut conversation) = (planned(&state), Conversation::default());
@@ -127,8 +154,9 @@ impl Starter {
         match &plan {
             Plan::Leave(Leave::Running) => self.wait_for_agent().await?,
             Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
-            Plan::Leave(Leave::InVain) => self.give_up(&state).await?,
-            Plan::Leave(Leave::Unproven | Leave::NotNow) => {}
+            Plan::Leave(Leave::InVain) => self.give_up(&state, Reason::AgentGaveUp).await?,
+            Plan::Leave(Leave::Unproven) => return Err(self.failure(&state).await.into()),
+            Plan::Leave(Leave::NotNow) => {}
             Plan::Start(opening) => {
                 self.start_agent(&state, opening, conversation, trigger).await?;
             }
@@ -188,7 +216,8 @@ impl Starter {
         let has_conversation = agent.is_some_and(|agent| {
             agent.session_id.is_some() || !agent.earlier_session_ids.is_empty()
         });
-        if let Some(fork) = current.features.fork.as_ref().filter(|_| !self.is_fresh)
+        if let Some(fork) =
+            current.features.fork.as_ref().filter(|_| self.context == StartContext::Native)
             && start.agent_session_id.is_none()
             && !has_conversation
         {
@@ -279,9 +308,20 @@ impl Starter {
         Ok(conversation)
     }
 
-    /// Waits until the log says what became of the agent: the caller may prompt it then.
+    /// Waits until the log says what became of the agent. That it runs is success: the caller may
+    /// prompt it then.
     async fn wait_for_agent(&self) -> Result<()> {
-        self.wait_until(|state: &State| !resume::is_starting(&state.facts)).await
+        self.wait_until(|state: &State| !resume::is_starting(&state.facts)).await?;
+        let state = self.handle.state(&self.session).await?;
+        if state.facts.hears() {
+            return Ok(());
+        }
+        Err(self.failure(&state).await.into())
+    }
+
+    /// Why the agent does not run.
+    async fn failure(&self, state: &State) -> StartFailure {
+        self.handle.view().start_failure(&self.session, state).await
     }
 
     /// Waits until the log says it.
@@ -304,10 +344,10 @@ impl Starter {
     }
 
     /// The prompt was given to no agent, and no agent lives long enough to be given it.
-    async fn give_up(&self, state: &State) -> Result<()> {
+    async fn give_up(&self, state: &State, reason: Reason) -> Result<()> {
         let run = state.facts.run.as_ref().filter(|run| run.is_open());
         let Some(run_id) = run.map(|run| run.run_id.clone()) else { return Ok(()) };
-        let command = Command::Interrupt { run_id, reason: Reason::AgentGaveUp };
+        let command = Command::Interrupt { run_id, reason };
         self.handle.execute(&self.session, command).await.map(drop)
     }
 }

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use piton_core::decide::{Command, Probe, Verdict};
 use piton_core::id::{BootId, ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
-use piton_core::resume::{self, StartTrigger};
+use piton_core::resume::{self, StartContext, StartTrigger};
 use piton_core::supervise::{self, Known, Link, Owner, Step};
 use piton_core::{Code, State};
 use piton_exec::executor::{Fault, Found};
@@ -452,9 +452,9 @@ impl Supervisor {
 
     fn start(&mut self, trigger: StartTrigger) -> Next {
         let request = self.starts.pop_front();
-        let (is_fresh, auth_method, answer) = match request {
-            Some(request) => (request.is_fresh, request.auth_method, Some(request.answer)),
-            None => (false, None, None),
+        let (context, auth_method, answer) = match request {
+            Some(request) => (request.context, request.auth_method, Some(request.answer)),
+            None => (StartContext::Native, None, None),
         };
         self.is_undelivered = false;
         let session = self.session.clone();
@@ -470,7 +470,7 @@ impl Supervisor {
         let (handle, executions) = (self.handle.clone(), executions.clone());
         let session_id = session.clone();
         let start =
-            Starter { handle, executions, agents, session: session_id, auth_method, is_fresh };
+            Starter { handle, executions, agents, session: session_id, auth_method, context };
         self.starting = Some(Box::pin(async move {
             let outcome = start.start(trigger).await;
             if let Err(error) = &outcome {

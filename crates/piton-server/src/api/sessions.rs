@@ -7,16 +7,17 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use piton_api::problem::Problem as Document;
 use piton_api::session::{
-    AbandonRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted, PromptRequest,
-    RenameRequest, RunRequest, SessionCreated, SessionDeleted, SessionPage, SessionQuery,
-    SessionRun, StartRequest,
+    AbandonRequest, CloseRequest, ContextChoice, DeleteQuery, NewSession, PromptAccepted,
+    PromptRequest, RenameRequest, ResumeRequest, RunRequest, SessionCreated, SessionDeleted,
+    SessionPage, SessionQuery, SessionRun, StartRequest,
 };
 use piton_api::{SessionStatus, WireEnum};
 use piton_core::Code;
 use piton_core::event::Outcome;
 use piton_core::id::{RunId, SessionId};
+use piton_core::resume::StartContext;
 use piton_core::status::Name;
-use piton_runtime::{AffectedRun, Caller, Fulfilled, SessionFilter, SessionSpec};
+use piton_runtime::{AffectedRun, Caller, Fulfilled, ResumeSpec, SessionFilter, SessionSpec};
 use piton_store::Cursor;
 
 use super::{Reply, status, worktrees};
@@ -151,14 +152,16 @@ pub(crate) async fn prompt_now(
     Ok(prompted.map(|prompted| PromptAccepted {
         run_id: prompted.run_id.to_string(),
         message_id: prompted.message_id.to_string(),
+        pending: prompted.pending,
     }))
 }
 
 /// What a request was about, spelled.
 pub(crate) fn about(changed: Fulfilled<AffectedRun>) -> Fulfilled<SessionRun> {
-    changed.map(|AffectedRun { session_id, run_id }| SessionRun {
+    changed.map(|AffectedRun { session_id, run_id, pending }| SessionRun {
         session_id,
         run_id: run_id.as_ref().map(ToString::to_string),
+        pending,
     })
 }
 
@@ -167,34 +170,51 @@ pub(crate) async fn check_task(app: &App, session: &SessionId, task: &str) -> Re
     Ok(app.engine().check_task(session, &task.parse()?).await?)
 }
 
-/// Goes on with a paused or interrupted run, and starts the agent if it does not run.
-#[utoipa::path(post, path = "/sessions/{session_id}/resume", tag = "sessions",
+/// 200 when it is known that the agent runs, 202 while it still starts.
+fn started(done: Fulfilled<SessionRun>) -> Reply<SessionRun> {
+    if done.response.pending { Reply::accepted(done) } else { Reply::ok(done) }
+}
+
+fn context(choice: Option<ContextChoice>) -> StartContext {
+    match choice {
+        None | Some(ContextChoice::Native) => StartContext::Native,
+        Some(ContextChoice::Injected) => StartContext::Injected,
+        Some(ContextChoice::None) => StartContext::None,
+    }
+}
+
+/// Starts the agent if it does not run, and continues a paused run. An interrupted run is continued if
+/// the request or the setting asks for it. Answers when it is known what became of the start.
+#[utoipa::path(post, path = "/sessions/{session_id}/resume", tag = "sessions", request_body = Option<ResumeRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = SessionRun),
+    responses((status = 200, body = SessionRun), (status = 202, body = SessionRun, description = "The agent still starts"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn resume(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
+    Perhaps(how): Perhaps<ResumeRequest>,
 ) -> Result<Reply<SessionRun>> {
-    Ok(Reply::ok(resume_now(&app, &caller, &session).await?))
+    Ok(started(resume_now(&app, &caller, &session, &how).await?))
 }
 
 pub(crate) async fn resume_now(
     app: &App,
     caller: &Caller,
     session: &str,
+    how: &ResumeRequest,
 ) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
-    Ok(about(app.engine().resume(caller, &session).await?))
+    let how = ResumeSpec { continue_run: how.continue_run, context: context(how.context) };
+    Ok(about(app.engine().resume(caller, &session, how).await?))
 }
 
 /// Starts the session's agent if it does not run; what was interrupted stays so.
 #[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions", request_body = Option<StartRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
-    responses((status = 200, body = SessionRun),
+    responses((status = 200, body = SessionRun), (status = 202, body = SessionRun, description = "The agent still starts"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn start(
     State(app): State<App>,
@@ -202,7 +222,7 @@ pub(crate) async fn start(
     Path(session): Path<String>,
     Perhaps(how): Perhaps<StartRequest>,
 ) -> Result<Reply<SessionRun>> {
-    Ok(Reply::ok(start_now(&app, &caller, &session, &how).await?))
+    Ok(started(start_now(&app, &caller, &session, &how).await?))
 }
 
 pub(crate) async fn start_now(
@@ -212,7 +232,11 @@ pub(crate) async fn start_now(
     how: &StartRequest,
 ) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
-    Ok(about(app.engine().start_agent(caller, &session, how.fresh).await?))
+    let context = match how.context {
+        None if how.fresh => StartContext::Fresh,
+        choice => context(choice),
+    };
+    Ok(about(app.engine().start_agent(caller, &session, context).await?))
 }
 
 /// Somebody looks at the session: its agent is started, and an interrupted turn goes on, if the

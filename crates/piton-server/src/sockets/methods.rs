@@ -224,8 +224,7 @@ pub(super) async fn call(
             sessions::abandon_now(app, caller, &session, &params.rest()?).await?
         }
         "task.session.resume" => {
-            params.empty()?;
-            sessions::resume_now(app, caller, &session).await?
+            sessions::resume_now(app, caller, &session, &params.rest()?).await?
         }
         _ => return Err(unknown(method)),
     };

@@ -117,7 +117,7 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         Error::Refused(_) | Error::ShuttingDown => true,
         // What an agentctl refuses, or does not answer to, is another model's business.
         Error::Agentctl(_) => world.agents,
-        Error::Obstacle(_) | Error::AgentLate => world.habits.is_some(),
+        Error::Obstacle(_) | Error::StartFailed(_) | Error::AgentLate => world.habits.is_some(),
         // The handle has no arguments to check, no keys, no catalog and no workspaces.
         Error::Worktree(_)
         | Error::WorktreePending { .. }

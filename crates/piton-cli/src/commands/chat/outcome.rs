@@ -85,7 +85,7 @@ impl Outcome {
             Self::Failed => (failure(record), failed_hint(record, &resume, attach)),
             Self::Interrupted => (
                 format!("The run was interrupted{}", sentence(record)),
-                format!("What it had done is in the log; {resume} goes on with it."),
+                format!("What it had done is in the log; {} continues it.", continued(session)),
             ),
             Self::Waiting => return Some(waiting(session, question(record).as_ref())),
             Self::Cancelled => (format!("The run was cancelled{}", sentence(record)), attach),
@@ -94,6 +94,11 @@ impl Outcome {
         };
         Some(Error::of_run(self.exit(), message, hint))
     }
+}
+
+/// The command that continues an interrupted run.
+fn continued(session: &str) -> String {
+    format!("`piton sessions resume {session} --continue`")
 }
 
 /// The run goes on when it is answered, from anywhere.
@@ -175,7 +180,7 @@ mod tests {
             lines(Outcome::Interrupted, &record),
             [
                 "Error: The run was interrupted. The process that ran it ended.",
-                "Hint: What it had done is in the log; `piton sessions resume sess_1` goes on with it.",
+                "Hint: What it had done is in the log; `piton sessions resume sess_1 --continue` continues it.",
             ]
         );
     }

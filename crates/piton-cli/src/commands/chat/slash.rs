@@ -46,7 +46,7 @@ const CHOOSING: &[(&str, &str)] = &[
 
 const WORDS: &[(&str, Slash, &str)] = &[
     ("/help", Slash::Help, "Show this"),
-    ("/resume", Slash::Resume, "Go on with what was interrupted or paused; start the agent"),
+    ("/resume", Slash::Resume, "Continue the interrupted or paused run; start the agent"),
     ("/pause", Slash::Pause, "Pause the turn, to go on with it later"),
     ("/cancel", Slash::Cancel, "Stop the turn, as Ctrl-C does"),
     ("/close", Slash::Close, "End the session and its agent"),

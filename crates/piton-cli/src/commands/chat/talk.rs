@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use piton_api::client::{self, Client, Records};
-use piton_api::session::{CloseRequest, PromptRequest, RunRequest};
+use piton_api::session::{CloseRequest, PromptRequest, ResumeRequest, RunRequest};
 use piton_api::wait::AnswerRequest;
 use piton_core::Seq;
 use piton_core::id::{SessionId, WaitId};
@@ -393,7 +393,10 @@ impl<'a> Talk<'a> {
     async fn act(&self, action: Slash) -> Result<()> {
         let (client, session, run) = (&self.client, &self.session, RunRequest::default());
         let done = match action {
-            Slash::Resume => client.resume(session).await,
+            Slash::Resume => {
+                let how = ResumeRequest { continue_run: Some(true), context: None };
+                client.resume_with(session, &how).await
+            }
             Slash::Pause => client.pause(session, &run).await,
             Slash::Cancel => client.cancel(session, &run).await,
             Slash::Close => client.close(session, &CloseRequest::default()).await,

@@ -136,8 +136,10 @@ async fn act(
             "changed": after.last_seq > before.last_seq,
             "last_seq": after.last_seq,
             "status": after.status,
+            "pending": done.pending,
         }))?;
     } else {
+        let is_so = if done.pending { "is starting" } else { is_so };
         ui.line(format_args!("Session {session} {is_so}. {}", after.sentence))?;
     }
     Ok(Exit::Good)

@@ -1,6 +1,6 @@
-//! `piton sessions resume`: goes on with what was paused or interrupted.
+//! `piton sessions resume`: starts a session's agent, and continues its run.
 
-use piton_api::session::StartRequest;
+use piton_api::session::{ContextChoice, ResumeRequest};
 
 use super::act;
 use crate::backend;
@@ -11,30 +11,39 @@ use crate::ui::Ui;
 const EXAMPLES: &str = "\
 Examples:
   piton sessions resume sess_0199
-  piton sessions resume sess_0199 --fresh      The agent cannot go on with its conversation
+  piton sessions resume sess_0199 --continue       Continue the interrupted run
+  piton sessions resume sess_0199 --with-history   The agent cannot load its conversation
   piton sessions list --status paused --json | jq -r .session_id | xargs -n 1 piton sessions resume
 
-JSON: one object: session, run_id (null if there was only an agent to start), changed, last_seq,
-status.";
+JSON: one object: session, run_id (null if no run was continued), changed, last_seq, status.";
 
-/// Go on with a session: start its agent, and continue a paused or interrupted run
+/// Resume a session: start its agent, and continue a paused run
 ///
-/// A server is started in the background if none runs. `piton attach` shows what is said.
+/// An interrupted run is continued with `--continue`, or if the setting `resume.continue_run` is `auto`.
+/// A server is started in the background if none runs. `piton attach` shows what the agent says.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The session's id, or its beginning
     session: String,
-    /// Without the conversation that the agent had, if it cannot go on with it: it begins another, and
-    /// is told the history where its profile allows that
+    /// Continue the interrupted run
+    #[arg(long = "continue")]
+    continue_run: bool,
+    /// Start the agent without its own conversation; its first prompt carries the history
     #[arg(long)]
+    with_history: bool,
+    /// Start the agent without its own conversation and without the history
+    #[arg(long, conflicts_with = "with_history")]
     fresh: bool,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (client, id) = backend::server_for(cx, &args.session).await?;
-    if args.fresh {
-        client.start(&id, &StartRequest { fresh: true }).await?;
-    }
-    act(ui, &client, &id, client.resume(&id), "goes on").await
+    let context = if args.with_history {
+        Some(ContextChoice::Injected)
+    } else {
+        args.fresh.then_some(ContextChoice::None)
+    };
+    let how = ResumeRequest { continue_run: args.continue_run.then_some(true), context };
+    act(ui, &client, &id, client.resume_with(&id, &how), "is resumed").await
 }

@@ -204,13 +204,18 @@ impl Session<'_> {
                 vec![know("Resume or dismiss it through the process that owns it.")]
             }
             Name::InterruptedStartup | Name::InterruptedWaiting => vec![
-                do_it("Go on with it", &format!("resume {id}")),
+                do_it("Continue the run", &format!("resume {id} --continue")),
                 do_it("Make a token to resume with", &format!("resume-token {id}")),
                 do_it("Do not go on with it", &format!("dismiss {id}")),
             ],
             Name::Paused if owned => vec![know("It goes on when it is resumed.")],
             Name::Paused => vec![do_it("Go on with it", &format!("resume {id}"))],
-            Name::Error => vec![do_it("See what happened", &format!("log {id}"))],
+            Name::Error => vec![
+                do_it("See what happened", &format!("log {id}")),
+                do_it("Retry", &format!("resume {id}")),
+                do_it("Continue with history", &format!("resume {id} --with-history")),
+                do_it("Continue without context", &format!("resume {id} --fresh")),
+            ],
             Name::Idle | Name::Completed | Name::Failed | Name::Cancelled => Vec::new(),
         }
     }

@@ -333,14 +333,8 @@ impl Cell<'_> {
         }
         let asked = world.prompt(session, "recall colour");
         if point == Point::ComingBack && kind.stays {
-            // It could not be started: that is told, what was said is kept, and somebody decides.
+            // It could not be started: that is recorded, and the start is retried for the prompt.
             self.until("agent.error", |records| !kinds(records, "agent.error").is_empty());
-            let status = world.status(session);
-            assert_eq!(
-                (&status["state"], &status["reason"]),
-                (&json!("ERROR"), &json!("agent_error"))
-            );
-            world.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).good();
         }
         let status = self.idle(&asked);
         let said = world.said(session, &asked);

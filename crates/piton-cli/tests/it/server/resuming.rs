@@ -58,7 +58,7 @@ fn who_looks_brings_the_agent_back_and_who_asks_its_turn() {
     let path = format!("/api/v1/sessions/{session}/resume");
     std::thread::scope(|scope| {
         for _ in 0..10 {
-            scope.spawn(|| world.post(&path, &json!({})));
+            scope.spawn(|| world.post(&path, &json!({"continue": true})));
         }
     });
     world.when(&session, |status| status["status"] == "idle");
@@ -75,11 +75,15 @@ fn a_folder_that_is_gone_has_its_reason_and_its_way_back() {
     let session = world.quiet_session(Some(&folder));
     let away = world.workspace().join("away");
     std::fs::rename(&folder, &away).unwrap();
-    let run = world.prompt(&session, "say here I am");
+    let prompt = json!({"content": "say here I am"});
+    let failed = world.post(&format!("/api/v1/sessions/{session}/messages"), &prompt);
+    assert_eq!((failed.status, failed.code()), (409, "workspace_unusable"), "{failed:?}");
     let status = world.when(&session, |status| status["state"] == "ERROR");
     assert_eq!(status["reason"], "workspace_missing", "{status:#}");
+    let run = status["run_id"].as_str().unwrap().to_owned();
     std::fs::rename(&away, &folder).unwrap();
-    world.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).good();
+    let resume = json!({"continue": true});
+    world.post(&format!("/api/v1/sessions/{session}/resume"), &resume).good();
     world.when(&session, |status| status["status"] == "idle");
     assert_eq!(world.said(&session, &run).trim(), "here I am", "nothing was lost, nor said twice");
 }

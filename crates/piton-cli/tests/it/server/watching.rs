@@ -95,7 +95,8 @@ fn interruptions_and_resumes_are_counted() {
     let session = world.session();
     world.prompt(&session, "say before\ncrash\nsay after");
     world.when(&session, |status| status["status"] == "interrupted_startup");
-    world.post(&format!("/api/v1/sessions/{session}/resume"), &json!({})).good();
+    let resume = json!({"continue": true});
+    world.post(&format!("/api/v1/sessions/{session}/resume"), &resume).good();
     world.when(&session, |status| status["status"] == "idle");
     let metrics = world.get("/metrics").text;
     let has =

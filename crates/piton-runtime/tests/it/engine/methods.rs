@@ -11,7 +11,7 @@ use piton_runtime::{ArchiveTarget, NewAccessToken, SessionFilter, SessionSpec};
 use serde_json::json;
 
 use super::agentctl::{ASK, HANG, WAIT};
-use super::world::{World, caller, count, created, keyed, kinds, until, until_named};
+use super::world::{CONTINUE, World, caller, count, created, keyed, kinds, until, until_named};
 
 #[tokio::test]
 async fn a_repetition_under_a_key_is_answered_as_the_first_time_also_after_a_restart() {
@@ -53,7 +53,7 @@ async fn every_change_of_a_run_is_made_once_for_a_key() {
     until(engine, &session, |_| world.fleet.prompts().len() == 1).await;
     let paused = engine.pause(&keyed("p"), &session, None).await.unwrap();
     until_named(engine, &session, "paused").await;
-    let resumed = engine.resume(&keyed("r"), &session).await.unwrap();
+    let resumed = engine.resume(&keyed("r"), &session, CONTINUE).await.unwrap();
     assert_eq!(paused.response.run_id, resumed.response.run_id);
     until_named(engine, &session, "idle").await;
     engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
@@ -69,7 +69,7 @@ async fn every_change_of_a_run_is_made_once_for_a_key() {
     let before = of_requests(kinds(engine, &session).await);
     for (first, again) in [
         (&paused, engine.pause(&keyed("p"), &session, None).await.unwrap()),
-        (&resumed, engine.resume(&keyed("r"), &session).await.unwrap()),
+        (&resumed, engine.resume(&keyed("r"), &session, CONTINUE).await.unwrap()),
         (&cancelled, engine.cancel(&keyed("c"), &session, None).await.unwrap()),
     ] {
         assert!(again.replayed);

@@ -71,8 +71,16 @@ async fn what_needs_an_agent_needs_a_server() {
     let codes = [
         offline.create(&caller, SessionSpec::default()).await.err().map(|e| e.code()),
         offline.prompt(&caller, &session, "x".to_owned()).await.err().map(|e| e.code()),
-        offline.resume(&caller, &session).await.err().map(|e| e.code()),
-        offline.start_agent(&caller, &session, true).await.err().map(|e| e.code()),
+        offline
+            .resume(&caller, &session, piton_runtime::ResumeSpec::default())
+            .await
+            .err()
+            .map(|e| e.code()),
+        offline
+            .start_agent(&caller, &session, piton_core::resume::StartContext::Fresh)
+            .await
+            .err()
+            .map(|e| e.code()),
         offline.open(&session).await.err().map(|e| e.code()),
         offline.pause(&caller, &session, None).await.err().map(|e| e.code()),
         offline.close(&caller, &session, Outcome::Completed).await.err().map(|e| e.code()),

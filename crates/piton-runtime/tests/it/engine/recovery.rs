@@ -2,14 +2,14 @@
 
 use piton_core::Code;
 use piton_core::State;
-use piton_core::resume::{AgentRestart, ContinueRun};
+use piton_core::resume::{AgentRestart, ContinueRun, StartContext};
 use piton_core::state::{ExecutorStatus, Run};
 use piton_core::status::WireState;
 use piton_core::trail::Trail;
 use piton_runtime::SessionReport;
 
 use super::agentctl::HANG;
-use super::world::{World, caller, count, created, kinds, until, until_named};
+use super::world::{CONTINUE, World, caller, count, created, kinds, until, until_named};
 
 /// The agent outlives the engine, and the next one takes its turn over.
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn an_interrupted_run_is_resumed_by_an_embedded_engine() {
 
     let boot = world.start("boot_2").await;
     // At once: what the dead boot left is settled before it is decided what to continue.
-    let resumed = boot.engine.resume(&caller(), &session).await.unwrap();
+    let resumed = boot.engine.resume(&caller(), &session, CONTINUE).await.unwrap();
     assert_eq!(resumed.response.run_id, Some(prompted.response.run_id));
     until(&boot.engine, &session, |_| world.fleet.prompts().len() == 2).await;
     world.fleet.finish();
@@ -128,7 +128,7 @@ async fn ten_resumes_at_once_continue_a_run_once() {
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..10 {
         let (engine, session) = (boot.engine.clone(), session.clone());
-        requests.spawn(async move { engine.resume(&caller(), &session).await });
+        requests.spawn(async move { engine.resume(&caller(), &session, CONTINUE).await });
     }
     let mut continued = 0;
     while let Some(resumed) = requests.join_next().await {
@@ -149,7 +149,7 @@ async fn a_prompt_needs_a_running_agent_if_agents_are_started_by_hand() {
     let session = created(&boot.engine).await;
     let refused = boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap_err();
     assert_eq!(refused.code(), Code::AgentNotRunning);
-    boot.engine.start_agent(&caller(), &session, false).await.unwrap();
+    boot.engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
     boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
     until_named(&boot.engine, &session, "idle").await;
     assert_eq!(world.fleet.prompts(), ["hello"]);
@@ -164,7 +164,7 @@ async fn a_start_shows_no_other_state_in_between() {
     let boot = world.start("boot_1").await;
     let session = created(&boot.engine).await;
     for _ in 0..2 {
-        boot.engine.start_agent(&caller(), &session, false).await.unwrap();
+        boot.engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
         until_named(&boot.engine, &session, "idle").await;
         world.fleet.kill();
         let is_stopped = |report: &SessionReport| {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use piton_agent::profiles::Profile;
 use piton_core::id::{BootId, SessionId};
-use piton_core::resume::{AgentRestart, Policy};
+use piton_core::resume::{AgentRestart, Policy, StartContext};
 use piton_runtime::{
-    Caller, Engine, EngineOptions, Options, RunningEngine, SessionReport, SessionSpec,
+    Caller, Engine, EngineOptions, Options, ResumeSpec, RunningEngine, SessionReport, SessionSpec,
 };
 use piton_store::{Liveness, OsEntropy, SqliteStore, Store, sqlite};
 
@@ -97,6 +97,10 @@ impl World {
         self.alive.0.lock().unwrap().remove(&boot.id);
     }
 }
+
+/// Resumes, and continues the interrupted run.
+pub(crate) const CONTINUE: ResumeSpec =
+    ResumeSpec { continue_run: Some(true), context: StartContext::Native };
 
 pub(crate) fn caller() -> Caller {
     Caller::new("ada")
