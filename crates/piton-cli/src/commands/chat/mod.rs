@@ -16,6 +16,7 @@ use piton_core::Code;
 use piton_core::id::SessionId;
 
 use super::sessions::new::folder;
+use super::sessions::prompt;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -27,6 +28,7 @@ const CHAT_EXAMPLES: &str = "\
 Examples:
   piton chat                           Talk to the built-in agent in this folder
   piton chat --print \"say hello\"       One prompt, its answer, and an exit code by its outcome
+  git diff | piton chat --print -      The prompt from stdin
 
 Ctrl-C stops the turn; a second one leaves, and the agent stays: piton attach brings you back.
 /help lists what can be typed beside prompts.
@@ -46,7 +48,8 @@ pub(crate) struct ChatArgs {
     /// Which agent [default: echo, which is built in and needs no key]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
-    /// Say this, print the answer, and end with an exit code by the run's outcome
+    /// Say this, print the answer, and end with an exit code by the run's outcome; - reads it from
+    /// stdin
     #[arg(long, value_name = "PROMPT")]
     print: Option<String>,
 }
@@ -60,18 +63,20 @@ pub(crate) struct AttachArgs {
 }
 
 pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Exit> {
+    // Before anything is started or made.
+    let print = args.print.map(prompt::given).transpose()?;
     let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
     let client = background::ensure(cx).await?;
     let new = NewSession {
         working_dir: Some(folder),
         agent_profile_id: args.agent,
-        title: args.print.as_deref().map(title),
+        title: print.as_deref().map(title),
         start: Some(true),
         ..NewSession::default()
     };
     let session = client.create_session(&new).await?.session_id;
-    let until = if args.print.is_some() { Until::TurnEnds } else { Until::Left };
-    Talk::new(ui, client, session, until).with_new_agent(args.print).run().await
+    let until = if print.is_some() { Until::TurnEnds } else { Until::Left };
+    Talk::new(ui, client, session, until).with_new_agent(print).run().await
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {

@@ -13,7 +13,7 @@ mod list;
 mod log;
 pub(super) mod new;
 mod pause;
-mod prompt;
+pub(super) mod prompt;
 mod prune;
 mod redact;
 mod repair;

@@ -303,3 +303,23 @@ pub(crate) fn several_chats_at_once_share_the_server_that_was_first() {
         assert_eq!(said, (Some(0), format!("{n}\n")), "{told}");
     }
 }
+
+#[test]
+fn a_prompt_comes_from_stdin_and_an_empty_one_makes_nothing() {
+    let home = Home::new();
+    for empty in ["", " \n"] {
+        let (code, _, err) = printed(&home, &[empty]);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("the prompt is empty"), "{err}");
+    }
+    // Nothing on stdin is nothing to say.
+    assert_eq!(printed(&home, &["-"]).0, Some(2));
+    assert!(!home.folder.path().join("data").exists(), "no server, no session");
+
+    let mut chat = home.piton(&["chat", "--print", "-"]);
+    chat.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut chat = chat.spawn().unwrap();
+    chat.stdin.take().unwrap().write_all(b"say from\nsay stdin\n").unwrap();
+    let output = chat.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "fromstdin\n");
+}
