@@ -74,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     /// From the config file alone, by name.
     pub(crate) agents: Vec<AgentSetting>,
+    /// The agent of new sessions that name none.
+    pub(crate) chat_agent: Sourced<Option<String>>,
     pub(crate) resume: ResumeSettings,
     pub(crate) archive_after: Sourced<Option<Duration>>,
     pub(crate) delete_after: Sourced<Option<Duration>>,
@@ -169,6 +171,7 @@ impl Settings {
                 tls_key: pick.place("server.tls_key")?,
             },
             agents,
+            chat_agent: pick.maybe("chat.agent", |text, _| Ok(text.to_owned()))?,
             resume: ResumeSettings {
                 agent_restart: pick.one_of(
                     "resume.agent_restart",

@@ -17,6 +17,7 @@ use piton_core::id::SessionId;
 
 use super::sessions::new::folder;
 use super::sessions::prompt;
+use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -26,7 +27,7 @@ use talk::{Talk, Until};
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
-  piton chat                           Talk to the built-in agent in this folder
+  piton chat                           Talk to your agent in this folder
   piton chat --print \"say hello\"       One prompt, its answer, and an exit code by its outcome
   git diff | piton chat --print -      The prompt from stdin
 
@@ -45,7 +46,7 @@ failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and
 pub(crate) struct ChatArgs {
     /// Where the agent works [default: here]
     dir: Option<PathBuf>,
-    /// Which agent [default: echo, which is built in and needs no key]
+    /// Which agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// Say this, print the answer, and end with an exit code by the run's outcome; - reads it from
@@ -66,10 +67,11 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     // Before anything is started or made.
     let print = args.print.map(prompt::given).transpose()?;
     let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
+    let agent = agents::chosen(ui, &cx.settings, args.agent)?;
     let client = background::ensure(cx).await?;
     let new = NewSession {
         working_dir: Some(folder),
-        agent_profile_id: args.agent,
+        agent_profile_id: Some(agent),
         title: print.as_deref().map(title),
         start: Some(true),
         ..NewSession::default()

@@ -8,6 +8,7 @@ use piton_api::session::NewSession;
 use piton_core::id::SessionId;
 use serde::Serialize;
 
+use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
     #[command(flatten)]
     worktree: InWorktree,
-    /// Which agent [default: echo, which is built in and needs no key]
+    /// Which agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// The task that it belongs to

@@ -323,3 +323,39 @@ fn a_prompt_comes_from_stdin_and_an_empty_one_makes_nothing() {
     let output = chat.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "fromstdin\n");
 }
+
+/// Without one that was named: the setting, an agent that is installed, and only then the test agent,
+/// which is announced.
+#[test]
+fn the_default_agent_is_never_a_silent_test_agent() {
+    let home = Home::new();
+    let config = home.folder.path().join("config.toml");
+    let print = |environment: &[(&str, &str)]| {
+        let mut command = home.piton(&["--config", config.to_str().unwrap(), "chat", "--print"]);
+        command.arg("say hi").env_remove("PITON_CHAT_AGENT").env("PATH", "/nowhere");
+        let output = command.envs(environment.iter().copied()).stdin(Stdio::null()).output();
+        let output = output.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    std::fs::write(&config, "").unwrap();
+    let (code, out, err) = print(&[]);
+    assert_eq!((code, out.as_str()), (Some(0), "hi\n"), "{err}");
+    assert!(err.contains("echo, a test agent"), "{err}");
+    let (_, out, err) = print(&[("PITON_CHAT_AGENT", "echo")]);
+    assert_eq!((out.as_str(), err.as_str()), ("hi\n", ""));
+
+    // One of the settings whose program is there.
+    let echo = env!("CARGO_BIN_EXE_piton");
+    let own = format!("[agents.mine]\ncommand = ['{echo}', 'agent', 'echo']\n");
+    std::fs::write(&config, &own).unwrap();
+    assert!(home.piton(&["stop"]).output().unwrap().status.success());
+    let (code, out, err) = print(&[]);
+    assert_eq!((code, out.as_str()), (Some(0), "hi\n"), "{err}");
+    assert!(err.contains("The agent is mine"), "{err}");
+    assert_eq!(last_session(&home)["agent_profile_id"], "mine");
+    std::fs::write(&config, format!("{own}[chat]\nagent = 'none'\n")).unwrap();
+    let (code, _, err) = print(&[]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("agent_not_found"), "{err}");
+}
