@@ -40,6 +40,16 @@ to go on; nobody is asked, and the agent stays as it is.
 JSON: with --print, the records of the turn, one per line; the last line has outcome (completed,
 failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and wait_id.";
 
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  piton attach                         The session that was active last
+  piton attach sess_0199 </dev/null    Print what was said, and end when its run has ended
+  echo 'go on' | piton attach sess_0199
+
+If stdin is no terminal, it ends when its input and the run have ended, with the exit codes of
+`piton chat --print`.
+JSON: the session's records, one per line, and the coming ones.";
+
 /// Talk to an agent in a folder; a server is started in the background if none runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = CHAT_EXAMPLES)]
@@ -57,7 +67,7 @@ pub(crate) struct ChatArgs {
 
 /// Come back to a session: what was said last, and what is being said
 #[derive(Debug, clap::Args)]
-#[command(after_help = "JSON: the session's records, one per line, and the coming ones.")]
+#[command(after_help = ATTACH_EXAMPLES)]
 pub(crate) struct AttachArgs {
     /// The session's id, or its beginning [default: the one that was active last]
     session: Option<String>,

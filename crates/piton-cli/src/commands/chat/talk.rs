@@ -45,7 +45,11 @@ pub(super) struct Talk<'a> {
     screen: Screen,
     keys: Keys,
     question: Option<Question>,
-    running: bool,
+    /// Runs that were begun here or elsewhere, and have not ended. By id: the end of an older one, which
+    /// the history tells, is not the end of the one that was just begun.
+    open_runs: BTreeSet<String>,
+    /// How the latest run ended, and the record that says so.
+    last_end: Option<(Outcome, Value)>,
     /// The session is new, and its agent is being started: nothing can be said to it yet.
     awaits_agent: bool,
     /// What is said to it as soon as it is ready.
@@ -79,7 +83,8 @@ impl<'a> Talk<'a> {
             screen: Screen::default(),
             keys: Keys::new(),
             question: None,
-            running: false,
+            open_runs: BTreeSet::new(),
+            last_end: None,
             awaits_agent: false,
             first_prompt: None,
             own_run: None,
@@ -106,9 +111,10 @@ impl<'a> Talk<'a> {
         if is_on_screen {
             self.typed_messages.insert(accepted.message_id);
         }
+        // It runs, though its records are still on their way here.
+        self.open_runs.insert(accepted.run_id.clone());
+        self.last_end = None;
         self.own_run = Some(accepted.run_id);
-        // It is, though its records are still on their way here.
-        self.running = true;
         Ok(())
     }
 
@@ -123,14 +129,16 @@ impl<'a> Talk<'a> {
         loop {
             // A script that prints one answer types nothing.
             if self.until == Until::Left {
-                if typed.is_none() && !ended && !self.awaits_agent {
+                // What is typed or piped in is for the session as it is now.
+                let is_current = !self.awaits_agent && self.after >= self.history;
+                if typed.is_none() && !ended && is_current {
                     typed = Some(input::typed());
                 }
                 self.prompt()?;
             }
             self.ui.flush()?;
             if ended && self.is_done() {
-                return self.leave();
+                return self.end_script();
             }
             // A script that was read to its end cannot answer; what was asked long ago may be answered.
             if ended && self.question.is_some() && self.after >= self.history {
@@ -152,7 +160,7 @@ impl<'a> Talk<'a> {
                     {
                         self.say(&prompt).await?;
                     }
-                    if !self.running
+                    if self.open_runs.is_empty()
                         && let Some(line) = self.queued.pop_front()
                     {
                         let done = self.say(&line).await;
@@ -169,9 +177,7 @@ impl<'a> Talk<'a> {
                     }
                 }
                 // The end of the input: what was asked is still answered when it is a script's.
-                Event::Typed(None) if self.keys.are_typed() || self.is_done() => {
-                    return self.leave();
-                }
+                Event::Typed(None) if self.keys.are_typed() => return self.leave(),
                 Event::Typed(None) => (typed, ended) = (None, true),
                 Event::CtrlC => {
                     if self.ctrl_c().await? {
@@ -193,7 +199,7 @@ impl<'a> Talk<'a> {
 
     /// Nothing is left to be said or heard.
     fn is_done(&self) -> bool {
-        !self.awaits_agent && !self.running && self.queued.is_empty()
+        !self.awaits_agent && self.open_runs.is_empty() && self.queued.is_empty()
     }
 
     fn hint(&mut self) -> Result<()> {
@@ -227,23 +233,48 @@ impl<'a> Talk<'a> {
         if self.after >= self.history && !self.ui.json {
             self.screen.go_live(self.ui)?;
         }
-        match kind {
-            "run.started" | "run.resumed" | "run.reattached" => self.running = true,
-            "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
-                self.running = false;
-            }
-            _ => {}
-        }
+        self.follow_run(kind, record);
         if let Some(question) = question(record) {
             self.ask(question)?;
         }
         let answered = matches!(kind, "run.resumed" | "wait.cancelled")
             && self.question.as_ref().is_some_and(|q| record["wait_id"] == q.wait_id.as_str());
-        if answered || !self.running {
+        if answered || self.open_runs.is_empty() {
             self.question = None;
             self.keys.single(false);
         }
         Ok(None)
+    }
+
+    /// Which runs are open, and how the latest ended.
+    fn follow_run(&mut self, kind: &str, record: &Value) {
+        let run = record["run_id"].as_str();
+        match kind {
+            "run.started" | "run.resumed" | "run.reattached" => {
+                self.open_runs.extend(run.map(str::to_owned));
+                self.last_end = None;
+            }
+            "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
+                self.open_runs.remove(run.unwrap_or_default());
+                self.last_end = Outcome::of(record, run).map(|outcome| (outcome, record.clone()));
+            }
+            "agent.error" | "executor.error" => {
+                self.last_end = Some((Outcome::Failed, record.clone()));
+            }
+            "run.dismissed" => self.last_end = None,
+            "session.closed" => self.open_runs.clear(),
+            _ => {}
+        }
+    }
+
+    /// A script was read to its end, and nothing is left to hear: says how the latest run ended.
+    fn end_script(&mut self) -> Result<Exit> {
+        let Some((outcome, record)) = self.last_end.take() else { return self.leave() };
+        self.screen.end_line(self.ui)?;
+        if let Some(error) = outcome.explained(self.session.as_str(), &record) {
+            self.ui.report(&error);
+        }
+        Ok(outcome.exit())
     }
 
     /// Tells a script how its run ended, if this record ends it.
@@ -319,7 +350,7 @@ impl<'a> Talk<'a> {
                 Some(Slash::Quit) => return Ok(true),
                 Some(Slash::Help) => self.help(),
                 Some(action) => self.act(action).await,
-                None if self.running => {
+                None if !self.open_runs.is_empty() => {
                     self.queued.push_back(line);
                     self.remark("is told when the turn has ended")
                 }
@@ -360,7 +391,7 @@ impl<'a> Talk<'a> {
     /// Stops the turn; true if it is the second time.
     async fn ctrl_c(&mut self) -> Result<bool> {
         let twice = self.interrupted_at.is_some_and(|at| at.elapsed() < TWICE_WITHIN);
-        if twice || !self.running {
+        if twice || self.open_runs.is_empty() {
             return Ok(true);
         }
         self.interrupted_at = Some(Instant::now());

@@ -359,3 +359,45 @@ fn the_default_agent_is_never_a_silent_test_agent() {
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("agent_not_found"), "{err}");
 }
+
+/// What a script hears that attaches: all that was said, and how it ended.
+fn attached(home: &Home, session: &str, input: &str) -> (Option<i32>, String, String) {
+    let mut command = home.piton(&["attach", session]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_script_that_attaches_without_input_gets_what_was_said_and_how_it_ended() {
+    let home = Home::new();
+    let cases = [("say fine", Some(0), "fine"), ("say so far\nask May I?", Some(5), "so far")];
+    for (prompt, code, said) in cases {
+        printed(&home, &[prompt]);
+        let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+        let (exit, out, err) = attached(&home, &session, "");
+        assert_eq!(exit, code, "{prompt}: {err}");
+        assert!(out.contains(said), "{prompt}: {out}");
+    }
+    printed(&home, &["say begun\ncrash"]);
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+    let (exit, out, err) = attached(&home, &session, "");
+    assert_eq!(exit, Some(4), "{err}");
+    assert!(out.contains("begun") && err.contains("interrupted"), "{out}{err}");
+}
+
+/// The end of an older run, which the history tells, is not the end of the prompt's.
+#[test]
+fn a_prompt_that_is_piped_into_a_session_is_delivered() {
+    let home = Home::new();
+    printed(&home, &["say zero"]);
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+    for round in 1..=4 {
+        let (exit, out, err) = attached(&home, &session, &format!("say round {round}\n"));
+        assert_eq!(exit, Some(0), "{err}");
+        assert!(out.trim_end().ends_with(&format!("\nround {round}")), "{round}: {out}{err}");
+    }
+}
