@@ -88,7 +88,7 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     };
     let session = client.create_session(&new).await?.session_id;
     let until = if print.is_some() { Until::TurnEnds } else { Until::Left };
-    Talk::new(ui, client, session, until).with_new_agent(print).run().await
+    Talk::new(ui, cx, client, session, until).with_new_agent(print).run().await
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
@@ -99,7 +99,7 @@ pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Resul
         // Only the agent is started: whether an interrupted run goes on is for a person to say.
         client.open_session(&session).await?;
     }
-    Talk::new(ui, client, session, Until::Left).run().await
+    Talk::new(ui, cx, client, session, Until::Left).run().await
 }
 
 fn title(prompt: &str) -> String {

@@ -16,7 +16,10 @@ use super::input::{self, Keys};
 use super::outcome::{self, Outcome};
 use super::screen::{Question, Screen, question};
 use super::slash::Slash;
+use crate::background;
+use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::server;
 use crate::ui::{Tone, Ui};
 
 /// How often a server that is away is looked for.
@@ -36,6 +39,7 @@ pub(super) enum Until {
 #[derive(Debug)]
 pub(super) struct Talk<'a> {
     ui: &'a mut Ui,
+    cx: &'a Context,
     client: Client,
     session: SessionId,
     until: Until,
@@ -75,6 +79,7 @@ impl<'a> Talk<'a> {
     pub(super) fn new(ui: &'a mut Ui, client: Client, session: SessionId, until: Until) -> Self {
         Self {
             ui,
+            cx,
             client,
             session,
             until,
@@ -424,7 +429,8 @@ impl<'a> Talk<'a> {
         Ok(Exit::Good)
     }
 
-    /// The server is away: the agent goes on, and so does this when there is a server again.
+    /// The server is away: the agent goes on, and so does this when there is a server again. One that
+    /// ran in the background is started again; one that somebody started is waited for.
     async fn reconnect(&mut self, records: &mut Records) -> Result<()> {
         let begin = Instant::now();
         let mut said = false;
@@ -435,6 +441,14 @@ impl<'a> Talk<'a> {
                     return Err(error.into());
                 }
                 Err(_) => {}
+            }
+            if server::was_background_killed(&self.cx.settings.data.value) {
+                self.remark(
+                    "the server was killed; the agent goes on, and a new server is started",
+                )?;
+                self.ui.flush()?;
+                background::ensure(self.cx).await?;
+                continue;
             }
             if !said && begin.elapsed() > Duration::from_secs(1) && !self.ui.json {
                 said = true;

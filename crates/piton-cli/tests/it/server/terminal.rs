@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::server::pty::{Home, Terminal};
+use crate::server::world::World;
 
 /// A prompt, a question answered by a key, a server that is killed, a terminal that is left, and
 /// everything still there for the next one.
@@ -30,8 +31,9 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     chat.type_in("say before\nwait 3000\n");
     chat.shows("\r\nbefore");
     kill_process(home.server_pid(), Signal::KILL).unwrap();
-    chat.shows("the server is away");
-    // Whoever comes next starts another one; this terminal finds it.
+    // It ran in the background: this terminal starts another one, which all others find.
+    chat.shows("the server was killed; the agent goes on, and a new server is started");
+    chat.shows("-- a new server took over; nothing was lost");
     let listed = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
     assert_eq!(String::from_utf8(listed.stdout).unwrap(), "from elsewhere\n");
     chat.type_in("say back again\n");
@@ -250,18 +252,16 @@ fn the_screen_tells_the_whole_story() {
     chat.is_ready_below("before");
     assert_snapshot!("chat_first", chat.screen());
 
-    // A turn is under way when its server is killed; whoever comes next starts another one.
+    // A turn is under way when its server is killed, and goes on beside the one that is started.
     chat.type_in("wait 8000\n");
     chat.shows("> wait 8000\r\n");
     home.until_running();
     kill_process(home.server_pid(), Signal::KILL).unwrap();
-    chat.shows("the server is away");
+    chat.shows("a new server is started");
     assert!(home.piton(&["sessions", "list"]).output().unwrap().status.success());
     let other = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
     assert_eq!(String::from_utf8(other.stdout).unwrap(), "from elsewhere\n");
-    chat.is_ready_below(
-        "-- the server is away; the agent goes on, and this waits; a new one took over",
-    );
+    chat.is_ready_below("-- a new server took over; nothing was lost");
     chat.type_in("crash\n");
     chat.is_ready_below("   What it had done is in the log; say `/resume` to go on.");
     chat.type_in("/resume\n");
@@ -400,4 +400,24 @@ fn a_prompt_that_is_piped_into_a_session_is_delivered() {
         assert_eq!(exit, Some(0), "{err}");
         assert!(out.trim_end().ends_with(&format!("\nround {round}")), "{round}: {out}{err}");
     }
+}
+
+/// A server that somebody started is somebody's to start again: the terminal says that it is away, and
+/// finds the next one.
+#[test]
+fn a_terminal_waits_for_a_server_that_somebody_started() {
+    let mut world = World::new();
+    let session = world.session();
+    let mut attached = Terminal::run(world.command(&["attach", &session]));
+    attached.shows("Ctrl-C stops a turn, twice leaves.");
+    attached.type_in("wait 4000\n");
+    world.when(&session, |status| status["status"] == "running");
+    world.kill();
+    attached.shows("-- the server is away; the agent goes on, and this waits");
+    world.start();
+    attached.shows("; a new one took over");
+    attached.type_in("say back again\n");
+    attached.shows("\r\nback again");
+    attached.type_in("/quit\n");
+    assert!(attached.ends().0);
 }
