@@ -36,7 +36,8 @@ Ctrl-C stops the turn; a second one leaves, and the agent stays: piton attach br
 
 Exit codes of --print: 0 completed, 1 failed, 4 interrupted, 5 it waits for an answer, 6 cancelled
 and 7 paused by somebody else, 130 stopped by Ctrl-C. Unless it completed, stderr says why and how
-to go on; nobody is asked, and the agent stays as it is.
+to go on; nobody is asked. The agent ends with the run unless --keep is given; one that waits for an
+answer, is paused or was stopped by Ctrl-C stays.
 JSON: with --print, the records of the turn, one per line; the last line has outcome (completed,
 failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and wait_id.";
 
@@ -63,6 +64,10 @@ pub(crate) struct ChatArgs {
     /// stdin
     #[arg(long, value_name = "PROMPT")]
     print: Option<String>,
+    /// Leave the agent running when --print ends; without it the agent ends, and the session's next
+    /// prompt starts it again
+    #[arg(long, requires = "print")]
+    keep: bool,
 }
 
 /// Come back to a session: what was said last, and what is being said
@@ -88,7 +93,16 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     };
     let session = client.create_session(&new).await?.session_id;
     let until = if print.is_some() { Until::TurnEnds } else { Until::Left };
-    Talk::new(ui, cx, client, session, until).with_new_agent(print).run().await
+    let ends_agent = print.is_some() && !args.keep;
+    let (asked, of) = (client.clone(), session.clone());
+    let exit = Talk::new(ui, cx, client, session, until).with_new_agent(print).run().await?;
+    if ends_agent && exit.has_run_ended() {
+        // The answer is there all the same; what stays is ended when it has been idle for long enough.
+        if let Err(error) = asked.stop_agent(&of).await {
+            ui.warn(&format!("The agent of session {of} was not ended: {error}"))?;
+        }
+    }
+    Ok(exit)
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {

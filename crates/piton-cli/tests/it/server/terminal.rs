@@ -421,3 +421,27 @@ fn a_terminal_waits_for_a_server_that_somebody_started() {
     attached.type_in("/quit\n");
     assert!(attached.ends().0);
 }
+
+/// What was asked once is over when it is answered: neither the agent nor its agentctl stays, and the
+/// session can be continued.
+#[test]
+fn a_script_leaves_no_agent_behind_unless_it_is_told_to() {
+    let home = Home::new();
+    let running = || {
+        let output = home.piton(&["--json", "status"]).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["executions"].clone()
+    };
+    for prompt in ["say one", "crash"] {
+        printed(&home, &[prompt]);
+        assert_eq!(running(), 0, "{prompt}");
+    }
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(printed(&home, &["say two", "--keep"]).0, Some(0));
+    assert_eq!(running(), 1);
+    // One that waits is needed.
+    assert_eq!(printed(&home, &["ask May I?"]).0, Some(5));
+    assert_eq!(running(), 2);
+    let (exit, out, err) = attached(&home, &session, "say back again\n");
+    assert_eq!(exit, Some(0), "{err}");
+    assert!(out.contains("\nback again"), "{out}");
+}
