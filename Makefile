@@ -22,7 +22,7 @@ run: setup-build ## Build, then start the server with the built-in agent: no API
 
 chat: setup-build ## Talk to the built-in agent; uses the server of `make run`, or starts one
 	cargo build -p piton-cli
-	target/debug/piton --data $(DATA) chat
+	target/debug/piton --data $(DATA) chat --agent echo
 
 demo: setup-build ## Watch a worker being killed and going on
 	cargo run -p piton-cli -- demo

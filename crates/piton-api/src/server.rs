@@ -34,6 +34,10 @@ pub struct ServerInfo {
     pub version: String,
     /// Good for this life of the server.
     pub token: String,
+    /// Started in the background by a command that needed a server. If it is killed, the next such
+    /// command starts another one.
+    #[serde(default)]
+    pub background: bool,
 }
 
 impl fmt::Debug for ServerInfo {

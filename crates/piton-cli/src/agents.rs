@@ -11,6 +11,7 @@ use piton_exec::programs;
 use crate::config::Settings;
 use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Result};
+use crate::ui::Ui;
 
 /// The agent that is part of this program.
 pub(crate) const ECHO: &str = "echo";
@@ -38,6 +39,63 @@ pub(crate) fn find(settings: &Settings, id: &str) -> Result<Profile> {
     };
     let unknown = Error::new(Code::AgentNotFound, format!("There is no agent {id:?}"));
     all.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown.with_hint(hint))
+}
+
+/// The agent of a new session that names none, and why it is not what somebody chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultAgent {
+    /// By the setting `chat.agent`.
+    Set(String),
+    /// The first that is installed.
+    Installed(String),
+    /// None is installed: the built-in test agent.
+    Echo,
+}
+
+impl DefaultAgent {
+    pub(crate) fn of(settings: &Settings) -> Result<Self> {
+        if let Some(id) = &settings.chat_agent.value {
+            find(settings, id)?;
+            return Ok(Self::Set(id.clone()));
+        }
+        Ok(Self::among(&all(settings)?, |profile| installed(profile).is_some()))
+    }
+
+    /// Those of the settings first: somebody wanted them.
+    fn among(all: &[Profile], is_installed: impl Fn(&Profile) -> bool) -> Self {
+        let (known, own): (Vec<_>, Vec<_>) = all
+            .iter()
+            .filter(|profile| profile.id != ECHO)
+            .partition(|profile| profile.origin == Origin::BuiltIn);
+        let found = own.into_iter().chain(known).find(|profile| is_installed(profile));
+        found.map_or(Self::Echo, |profile| Self::Installed(profile.id.clone()))
+    }
+
+    fn id(&self) -> &str {
+        match self {
+            Self::Set(id) | Self::Installed(id) => id,
+            Self::Echo => ECHO,
+        }
+    }
+}
+
+/// The agent of a new session: the one that was named, else the default. Says so if nobody chose it.
+pub(crate) fn chosen(ui: &mut Ui, settings: &Settings, named: Option<String>) -> Result<String> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let default = DefaultAgent::of(settings)?;
+    match &default {
+        DefaultAgent::Set(_) => {}
+        DefaultAgent::Installed(id) => ui.note(&format!(
+            "The agent is {id}; --agent or the setting chat.agent chooses another."
+        ))?,
+        DefaultAgent::Echo => ui.note(
+            "No agent is installed, so this is echo, a test agent without a model. \
+             `piton agents list` shows which agents there are and how to install them.",
+        )?,
+    }
+    Ok(default.id().to_owned())
 }
 
 /// What an agent can do with a conversation that it had, by its profile.
@@ -92,5 +150,25 @@ pub(crate) fn strategy_name(strategy: Strategy) -> &'static str {
         Strategy::CommandLine => "command_line",
         Strategy::History => "history",
         Strategy::None => "none",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_agent_is_an_installed_one_or_echo() {
+        let known = |id: &str| Profile {
+            origin: Origin::BuiltIn,
+            ..Profile::configured(id, vec![id.to_owned()])
+        };
+        let own = Profile::configured("mine", vec!["mine".to_owned()]);
+        let all = [known(ECHO), known("one"), known("two"), own];
+        let among =
+            |ids: &[&str]| DefaultAgent::among(&all, |profile| ids.contains(&profile.id.as_str()));
+        assert_eq!(among(&[ECHO]), DefaultAgent::Echo, "the built-in one is always there");
+        assert_eq!(among(&["two", "one"]), DefaultAgent::Installed("one".to_owned()));
+        assert_eq!(among(&["one", "mine"]), DefaultAgent::Installed("mine".to_owned()));
     }
 }

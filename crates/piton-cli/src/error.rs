@@ -37,6 +37,11 @@ impl Exit {
     /// By SIGINT.
     pub(crate) const CTRL_C: Self = Self::Signal(2);
 
+    /// Of `chat --print`: nothing is left for the run's agent to do.
+    pub(crate) fn has_run_ended(self) -> bool {
+        matches!(self, Self::Good | Self::Failed | Self::Interrupted | Self::Cancelled)
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Good => 0,

@@ -88,6 +88,11 @@ pub(crate) fn find(data: &Path) -> Option<ServerInfo> {
     BootLocks::new(data).is_alive(&boot).then_some(info)
 }
 
+/// Whether the last server ran in the background and was killed: one that was stopped leaves nothing.
+pub(crate) fn was_background_killed(data: &Path) -> bool {
+    find(data).is_none() && ServerInfo::read(data).is_some_and(|info| info.background)
+}
+
 /// A client of the data folder's server, if one lives. If another one follows, it is asked.
 pub(crate) fn connect(data: &Path) -> Option<Client> {
     find(data)?;

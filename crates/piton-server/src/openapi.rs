@@ -67,6 +67,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(sessions::cancel))
                 .routes(routes!(sessions::dismiss))
                 .routes(routes!(sessions::close))
+                .routes(routes!(sessions::stop))
                 .routes(routes!(sessions::abandon))
                 .routes(routes!(records::records))
                 .routes(routes!(records::verify))

@@ -155,6 +155,11 @@ impl Client {
         self.post(&of_session(session, "/abandon"), abandon).await
     }
 
+    /// Ends the session's agent; the session stays, and its next prompt starts the agent again.
+    pub async fn stop_agent(&self, session: &SessionId) -> Result<SessionRun> {
+        self.post(&of_session(session, "/stop"), &Empty {}).await
+    }
+
     pub async fn close(&self, session: &SessionId, close: &CloseRequest) -> Result<SessionRun> {
         self.post(&of_session(session, "/close"), close).await
     }

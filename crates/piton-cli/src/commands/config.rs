@@ -51,6 +51,8 @@ A config file with everything that can be set:
   history = false            # may be told the history where nothing else works
   [agents.gemini]            # one that Piton knows: what is not said stays as it was
   command = [\"/opt/gemini\", \"--acp\"]
+  [chat]
+  agent = \"gemini\"           # of new sessions [default: the first that is installed]
   [resume]
   agent_restart = \"on_open\" # or \"on_boot\", \"on_prompt\", \"manual\"
   continue_run = \"ask\"     # an interrupted turn; or \"auto\", \"never\"
@@ -166,6 +168,12 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         list("server.origins", &server.origins, String::clone),
         place("server.tls_cert", &server.tls_cert),
         place("server.tls_key", &server.tls_key),
+        one(
+            "chat.agent",
+            &settings.chat_agent,
+            settings.chat_agent.value.clone().unwrap_or_default(),
+            json!(settings.chat_agent.value),
+        ),
         text(
             "resume.agent_restart",
             &resume.agent_restart,

@@ -207,6 +207,7 @@ mod tests {
             boot: String::new(),
             version: String::new(),
             token: String::new(),
+            background: false,
         }
     }
 

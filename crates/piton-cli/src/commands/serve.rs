@@ -199,6 +199,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         boot: alive.boot().to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         token: local.reveal(),
+        background: args.unless_running,
     };
     held.announce(&place)?;
     announce(ui, &public, &place)?;

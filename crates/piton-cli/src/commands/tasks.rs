@@ -9,6 +9,7 @@ use serde_json::json;
 use super::sessions;
 use super::sessions::new::InWorktree;
 use super::tasks_change::{self, Change};
+use crate::agents;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::server;
@@ -43,7 +44,7 @@ pub(crate) struct New {
     title: String,
     #[command(flatten)]
     worktree: InWorktree,
-    /// Which agent [default: echo, which is built in and needs no key]
+    /// Which agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT", requires = "repo")]
     agent: Option<String>,
 }
@@ -70,14 +71,19 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
     match command {
         Command::New(new) => {
             // What was named wrongly is told before anything is made.
-            let place = new.worktree.session()?;
+            let place = match new.worktree.session()? {
+                Some(place) => {
+                    let agent = agents::chosen(ui, &cx.settings, new.agent)?;
+                    Some(NewSession { agent_profile_id: Some(agent), ..place })
+                }
+                None => None,
+            };
             let task = client.create_task(&NewTask { title: new.title.clone() }).await?.task_id;
             let made = match place {
                 Some(place) => {
                     let session = NewSession {
                         task_id: Some(task.to_string()),
                         title: Some(new.title),
-                        agent_profile_id: new.agent,
                         ..place
                     };
                     let made = sessions::new::make(&client, &session).await;

@@ -41,6 +41,7 @@ pub(crate) const KEYS: &[Key] = &[
     list("server.origins", "PITON_SERVER_ORIGINS"),
     text("server.tls_cert", "PITON_SERVER_TLS_CERT"),
     text("server.tls_key", "PITON_SERVER_TLS_KEY"),
+    text("chat.agent", "PITON_CHAT_AGENT"),
     text("resume.agent_restart", "PITON_RESUME_AGENT_RESTART"),
     text("resume.continue_run", "PITON_RESUME_CONTINUE_RUN"),
     text("resume.interruption_summary", "PITON_RESUME_INTERRUPTION_SUMMARY"),

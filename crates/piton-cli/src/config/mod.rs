@@ -78,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) agents: Vec<AgentSetting>,
     /// From the config file alone.
     pub(crate) permissions: PermissionSettings,
+    /// The agent of new sessions that name none.
+    pub(crate) chat_agent: Sourced<Option<String>>,
     pub(crate) resume: ResumeSettings,
     pub(crate) archive_after: Sourced<Option<Duration>>,
     pub(crate) delete_after: Sourced<Option<Duration>>,
@@ -175,6 +177,7 @@ impl Settings {
             },
             agents,
             permissions,
+            chat_agent: pick.maybe("chat.agent", |text, _| Ok(text.to_owned()))?,
             resume: ResumeSettings {
                 agent_restart: pick.one_of(
                     "resume.agent_restart",

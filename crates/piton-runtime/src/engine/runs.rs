@@ -4,7 +4,7 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::reason::Reason;
 use piton_core::resume::{StartContext, StartTrigger, continuable, goes_on_with};
-use piton_core::state::{Phase, Run};
+use piton_core::state::{Executor, Phase, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -208,6 +208,29 @@ impl Engine {
         let abandoned = AffectedRun::new(session, run_id);
         let command = Command::Abandon { execution_id: current };
         self.execute(session, &request, abandoned, command).await
+    }
+
+    /// Ends the session's agent and its agentctl. The session stays: its next prompt starts the agent
+    /// again. Refused while a run is open; nothing happens if no agent runs.
+    pub async fn stop_agent(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+    ) -> Result<Fulfilled<AffectedRun>> {
+        let running = self.running()?;
+        let request = Request::new(caller, "sessions.stop", session, &Value::Null)?;
+        if let Some(replayed) = self.replay_if_open(session, &request).await? {
+            return Ok(replayed);
+        }
+        let facts = self.view().state(session).await?.facts;
+        if let Some(run) = facts.run.filter(Run::is_open) {
+            return Err(Refusal::RunInProgress { run: run.run_id }.into());
+        }
+        if facts.executor.as_ref().is_some_and(Executor::may_live) {
+            running.executions.stop(session).await?;
+        }
+        let stopped = AffectedRun { session_id: session.clone(), run_id: None };
+        self.execute(session, &request, stopped, Command::Nothing).await
     }
 
     async fn change_run(

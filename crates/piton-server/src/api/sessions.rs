@@ -333,6 +333,30 @@ pub(crate) async fn dismiss_now(
     Ok(about(app.engine().dismiss(caller, &session, named_run(of)?).await?))
 }
 
+/// Ends the session's agent. The session stays, and its next prompt starts the agent again. Refused
+/// while a run is open.
+#[utoipa::path(post, path = "/sessions/{session_id}/stop", operation_id = "stop_agent", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+    responses((status = 200, body = SessionRun),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn stop(
+    State(app): State<App>,
+    Controller(caller): Controller,
+    Path(session): Path<String>,
+) -> Result<Reply<SessionRun>> {
+    Ok(Reply::ok(stop_now(&app, &caller, &session).await?))
+}
+
+pub(crate) async fn stop_now(
+    app: &App,
+    caller: &Caller,
+    session: &str,
+) -> Result<Fulfilled<SessionRun>> {
+    let session = SessionId::from_user(session)?;
+    Ok(about(app.engine().stop_agent(caller, &session).await?))
+}
+
 /// Gives an executor up that does not respond: its run is interrupted, and another agent may be
 /// started. Should the executor return, its agent is ended.
 #[utoipa::path(post, path = "/sessions/{session_id}/abandon", operation_id = "abandon_executor", tag = "sessions", request_body = Option<AbandonRequest>,

@@ -60,6 +60,7 @@ operations! {
     "task.session.cancel" Control "POST" "/sessions/{session_id}/cancel";
     "task.session.dismiss" Control "POST" "/sessions/{session_id}/dismiss";
     "task.session.close" Control "POST" "/sessions/{session_id}/close";
+    "task.session.stop" Control "POST" "/sessions/{session_id}/stop";
     "task.session.agent" Read "GET" "/sessions/{session_id}/agent";
     "task.session.configure" Control "POST" "/sessions/{session_id}/agent";
     "task.session.login" Control "POST" "/sessions/{session_id}/login";
@@ -213,6 +214,7 @@ pub(super) async fn call(
         "task.session.cancel" => {
             sessions::cancel_now(app, caller, &session, &params.rest()?).await?
         }
+        "task.session.stop" => sessions::stop_now(app, caller, &session).await?,
         "task.session.dismiss" => {
             sessions::dismiss_now(app, caller, &session, &params.rest()?).await?
         }

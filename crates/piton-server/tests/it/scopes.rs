@@ -27,6 +27,7 @@ const CONTROL: &[&str] = &[
     "task.session.cancel",
     "task.session.dismiss",
     "task.session.close",
+    "task.session.stop",
     "task.session.abandon",
     "task.session.fork",
     "task.session.login",

@@ -17,7 +17,9 @@ use piton_core::Code;
 use piton_core::id::SessionId;
 
 use super::sessions::new::folder;
+use super::sessions::prompt;
 use super::sessions::set::ChoiceArgs;
+use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -27,17 +29,29 @@ use talk::{Talk, Until};
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
-  piton chat                           Talk to the built-in agent in this folder
+  piton chat                           Talk to your agent in this folder
   piton chat --print \"say hello\"       One prompt, its answer, and an exit code by its outcome
+  git diff | piton chat --print -      The prompt from stdin
 
 Ctrl-C stops the turn; a second one leaves, and the agent stays: piton attach brings you back.
 /help lists what can be typed beside prompts.
 
 Exit codes of --print: 0 completed, 1 failed, 4 interrupted, 5 it waits for an answer, 6 cancelled
 and 7 paused by somebody else, 130 stopped by Ctrl-C. Unless it completed, stderr says why and how
-to go on; nobody is asked, and the agent stays as it is.
+to go on; nobody is asked. The agent ends with the run unless --keep is given; one that waits for an
+answer, is paused or was stopped by Ctrl-C stays.
 JSON: with --print, the records of the turn, one per line; the last line has outcome (completed,
 failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and wait_id.";
+
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  piton attach                         The session that was active last
+  piton attach sess_0199 </dev/null    Print what was said, and end when its run has ended
+  echo 'go on' | piton attach sess_0199
+
+If stdin is no terminal, it ends when its input and the run have ended, with the exit codes of
+`piton chat --print`.
+JSON: the session's records, one per line, and the coming ones.";
 
 /// Talk to an agent in a folder; a server is started in the background if none runs
 #[derive(Debug, clap::Args)]
@@ -45,39 +59,56 @@ failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and
 pub(crate) struct ChatArgs {
     /// Where the agent works [default: here]
     dir: Option<PathBuf>,
-    /// Which agent [default: echo, which is built in and needs no key]
+    /// Which agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     #[command(flatten)]
     choice: ChoiceArgs,
-    /// Say this, print the answer, and end with an exit code by the run's outcome
+    /// Say this, print the answer, and end with an exit code by the run's outcome; - reads it from
+    /// stdin
     #[arg(long, value_name = "PROMPT")]
     print: Option<String>,
+    /// Leave the agent running when --print ends; without it the agent ends, and the session's next
+    /// prompt starts it again
+    #[arg(long, requires = "print")]
+    keep: bool,
 }
 
 /// Come back to a session: what was said last, and what is being said
 #[derive(Debug, clap::Args)]
-#[command(after_help = "JSON: the session's records, one per line, and the coming ones.")]
+#[command(after_help = ATTACH_EXAMPLES)]
 pub(crate) struct AttachArgs {
     /// The session's id, or its beginning [default: the one that was active last]
     session: Option<String>,
 }
 
 pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Exit> {
+    // Before anything is started or made.
+    let print = args.print.map(prompt::given).transpose()?;
     let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
+    let agent = agents::chosen(ui, &cx.settings, args.agent)?;
     let client = background::ensure(cx).await?;
     let new = NewSession {
         working_dir: Some(folder),
-        agent_profile_id: args.agent,
-        title: args.print.as_deref().map(title),
+        agent_profile_id: Some(agent),
+        title: print.as_deref().map(title),
         start: Some(true),
         agent: args.choice.choice()?,
         ..NewSession::default()
     };
     let session = client.create_session(&new).await?.session_id;
-    let until = if args.print.is_some() { Until::TurnEnds } else { Until::Left };
-    let talk = Talk::new(ui, client, session, until).with_new_agent(args.print);
-    talk.with_key_delay(cx.settings.permissions.key_delay).run().await
+    let until = if print.is_some() { Until::TurnEnds } else { Until::Left };
+    let ends_agent = print.is_some() && !args.keep;
+    let (asked, of) = (client.clone(), session.clone());
+    let talk = Talk::new(ui, cx, client, session, until).with_new_agent(print);
+    let exit = talk.with_key_delay(cx.settings.permissions.key_delay).run().await?;
+    if ends_agent && exit.has_run_ended() {
+        // The answer is there all the same; what stays is ended when it has been idle for long enough.
+        if let Err(error) = asked.stop_agent(&of).await {
+            ui.warn(&format!("The agent of session {of} was not ended: {error}"))?;
+        }
+    }
+    Ok(exit)
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
@@ -88,7 +119,7 @@ pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Resul
         // Only the agent is started: whether an interrupted run goes on is for a person to say.
         client.open_session(&session).await?;
     }
-    let talk = Talk::new(ui, client, session, Until::Left);
+    let talk = Talk::new(ui, cx, client, session, Until::Left);
     talk.with_key_delay(cx.settings.permissions.key_delay).run().await
 }
 

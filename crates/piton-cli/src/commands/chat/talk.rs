@@ -17,7 +17,10 @@ use super::input::{self, Keys, Typed};
 use super::outcome::{self, Outcome};
 use super::screen::{Question, Screen, question};
 use super::slash::{Choosing, Slash};
+use crate::background;
+use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::server;
 use crate::text::one_line;
 use crate::ui::{Tone, Ui};
 
@@ -38,6 +41,7 @@ pub(super) enum Until {
 #[derive(Debug)]
 pub(super) struct Talk<'a> {
     ui: &'a mut Ui,
+    cx: &'a Context,
     client: Client,
     session: SessionId,
     until: Until,
@@ -52,7 +56,11 @@ pub(super) struct Talk<'a> {
     questions: VecDeque<Question>,
     /// How long a question is on the screen before keys count.
     key_delay: Duration,
-    running: bool,
+    /// Runs that were begun here or elsewhere, and have not ended. By id: the end of an older one, which
+    /// the history tells, is not the end of the one that was just begun.
+    open_runs: BTreeSet<String>,
+    /// How the latest run ended, and the record that says so.
+    last_end: Option<(Outcome, Value)>,
     /// The session is new, and its agent is being started: nothing can be said to it yet.
     awaits_agent: bool,
     /// What is said to it as soon as it is ready.
@@ -79,6 +87,7 @@ impl<'a> Talk<'a> {
     pub(super) fn new(ui: &'a mut Ui, client: Client, session: SessionId, until: Until) -> Self {
         Self {
             ui,
+            cx,
             client,
             session,
             until,
@@ -89,7 +98,8 @@ impl<'a> Talk<'a> {
             asking: None,
             questions: VecDeque::new(),
             key_delay: Duration::ZERO,
-            running: false,
+            open_runs: BTreeSet::new(),
+            last_end: None,
             awaits_agent: false,
             first_prompt: None,
             own_run: None,
@@ -121,9 +131,10 @@ impl<'a> Talk<'a> {
         if is_on_screen {
             self.typed_messages.insert(accepted.message_id);
         }
+        // It runs, though its records are still on their way here.
+        self.open_runs.insert(accepted.run_id.clone());
+        self.last_end = None;
         self.own_run = Some(accepted.run_id);
-        // It is, though its records are still on their way here.
-        self.running = true;
         Ok(())
     }
 
@@ -138,14 +149,16 @@ impl<'a> Talk<'a> {
         loop {
             // A script that prints one answer types nothing.
             if self.until == Until::Left {
-                if typed.is_none() && !ended && !self.awaits_agent {
+                // What is typed or piped in is for the session as it is now.
+                let is_current = !self.awaits_agent && self.after >= self.history;
+                if typed.is_none() && !ended && is_current {
                     typed = Some(input::typed());
                 }
                 self.prompt()?;
             }
             self.ui.flush()?;
             if ended && self.is_done() {
-                return self.leave();
+                return self.end_script();
             }
             // A script that was read to its end cannot answer; what was asked long ago may be answered.
             if ended && self.asking.is_some() && self.after >= self.history {
@@ -170,7 +183,7 @@ impl<'a> Talk<'a> {
                     {
                         self.say(&prompt).await?;
                     }
-                    if !self.running
+                    if self.open_runs.is_empty()
                         && let Some(line) = self.queued.pop_front()
                     {
                         let done = self.say(&line).await;
@@ -187,9 +200,7 @@ impl<'a> Talk<'a> {
                     }
                 }
                 // The end of the input: what was asked is still answered when it is a script's.
-                Event::Typed(None) if self.keys.are_typed() || self.is_done() => {
-                    return self.leave();
-                }
+                Event::Typed(None) if self.keys.are_typed() => return self.leave(),
                 Event::Typed(None) => (typed, ended) = (None, true),
                 Event::KeysDue => self.arm()?,
                 Event::CtrlC => {
@@ -213,7 +224,7 @@ impl<'a> Talk<'a> {
 
     /// Nothing is left to be said or heard.
     fn is_done(&self) -> bool {
-        !self.awaits_agent && !self.running && self.queued.is_empty()
+        !self.awaits_agent && self.open_runs.is_empty() && self.queued.is_empty()
     }
 
     fn hint(&mut self) -> Result<()> {
@@ -247,13 +258,7 @@ impl<'a> Talk<'a> {
         if self.after >= self.history && !self.ui.json {
             self.screen.go_live(self.ui)?;
         }
-        match kind {
-            "run.started" | "run.resumed" | "run.reattached" => self.running = true,
-            "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
-                self.running = false;
-            }
-            _ => {}
-        }
+        self.follow_run(kind, record);
         if let Some(question) = question(record) {
             if self.after < self.history && !self.ui.json {
                 let title = format!("? {}", question.request.title);
@@ -261,10 +266,10 @@ impl<'a> Talk<'a> {
             }
             self.questions.push_back(question);
         }
-        if matches!(kind, "run.resumed" | "wait.cancelled") || !self.running {
-            let is_over = |question: &Question| {
-                !self.running || record["wait_id"] == question.wait_id.as_str()
-            };
+        let runs = !self.open_runs.is_empty();
+        if matches!(kind, "run.resumed" | "wait.cancelled") || !runs {
+            let is_over =
+                |question: &Question| !runs || record["wait_id"] == question.wait_id.as_str();
             self.questions.retain(|question| !is_over(question));
             if self.asking.as_ref().is_some_and(|asking| is_over(&asking.question)) {
                 self.asking = None;
@@ -273,6 +278,37 @@ impl<'a> Talk<'a> {
         }
         self.ask_next()?;
         Ok(None)
+    }
+
+    /// Which runs are open, and how the latest ended.
+    fn follow_run(&mut self, kind: &str, record: &Value) {
+        let run = record["run_id"].as_str();
+        match kind {
+            "run.started" | "run.resumed" | "run.reattached" => {
+                self.open_runs.extend(run.map(str::to_owned));
+                self.last_end = None;
+            }
+            "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
+                self.open_runs.remove(run.unwrap_or_default());
+                self.last_end = Outcome::of(record, run).map(|outcome| (outcome, record.clone()));
+            }
+            "agent.error" | "executor.error" => {
+                self.last_end = Some((Outcome::Failed, record.clone()));
+            }
+            "run.dismissed" => self.last_end = None,
+            "session.closed" => self.open_runs.clear(),
+            _ => {}
+        }
+    }
+
+    /// A script was read to its end, and nothing is left to hear: says how the latest run ended.
+    fn end_script(&mut self) -> Result<Exit> {
+        let Some((outcome, record)) = self.last_end.take() else { return self.leave() };
+        self.screen.end_line(self.ui)?;
+        if let Some(error) = outcome.explained(self.session.as_str(), &record) {
+            self.ui.report(&error);
+        }
+        Ok(outcome.exit())
     }
 
     /// Tells a script how its run ended, if this record ends it.
@@ -379,7 +415,7 @@ impl<'a> Talk<'a> {
                 Some(Slash::Quit) => return Ok(true),
                 Some(Slash::Help) => self.help(),
                 Some(action) => self.act(action).await,
-                None if self.running => {
+                None if !self.open_runs.is_empty() => {
                     self.queued.push_back(line);
                     self.remark("is told when the turn has ended")
                 }
@@ -440,7 +476,7 @@ impl<'a> Talk<'a> {
     /// Stops the turn; true if it is the second time.
     async fn ctrl_c(&mut self) -> Result<bool> {
         let twice = self.interrupted_at.is_some_and(|at| at.elapsed() < TWICE_WITHIN);
-        if twice || !self.running {
+        if twice || self.open_runs.is_empty() {
             return Ok(true);
         }
         self.interrupted_at = Some(Instant::now());
@@ -473,7 +509,8 @@ impl<'a> Talk<'a> {
         Ok(Exit::Good)
     }
 
-    /// The server is away: the agent goes on, and so does this when there is a server again.
+    /// The server is away: the agent goes on, and so does this when there is a server again. One that
+    /// ran in the background is started again; one that somebody started is waited for.
     async fn reconnect(&mut self, records: &mut Records) -> Result<()> {
         let begin = Instant::now();
         let mut said = false;
@@ -484,6 +521,14 @@ impl<'a> Talk<'a> {
                     return Err(error.into());
                 }
                 Err(_) => {}
+            }
+            if server::was_background_killed(&self.cx.settings.data.value) {
+                self.remark(
+                    "the server was killed; the agent goes on, and a new server is started",
+                )?;
+                self.ui.flush()?;
+                background::ensure(self.cx).await?;
+                continue;
             }
             if !said && begin.elapsed() > Duration::from_secs(1) && !self.ui.json {
                 said = true;

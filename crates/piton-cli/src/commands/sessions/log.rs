@@ -22,6 +22,9 @@ Examples:
   piton sessions log sess_0199 --kind message.user --kind 'run.*'
   piton sessions log sess_0199 --after 120 --json | jq .kind
 
+Without --all, --kind and --json, spool.imported is left out: it only says how far an agent's spool was
+read.
+
 JSON: one record per line: seq, ts, kind, and the kind's own fields; \"redacted\": true in place of
 what was taken out.";
 
@@ -31,6 +34,8 @@ const PAGE: usize = 500;
 const READER_EVERY: Duration = Duration::from_millis(500);
 /// The longest kind's width.
 const KIND_WIDTH: usize = 19;
+/// Kinds that are only shown on request.
+const HIDDEN: &[&str] = &["spool.imported"];
 /// Below this, times are shown without their date, and details on a line of their own.
 const WIDE: usize = 80;
 
@@ -49,6 +54,9 @@ pub(crate) struct Args {
     /// Only records of this kind, such as run.started or 'tool.*'; may be given several times
     #[arg(long = "kind", short, value_name = "KIND")]
     kinds: Vec<String>,
+    /// Also records that say nothing of the conversation
+    #[arg(long, short)]
+    all: bool,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
@@ -111,7 +119,10 @@ impl Signals {
 }
 
 fn print(ui: &mut Ui, args: &Args, records: &[Record]) -> Result<()> {
-    for record in records.iter().filter(|record| is_wanted(&args.kinds, &record.kind)) {
+    let leaves_out = !args.all && !ui.json && args.kinds.is_empty();
+    let is_hidden = |record: &&Record| leaves_out && HIDDEN.contains(&record.kind.as_str());
+    let wanted = records.iter().filter(|record| is_wanted(&args.kinds, &record.kind));
+    for record in wanted.filter(|record| !is_hidden(record)) {
         let flat = record.to_flat()?;
         if ui.json { ui.json_line(&Value::Object(flat))? } else { print_line(ui, record, flat)? }
     }

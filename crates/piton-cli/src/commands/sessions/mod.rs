@@ -16,7 +16,7 @@ mod log;
 mod login;
 pub(super) mod new;
 mod pause;
-mod prompt;
+pub(super) mod prompt;
 mod prune;
 mod redact;
 mod repair;

@@ -9,6 +9,7 @@ use piton_core::id::SessionId;
 use serde::Serialize;
 
 use super::set::ChoiceArgs;
+use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
     #[command(flatten)]
     worktree: InWorktree,
-    /// Which agent [default: echo, which is built in and needs no key]
+    /// Which agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     #[command(flatten)]

@@ -34,10 +34,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let content = if args.prompt == "-" { read()? } else { args.prompt };
-    if content.trim().is_empty() {
-        return Err(Error::usage("There is nothing to say: the prompt is empty"));
-    }
+    let content = given(args.prompt)?;
     let (client, id) = backend::server_for(cx, &args.session).await?;
     let accepted = client.prompt(&id, &PromptRequest { content }).await?;
     if ui.json {
@@ -48,6 +45,15 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         ui.line(format_args!("Run {} of session {id} has begun.", accepted.run_id))?;
     }
     Ok(Exit::Good)
+}
+
+/// A prompt as it was given: `-` is what stands on stdin. An empty one is refused.
+pub(crate) fn given(prompt: String) -> Result<String> {
+    let content = if prompt == "-" { read()? } else { prompt };
+    if content.trim().is_empty() {
+        return Err(Error::usage("There is nothing to say: the prompt is empty"));
+    }
+    Ok(content)
 }
 
 fn read() -> Result<String> {

@@ -206,3 +206,24 @@ fn redaction_and_archive_go_through_the_server() {
     assert!(output.status.success(), "{output:?}");
     assert!(world.folder.path().join(format!("elsewhere/{session}.piton")).is_file());
 }
+
+/// How far a spool was read is no news for people; programs and those who ask get it.
+#[test]
+fn the_log_leaves_out_how_far_a_spool_was_read() {
+    let mut world = World::new();
+    let session = &world.session();
+    world.told(&["sessions", "prompt", session, "say hello"]);
+    world.when(session, |status| status["last_outcome"] == "completed");
+    let log = |options: &[&str]| {
+        let mut command = world.command(&["sessions", "log", session]);
+        let output = command.args(options).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let plain = log(&[]);
+    assert!(plain.contains("message.delta") && !plain.contains("spool.imported"), "{plain}");
+    for options in [&["--all"][..], &["--json"], &["--kind", "spool.*"]] {
+        let shown = log(options);
+        assert!(shown.contains("spool.imported"), "{options:?}: {shown}");
+    }
+}

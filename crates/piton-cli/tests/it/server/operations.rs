@@ -122,6 +122,8 @@ fn every_operation_does_what_it_says() {
     assert!(text(&minted, "token").starts_with("rt_"));
     walk.good("POST", "/api/v1/sessions/{session_id}/dismiss", &[&other], Some(&empty));
     walk.world.when(&other, |status| status["reason"] == "run_dismissed");
+    walk.good("POST", "/api/v1/sessions/{session_id}/stop", &[&other], None);
+    walk.world.when(&other, |status| status["executor_status"] == "stopped");
 
     // Who may do all this.
     let body = json!({"name": "phone", "scopes": ["read"], "expires_in_s": 60});

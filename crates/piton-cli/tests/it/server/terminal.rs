@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::server::pty::{Home, Terminal};
+use crate::server::world::World;
 
 /// A prompt, a question answered by a key, a server that is killed, a terminal that is left, and
 /// everything still there for the next one.
@@ -29,8 +30,9 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     chat.type_in("say before\nwait 3000\n");
     chat.shows("\r\nbefore");
     kill_process(home.server_pid(), Signal::KILL).unwrap();
-    chat.shows("the server is away");
-    // Whoever comes next starts another one; this terminal finds it.
+    // It ran in the background: this terminal starts another one, which all others find.
+    chat.shows("the server was killed; the agent goes on, and a new server is started");
+    chat.shows("-- a new server took over; nothing was lost");
     let listed = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
     assert_eq!(String::from_utf8(listed.stdout).unwrap(), "from elsewhere\n");
     chat.type_in("say back again\n");
@@ -249,18 +251,16 @@ fn the_screen_tells_the_whole_story() {
     chat.is_ready_below("before");
     assert_snapshot!("chat_first", chat.screen());
 
-    // A turn is under way when its server is killed; whoever comes next starts another one.
+    // A turn is under way when its server is killed, and goes on beside the one that is started.
     chat.type_in("wait 8000\n");
     chat.shows("> wait 8000\r\n");
     home.until_running();
     kill_process(home.server_pid(), Signal::KILL).unwrap();
-    chat.shows("the server is away");
+    chat.shows("a new server is started");
     assert!(home.piton(&["sessions", "list"]).output().unwrap().status.success());
     let other = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
     assert_eq!(String::from_utf8(other.stdout).unwrap(), "from elsewhere\n");
-    chat.is_ready_below(
-        "-- the server is away; the agent goes on, and this waits; a new one took over",
-    );
+    chat.is_ready_below("-- a new server took over; nothing was lost");
     chat.type_in("crash\n");
     chat.is_ready_below("   What it had done is in the log; say `/resume` to go on.");
     chat.type_in("/resume\n");
@@ -301,4 +301,146 @@ pub(crate) fn several_chats_at_once_share_the_server_that_was_first() {
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(said, (Some(0), format!("{n}\n")), "{told}");
     }
+}
+
+#[test]
+fn a_prompt_comes_from_stdin_and_an_empty_one_makes_nothing() {
+    let home = Home::new();
+    for empty in ["", " \n"] {
+        let (code, _, err) = printed(&home, &[empty]);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("the prompt is empty"), "{err}");
+    }
+    // Nothing on stdin is nothing to say.
+    assert_eq!(printed(&home, &["-"]).0, Some(2));
+    assert!(!home.folder.path().join("data").exists(), "no server, no session");
+
+    let mut chat = home.piton(&["chat", "--print", "-"]);
+    chat.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut chat = chat.spawn().unwrap();
+    chat.stdin.take().unwrap().write_all(b"say from\nsay stdin\n").unwrap();
+    let output = chat.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "fromstdin\n");
+}
+
+/// Without one that was named: the setting, an agent that is installed, and only then the test agent,
+/// which is announced.
+#[test]
+fn the_default_agent_is_never_a_silent_test_agent() {
+    let home = Home::new();
+    let config = home.folder.path().join("config.toml");
+    let print = |environment: &[(&str, &str)]| {
+        let mut command = home.piton(&["--config", config.to_str().unwrap(), "chat", "--print"]);
+        command.arg("say hi").env_remove("PITON_CHAT_AGENT").env("PATH", "/nowhere");
+        let output = command.envs(environment.iter().copied()).stdin(Stdio::null()).output();
+        let output = output.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    std::fs::write(&config, "").unwrap();
+    let (code, out, err) = print(&[]);
+    assert_eq!((code, out.as_str()), (Some(0), "hi\n"), "{err}");
+    assert!(err.contains("echo, a test agent"), "{err}");
+    let (_, out, err) = print(&[("PITON_CHAT_AGENT", "echo")]);
+    assert_eq!((out.as_str(), err.as_str()), ("hi\n", ""));
+
+    // One of the settings whose program is there.
+    let echo = env!("CARGO_BIN_EXE_piton");
+    let own = format!("[agents.mine]\ncommand = ['{echo}', 'agent', 'echo']\n");
+    std::fs::write(&config, &own).unwrap();
+    assert!(home.piton(&["stop"]).output().unwrap().status.success());
+    let (code, out, err) = print(&[]);
+    assert_eq!((code, out.as_str()), (Some(0), "hi\n"), "{err}");
+    assert!(err.contains("The agent is mine"), "{err}");
+    assert_eq!(last_session(&home)["agent_profile_id"], "mine");
+    std::fs::write(&config, format!("{own}[chat]\nagent = 'none'\n")).unwrap();
+    let (code, _, err) = print(&[]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("agent_not_found"), "{err}");
+}
+
+/// What a script hears that attaches: all that was said, and how it ended.
+fn attached(home: &Home, session: &str, input: &str) -> (Option<i32>, String, String) {
+    let mut command = home.piton(&["attach", session]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_script_that_attaches_without_input_gets_what_was_said_and_how_it_ended() {
+    let home = Home::new();
+    let cases = [("say fine", Some(0), "fine"), ("say so far\nask May I?", Some(5), "so far")];
+    for (prompt, code, said) in cases {
+        printed(&home, &[prompt]);
+        let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+        let (exit, out, err) = attached(&home, &session, "");
+        assert_eq!(exit, code, "{prompt}: {err}");
+        assert!(out.contains(said), "{prompt}: {out}");
+    }
+    printed(&home, &["say begun\ncrash"]);
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+    let (exit, out, err) = attached(&home, &session, "");
+    assert_eq!(exit, Some(4), "{err}");
+    assert!(out.contains("begun") && err.contains("interrupted"), "{out}{err}");
+}
+
+/// The end of an older run, which the history tells, is not the end of the prompt's.
+#[test]
+fn a_prompt_that_is_piped_into_a_session_is_delivered() {
+    let home = Home::new();
+    printed(&home, &["say zero"]);
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+    for round in 1..=4 {
+        let (exit, out, err) = attached(&home, &session, &format!("say round {round}\n"));
+        assert_eq!(exit, Some(0), "{err}");
+        assert!(out.trim_end().ends_with(&format!("\nround {round}")), "{round}: {out}{err}");
+    }
+}
+
+/// A server that somebody started is somebody's to start again: the terminal says that it is away, and
+/// finds the next one.
+#[test]
+fn a_terminal_waits_for_a_server_that_somebody_started() {
+    let mut world = World::new();
+    let session = world.session();
+    let mut attached = Terminal::run(world.command(&["attach", &session]));
+    attached.shows("Ctrl-C stops a turn, twice leaves.");
+    attached.type_in("wait 4000\n");
+    world.when(&session, |status| status["status"] == "running");
+    world.kill();
+    attached.shows("-- the server is away; the agent goes on, and this waits");
+    world.start();
+    attached.shows("; a new one took over");
+    attached.type_in("say back again\n");
+    attached.shows("\r\nback again");
+    attached.type_in("/quit\n");
+    assert!(attached.ends().0);
+}
+
+/// What was asked once is over when it is answered: neither the agent nor its agentctl stays, and the
+/// session can be continued.
+#[test]
+fn a_script_leaves_no_agent_behind_unless_it_is_told_to() {
+    let home = Home::new();
+    let running = || {
+        let output = home.piton(&["--json", "status"]).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["executions"].clone()
+    };
+    for prompt in ["say one", "crash"] {
+        printed(&home, &[prompt]);
+        assert_eq!(running(), 0, "{prompt}");
+    }
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(printed(&home, &["say two", "--keep"]).0, Some(0));
+    assert_eq!(running(), 1);
+    // One that waits is needed.
+    assert_eq!(printed(&home, &["ask May I?"]).0, Some(5));
+    assert_eq!(running(), 2);
+    let (exit, out, err) = attached(&home, &session, "say back again\n");
+    assert_eq!(exit, Some(0), "{err}");
+    assert!(out.contains("\nback again"), "{out}");
 }

@@ -58,6 +58,24 @@ fn kinds(world: &World, session: &str) -> Vec<String> {
     kinds.filter(|kind| kind.starts_with("workspace.")).map(str::to_owned).collect()
 }
 
+/// An agent that is started, or has nothing to do, does not work on the task.
+#[test]
+fn a_new_task_is_to_do_until_something_is_asked() {
+    let mut world = World::new();
+    let repo = repository(&world);
+    let made = world.told(&["tasks", "new", "Do it", "--repo", repo.to_str().unwrap()]);
+    let task = made["task_id"].as_str().unwrap();
+    let session = made["session_id"].as_str().unwrap().to_owned();
+    world.adopt(&session);
+    let state = |world: &World| world.told(&["tasks", "show", task])["state"].clone();
+    assert_eq!(state(&world), "TODO");
+    world.when(&session, |status| status["is_agent_running"] == true);
+    assert_eq!(state(&world), "TODO");
+    world.prompt(&session, "wait 60000");
+    world.when(&session, |status| status["status"] == "running");
+    assert_eq!(state(&world), "IN_PROGRESS");
+}
+
 #[test]
 fn two_sessions_of_a_task_work_side_by_side() {
     let mut world = World::new();

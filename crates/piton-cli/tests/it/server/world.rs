@@ -43,6 +43,8 @@ impl Answer {
 pub(crate) fn piton() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_piton"));
     command.env_remove("PITON_DATA").env_remove("PITON_CONFIG").env("NO_COLOR", "1");
+    // Whatever agents this machine has.
+    command.env("PITON_CHAT_AGENT", "echo");
     // A shell that reads no start-up files: those of the machine may take their time.
     command.env("SHELL", "/bin/sh").env_remove("ENV");
     command
