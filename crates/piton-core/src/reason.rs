@@ -76,6 +76,7 @@ reasons! {
     AgentMissing = "agent_missing", "The agent's program is not there.";
     LoginNeeded = "login_needed", "The agent wants somebody to log in.";
     AgentGaveUp = "agent_gave_up", "The agent ended again and again before it could be given anything.";
+    AgentWaitingToLoad = "agent_waiting_to_load", "The agent cannot load its conversation in the minute in which it was opened: it starts in the next minute.";
     Withdrawn = "withdrawn", "The agent took its question back.";
     Abandoned = "abandoned", "Its executor was given up by a user.";
     WorkspaceMissing = "workspace_missing", "The folder that it works in is not there any more.";

@@ -166,6 +166,7 @@ impl Engine {
         if state.facts.closed.is_some() {
             return Err(Refusal::SessionClosed.into());
         }
+        self.catalog().require_named(&state)?;
         self.find_replay(session, &state.requests, request).await
     }
 }

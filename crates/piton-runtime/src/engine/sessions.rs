@@ -224,6 +224,7 @@ impl Engine {
         if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
             return Ok(replayed);
         }
+        self.catalog().require_named(&state)?;
         let restart = self.policy().agent_restart;
         if state.facts.closed.is_none() && !can_prompt(&state.facts, restart) {
             return Err(Error::AgentNotRunning);

@@ -1,6 +1,6 @@
 //! `piton sessions resume`: goes on with what was paused or interrupted.
 
-use piton_api::session::StartRequest;
+use piton_api::session::{AgentRequest, StartRequest};
 
 use super::act;
 use crate::backend;
@@ -11,6 +11,7 @@ use crate::ui::Ui;
 const EXAMPLES: &str = "\
 Examples:
   piton sessions resume sess_0199
+  piton sessions resume sess_0199 --agent codex   A log that another program began
   piton sessions resume sess_0199 --fresh      The agent cannot go on with its conversation
   piton sessions list --status paused --json | jq -r .session_id | xargs -n 1 piton sessions resume
 
@@ -29,10 +30,16 @@ pub(crate) struct Args {
     /// is told the history where its profile allows that
     #[arg(long)]
     fresh: bool,
+    /// The agent of a session whose log names none, because another program began it
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (client, id) = backend::server_for(cx, &args.session).await?;
+    if let Some(agent) = args.agent {
+        client.assign_agent(&id, &AgentRequest { agent_profile_id: agent }).await?;
+    }
     if args.fresh {
         client.start(&id, &StartRequest { fresh: true }).await?;
     }
