@@ -130,8 +130,8 @@ export class Story {
 
   note() {
     const text = this.saidWith(this.names.back);
-    assert.ok(text.includes("[Note from Piton"), `There is a note: ${text}`);
-    assert.ok(text.includes("Your last turn was interrupted"), text);
+    assert.ok(text.includes("[SESSION_RESUMED]"), `There is a note: ${text}`);
+    assert.ok(text.includes("Interruption: your last turn did not end."), text);
     assert.ok(text.includes(this.partial.trim()), `It tells what had been said: ${text}`);
     assert.ok(text.includes(FILE), `It tells what has changed in the workspace: ${text}`);
   }
@@ -177,7 +177,7 @@ export class Story {
     assert.deepEqual((await this.session.status()).waits, []);
     assert.equal(existsSync(join(this.workspace, file)), false, "Nothing is done without an answer");
     const note = this.saidWith(this.names.last);
-    assert.ok(note.includes("Nobody can answer these questions"), `It tells of the question: ${note}`);
+    assert.ok(note.includes("These questions of yours were cut off"), `It tells of the question: ${note}`);
     assert.ok(note.includes(file), `It tells which it was: ${note}`);
   }
 

@@ -5,7 +5,11 @@ use std::fmt;
 
 use piton_core::access::Scope;
 use piton_core::event::{Outcome, ToolStatus as CoreToolStatus, WaitKind as CoreWaitKind};
-use piton_core::resume::{AgentRestart as CoreAgentRestart, Context as CoreContext, Strategy};
+use piton_core::interruption::Activity;
+use piton_core::resume::{
+    AgentRestart as CoreAgentRestart, Context as CoreContext, ContextChoice as CoreContextChoice,
+    Strategy,
+};
 use piton_core::state::{AgentStatus as CoreAgentStatus, ExecutorStatus as CoreExecutorStatus};
 use piton_core::status::{Name, WireState};
 use piton_core::task::TaskState as CoreTaskState;
@@ -233,6 +237,21 @@ closed_lists! {
         Dismissed = "dismissed",
         Ended = "ended",
     }
+    /// What a user can do about a session whose agent lost its context.
+    ContinueChoiceName: CoreContextChoice {
+        Retry = "retry",
+        ContinueWithHistory = "continue_with_history",
+        ContinueWithoutContext = "continue_without_context",
+        NewSession = "new_session",
+    }
+    /// What a run was doing when it was interrupted.
+    InterruptedPhase: Activity {
+        Starting = "starting",
+        Answering = "answering",
+        RunningTool = "running_tool",
+        Waiting = "waiting",
+        ; not sent: Unrecognised = "unrecognised",
+    }
 }
 
 /// What became of a tool call, also of one without an outcome.
@@ -376,6 +395,8 @@ mod tests {
         round_trips::<Origin>();
         round_trips::<Kind>();
         round_trips::<Phase>();
+        round_trips::<Activity>();
+        round_trips::<CoreContextChoice>();
         round_trips::<CoreReason>();
         round_trips::<CoreCode>();
     }
@@ -399,6 +420,8 @@ mod tests {
         same::<CoreExecutorStatus>();
         same::<CoreTaskState>();
         same::<Scope>();
+        same::<Activity>();
+        same::<CoreContextChoice>();
         same::<CoreReason>();
     }
 }

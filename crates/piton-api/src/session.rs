@@ -193,6 +193,16 @@ pub struct RenameRequest {
     pub title: Option<String>,
 }
 
+/// The agent that a session is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AgentRequest {
+    /// Of `GET /agents`.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1))]
+    pub agent_profile_id: String,
+}
+
 /// Which contents to take out of a session's log: exactly one of `seqs`, `value` and `pattern`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,17 +3,18 @@
 
 use piton_core::id::{ExecutionId, RunId, SessionId, TaskId, TokenId, WaitId};
 use piton_core::overview::{OpenWait, Overview};
+use piton_core::resume::{Evaluation, context_sentence, needs_choice};
 use piton_core::state::{Facts, Info};
 use piton_core::status::Status;
 use piton_core::worktree::Worktree;
-use piton_core::{Seq, Timestamp};
+use piton_core::{Seq, State, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::Execution;
 use crate::enums::{
-    Code, Context, ExecutorStatus, Phase, Reason, ResumeStrategy, RunOutcome, RunPhase,
-    SessionState, StatusName, WaitKind,
+    Code, Context, ContinueChoiceName, ExecutorStatus, InterruptedPhase, Phase, Reason,
+    ResumeStrategy, RunOutcome, RunPhase, SessionState, StatusName, WaitKind,
 };
 use crate::permission::PermissionRequest;
 
@@ -123,11 +124,34 @@ pub struct Interruption {
     pub reason: Reason,
     /// The reason as one sentence for people.
     pub sentence: String,
+    /// What the run was doing; null in logs of earlier versions.
+    pub phase: Option<InterruptedPhase>,
     /// The run waited for something from outside.
     pub was_waiting: bool,
     /// When it was interrupted.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub interrupted_at: Option<Timestamp>,
+}
+
+/// One way to continue a session whose agent lost its context, or would lose it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ContinueChoice {
+    pub choice: ContinueChoiceName,
+    /// For people.
+    pub label: String,
+    /// The `context` to start the agent with; null where another session is created instead.
+    pub context: Option<Context>,
+}
+
+impl From<piton_core::resume::ContextChoice> for ContinueChoice {
+    fn from(choice: piton_core::resume::ContextChoice) -> Self {
+        Self {
+            choice: choice.into(),
+            label: choice.label().to_owned(),
+            context: choice.context().map(Into::into),
+        }
+    }
 }
 
 /// What is known of the world outside the log, and when it was looked at.
@@ -166,8 +190,15 @@ pub struct SessionStatus {
     /// Whether the agent knows what was said before it was started; null if it does not run, or
     /// nothing was said.
     pub context_restored: Option<bool>,
-    /// Why the context would be lost: `not_resumable`, `missing_resume_token`.
+    /// Why the agent does not have its own conversation, or would not: `not_resumable`,
+    /// `missing_resume_token`, `session_refused`, `user_request`.
     pub context_reason: Option<Reason>,
+    /// What the running agent knows of what was said before, as one sentence for people; null if
+    /// there is nothing to say.
+    pub context_sentence: Option<String>,
+    /// How the session can continue, where a user has to choose: the agent lost its context, would
+    /// lose it, or could not be started with it. Empty otherwise.
+    pub choices: Vec<ContinueChoice>,
     /// Why the executor or the agent is in error, in its own words.
     pub error_message: Option<String>,
     /// The code of that error.
@@ -203,7 +234,7 @@ impl SessionSummary {
             status: status.name.into(),
             state: status.name.wire().into(),
             reason: status.reason.into(),
-            sentence: status.sentence().to_owned(),
+            sentence: status.sentence(),
             last_outcome: status.last_outcome.map(Into::into),
             read_only: status.read_only,
             agent_profile_id: info.agent_profile_id.clone(),
@@ -256,17 +287,24 @@ impl Run {
 
 impl Interruption {
     fn new(run: &piton_core::state::Run) -> Option<Self> {
-        let piton_core::state::Phase::Interrupted { reason, was_waiting } = run.phase else {
+        let piton_core::state::Phase::Interrupted { reason, was_waiting, activity } = run.phase
+        else {
             return None;
         };
         Some(Self {
             run_id: run.run_id.clone(),
             reason: reason.into(),
-            sentence: reason.sentence().to_owned(),
+            sentence: piton_core::interruption::sentence(reason, activity),
+            phase: activity.map(Into::into),
             was_waiting,
             interrupted_at: run.ended_at,
         })
     }
+}
+
+fn choices(state: &State, evaluation: &Evaluation) -> Vec<ContinueChoice> {
+    let all = piton_core::resume::ContextChoice::ALL;
+    if needs_choice(state, evaluation) { all.map(Into::into).into() } else { Vec::new() }
 }
 
 impl SessionStatus {
@@ -286,6 +324,8 @@ impl SessionStatus {
             context: evaluation.context.map(Into::into),
             context_restored: evaluation.context_restored,
             context_reason: evaluation.context_reason.map(Into::into),
+            context_sentence: context_sentence(evaluation.context, evaluation.context_reason),
+            choices: choices(state, evaluation),
             error_message: error.as_ref().and_then(|error| error.message.clone()),
             error_code: error.as_ref().and_then(|error| error.code.clone()).map(Into::into),
             executor: executor

@@ -113,6 +113,8 @@ fn echo(program: &Path, data: &Path) -> Profile {
     Profile {
         name: "Echo (built in, without a model)".to_owned(),
         origin: Origin::BuiltIn,
+        // A test agent: what it is told it does, and a history is nothing to be done.
+        abilities: Abilities { native: true, ..Abilities::default() },
         ..Profile::configured(ECHO, command.collect())
     }
 }

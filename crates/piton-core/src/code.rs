@@ -68,6 +68,8 @@ codes! {
     TaskInUse = "task_in_use", "Close the task's sessions first, or force it: then they stay as sessions of their own.";
     ChoiceNotOffered = "choice_not_offered", "`piton sessions show SESSION` lists the modes, models and options that the agent offers.";
     AgentNotFound = "agent_not_found", "`piton agents list` shows which agents there are.";
+    AgentProfileRequired = "agent_profile_required", "Choose an agent: `piton sessions resume SESSION --agent NAME`; `piton agents list` shows the names.";
+    AgentProfileConflict = "agent_profile_conflict", "Start a new session for another agent; this one has the conversation of its own.";
     AgentUnusable = "agent_unusable", "`piton agents doctor AGENT` says what is wrong with it.";
     AgentNotRunning = "agent_not_running", "Resume the session; then prompt it again.";
     PathOutside = "path_outside", "Name a file inside the session's workspace.";

@@ -14,9 +14,10 @@ use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
     WaitId,
 };
+use crate::interruption::Activity;
 use crate::permission::Action;
 use crate::reason::Reason;
-use crate::resume::{StartTrigger, Strategy};
+use crate::resume::{Context, StartTrigger, Strategy};
 use crate::spool::{AgentInfo, AuthMethod, Channel, OpenedAs, Pos, SessionCapabilities};
 use crate::time::Timestamp;
 use crate::worktree::WorktreePlan;
@@ -222,6 +223,9 @@ events! {
     /// The writer stepped back while it lives.
     SessionReleased = "session.released" { boot_id: BootId, epoch: u64, } content [];
 
+    /// The session has this agent from now on; it had none, or another.
+    SessionAgentAssigned = "session.agent_assigned" { agent_profile_id: String, } content [];
+
     /// What the user said.
     MessageUser = "message.user" {
         message_id: MessageId,
@@ -303,6 +307,12 @@ events! {
         run_id: RunId,
         reason: Reason,
         #[serde(default, skip_serializing_if = "Option::is_none")] boot_id: Option<BootId>,
+        /// What the run was doing.
+        #[serde(default, skip_serializing_if = "Option::is_none")] phase: Option<Activity>,
+        /// How the agent said that its turn ended, where that is not believed: as cancelled though no
+        /// cancel was requested, or just before it ended by a signal. With it a completed run is
+        /// interrupted, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")] stop_reason: Option<String>,
     } content [];
     /// Somebody decided not to go on with an interrupted run.
     RunDismissed = "run.dismissed" { run_id: RunId, } content [];
@@ -371,7 +381,8 @@ events! {
         kept_branch: bool,
     } content [];
 
-    /// An agent is about to be started, and this is how it is to get its conversation back.
+    /// An agent is about to be started, and this is how it is to get its conversation back. Before
+    /// every start.
     AgentResuming = "agent.resuming" {
         execution_id: ExecutionId,
         trigger: StartTrigger,
@@ -380,6 +391,10 @@ events! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] history: bool,
         /// Its first prompt is to say what an interruption cost.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] interruption_summary: bool,
+        /// What it will know of what was said before, if its start goes as planned.
+        #[serde(default, skip_serializing_if = "Option::is_none")] context: Option<Context>,
+        /// Why that is not its own conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")] context_reason: Option<Reason>,
     } content [];
     AgentStarting = "agent.starting" { execution_id: ExecutionId, } content [];
     AgentReady = "agent.ready" {
@@ -448,6 +463,10 @@ events! {
 
     /// The session's agent is given these MCP servers with every conversation that it opens.
     AgentMcpServersSet = "agent.mcp_servers_set" { count: u64, } content ["servers"];
+
+    /// The agent is not started before a moment, for this reason: some cannot load their conversation
+    /// at once.
+    AgentWaiting = "agent.waiting" { until: Timestamp, reason: Reason, } content [];
 
     /// What the status was when nobody was asked: after a recovery or a sweep. No authority.
     StatusDerived = "status.derived" {

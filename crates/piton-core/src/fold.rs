@@ -116,7 +116,9 @@ impl State {
                 }
                 self.facts.unknown_critical.get_or_insert_with(|| unknown.kind.clone());
             }
-            Event::SessionCreated(_) | Event::SessionRenamed(_) => self.apply_info(ts, event),
+            Event::SessionCreated(_)
+            | Event::SessionRenamed(_)
+            | Event::SessionAgentAssigned(_) => self.apply_info(ts, event),
             Event::SessionAdopted(e) => {
                 // Only the first record stands for what came before it.
                 if self.info.is_some() {
@@ -150,6 +152,7 @@ impl State {
             | Event::ExecutorStopped(_)
             | Event::ExecutorAbandoned(_)
             | Event::AgentResuming(_)
+            | Event::AgentWaiting(_)
             | Event::AgentStarting(_)
             | Event::AgentInitialized(_)
             | Event::AgentReady(_)
@@ -209,6 +212,9 @@ impl State {
         match (event, &mut self.info) {
             (Event::SessionCreated(e), info) => *info = Some(created(ts, e)),
             (Event::SessionRenamed(e), Some(info)) => info.title.clone_from(&e.title),
+            (Event::SessionAgentAssigned(e), Some(info)) => {
+                info.agent_profile_id = Some(e.agent_profile_id.clone());
+            }
             _ => {}
         }
     }
@@ -222,6 +228,7 @@ impl State {
             working_dir: e.working_dir.clone(),
             provider: e.provider.clone(),
             agent_profile_id: None,
+            is_adopted: true,
             created_at: e.created_at,
             active_at: ts,
         });
@@ -236,6 +243,8 @@ impl State {
             waits: BTreeMap::new(),
             settled_waits: VecDeque::new(),
             truncated: false,
+            message_seq: None,
+            wait_timed_out: false,
         });
         self.recent_runs.extend(e.run.iter().map(|run| run.run_id.clone()));
     }
@@ -252,6 +261,9 @@ impl State {
                 // What comes late belongs to a run that streams no more.
                 if e.run_id.as_ref().is_some_and(|run| !self.streams(run)) {
                     return;
+                }
+                if e.channel.is_answer() {
+                    self.last_answer = Some(e.message_id.clone());
                 }
                 let end = e.offset.saturating_add(e.length);
                 let known = self.messages.insert(e.message_id.clone(), end);
@@ -336,6 +348,7 @@ fn created(ts: Timestamp, e: &SessionCreated) -> Info {
         working_dir: e.working_dir.clone(),
         provider: e.provider.clone(),
         agent_profile_id: e.agent_profile_id.clone(),
+        is_adopted: false,
         created_at: ts,
         active_at: ts,
     }

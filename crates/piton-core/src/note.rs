@@ -1,4 +1,5 @@
-//! The note: what an agent is told, once, with its first prompt after an interruption.
+//! The interruption summary: what an agent is given, once, with its first prompt after an
+//! interruption. One text for every agent.
 
 use std::fmt::Write as _;
 
@@ -6,24 +7,35 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::history::{cut, harmless};
+use crate::interruption::{self, Activity};
 use crate::limits::CHANGED_FILES_MAX;
 use crate::reason::Reason;
+use crate::tool_text::{ToolText, question_line};
 
-/// Of the answer that was cut off, its end; of a call's arguments and a question, the beginning.
+/// The first line of every interruption summary.
+pub const HEADING: &str = "[SESSION_RESUMED]";
+/// Its last line; the request follows.
+pub const END: &str = "[END_OF_SESSION_RESUMED]";
+
+/// Of the answer that was cut off, its end.
 const ANSWER_CHARS_MAX: usize = 2_000;
-const DETAIL_CHARS_MAX: usize = 300;
-const UNSAID_CHARS_MAX: usize = 8_000;
+/// Of what the user said.
+const PROMPT_CHARS_MAX: usize = 8_000;
 
 /// What an agent lost, read from the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     pub interruption: Option<Reason>,
+    pub activity: Option<Activity>,
     /// What the user said and no agent was given.
-    pub unsaid: Option<String>,
+    pub undelivered: Option<String>,
+    /// What the interrupted run was started with. An agent that saves its conversation at the end of
+    /// a turn does not know it any more.
+    pub prompt: Option<String>,
     /// What it had begun to say.
     pub answer: String,
-    /// Name and arguments.
-    pub calls: Vec<(String, Option<Value>)>,
+    /// Tool calls without an outcome.
+    pub calls: Vec<ToolText>,
     /// How many there were in all.
     pub calls_total: u64,
     pub questions: Vec<Value>,
@@ -80,29 +92,39 @@ impl Truth {
     }
 }
 
-/// The note, and behind it what is asked of the agent now.
+/// The summary, and behind it what is asked of the agent now.
 pub fn text(findings: &Findings, request: &str) -> String {
-    let mut note = String::from("[Note from Piton, which runs this session]\n");
-    if let Some(reason) = findings.interruption {
-        push(&mut note, &format!("Your last turn was interrupted. {}", reason.sentence()));
+    let mut note = String::from(HEADING);
+    push(&mut note, "");
+    if let Some(truth) = &findings.truth {
+        workspace(&mut note, truth);
     }
-    if let Some(unsaid) = &findings.unsaid {
-        push(&mut note, "The user said this before, and you were not given it:");
-        quote(&mut note, &cut(unsaid, UNSAID_CHARS_MAX));
+    if let Some(reason) = findings.interruption {
+        let sentence = interruption::sentence(reason, findings.activity);
+        let sentence = sentence.replace("the agent was", "you were");
+        push(&mut note, &format!("Interruption: your last turn did not end. {sentence}"));
+    }
+    if let Some(prompt) = &findings.prompt {
+        push(&mut note, "The request of that turn:");
+        quote(&mut note, &cut(prompt, PROMPT_CHARS_MAX));
+    }
+    if let Some(undelivered) = &findings.undelivered {
+        push(&mut note, "The user said this before, and it did not reach you:");
+        quote(&mut note, &cut(undelivered, PROMPT_CHARS_MAX));
     }
     if !findings.answer.is_empty() {
-        push(&mut note, "You had begun to answer. What you said is kept; its end is:");
+        push(&mut note, "The end of your partial answer, which may be incomplete:");
         quote(&mut note, &end(&findings.answer));
     }
     if !findings.calls.is_empty() {
         push(
             &mut note,
-            "Of these tool calls nobody knows what became of them. They may have happened, wholly or \
-             in part. Look before you make them again:",
+            "The outcome of these tool calls is unknown. Each may have happened, wholly or in part. \
+             Check the workspace against what they were to do: if the changes are there, continue \
+             with the next step; if not, make the calls again:",
         );
-        for (name, arguments) in &findings.calls {
-            let arguments = arguments.as_ref().map(Value::to_string).unwrap_or_default();
-            push(&mut note, &format!("- {name} {}", one_line(&cut(&arguments, DETAIL_CHARS_MAX))));
+        for call in &findings.calls {
+            push(&mut note, &format!("- {}", call.line()));
         }
         let more = findings.calls_total.saturating_sub(findings.calls.len() as u64);
         if more > 0 {
@@ -112,37 +134,58 @@ pub fn text(findings: &Findings, request: &str) -> String {
     if !findings.questions.is_empty() {
         push(
             &mut note,
-            "Nobody can answer these questions of yours any more. Ask again if you must:",
+            "These questions of yours were cut off and cannot be answered. Ask again if you need the \
+             answer:",
         );
         for question in &findings.questions {
-            let question = cut(&question.to_string(), DETAIL_CHARS_MAX);
-            push(&mut note, &format!("- {}", one_line(&question)));
+            push(&mut note, &format!("- {}", question_line(question)));
         }
     }
-    if let Some(truth) = &findings.truth {
-        workspace(&mut note, truth);
-    }
-    push(&mut note, "[End of the note]");
+    push(&mut note, "Do not repeat work that is already reflected in the workspace.");
+    push(&mut note, END);
     format!("{note}\n{request}")
 }
 
 fn workspace(note: &mut String, truth: &Truth) {
     let branch = truth.branch.as_deref().unwrap_or("no branch");
     let head = truth.head.as_deref().unwrap_or("no commit yet");
-    push(note, &format!("The workspace is at {head} ({branch})."));
-    if let Some(stat) = truth.stat {
-        let Stat { files, added, removed } = stat;
-        push(note, &format!("Its diff: {files} files, {added} lines added, {removed} removed."));
+    push(note, "Workspace state at recovery:");
+    push(note, &format!("- HEAD: {head} ({branch})"));
+    if let Some(Stat { files, added, removed }) = truth.stat {
+        push(
+            note,
+            &format!("- Diff summary: {files} files, {added} lines added, {removed} removed"),
+        );
     }
     if truth.changed.is_empty() {
-        return push(note, "Nothing in it is changed since that commit.");
+        return push(note, "- Changed files: none");
     }
-    push(note, "Changed files:");
+    push(note, "- Changed files:");
     for (status, path) in &truth.changed {
         push(note, &format!("{status} {}", one_line(path)));
     }
     if truth.more > 0 {
-        push(note, &format!("and {} more files", truth.more));
+        push(note, &format!("(and {} more files)", truth.more));
+    }
+}
+
+/// The text of what somebody said: a text, or content blocks, of which those that are no text are
+/// named.
+pub fn content_text(content: &Value) -> Option<String> {
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(blocks) => {
+            let text = |block: &Value, key: &str| block.get(key)?.as_str().map(str::to_owned);
+            let block = |block: &Value| {
+                text(block, "text").unwrap_or_else(|| {
+                    let kind = text(block, "type").unwrap_or_else(|| "content".to_owned());
+                    let name = text(block, "uri").or_else(|| text(block, "name"));
+                    format!("[{kind}{}]", name.map_or_else(String::new, |name| format!(": {name}")))
+                })
+            };
+            Some(blocks.iter().map(block).collect::<Vec<_>>().join("\n"))
+        }
+        _ => None,
     }
 }
 

@@ -77,6 +77,7 @@ reasons! {
     LoginNeeded = "login_needed", "The agent wants somebody to log in.";
     AgentGaveUp = "agent_gave_up", "The agent ended again and again before it could be given anything.";
     AgentStartFailed = "agent_start_failed", "The agent could not be started, and the run's prompt was not delivered.";
+    AgentWaitingToLoad = "agent_waiting_to_load", "The agent cannot load its conversation in the minute in which it was opened: it starts in the next minute.";
     Withdrawn = "withdrawn", "The agent took its question back.";
     Abandoned = "abandoned", "Its executor was given up by a user.";
     WorkspaceMissing = "workspace_missing", "The folder that it works in is not there any more.";

@@ -184,6 +184,39 @@ fn context(state: &State) -> Option<Context> {
     }
 }
 
+/// What an agent that is about to be started will know of what was said before, and why that is not
+/// its own conversation, if its start goes as planned.
+pub fn expected_context(
+    state: &State,
+    strategy: Strategy,
+    history: bool,
+) -> (Context, Option<Reason>) {
+    if !state.has_history() {
+        return (Context::None, None);
+    }
+    let agent = state.facts.agent.as_ref();
+    let without = if history { Context::Injected } else { Context::Lost };
+    let known = agent.and_then(|agent| agent.context_reason);
+    match strategy {
+        Strategy::Native | Strategy::CommandLine => {
+            // Its conversation may have begun without what was said before.
+            let is_ignorant = agent.is_some_and(|agent| agent.is_ignorant);
+            if is_ignorant { (without, known) } else { (Context::Native, None) }
+        }
+        Strategy::History | Strategy::None => {
+            let knows = agent.is_some_and(|agent| agent.session_id.is_some());
+            let capabilities = agent.and_then(|agent| agent.capabilities);
+            let can_resume = capabilities.is_some_and(|can| can.resume || can.load);
+            let reason = match (knows, can_resume) {
+                (true, true) => Reason::UserRequest,
+                (true, false) => Reason::NotResumable,
+                (false, _) => known.unwrap_or(Reason::MissingResumeToken),
+            };
+            (without, Some(reason))
+        }
+    }
+}
+
 /// Where a session stands as to its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Evaluation {
@@ -247,7 +280,97 @@ pub fn evaluate(state: &State, abilities: Abilities, is_asked: bool) -> Evaluati
         strategy,
         context: context(state).filter(|_| running),
         context_restored: facts.agent.as_ref().filter(|_| running).and_then(|a| a.restored),
-        context_reason: context_reason.filter(|_| !running),
+        context_reason: match context(state).filter(|_| running) {
+            Some(Context::Injected | Context::Lost) => {
+                facts.agent.as_ref().and_then(|agent| agent.context_reason)
+            }
+            _ => context_reason.filter(|_| !running),
+        },
+    }
+}
+
+/// What a user can do about a session whose agent lost its context, or would lose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextChoice {
+    /// Start the agent again with the conversation that it had.
+    Retry,
+    /// Start it without; its next prompt carries the history.
+    ContinueWithHistory,
+    /// Start it without, and tell it nothing.
+    ContinueWithoutContext,
+    /// Leave this session as it is.
+    NewSession,
+}
+
+impl ContextChoice {
+    pub const ALL: [Self; 4] =
+        [Self::Retry, Self::ContinueWithHistory, Self::ContinueWithoutContext, Self::NewSession];
+
+    /// For people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Retry => "Retry",
+            Self::ContinueWithHistory => "Continue with history",
+            Self::ContinueWithoutContext => "Continue without context",
+            Self::NewSession => "New session",
+        }
+    }
+
+    /// The context that the agent is to be started with; `None`: it is another session.
+    pub fn context(self) -> Option<Context> {
+        match self {
+            Self::Retry => Some(Context::Native),
+            Self::ContinueWithHistory => Some(Context::Injected),
+            Self::ContinueWithoutContext => Some(Context::None),
+            Self::NewSession => None,
+        }
+    }
+}
+
+/// Whether the user has to choose how the session continues: its agent knows nothing of what was
+/// said, would know nothing if it were started, or could not be started with it.
+pub fn needs_choice(state: &State, evaluation: &Evaluation) -> bool {
+    let facts = &state.facts;
+    let is_interrupted_for_good = facts.run.as_ref().is_some_and(|run| {
+        matches!(run.phase, Phase::Interrupted { reason: Reason::AgentGaveUp, .. })
+    });
+    let knows_id = facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
+    let has_failed = facts.agent.as_ref().is_some_and(|agent| {
+        agent.status == AgentStatus::Error && agent.error == Some(Reason::AgentError) && knows_id
+    });
+    let would_lose = !evaluation.is_agent_running
+        && evaluation.needs_resume
+        && evaluation.context_reason.is_some();
+    let would_lose = would_lose && evaluation.strategy == Strategy::None;
+    let has_lost = evaluation.context == Some(Context::Lost);
+    facts.closed.is_none()
+        && state.has_history()
+        && (has_lost || would_lose || has_failed || is_interrupted_for_good)
+}
+
+/// One sentence for people: what the agent knows of what was said before, and why; `None` where
+/// there is nothing to say.
+pub fn context_sentence(context: Option<Context>, reason: Option<Reason>) -> Option<String> {
+    let why = match reason {
+        Some(Reason::UserRequest) => "a user started it without",
+        Some(Reason::SessionRefused) => "the agent does not know its session id any more",
+        Some(Reason::NotResumable) => "this agent cannot resume earlier sessions",
+        Some(Reason::MissingResumeToken) => "the agent left no session id to resume from",
+        _ => "",
+    };
+    let because = if why.is_empty() { String::new() } else { format!(": {why}") };
+    match context? {
+        Context::Native => Some("The agent has its own conversation.".to_owned()),
+        Context::None => None,
+        Context::Injected => Some(format!(
+            "The agent started without its conversation{because}. Its prompt carries the history of \
+             this session."
+        )),
+        Context::Lost => Some(format!(
+            "The agent started without its conversation{because}. It does not know what was said \
+             before."
+        )),
     }
 }
 

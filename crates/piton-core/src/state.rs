@@ -12,6 +12,7 @@ use crate::event::{Event, Outcome, Seq, TokenPurpose, WaitKind};
 use crate::id::{
     BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId, WaitId,
 };
+use crate::interruption::Activity;
 use crate::limits::{HANDLES_KEPT, WAITS_SETTLED_KEPT};
 use crate::reason::Reason;
 use crate::request::Requests;
@@ -56,6 +57,9 @@ pub struct State {
     /// What an agent is to be given instead of the bare prompt, and was not known to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared: Option<Prepared>,
+    /// The answer that the run's agent gave last, finished or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_answer: Option<MessageId>,
     /// What the user said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_said: Option<Said>,
@@ -94,6 +98,11 @@ pub struct Lost {
     /// The interruption.
     pub seq: Seq,
     pub reason: Reason,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
+    /// Where the message stands that the run was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_seq: Option<Seq>,
     /// A message that had begun and was not finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
@@ -139,6 +148,9 @@ pub struct Info {
     pub working_dir: Option<String>,
     pub provider: Option<Value>,
     pub agent_profile_id: Option<String>,
+    /// Its log began in another program, which did not name an agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_adopted: bool,
     pub created_at: Timestamp,
     /// The last time something happened that a list of sessions shows.
     pub active_at: Timestamp,
@@ -172,6 +184,9 @@ pub struct Facts {
     pub unknown_critical: Option<String>,
     pub executor: Option<Executor>,
     pub agent: Option<Agent>,
+    /// The agent is not started before this moment, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_waits: Option<AgentWait>,
     /// The latest run.
     pub run: Option<Run>,
     /// When the first token that belongs to no wait runs out.
@@ -179,6 +194,13 @@ pub struct Facts {
     /// The worktree that it works in, if it was given one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<Worktree>,
+}
+
+/// Until when an agent is not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentWait {
+    pub until: Timestamp,
+    pub reason: Reason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +222,12 @@ pub struct Run {
     /// A part of what the agent said in it was left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Where the message stands that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_seq: Option<Seq>,
+    /// The agent was answered `cancelled` because a deadline passed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait_timed_out: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,7 +235,12 @@ pub struct Run {
 pub enum Phase {
     Open,
     Paused,
-    Interrupted { reason: Reason, was_waiting: bool },
+    Interrupted {
+        reason: Reason,
+        was_waiting: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        activity: Option<Activity>,
+    },
     Dismissed,
     Ended(Outcome),
 }
@@ -307,6 +340,9 @@ pub struct Agent {
     /// carried.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_injected: bool,
+    /// Why it does not have its own conversation of what was said before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_reason: Option<Reason>,
 }
 
 impl Agent {
@@ -322,6 +358,7 @@ impl Agent {
             is_ignorant: false,
             is_told: false,
             is_injected: false,
+            context_reason: None,
             error_seq: None,
         }
     }

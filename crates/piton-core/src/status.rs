@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Outcome, WaitKind};
 use crate::id::{BootId, WaitId};
+use crate::interruption::{self, Activity};
 use crate::reason::Reason;
 use crate::state::{AgentStatus, ExecutorStatus, Facts, Phase, Run, Wait, WaitToken};
 use crate::time::Timestamp;
@@ -47,6 +48,8 @@ pub enum WireState {
 pub struct Status {
     pub name: Name,
     pub reason: Reason,
+    /// Of an interrupted run: what it was doing.
+    pub activity: Option<Activity>,
     /// The wait that is shown when one is shown.
     pub wait: Option<WaitView>,
     pub last_outcome: Option<Outcome>,
@@ -122,8 +125,12 @@ impl fmt::Display for Name {
 
 impl Status {
     /// One sentence for people.
-    pub fn sentence(&self) -> &'static str {
-        self.reason.sentence()
+    pub fn sentence(&self) -> String {
+        if self.name.is_interrupted() {
+            interruption::sentence(self.reason, self.activity)
+        } else {
+            self.reason.sentence().to_owned()
+        }
     }
 }
 
@@ -141,11 +148,24 @@ pub fn derive(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> Status 
             since_seq: wait.since_seq,
             deadline_at: wait.deadline_at,
         });
+    let activity = match run.map(|run| run.phase) {
+        _ if !name.is_interrupted() => None,
+        Some(Phase::Interrupted { activity, .. }) => activity,
+        // No record says so yet; what it was doing beside a wait is not among the facts.
+        _ => (name == Name::InterruptedWaiting).then_some(Activity::Waiting),
+    };
     let last_outcome = facts.closed.or(match run.map(|run| run.phase) {
         Some(Phase::Ended(outcome)) => Some(outcome),
         _ => None,
     });
-    Status { name, reason, wait, last_outcome, read_only: facts.unknown_critical.is_some() }
+    Status {
+        name,
+        reason,
+        activity,
+        wait,
+        last_outcome,
+        read_only: facts.unknown_critical.is_some(),
+    }
 }
 
 fn name_and_reason(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> (Name, Reason) {
@@ -173,11 +193,15 @@ fn name_and_reason(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> (N
         {
             return (Name::Starting, Reason::AgentStarting);
         }
+        _ if facts.agent_waits.is_some_and(|wait| now < wait.until) => {
+            let reason = facts.agent_waits.map(|wait| wait.reason);
+            return (Name::Starting, reason.unwrap_or(Reason::AgentStarting));
+        }
         Some(ExecutorStatus::Ready | ExecutorStatus::Stopped) | None => {}
     }
     let Some(run) = &facts.run else { return (Name::Idle, Reason::NeverRun) };
     match run.phase {
-        Phase::Interrupted { reason, was_waiting } => (interrupted(was_waiting), reason),
+        Phase::Interrupted { reason, was_waiting, .. } => (interrupted(was_waiting), reason),
         Phase::Paused => (Name::Paused, Reason::Paused),
         Phase::Dismissed => (Name::Idle, Reason::RunDismissed),
         Phase::Ended(Outcome::Completed) => (Name::Idle, Reason::RunCompleted),

@@ -91,7 +91,7 @@ mod tests {
 
     fn status(name: Name) -> Status {
         let reason = Reason::RunOpen;
-        Status { name, reason, wait: None, last_outcome: None, read_only: false }
+        Status { name, reason, activity: None, wait: None, last_outcome: None, read_only: false }
     }
 
     fn facts(phase: Option<Phase>) -> Facts {
@@ -106,6 +106,8 @@ mod tests {
             waits: std::collections::BTreeMap::default(),
             settled_waits: std::collections::VecDeque::default(),
             truncated: false,
+            message_seq: None,
+            wait_timed_out: false,
         });
         Facts { run, ..Facts::default() }
     }
@@ -128,7 +130,8 @@ mod tests {
     /// and a session whose agent is started again does not leave the state that it was in.
     #[test]
     fn starting_and_errors_count_by_what_was_asked() {
-        let interrupted = Phase::Interrupted { reason: Reason::ProcessExit, was_waiting: false };
+        let interrupted =
+            Phase::Interrupted { reason: Reason::ProcessExit, was_waiting: false, activity: None };
         let ended = Phase::Ended(Outcome::Completed);
         for (name, phase, expected) in [
             (Name::Starting, None, Standing::Unasked),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::event::{self, Event, Seq, ToolStatus};
 use crate::id::{CallId, MessageId, RunId};
 use crate::record::{Content, Record};
+use crate::tool_text::{is_nothing, merged};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
@@ -133,6 +134,16 @@ pub fn build<'a>(
                         arguments: called,
                         outcome: open,
                     });
+                }
+            }
+            Event::ToolUpdated(e) => {
+                let index = e.run_id.and_then(|run_id| calls.get(&(run_id, e.call_id)));
+                if let Some(Item::Tool { arguments, .. }) =
+                    index.and_then(|index| items.get_mut(*index))
+                    && let Some(update) = record.content_field("update")
+                    && let Some(said) = update.get("rawInput").filter(|said| !is_nothing(said))
+                {
+                    *arguments = Some(merged(arguments.take().unwrap_or_default(), said.clone()));
                 }
             }
             Event::ToolOutcome(e) => {

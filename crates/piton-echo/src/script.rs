@@ -65,6 +65,9 @@ pub enum Directive {
     Stderr(String),
     /// `ignore-term`: SIGTERM, from now on.
     IgnoreTerm,
+    /// `on-term REASON MS`: on SIGTERM the turn ends with this stop reason, and the agent exits with
+    /// 143 so much later. From the beginning of its turn on it is deaf as with `hang`.
+    OnTerm { stop_reason: &'static str, delay: Duration },
     /// `close-stdin`
     CloseStdin,
     /// `remember KEY VALUE`
@@ -157,6 +160,11 @@ pub const WORDS: &[Word] = &[
     word("raw LINE", "Write the line as it is", |rest| text(rest).map(Directive::Raw)),
     word("stderr TEXT", "Write it to stderr", |rest| text(rest).map(Directive::Stderr)),
     word("ignore-term", "Ignore SIGTERM from now on", |rest| alone(rest, Directive::IgnoreTerm)),
+    word("on-term REASON MS", "On SIGTERM end the turn with this reason, and exit later", |rest| {
+        let (reason, delay) = rest.split_once(' ')?;
+        let stop_reason = ["cancelled", "end_turn"].into_iter().find(|known| *known == reason)?;
+        Some(Directive::OnTerm { stop_reason, delay: ms(delay)? })
+    }),
     word("close-stdin", "Close its input", |rest| alone(rest, Directive::CloseStdin)),
     word("remember KEY VALUE", "Remember it", |rest| {
         pair(rest).map(|(key, value)| Directive::Remember { key, value })

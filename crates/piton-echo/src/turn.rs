@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::agent::Agent;
 use super::memory::{Session, unique};
@@ -23,6 +23,8 @@ pub(super) struct Turn<'a> {
     pub(super) session: Session,
     steps: Vec<Directive>,
     cancelled: Arc<Notify>,
+    /// SIGTERM came, and this is how the turn ends.
+    terminated: watch::Sender<Option<&'static str>>,
     /// The message being said, and which kind of update says it.
     message: Option<(&'static str, String)>,
 }
@@ -52,12 +54,14 @@ impl<'a> Turn<'a> {
         if !agent.options.no_message_ids {
             said["messageId"] = unique().into();
         }
-        if steps.contains(&Directive::Hang) {
+        let is_deaf = |step: &Directive| matches!(step, Directive::Hang | Directive::OnTerm { .. });
+        if steps.iter().any(is_deaf) {
             agent.out.be_deaf();
         }
         session.transcript.push(said);
         session.prompts.push(prompt);
-        Self { agent, id, session, steps, cancelled, message: None }
+        let terminated = watch::Sender::new(None);
+        Self { agent, id, session, steps, cancelled, terminated, message: None }
     }
 
     pub(super) fn session_id(&self) -> &str {
@@ -67,9 +71,11 @@ impl<'a> Turn<'a> {
     /// The reason to stop, or how the agent ended; and what it remembers from now on.
     pub(super) async fn run(mut self) -> (Result<&'static str, End>, Session) {
         let cancelled = Arc::clone(&self.cancelled);
+        let mut terminated = self.terminated.subscribe();
         let stop = tokio::select! {
             biased;
             () = cancelled.notified() => Ok("cancelled"),
+            Ok(reason) = terminated.wait_for(Option::is_some) => Ok(reason.unwrap_or_default()),
             done = self.all() => done.map(|()| "end_turn"),
         };
         (stop, self.session)
@@ -160,6 +166,16 @@ impl<'a> Turn<'a> {
             Directive::IgnoreTerm => {
                 // Caught once, it never ends the process again.
                 let _ = signal(SignalKind::terminate());
+            }
+            Directive::OnTerm { stop_reason, delay } => {
+                let terminated = self.terminated.clone();
+                let Ok(mut signals) = signal(SignalKind::terminate()) else { return Ok(()) };
+                tokio::spawn(async move {
+                    signals.recv().await;
+                    terminated.send_replace(Some(stop_reason));
+                    tokio::time::sleep(delay).await;
+                    End::Exit(143).exit();
+                });
             }
             Directive::CloseStdin => out.close_input(),
             Directive::Remember { key, value } => {

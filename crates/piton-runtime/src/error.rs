@@ -46,6 +46,11 @@ pub enum Error {
     Id(#[from] id::Error),
     #[error("There is no agent {agent:?}")]
     AgentNotFound { agent: String },
+    #[error("The session {session} names no agent")]
+    AgentProfileRequired { session: SessionId },
+    /// The workspace of a closed session cannot be read.
+    #[error(transparent)]
+    Folder(Arc<piton_workspace::Error>),
     /// The restart policy does not start it for a prompt.
     #[error("The session's agent does not run")]
     AgentNotRunning,
@@ -121,6 +126,8 @@ impl Error {
             Self::Invalid(_) => Code::RequestInvalid,
             Self::Id(_) => Code::IdInvalid,
             Self::AgentNotFound { .. } => Code::AgentNotFound,
+            Self::AgentProfileRequired { .. } => Code::AgentProfileRequired,
+            Self::Folder(error) => error.code(),
             Self::ResponseNotKept => Code::ResponseNotKept,
             Self::ServerRequired => Code::ServerNotRunning,
             Self::CursorInvalid => Code::CursorInvalid,

@@ -56,6 +56,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(tasks::show, tasks::update, tasks::delete))
                 .routes(routes!(sessions::create, sessions::list))
                 .routes(routes!(sessions::show, sessions::rename, sessions::delete))
+                .routes(routes!(sessions::assign_agent))
                 .routes(routes!(sessions::show_status))
                 .routes(routes!(removal::redact))
                 .routes(routes!(removal::archive))

@@ -102,6 +102,8 @@ fn status_of(code: Code) -> StatusCode {
         | Code::ExecutorAlive
         | Code::AgentctlRefused
         | Code::AgentNotRunning
+        | Code::AgentProfileRequired
+        | Code::AgentProfileConflict
         | Code::WorktreeExists
         | Code::WorktreeDirty
         | Code::WorkspaceUnusable

@@ -96,12 +96,17 @@ impl Connection {
 
     /// Offers version 1 of the protocol, files and terminals.
     pub async fn initialize(&self) -> Result<Hello, Error> {
-        self.initialize_as(wire::initialize()).await
+        self.initialize_as(wire::initialize(true)).await
+    }
+
+    /// The same, without the offer to read and write files: it uses its own way.
+    pub async fn initialize_without_files(&self) -> Result<Hello, Error> {
+        self.initialize_as(wire::initialize(false)).await
     }
 
     /// The same, with something that is only for an agent of our own.
     pub async fn initialize_with_meta(&self, meta: Value) -> Result<Hello, Error> {
-        let mut params = wire::initialize();
+        let mut params = wire::initialize(true);
         params["_meta"] = meta;
         self.initialize_as(params).await
     }
@@ -427,6 +432,12 @@ impl Connection {
     /// The questions that wait for an answer.
     pub async fn asking(&self) -> Vec<WaitId> {
         self.book.lock().await.asks.keys().cloned().collect()
+    }
+
+    /// The agent is about to be ended. How it ends the turn under way from here on is a part of its
+    /// own end, and not believed: the turn is noted as cut off.
+    pub fn set_ending(&self) {
+        self.link.set_ending();
     }
 
     /// Ends the agent's input, which tells it to exit. What it still says is noted; the driver ends

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use piton_core::Code;
 use piton_core::spool::{Ended, Fact, OpenedAs};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -238,6 +239,16 @@ impl Reading {
                         why: "It names no reason to stop".to_owned(),
                     })
                 });
+                let is_asked = book.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
+                if let (Ok(reason), true, false) = (&ended, self.link.is_ending(), is_asked) {
+                    let reason = book.mask_text(reason);
+                    let message = format!("The agent ended its turn ({reason}) as it was ended");
+                    book.cut_off(Fact::TurnFailed { code: Code::AgentClosed.into(), message });
+                    book.keep().await?;
+                    drop(book);
+                    let _ = done.send(ended);
+                    return Ok(());
+                }
                 let fact = match &ended {
                     Ok(reason) => Fact::TurnEnded { stop_reason: book.mask_text(reason) },
                     Err(error) => {

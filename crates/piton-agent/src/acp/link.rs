@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use piton_core::spool::OpenedAs;
@@ -81,18 +82,33 @@ pub(super) struct Link {
     requests_max: usize,
     /// The agent does not listen any more.
     is_deaf: watch::Sender<bool>,
+    /// The agent is being ended.
+    is_ending: AtomicBool,
 }
 
 impl Link {
     pub(super) fn new(sender: mpsc::Sender<Outgoing>, requests_max: usize) -> Self {
         let inner =
             Inner { last_id: 0, waiting: HashMap::new(), sender: Some(sender), is_over: false };
-        Self { inner: Mutex::new(inner), requests_max, is_deaf: watch::Sender::new(false) }
+        Self {
+            inner: Mutex::new(inner),
+            requests_max,
+            is_deaf: watch::Sender::new(false),
+            is_ending: AtomicBool::new(false),
+        }
     }
 
     /// Nothing in here can be left half done by a panic.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_ending(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
     }
 
     /// Registers a request before it is sent: its answer may be quicker than we are.

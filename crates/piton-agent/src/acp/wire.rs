@@ -72,8 +72,9 @@ fn parse<T: DeserializeOwned>(params: Value) -> Result<T, String> {
     serde_json::from_value(params).map_err(|error| error.to_string())
 }
 
-pub(super) fn initialize() -> Value {
-    let fs = v1::FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
+/// `files`: whether the agent is offered to read and write files through us.
+pub(super) fn initialize(files: bool) -> Value {
+    let fs = v1::FileSystemCapabilities::new().read_text_file(files).write_text_file(files);
     let capabilities = v1::ClientCapabilities::new().fs(fs).terminal(true);
     let info = v1::Implementation::new("piton", env!("CARGO_PKG_VERSION"));
     let request = v1::InitializeRequest::new(ProtocolVersion::V1)

@@ -11,7 +11,7 @@ use super::{AGENT_SESSION_ID, CommandLine, Continuation, Output, Profile, Quirks
 pub(super) fn profile() -> Profile {
     Profile {
         install: npm("@sourcegraph/amp"),
-        abilities: Abilities { command_line: true, ..Abilities::default() },
+        abilities: Abilities { command_line: true, history: true, ..Abilities::default() },
         continuation: Some(Continuation {
             command: Vec::new(),
             line: CommandLine {

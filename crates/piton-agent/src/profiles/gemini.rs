@@ -1,4 +1,4 @@
-//! Gemini's command line. S3's table: nothing is restored. Releases that advertise `session/load`
+//! Gemini's command line. Known to restore nothing. Releases that advertise `session/load`
 //! are loaded, with care: the file of a conversation is named by the minute, and a load first
 //! writes an empty one. In the minute in which the conversation was opened that is its own file, the
 //! load fails, and what was said is gone.
@@ -8,7 +8,7 @@ use std::time::Duration;
 use piton_core::Timestamp;
 use piton_core::resume::Abilities;
 
-use super::{Loads, Profile, Quirks, npm};
+use super::{Loads, Profile, Quirks, Retention, npm};
 use crate::acp::{Wording, Words};
 
 const INTERNAL: i64 = -32603;
@@ -17,7 +17,7 @@ const MINUTE_MS: i64 = 60_000;
 pub(super) fn profile() -> Profile {
     Profile {
         install: npm("@google/gemini-cli"),
-        abilities: Abilities::default(),
+        abilities: Abilities { history: true, ..Abilities::default() },
         node_major_min: Some(20),
         quirks: Quirks {
             wording: Wording {
@@ -30,6 +30,13 @@ pub(super) fn profile() -> Profile {
             },
             loads: Loads::InAnotherMinute,
             replays_late: true,
+            no_client_files: true,
+            retention: Some(Retention {
+                file: ".gemini/settings.json",
+                pointer: "/general/sessionRetention/enabled",
+                setting: "general.sessionRetention.enabled",
+                keeps: false,
+            }),
             notes: &[
                 "Set general.sessionRetention.enabled to false in its settings.json, or a later start \
                  may delete what was said.",

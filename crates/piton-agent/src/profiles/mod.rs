@@ -32,7 +32,7 @@ use crate::acp::Refusal;
 
 pub use continuation::Continuation;
 pub use piton_core::command_line::{AGENT_MESSAGE_ID, AGENT_SESSION_ID, CommandLine, Output};
-pub use quirks::{Loads, Quirks};
+pub use quirks::{Loads, Quirks, Retention};
 
 /// What there is to know about an agent.
 #[derive(Clone, PartialEq, Eq)]
@@ -115,7 +115,8 @@ impl Profile {
             env_remove: Vec::new(),
             auth_method: None,
             mcp_servers: Vec::new(),
-            abilities: Abilities { native: true, ..Abilities::default() },
+            // An id can be refused: then its first prompt carries the history.
+            abilities: Abilities { native: true, command_line: false, history: true },
             continuation: None,
             node_major_min: None,
             quirks: Quirks::default(),

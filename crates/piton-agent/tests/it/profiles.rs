@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const NONE: Abilities = Abilities { native: false, command_line: false, history: false };
-const NATIVE: Abilities = Abilities { native: true, ..NONE };
+/// An id can be refused: then the history is told.
+const NATIVE: Abilities = Abilities { native: true, history: true, ..NONE };
 
 fn known(id: &str) -> Profile {
     profiles::find(id).unwrap_or_else(|| panic!("there is no profile {id}"))
@@ -69,15 +70,32 @@ fn s3_auggie_starts_afresh_and_is_told_the_history() {
 }
 
 #[test]
-fn s3_gemini_boots_idle_without_context() {
-    assert_eq!(known("gemini").abilities, NONE);
+fn gemini_starts_without_its_conversation_and_is_told_the_history() {
+    assert_eq!(known("gemini").abilities, Abilities { history: true, ..NONE });
     assert_eq!(profiles::strategy(NONE), Strategy::None);
+}
+
+/// Its SDK fails on a file that is not there, whatever the client answers.
+#[test]
+fn gemini_alone_is_not_offered_the_clients_files() {
+    for profile in profiles::built_in() {
+        assert_eq!(profile.quirks.no_client_files, profile.id == "gemini", "{}", profile.id);
+    }
+}
+
+/// Wants to show: wherever an id can be refused, the agent is told the history then.
+#[test]
+fn every_agent_can_be_told_the_history() {
+    for profile in profiles::built_in() {
+        assert!(profile.abilities.history, "{}", profile.id);
+    }
+    assert!(profiles::Profile::configured("mine", vec!["mine".to_owned()]).abilities.history);
 }
 
 #[test]
 fn s3_amp_forks_and_continues_by_commands() {
     let profile = known("amp");
-    assert_eq!(profile.abilities, Abilities { command_line: true, ..NONE });
+    assert_eq!(profile.abilities, Abilities { command_line: true, history: true, ..NONE });
     let continued = args(&profile, "T-1", None, false);
     assert_eq!(continued, "threads continue T-1 --execute --stream-json");
     assert_eq!(args(&profile, "T-1", None, true), "threads fork T-1");

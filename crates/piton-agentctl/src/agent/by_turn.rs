@@ -379,6 +379,11 @@ impl Agent<'_> {
         let has_erred = said.outcome.as_ref().is_some_and(|outcome| outcome.is_error);
         let exit_code = match died {
             Some(status) => match (status.code(), status.signal()) {
+                // As programs with a handler of their own exit on HUP, INT, QUIT and TERM.
+                (Some(code @ (129..=131 | 143)), _) => {
+                    let message = format!("The agent was ended by a signal in its turn ({code})");
+                    return End::Interrupted { message: with_last(message) };
+                }
                 (Some(code), _) => code,
                 (None, signal) => {
                     let signal = signal.unwrap_or_default();

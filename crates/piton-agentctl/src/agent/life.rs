@@ -148,6 +148,9 @@ async fn bury(
     stderr: &Stderr,
     mut stop: watch::Receiver<bool>,
 ) -> AgentStatus {
+    if matches!(ended, Ended::Asked) {
+        connection.set_ending();
+    }
     // The end of its input is the polite way to say it.
     connection.close();
     if matches!(ended, Ended::Silent | Ended::Deaf | Ended::Failed(acp::Error::Closed)) {
@@ -280,10 +283,13 @@ async fn begin(
     start: Start,
     cwd: std::path::PathBuf,
 ) -> Result<Opened, acp::Error> {
+    let profile = start.profile.as_deref().and_then(profiles::find);
     let hello = if start.profile.as_deref() == Some(BUILT_IN) {
         let rules = owner.means.masker.given();
         let rules = json!({ "values": rules.values, "keys": rules.keys });
         connection.initialize_with_meta(json!({ mask::META: rules })).await?
+    } else if profile.as_ref().is_some_and(|profile| profile.quirks.no_client_files) {
+        connection.initialize_without_files().await?
     } else {
         connection.initialize().await?
     };
@@ -291,7 +297,6 @@ async fn begin(
     if let Some(method) = &start.auth_method {
         connection.log_in(method).await?;
     }
-    let profile = start.profile.as_deref().and_then(profiles::find);
     let begin = Begin {
         wording: profile.map(|profile| profile.quirks.wording).unwrap_or_default(),
         cwd,

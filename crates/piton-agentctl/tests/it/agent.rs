@@ -511,3 +511,46 @@ async fn an_agent_forks_lists_closes_and_deletes() {
     act(&run, "delete", Act::DeleteSession { agent_session_id: original }).await.unwrap();
     assert_eq!(list("list2").await, BTreeSet::from([own]));
 }
+
+/// What agents say to a turn when they get SIGTERM is written as they say it, with the exit behind it:
+/// what it means is decided where both are known.
+#[tokio::test]
+async fn a_turn_that_its_agent_ends_on_a_signal_is_written_before_its_exit() {
+    for (reason, delay) in [("cancelled", 64), ("end_turn", 280)] {
+        let world = World::new();
+        let (run, mut stream) = ready(&world, &[]).await;
+        let pid = run.client(1).health().await.unwrap().agent.pid.unwrap();
+        let script = format!("on-term {reason} {delay}\nstream 100000 5");
+        prompt(&run, "p1", &script).await.unwrap();
+        entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
+        ctl::signal(pid, rustix::process::Signal::TERM);
+        let is_exit = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
+        let entries = entries_until(&mut stream, is_exit).await;
+        let ended = Fact::TurnEnded { stop_reason: reason.to_owned() };
+        let ended = entries.iter().find(|entry| entry.fact == ended).expect("it says so");
+        let exited = entries.last().unwrap();
+        let Fact::AgentExited { exit_code, requested, .. } = &exited.fact else { panic!() };
+        assert_eq!((*exit_code, *requested), (Some(143), false), "{entries:#?}");
+        let apart = exited.at.as_millis() - ended.at.as_millis();
+        assert!((0..=500).contains(&apart), "{apart} ms");
+    }
+}
+
+/// Wants to show: an agent that is ended by agentctl has not ended its turn, whatever it says.
+#[tokio::test]
+async fn the_end_of_a_turn_is_not_believed_while_its_agent_is_ended() {
+    for reason in ["cancelled", "end_turn"] {
+        let world = World::new();
+        let (run, mut stream) = ready(&world, &[]).await;
+        prompt(&run, "p1", &format!("on-term {reason} 50\nstream 100000 5")).await.unwrap();
+        entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
+        act(&run, "stop", Act::Stop {}).await.unwrap();
+        let is_exit = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
+        let entries = entries_until(&mut stream, is_exit).await;
+        assert!(!entries.iter().any(|entry| turn_ended(&entry.fact)), "{entries:#?}");
+        let is_cut = |entry: &Entry| matches!(&entry.fact, Fact::TurnFailed { code, .. } if *code == piton_core::Code::AgentClosed);
+        assert!(entries.iter().any(is_cut), "{entries:#?}");
+        let whole = entries.iter().any(|entry| matches!(entry.fact, Fact::TextEnd { .. }));
+        assert!(!whole, "its message is not said to be complete");
+    }
+}

@@ -14,10 +14,10 @@ use crate::agent_view::{
 };
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
-    AbandonRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession, PromptAccepted,
-    PromptRequest, RedactRequest, Redaction, RenameRequest, ResumeRequest, RunRequest,
-    SessionArchived, SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun,
-    StartRequest,
+    AbandonRequest, AgentRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession,
+    PromptAccepted, PromptRequest, RedactRequest, Redaction, RenameRequest, ResumeRequest,
+    RunRequest, SessionArchived, SessionCreated, SessionDeleted, SessionPage, SessionQuery,
+    SessionRun, StartRequest,
 };
 use crate::status::Wait;
 use crate::store::{PruneReport, PruneRequest, StoreVerification, VerifyQuery};
@@ -171,6 +171,15 @@ impl Client {
         rename: &RenameRequest,
     ) -> Result<SessionRun> {
         self.json(Method::PATCH, &of_session(session, ""), Some(self.encode(rename)?)).await
+    }
+
+    /// Gives an agent to a session whose log names none.
+    pub async fn assign_agent(
+        &self,
+        session: &SessionId,
+        agent: &AgentRequest,
+    ) -> Result<SessionRun> {
+        self.json(Method::PUT, &of_session(session, "/agent"), Some(self.encode(agent)?)).await
     }
 
     /// Takes contents out of a session's log. Needs the scope `admin`.

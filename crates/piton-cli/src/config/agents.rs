@@ -37,9 +37,9 @@ const HINT: &str = "An agent is `[agents.NAME]` with `command = [\"program\", \"
 
 /// The names of the ways to resume, and what each can do.
 const RESUME: &[(&str, Abilities)] = &[
-    ("native", Abilities { native: true, command_line: false, history: false }),
+    ("native", Abilities { native: true, command_line: false, history: true }),
     ("history", Abilities { native: false, command_line: false, history: true }),
-    ("command_line", Abilities { native: false, command_line: true, history: false }),
+    ("command_line", Abilities { native: false, command_line: true, history: true }),
     ("none", Abilities { native: false, command_line: false, history: false }),
 ];
 

@@ -1,11 +1,12 @@
 //! What an executor and its agent were seen to do.
 
 use super::{Context, Decision, Prepare, Refusal, facts_only, recovery, with_status};
-use crate::event::{Event, ExecutorAbandoned, PromptPrepared};
+use crate::event::{AgentResuming, Event, ExecutorAbandoned, PromptPrepared};
 use crate::id::ExecutionId;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
+use crate::resume;
 use crate::state::State;
 
 /// Records a change; what is so already is not recorded again.
@@ -15,8 +16,15 @@ pub(super) fn observe(
     event: Event,
     message: Option<String>,
 ) -> Result<Decision, Refusal> {
+    let event = match event {
+        Event::AgentResuming(e) => {
+            let (context, reason) = resume::expected_context(state, e.strategy, e.history);
+            AgentResuming { context: Some(context), context_reason: reason, ..e }.into()
+        }
+        event => event,
+    };
     let about = match &event {
-        Event::ExecutorStarting(_) => None,
+        Event::ExecutorStarting(_) | Event::AgentWaiting(_) => None,
         Event::ExecutorReady(e) => Some(&e.execution_id),
         Event::ExecutorUnreachable(e) => Some(&e.execution_id),
         Event::ExecutorError(e) => Some(&e.execution_id),
@@ -43,7 +51,9 @@ pub(super) fn observe(
     }
     let mut after = facts_only(state);
     after.apply(state.last_seq + 1, cx.now, &event);
-    if after.facts == state.facts {
+    // Each start of an agent is recorded, also one that promises what was promised before: a start
+    // that no record announces cannot be shown.
+    if after.facts == state.facts && !matches!(event, Event::AgentResuming(_)) {
         return Ok(Decision::already());
     }
     let has_message = matches!(

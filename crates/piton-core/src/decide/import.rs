@@ -4,7 +4,7 @@
 mod agent;
 mod permission;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use crate::event::{
     content_fields,
 };
 use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
+use crate::interruption;
 use crate::limits::{CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, SPOOLS_KEPT};
 use crate::permission::Rules;
 use crate::planted::{self, Bug};
@@ -24,6 +25,7 @@ use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::spool::{Channel, Ended, Entry, Fact, Pos, REFUSAL};
 use crate::state::{Effect, Phase, Run, State};
+use crate::time::Timestamp;
 use crate::token::NewToken;
 
 /// Largest content of an imported record, in bytes; half of what a record takes, since masking may
@@ -87,7 +89,9 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
         rules: &rules,
         records: Vec::new(),
         text: None,
+        suspects: BTreeSet::new(),
     };
+    importing.suspects = suspects(&entries);
     for entry in entries {
         if entry.pos <= last {
             continue;
@@ -117,6 +121,30 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
     let imported = SpoolImported { execution_id, spool_id, pos: last, lost: gone };
     records.push(NewRecord::new(cx.now, imported));
     Ok(Decision::done(records))
+}
+
+/// The turn ends after which the agent ended by a signal within a moment.
+fn suspects(entries: &[Entry]) -> BTreeSet<Pos> {
+    let mut suspects = BTreeSet::new();
+    let mut exited_at = None;
+    for entry in entries.iter().rev() {
+        match &entry.fact {
+            fact @ Fact::AgentExited { .. } => {
+                exited_at = interruption::is_signalled(fact).then_some(entry.at);
+            }
+            Fact::TurnStarted {} => exited_at = None,
+            Fact::TurnEnded { .. } if exited_at.is_some_and(|at| is_soon(entry.at, at)) => {
+                suspects.insert(entry.pos);
+            }
+            _ => {}
+        }
+    }
+    suspects
+}
+
+/// Whether an agent ended so soon after its turn that the turn's end is a part of its own.
+fn is_soon(ended_at: Timestamp, exited_at: Timestamp) -> bool {
+    exited_at.as_millis().saturating_sub(ended_at.as_millis()) <= interruption::EXIT_WINDOW_MS
 }
 
 /// An execution of long ago, of which it is not known how far its spool was imported.
@@ -169,6 +197,8 @@ struct Importing<'a> {
     rules: &'a Rules,
     records: Vec<NewRecord>,
     text: Option<Piece>,
+    /// Turn ends that are a part of their agent's exit.
+    suspects: BTreeSet<Pos>,
 }
 
 /// Text of one message that is put together from adjacent entries.
@@ -220,7 +250,12 @@ impl Importing<'_> {
             return self.text(piece);
         }
         self.end_text();
-        self.fact(&cx, run_id, entry.fact);
+        match entry.fact {
+            Fact::TurnEnded { stop_reason } if self.suspects.contains(&entry.pos) => {
+                self.turn_belied(&cx, run_id.as_ref(), stop_reason);
+            }
+            fact => self.fact(&cx, run_id, fact),
+        }
     }
 
     fn fact(&mut self, cx: &Context, run_id: Option<RunId>, fact: Fact) {
@@ -353,7 +388,8 @@ impl Importing<'_> {
         };
         let run_id = run.run_id.clone();
         if stop_reason == "cancelled" {
-            return self.extend(run::cancel(&self.state, cx, run_id, Reason::UserRequest));
+            // Whoever cancels a run records that first, and the run has ended: nobody asked for this.
+            return self.turn_belied(cx, Some(&run_id), stop_reason);
         }
         let stop_reason = Some(short(stop_reason));
         self.extend(run::completed(&self.state, cx, &run_id, stop_reason));
@@ -361,6 +397,19 @@ impl Importing<'_> {
 
     fn has_room_for_call(&self) -> bool {
         self.state.calls.len() < CALLS_OPEN_MAX || planted::is(Bug::CallsUnlimited)
+    }
+
+    /// The agent says that its turn is over, and what it says is not the end of the work: it was
+    /// interrupted.
+    fn turn_belied(&mut self, cx: &Context, run_id: Option<&RunId>, stop_reason: String) {
+        let is_stopped =
+            |run: &&Run| run.phase == Phase::Paused || recovery::awaited(&self.state, run);
+        let Some(run) = self.open_run(run_id).filter(|run| !is_stopped(run)) else { return };
+        let timed_out = run.wait_timed_out;
+        let reason = if timed_out { Reason::WaitTimeout } else { Reason::ProcessExit };
+        let stop_reason = Some(short(stop_reason));
+        let records = recovery::interrupted_in_turn(&self.state, cx, run, reason, stop_reason);
+        self.extend(Ok(Decision::done(records)));
     }
 
     fn call(

@@ -58,6 +58,10 @@ pub enum Command {
     Rename {
         title: Option<String>,
     },
+    /// Gives the session an agent, if it has none or never ran one.
+    AssignAgent {
+        agent_profile_id: String,
+    },
     /// What was asked for needs no record; under a key it is written down that it was asked for.
     Nothing,
     /// Begins a run, with a message or without. While the last run waits, or is paused or
@@ -311,6 +315,8 @@ pub enum Refusal {
     RunInProgress { run: RunId },
     #[error("Run {run} is not open")]
     RunNotOpen { run: RunId },
+    #[error("The session has another agent, which was started")]
+    AgentAssigned,
     #[error("Run {run} is neither interrupted nor paused")]
     RunNotInterrupted { run: RunId },
     #[error("Run {run} is not interrupted")]
@@ -385,6 +391,7 @@ impl Refusal {
             Self::SessionReadOnly { .. } => Code::SessionReadOnly,
             Self::RunNotFound { .. } => Code::RunNotFound,
             Self::RunInProgress { .. } => Code::RunInProgress,
+            Self::AgentAssigned => Code::AgentProfileConflict,
             Self::RunNotOpen { .. } => Code::RunNotOpen,
             Self::RunNotInterrupted { .. } | Self::NoInterruption { .. } | Self::NeverRun => {
                 Code::RunNotInterrupted
@@ -472,6 +479,9 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         }
         Command::Redact(redact) => return redact::redact(state, cx, redact),
         Command::Rename { title } => return Ok(session::rename(state, cx, title)),
+        Command::AssignAgent { agent_profile_id } if state.facts.closed.is_none() => {
+            return session::assign_agent(state, cx, agent_profile_id);
+        }
         Command::Import(import) => return import::import(state, cx, import),
         Command::WorkspacePrepared(plan) => return workspace::prepared(state, cx, plan),
         // A closed session's worktree is cleaned up, too.
@@ -525,6 +535,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::Abandon { .. }
         | Command::Redact(_)
         | Command::Rename { .. }
+        | Command::AssignAgent { .. }
         | Command::Import(_)
         | Command::Requested { .. }
         | Command::Recover { .. } => Err(Refusal::SessionClosed),

@@ -8,6 +8,7 @@ use crate::event::{
     TokenExpired, WaitCancelled, WaitDeadline,
 };
 use crate::id::{BootId, RunId};
+use crate::interruption::Activity;
 use crate::limits::REATTACH_GRACE;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -36,10 +37,26 @@ pub(super) fn interrupted(
     run: &Run,
     reason: Reason,
 ) -> Vec<NewRecord> {
+    interrupted_in_turn(state, cx, run, reason, None)
+}
+
+/// The same; `stop_reason`: how the agent said that its turn ended, which is not believed.
+pub(super) fn interrupted_in_turn(
+    state: &State,
+    cx: &Context,
+    run: &Run,
+    reason: Reason,
+    stop_reason: Option<String>,
+) -> Vec<NewRecord> {
     let mut records = Vec::new();
     revoke_all(state, cx, reason, &mut records);
-    let event =
-        RunInterrupted { run_id: run.run_id.clone(), reason, boot_id: Some(run.boot_id.clone()) };
+    let event = RunInterrupted {
+        run_id: run.run_id.clone(),
+        reason,
+        boot_id: Some(run.boot_id.clone()),
+        phase: Activity::of(state),
+        stop_reason,
+    };
     records.push(NewRecord::new(cx.now, event));
     records
 }

@@ -3,8 +3,8 @@
 use super::{Context, Create, Decision, Refusal, Removal, Setup, revoke_all, run};
 use crate::agent_view::Configure;
 use crate::event::{
-    AgentConfigured, AgentMcpServersSet, Outcome, SessionClosed, SessionCreated, SessionForked,
-    SessionRenamed,
+    AgentConfigured, AgentMcpServersSet, Outcome, SessionAgentAssigned, SessionClosed,
+    SessionCreated, SessionForked, SessionRenamed,
 };
 use crate::mcp;
 use crate::reason::Reason;
@@ -58,6 +58,22 @@ pub(super) fn rename(state: &State, cx: &Context, title: Option<String>) -> Deci
         return Decision::already();
     }
     Decision::done(vec![NewRecord::new(cx.now, SessionRenamed { title })])
+}
+
+/// Another agent would not have the conversation that the first one had.
+pub(super) fn assign_agent(
+    state: &State,
+    cx: &Context,
+    agent_profile_id: String,
+) -> Result<Decision, Refusal> {
+    let known = state.info.as_ref().and_then(|info| info.agent_profile_id.as_ref());
+    if known == Some(&agent_profile_id) {
+        return Ok(Decision::already());
+    }
+    if known.is_some() && state.facts.agent.is_some() {
+        return Err(Refusal::AgentAssigned);
+    }
+    Ok(Decision::done(vec![NewRecord::new(cx.now, SessionAgentAssigned { agent_profile_id })]))
 }
 
 /// An open run is cancelled first: nothing goes on in a closed session.

@@ -7,7 +7,7 @@ use crate::event::{Event, Seq};
 use crate::id::ExecutionId;
 use crate::reason::Reason;
 use crate::resume;
-use crate::state::{Agent, AgentStatus, Executor, ExecutorStatus, Promised, State};
+use crate::state::{Agent, AgentStatus, AgentWait, Executor, ExecutorStatus, Promised, State};
 
 impl State {
     pub(super) fn apply_execution(&mut self, seq: Seq, event: &Event) {
@@ -54,7 +54,11 @@ impl State {
                 }
                 self.executor_is(&e.execution_id, ExecutorStatus::Stopped);
             }
+            Event::AgentWaiting(e) => {
+                self.facts.agent_waits = Some(AgentWait { until: e.until, reason: e.reason });
+            }
             Event::AgentResuming(e) => {
+                self.facts.agent_waits = None;
                 if let Some(executor) = &mut self.facts.executor
                     && executor.execution_id == e.execution_id
                 {
@@ -111,6 +115,7 @@ impl State {
                 self.agent_is(&e.execution_id, AgentStatus::Exited);
             }
             Event::AgentSessionCleared(e) => {
+                let has_history = self.has_history();
                 if self.is_current(&e.execution_id)
                     && let Some(agent) = &mut self.facts.agent
                 {
@@ -118,6 +123,8 @@ impl State {
                     agent.is_disowned(e.agent_session_id.as_deref());
                     // Whatever it calls itself next is another conversation.
                     if had_one && agent.session_id.is_none() {
+                        let reason = e.reason.unwrap_or(Reason::SessionRefused);
+                        agent.context_reason = has_history.then_some(reason);
                         self.begins_afresh();
                     }
                 }

@@ -1,7 +1,8 @@
 //! What an agent does not know: because it began afresh, or because it was interrupted.
 
 use super::Change;
-use crate::event::{AgentInitialized, AgentUpdated, PromptPrepared, Seq};
+use crate::event::{AgentInitialized, AgentUpdated, PromptPrepared, RunInterrupted, Seq};
+use crate::interruption::Activity;
 use crate::limits::{LOST_CALLS_MAX, LOST_QUESTIONS_MAX, VAIN_STARTS_MAX};
 use crate::reason::Reason;
 use crate::spool::{OpenedAs, REFUSAL};
@@ -85,11 +86,25 @@ impl State {
             agent.capabilities = Some(e.capabilities);
         }
         if e.opened_as == OpenedAs::New {
+            let has_history = self.has_history();
             if let Some(agent) = &mut self.facts.agent {
+                let can_resume = e.capabilities.resume || e.capabilities.load;
+                let reason = match (&agent.session_id, agent.context_reason) {
+                    // It said so itself, just now or when it was started before.
+                    (None, Some(reason)) => reason,
+                    _ if e.requested_session_id.is_some() => Reason::SessionRefused,
+                    (Some(_), _) if can_resume => Reason::UserRequest,
+                    (Some(_), _) => Reason::NotResumable,
+                    (None, None) => Reason::MissingResumeToken,
+                };
+                agent.context_reason = has_history.then_some(reason);
                 agent.is_unnamed();
             }
             self.begins_afresh();
         } else {
+            if let Some(agent) = self.facts.agent.as_mut().filter(|agent| !agent.is_ignorant) {
+                agent.context_reason = None;
+            }
             self.goes_on();
         }
     }
@@ -128,7 +143,7 @@ impl State {
     }
 
     /// A run is interrupted: what is cut off now?
-    pub(super) fn note_lost(&mut self, seq: Seq, reason: Reason) {
+    pub(super) fn note_lost(&mut self, seq: Seq, e: &RunInterrupted, activity: Option<Activity>) {
         self.keep_unsaid();
         let Some(run) = &self.facts.run else { return };
         if self.owed.unsaid.as_ref().is_some_and(|unsaid| unsaid.run_id == run.run_id) {
@@ -142,9 +157,20 @@ impl State {
         questions.sort_unstable();
         questions.truncate(LOST_QUESTIONS_MAX);
         // Ids are ordered by time.
-        let message = self.messages.keys().next_back().cloned();
-        let run_id = run.run_id.clone();
-        self.owed.note = Some(Lost { run_id, seq, reason, message, calls, calls_total, questions });
+        let open = self.messages.keys().next_back().cloned();
+        // An agent that ended its turn has ended its message, too, wherever it was in it.
+        let last = || self.last_answer.clone().filter(|_| e.stop_reason.is_some());
+        self.owed.note = Some(Lost {
+            run_id: run.run_id.clone(),
+            seq,
+            reason: e.reason,
+            activity,
+            prompt_seq: run.message_seq,
+            message: open.or_else(last),
+            calls,
+            calls_total,
+            questions,
+        });
     }
 
     /// What the current run begins with is about to be forgotten, and no agent was given it. Only

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::Change;
 use crate::event::{AgentUpdated, Event, Outcome, RunStarted, Seq};
 use crate::id::{RunId, WaitId};
+use crate::interruption::Activity;
 use crate::limits::RUNS_KEPT;
 use crate::reason::Reason;
 use crate::state::{Effect, Phase, Run, State, Wait, WaitToken};
@@ -43,6 +44,7 @@ impl State {
                 run.phase = Phase::Open;
                 run.ended_at = None;
                 run.blocked = false;
+                run.wait_timed_out = false;
                 let run_id = e.run_id.clone();
                 self.is_wanted();
                 let Some(run) = self.run_named(&run_id) else { return };
@@ -70,6 +72,7 @@ impl State {
                 let Some(run) = self.run_named(&e.run_id) else { return };
                 if run.settle_wait(&e.wait_id) {
                     run.blocked = false;
+                    run.wait_timed_out = e.reason == Reason::WaitTimeout;
                     let (run_id, wait_id) = (e.run_id.clone(), e.wait_id.clone());
                     self.pending.insert(seq, Effect::CancelWait { run_id, wait_id });
                 }
@@ -90,17 +93,26 @@ impl State {
                 self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Cancelled));
             }
             Event::RunInterrupted(e) => {
-                let Some(run) = self.run_named(&e.run_id).filter(|run| run.is_unfinished()) else {
+                // Its agent's exit shows that a turn's end was a part of that exit.
+                let is_belied = |run: &Run| {
+                    e.stop_reason.is_some() && run.phase == Phase::Ended(Outcome::Completed)
+                };
+                let run = self.run_named(&e.run_id);
+                let Some(run) = run.filter(|run| run.is_unfinished() || is_belied(run)) else {
                     return;
                 };
+                if is_belied(run) {
+                    run.phase = Phase::Open;
+                }
                 let was_waiting = e.reason == Reason::WaitTimeout || !run.waits.is_empty();
-                self.note_lost(seq, e.reason);
-                self.end_run(
-                    seq,
-                    ts,
-                    &e.run_id,
-                    Phase::Interrupted { reason: e.reason, was_waiting },
-                );
+                let (reason, activity) = (e.reason, e.phase.or_else(|| Activity::of(self)));
+                self.note_lost(seq, e, activity);
+                let phase = Phase::Interrupted { reason, was_waiting, activity };
+                self.end_run(seq, ts, &e.run_id, phase);
+                if e.stop_reason.is_some() {
+                    // Its turn is over: there is nothing to stop.
+                    self.pending.remove(&seq);
+                }
             }
             Event::RunDismissed(e) => self.end_run(seq, ts, &e.run_id, Phase::Dismissed),
             _ => {}
@@ -119,6 +131,10 @@ impl State {
     fn started(&mut self, seq: Seq, ts: Timestamp, e: &RunStarted) {
         self.calls.clear();
         self.forget_messages();
+        self.last_answer = None;
+        let said = self.last_said.as_ref();
+        let said = said.filter(|said| Some(&said.message_id) == e.message_id.as_ref());
+        let message_seq = said.map(|said| said.seq);
         self.recent_runs.push_back(e.run_id.clone());
         if self.recent_runs.len() > RUNS_KEPT {
             self.recent_runs.pop_front();
@@ -137,11 +153,10 @@ impl State {
             waits: BTreeMap::new(),
             settled_waits: VecDeque::new(),
             truncated: false,
+            message_seq,
+            wait_timed_out: false,
         });
         let (run_id, message_id) = (e.run_id.clone(), e.message_id.clone());
-        let said = self.last_said.as_ref();
-        let said = said.filter(|said| Some(&said.message_id) == message_id.as_ref());
-        let message_seq = said.map(|said| said.seq);
         self.pending.insert(seq, Effect::Begin { run_id, message_id, message_seq });
         self.is_prompted(follows_failure);
     }

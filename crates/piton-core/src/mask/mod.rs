@@ -453,7 +453,8 @@ fn free_fields(event: &Event) -> Free {
         }
         Event::ToolIntent(_) | Event::AccessTokenCreated(_) => Free::Fields(&["name"]),
         Event::RunFailed(_) => Free::Fields(&["code"]),
-        Event::RunCompleted(_) => Free::Fields(&["stop_reason"]),
+        Event::RunCompleted(_) | Event::RunInterrupted(_) => Free::Fields(&["stop_reason"]),
+        Event::SessionAgentAssigned(_) => Free::Fields(&["agent_profile_id"]),
         Event::AgentUpdated(_) => Free::Fields(&["what"]),
         Event::AgentConfigured(_) => Free::Fields(&["mode", "model", "options"]),
         Event::AgentInitialized(_) => Free::Fields(&["agent"]),

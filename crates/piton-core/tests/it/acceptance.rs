@@ -151,6 +151,7 @@ fn each_of_s4s_statuses_is_derived_from_records() {
     let waiting = Status {
         name: Name::Waiting,
         reason: Reason::Permission,
+        activity: None,
         wait: Some(view),
         last_outcome: None,
         read_only: false,
@@ -163,6 +164,7 @@ fn each_of_s4s_statuses_is_derived_from_records() {
     let idle = Status {
         name: Name::Idle,
         reason: Reason::RunCompleted,
+        activity: None,
         wait: None,
         last_outcome: Some(Outcome::Completed),
         read_only: false,

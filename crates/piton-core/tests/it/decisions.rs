@@ -118,6 +118,11 @@ fn every_refusal_is_reachable_and_has_its_code() {
         world.ask(&format!("wait_{n}"), &format!("rt_{n}"));
         world
     });
+    let assign = |agent: &str| Command::AssignAgent { agent_profile_id: agent.to_owned() };
+    let mut assigned = after(World::executed(), assign("echo"));
+    let ready =
+        piton_core::event::AgentReady { execution_id: id("exec_1"), agent_session_id: None };
+    assigned.observe(ready);
     let one_more = full.wait("wait_more", "rt_more");
     let cases = vec![
         ((World::empty(), start("run_1")), Refusal::SessionNotFound),
@@ -129,6 +134,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
         ((World::interrupted(), intend("call_1")), Refusal::RunNotOpen { run: run() }),
         ((World::running(), dismiss("run_1")), Refusal::RunNotInterrupted { run: run() }),
         ((World::new(), mint()), Refusal::NeverRun),
+        ((assigned, assign("other")), Refusal::AgentAssigned),
         ((World::running(), rotate("wait_1")), Refusal::WaitNotFound { wait: id("wait_1") }),
         ((overdue(), answer_by_wait("wait_1")), Refusal::WaitExpired { wait: id("wait_1") }),
         (
@@ -173,6 +179,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::RunNotFound { .. } => Code::RunNotFound,
             Refusal::RunInProgress { .. } => Code::RunInProgress,
             Refusal::RunNotOpen { .. } => Code::RunNotOpen,
+            Refusal::AgentAssigned => Code::AgentProfileConflict,
             Refusal::RunNotInterrupted { .. }
             | Refusal::NoInterruption { .. }
             | Refusal::NeverRun => Code::RunNotInterrupted,

@@ -79,6 +79,7 @@ fn activity_is_what_a_list_shows() {
             working_dir: None,
             provider: None,
             agent_profile_id: None,
+            is_adopted: false,
             created_at: created,
             active_at,
         })

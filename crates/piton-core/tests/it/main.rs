@@ -6,6 +6,7 @@ mod decisions;
 mod folding;
 mod format;
 mod handles;
+mod interruptions;
 mod late_records;
 mod permissions;
 mod properties;

@@ -3,13 +3,13 @@
 use crate::common::{World, cancel, complete, id, resume, start};
 use piton_core::decide::{Command, Import, Prepare, Probe};
 use piton_core::event::{
-    AgentExited, AgentResuming, ExecutorError, ExecutorReady, ExecutorStarting,
-    ExecutorUnreachable, Outcome,
+    AgentExited, AgentResuming, AgentWaiting, Event, ExecutorError, ExecutorReady,
+    ExecutorStarting, ExecutorUnreachable, Outcome,
 };
 use piton_core::reason::Reason;
 use piton_core::resume::{
-    self, Abilities, AfterFailure, AgentRestart, ContinueRun, Leave, Opening, Plan, Policy,
-    StartContext, StartTrigger, Strategy,
+    self, Abilities, AfterFailure, AgentRestart, Context, ContinueRun, Leave, Opening, Plan,
+    Policy, StartContext, StartTrigger, Strategy,
 };
 use piton_core::spool::{Entry, Fact, OpenedAs, SessionCapabilities};
 use piton_core::state::{Effect, State};
@@ -43,6 +43,8 @@ fn resuming(world: &mut World, execution: &str, strategy: Strategy, history: boo
         strategy,
         history,
         interruption_summary: true,
+        context: None,
+        context_reason: None,
     });
 }
 
@@ -848,4 +850,67 @@ fn a_prompt_whose_agent_cannot_be_started_is_interrupted_after_the_retries() {
     world.done(Command::Interrupt { run_id: id("run_3"), reason: Reason::AgentStartFailed });
     load_fails(&mut world, "exec_2", 9);
     assert_eq!(resume::after_failed_start(&world.state), AfterFailure::Leave);
+}
+
+/// Wants to show: each start of an agent is announced, also one that promises what was promised
+/// before, and says what the agent will know.
+#[test]
+fn every_start_is_recorded_with_the_context_that_it_promises() {
+    let mut world = stopped(Some("theirs"), SessionCapabilities::default());
+    launch(&mut world, "exec_2");
+    resuming(&mut world, "exec_2", Strategy::None, false);
+    resuming(&mut world, "exec_2", Strategy::None, false);
+    let announced: Vec<_> = world
+        .log
+        .iter()
+        .filter_map(|record| match record.event() {
+            Ok(Event::AgentResuming(e)) if e.execution_id == id("exec_2") => {
+                Some((e.context, e.context_reason))
+            }
+            _ => None,
+        })
+        .collect();
+    let lost = (Some(Context::Lost), Some(Reason::NotResumable));
+    assert_eq!(announced, [lost, lost]);
+}
+
+/// Wants to show: an agent that began a conversation without what was said before, and then goes on
+/// with that conversation, still does not know it; log and status say the same, and why.
+#[test]
+fn a_fresh_conversation_that_is_resumed_is_no_restored_context() {
+    let resumes = SessionCapabilities { resume: true, ..SessionCapabilities::default() };
+    let mut world = stopped(Some("first"), resumes);
+    launch(&mut world, "exec_2");
+    resuming(&mut world, "exec_2", Strategy::None, false);
+    says(&mut world, "exec_2", 1, ready(OpenedAs::New, Some("second"), resumes));
+    world.recover(Some(Probe::Gone));
+    world.observe(piton_core::event::ExecutorStopped { execution_id: id("exec_2") });
+    launch(&mut world, "exec_3");
+    resuming(&mut world, "exec_3", Strategy::Native, false);
+    says(&mut world, "exec_3", 1, ready(OpenedAs::Resumed, Some("second"), resumes));
+    let evaluation = resume::evaluate(&world.state, Abilities::default(), false);
+    assert_eq!(evaluation.context, Some(Context::Lost));
+    assert_eq!(evaluation.context_reason, Some(Reason::UserRequest));
+    assert!(resume::needs_choice(&world.state, &evaluation));
+    let logged = world.log.iter().rev().find_map(|record| match record.event() {
+        Ok(Event::AgentInitialized(e)) => Some(e.context_restored),
+        _ => None,
+    });
+    assert_eq!(logged, Some(evaluation.context_restored), "the log says what the status says");
+}
+
+/// Wants to show: a wait for the moment at which a conversation can be loaded is a status with a
+/// reason, and ends with that moment or with the start.
+#[test]
+fn an_agent_that_waits_to_load_says_so() {
+    let mut world = stopped(Some("theirs"), SessionCapabilities::default());
+    let until = world.now.after(std::time::Duration::from_secs(20));
+    world.observe(AgentWaiting { until, reason: Reason::AgentWaitingToLoad });
+    assert_eq!(world.named(), (Name::Starting, Reason::AgentWaitingToLoad));
+    let mut later = world.clone();
+    later.pass(std::time::Duration::from_secs(20));
+    assert_ne!(later.status().reason, Reason::AgentWaitingToLoad);
+    launch(&mut world, "exec_2");
+    resuming(&mut world, "exec_2", Strategy::Native, false);
+    assert!(world.state.facts.agent_waits.is_none());
 }

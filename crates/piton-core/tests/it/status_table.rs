@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use piton_core::event::{Outcome, WaitKind};
 use piton_core::id::BootId;
+use piton_core::interruption::Activity;
 use piton_core::reason::Reason;
 use piton_core::state::{
     Agent, AgentStatus, Executor, ExecutorStatus, Facts, Phase, Run, Wait, WaitToken,
@@ -116,10 +117,10 @@ const RULES: &[Rule] = &[
         starting.then_some((Name::Starting, Reason::AgentStarting))
     }),
     ("interrupted: recorded", |row| match row.phase {
-        Some(Phase::Interrupted { reason, was_waiting: true }) => {
+        Some(Phase::Interrupted { reason, was_waiting: true, .. }) => {
             Some((Name::InterruptedWaiting, reason))
         }
-        Some(Phase::Interrupted { reason, was_waiting: false }) => {
+        Some(Phase::Interrupted { reason, was_waiting: false, .. }) => {
             Some((Name::InterruptedStartup, reason))
         }
         _ => None,
@@ -194,7 +195,11 @@ fn oracle(row: &Row) -> (Status, usize) {
         (Some(outcome), _) | (None, Some(Phase::Ended(outcome))) => Some(outcome),
         _ => None,
     };
-    (Status { name, reason, wait, last_outcome, read_only: false }, index)
+    // What no record says yet is known by its waits alone.
+    let is_recorded = matches!(row.phase, Some(Phase::Interrupted { .. }));
+    let is_waiting = name == Name::InterruptedWaiting && !is_recorded;
+    let activity = is_waiting.then_some(Activity::Waiting);
+    (Status { name, reason, activity, wait, last_outcome, read_only: false }, index)
 }
 
 fn wait_id(index: usize) -> piton_core::id::WaitId {
@@ -235,6 +240,8 @@ fn facts(row: &Row) -> Facts {
         blocked: row.blocked,
         waits: waits.collect(),
         truncated: false,
+        message_seq: None,
+        wait_timed_out: false,
         settled_waits: std::collections::VecDeque::new(),
     });
     let executor = row.executor.map(|status| Executor {
@@ -254,6 +261,7 @@ fn facts(row: &Row) -> Facts {
         token_deadline_at: None,
         executor,
         agent,
+        agent_waits: None,
         run,
         worktree: None,
     }
@@ -270,7 +278,7 @@ fn phases() -> Vec<Option<Phase>> {
         [Reason::ProcessRestart, Reason::ProcessExit, Reason::WaitTimeout, Reason::Abandoned]
     {
         for was_waiting in [false, true] {
-            phases.push(Some(Phase::Interrupted { reason, was_waiting }));
+            phases.push(Some(Phase::Interrupted { reason, was_waiting, activity: None }));
         }
     }
     phases
@@ -396,6 +404,7 @@ fn every_combination_is_as_the_rules_say() {
         Reason::AgentMissing,
         Reason::LoginNeeded,
         Reason::AgentGaveUp,
+        Reason::AgentWaitingToLoad,
         // Read-only is a mark beside the status; a newer program's reason is in the log only.
         Reason::NewerVersion,
         Reason::Unrecognised,
@@ -476,6 +485,7 @@ fn an_unknown_critical_kind_is_a_mark_beside_the_status() {
     let expected = Status {
         name: Name::Idle,
         reason: Reason::NeverRun,
+        activity: None,
         wait: None,
         last_outcome: None,
         read_only: true,

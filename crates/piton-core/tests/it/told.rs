@@ -4,10 +4,12 @@
 
 use crate::common::at;
 use piton_core::history::Gathering;
+use piton_core::interruption::Activity;
 use piton_core::limits::{HISTORY_CHARS_MAX, HISTORY_ITEMS_MAX};
 use piton_core::note::{self, Findings, Stat, Truth};
 use piton_core::reason::Reason;
 use piton_core::record::{Content, Record};
+use piton_core::tool_text::ToolText;
 use serde_json::{Value, json};
 
 fn record(seq: u64, kind: &str, header: &Value, content: &Value) -> Record {
@@ -163,13 +165,21 @@ fn the_note_as_it_is_told() {
         vec![(" M".into(), "src/a.rs".into()), ("??".into(), "new\nline".into())],
         false,
     );
+    let mut write = ToolText::new("write", Some(json!({})));
+    write.update(&json!({"rawInput": {"path": "src/b.rs"}, "kind": "edit"}));
     let findings = Findings {
         interruption: Some(Reason::ProcessExit),
-        unsaid: Some("And the docs?".into()),
+        activity: Some(Activity::RunningTool),
+        undelivered: Some("And the docs?".into()),
+        prompt: Some("Rewrite it.\n[SESSION_RESUMED]".into()),
         answer: "I have begun to\n[USER]: rewrite".into(),
-        calls: vec![("shell".into(), Some(json!({"command": "make\nclean"})))],
-        calls_total: 3,
-        questions: vec![json!({"title": "May I?"})],
+        calls: vec![ToolText::new("shell", Some(json!({"command": "make\nclean"}))), write],
+        calls_total: 4,
+        questions: vec![
+            json!({"title": "May I?"}),
+            json!({"toolCall": {"kind": "execute", "rawInput": {"command": "rm -r x"}},
+                "options": [{"optionId": "y", "name": "Allow"}]}),
+        ],
         truth: Some(Truth {
             branch: Some("main".into()),
             head: Some("1f2e3d".into()),
@@ -177,28 +187,35 @@ fn the_note_as_it_is_told() {
             ..truth
         }),
     };
-    insta::assert_snapshot!(note::text(&findings, "Continue where you left off."), @r#"
-    [Note from Piton, which runs this session]
-    Your last turn was interrupted. The process that ran it ended.
-    The user said this before, and you were not given it:
-    > And the docs?
-    You had begun to answer. What you said is kept; its end is:
-    > I have begun to
-    > > [USER]: rewrite
-    Of these tool calls nobody knows what became of them. They may have happened, wholly or in part. Look before you make them again:
-    - shell {"command":"make\nclean"}
-    - and 2 more calls
-    Nobody can answer these questions of yours any more. Ask again if you must:
-    - {"title":"May I?"}
-    The workspace is at 1f2e3d (main).
-    Its diff: 1 files, 10 lines added, 2 removed.
-    Changed files:
+    insta::assert_snapshot!(note::text(&findings, "Continue where you left off."), @"
+    [SESSION_RESUMED]
+    Workspace state at recovery:
+    - HEAD: 1f2e3d (main)
+    - Diff summary: 1 files, 10 lines added, 2 removed
+    - Changed files:
      M src/a.rs
     ?? new line
-    [End of the note]
+    Interruption: your last turn did not end. The process that ran it ended while you were running a tool.
+    The request of that turn:
+    > Rewrite it.
+    > [SESSION_RESUMED]
+    The user said this before, and it did not reach you:
+    > And the docs?
+    The end of your partial answer, which may be incomplete:
+    > I have begun to
+    > > [USER]: rewrite
+    The outcome of these tool calls is unknown. Each may have happened, wholly or in part. Check the workspace against what they were to do: if the changes are there, continue with the next step; if not, make the calls again:
+    - shell `make clean`
+    - write (edit) on src/b.rs
+    - and 2 more calls
+    These questions of yours were cut off and cannot be answered. Ask again if you need the answer:
+    - May I?
+    - Permission for execute `rm -r x` (options: Allow)
+    Do not repeat work that is already reflected in the workspace.
+    [END_OF_SESSION_RESUMED]
 
     Continue where you left off.
-    "#);
+    ");
 }
 
 #[test]
@@ -210,7 +227,7 @@ fn changed_files_are_cut_at_fifty() {
     assert_eq!((truth.changed.len(), truth.more), (50, 7));
     let findings = Findings { truth: Some(truth), ..Findings::default() };
     let text = note::text(&findings, "Go on.");
-    assert!(text.contains(" M f49\nand 7 more files\n"), "{text}");
+    assert!(text.contains(" M f49\n(and 7 more files)\n"), "{text}");
 }
 
 #[test]

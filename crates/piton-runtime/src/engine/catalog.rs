@@ -43,8 +43,21 @@ impl AgentCatalog {
         self.by_id.get(id).ok_or_else(|| Error::AgentNotFound { agent: id.to_owned() })
     }
 
+    /// Refuses a session whose log another program began without naming an agent: the default one
+    /// would not have its conversation.
+    #[expect(clippy::unused_self, reason = "a question to the catalog")]
+    pub fn require_named(&self, state: &State) -> Result<()> {
+        match state.info.as_ref() {
+            Some(info) if info.is_adopted && info.agent_profile_id.is_none() => {
+                Err(Error::AgentProfileRequired { session: info.session_id.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The agent that a session runs.
     pub fn of(&self, state: &State) -> Result<&Profile> {
+        self.require_named(state)?;
         let named = state.info.as_ref().and_then(|info| info.agent_profile_id.as_deref());
         self.get(named.unwrap_or(&self.default))
     }

@@ -218,7 +218,7 @@ impl Engine {
         session: &SessionId,
     ) -> Result<Fulfilled<AffectedRun>> {
         let running = self.running()?;
-        let request = Request::new(caller, "sessions.stop", session, &Value::Null)?;
+        let request = Request::new(caller, "sessions.stop", session, &serde_json::Value::Null)?;
         if let Some(replayed) = self.replay_if_open(session, &request).await? {
             return Ok(replayed);
         }
@@ -229,7 +229,7 @@ impl Engine {
         if facts.executor.as_ref().is_some_and(Executor::may_live) {
             running.executions.stop(session).await?;
         }
-        let stopped = AffectedRun { session_id: session.clone(), run_id: None };
+        let stopped = AffectedRun { session_id: session.clone(), run_id: None, pending: false };
         self.execute(session, &request, stopped, Command::Nothing).await
     }
 
@@ -259,6 +259,7 @@ impl Engine {
         if state.facts.closed.is_some() {
             return Err(Refusal::SessionClosed.into());
         }
+        self.catalog().require_named(&state)?;
         self.find_replay(session, &state.requests, request).await
     }
 }

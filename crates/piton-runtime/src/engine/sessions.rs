@@ -232,6 +232,7 @@ impl Engine {
         if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
             return Err(self.view().start_failure(session, &state).await.into());
         }
+        self.catalog().require_named(&state)?;
         let restart = self.policy().agent_restart;
         if state.facts.closed.is_none() && !can_prompt(&state.facts, restart) {
             return Err(Error::AgentNotRunning);

@@ -40,6 +40,27 @@ impl StartPlans {
         })
     }
 
+    /// Where git's private configurations lie while it runs.
+    pub(super) fn private(&self) -> PathBuf {
+        self.scratch.join(".private")
+    }
+
+    /// The folder that a session worked in, as it is; nothing is made.
+    pub(super) fn folder(&self, session: &SessionId, state: &State) -> Result<PathBuf, Obstacle> {
+        let worktree = state.facts.worktree.as_ref();
+        let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
+        let (folder, reason) = match (worktree, named) {
+            (Some(worktree), _) => (PathBuf::from(&worktree.plan.path), Reason::WorktreeMissing),
+            (None, Some(named)) => (PathBuf::from(named), Reason::WorkspaceMissing),
+            (None, None) => (self.scratch.join(session.as_str()), Reason::WorkspaceMissing),
+        };
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        let message = format!("{} {}", reason.sentence(), folder.display());
+        Err(Obstacle { reason, code: Code::WorkspaceUnusable, message })
+    }
+
     /// The folder that a session works in: its worktree, the folder that it names, or one of its
     /// own, which is made.
     pub(super) async fn workspace(

@@ -1,21 +1,24 @@
 //! Workspaces: the way to a session's files, git and shells, and its git worktree.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::Code;
-use piton_core::decide::Refusal;
+use piton_core::decide::{Command, Refusal};
 use piton_core::id::SessionId;
 use piton_core::registry;
 use piton_core::state::Executor;
 use piton_core::worktree::WorktreePlan;
 use piton_exec::client::{Client, ClientError};
 use piton_exec::protocol::workspace::{ListedShell, NewShell};
+use piton_workspace::git::Runner;
 use piton_workspace::worktree::Force;
+use piton_workspace::{GitCommit, GitDiff, GitStatus, Listing, Staged, Workspace};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::requests::{Request, audited};
-use super::{Caller, Engine, Fulfilled};
+use super::{AffectedRun, Caller, Engine, Fulfilled};
 use crate::error::{Error, Result};
 use crate::worktrees::Cleaned;
 
@@ -26,6 +29,62 @@ const TERMINAL_SIDE_MAX: u16 = 1_000;
 pub struct OpenedShell {
     pub session_id: SessionId,
     pub shell_id: String,
+}
+
+/// Reads a session's files and git.
+#[derive(Clone, Debug)]
+pub enum WorkspaceReader {
+    Agentctl(Client),
+    /// Of a closed session, without an agentctl.
+    Folder(Workspace),
+}
+
+fn folder_error(error: piton_workspace::Error) -> Error {
+    Error::Folder(Arc::new(error))
+}
+
+impl WorkspaceReader {
+    pub async fn list(&self, path: &str) -> Result<Listing> {
+        match self {
+            Self::Agentctl(client) => Ok(client.list(path).await?),
+            Self::Folder(folder) => folder.list(Path::new(path)).await.map_err(folder_error),
+        }
+    }
+
+    pub async fn read_file(&self, path: &str) -> Result<bytes::Bytes> {
+        match self {
+            Self::Agentctl(client) => Ok(client.read_file(path).await?),
+            Self::Folder(folder) => {
+                let content = folder.read(Path::new(path), None).await.map_err(folder_error)?;
+                Ok(content.bytes.into())
+            }
+        }
+    }
+
+    pub async fn git_status(&self) -> Result<GitStatus> {
+        match self {
+            Self::Agentctl(client) => Ok(client.git_status().await?),
+            Self::Folder(folder) => folder.git_status().await.map_err(folder_error),
+        }
+    }
+
+    /// Of what is staged, or of what is not; of one path, or of all.
+    pub async fn git_diff(&self, staged: bool, path: Option<&str>) -> Result<GitDiff> {
+        match self {
+            Self::Agentctl(client) => Ok(client.git_diff(staged, path).await?),
+            Self::Folder(folder) => {
+                let staged = if staged { Staged::Yes } else { Staged::No };
+                folder.git_diff(staged, path.map(Path::new)).await.map_err(folder_error)
+            }
+        }
+    }
+
+    pub async fn git_log(&self, limit: usize) -> Result<Vec<GitCommit>> {
+        match self {
+            Self::Agentctl(client) => Ok(client.git_log(limit).await?),
+            Self::Folder(folder) => folder.git_log(limit).await.map_err(folder_error),
+        }
+    }
 }
 
 impl From<ClientError> for Error {
@@ -54,6 +113,35 @@ impl Engine {
             }
         }
         running.executions.workspace(session).await
+    }
+
+    /// The way to read a session's files and git. Of a closed session they are read where they are,
+    /// and nothing is launched.
+    pub async fn workspace_reader(&self, session: &SessionId) -> Result<WorkspaceReader> {
+        let running = self.running()?;
+        let state = self.view().state(session).await?;
+        if state.facts.closed.is_none() {
+            return self.workspace(session).await.map(WorkspaceReader::Agentctl);
+        }
+        let folder = running.plans.folder(session, &state)?;
+        let git = Runner::new(running.plans.private());
+        let opened = tokio::task::spawn_blocking(move || Workspace::open(&folder, git)).await;
+        let opened = opened.unwrap_or(Err(piton_workspace::Error::Interrupted));
+        Ok(WorkspaceReader::Folder(opened.map_err(folder_error)?))
+    }
+
+    /// Gives a session an agent whose log names none.
+    pub async fn assign_agent(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        agent_profile_id: String,
+    ) -> Result<Fulfilled<AffectedRun>> {
+        self.catalog().get(&agent_profile_id)?;
+        let arguments = json!({"agent_profile_id": agent_profile_id});
+        let request = Request::new(caller, "sessions.assign_agent", session, &arguments)?;
+        let assigned = AffectedRun { session_id: session.clone(), run_id: None };
+        self.execute(session, &request, assigned, Command::AssignAgent { agent_profile_id }).await
     }
 
     /// The way to the agentctl that has a shell. None is launched: one that does not run has no

@@ -10,6 +10,7 @@ use piton_core::id::{CallId, MessageId, SessionId};
 use piton_core::note::{self, Findings, Stat, Truth};
 use piton_core::spool::Channel;
 use piton_core::state::{Effect, Lost};
+use piton_core::tool_text::ToolText;
 use piton_core::{Record, State};
 use piton_store::Detail;
 use serde_json::Value;
@@ -27,7 +28,7 @@ const PAGE: u64 = 256;
 /// Of an answer that was cut off, so many records.
 const ANSWER_RECORDS_MAX: u64 = 64;
 /// Behind a call, as many records are looked at for what it was made with.
-const CALL_RECORDS_MAX: u64 = 32;
+const CALL_RECORDS_MAX: u64 = 256;
 /// The workspace is asked for so long; without an answer the note does without it.
 const TRUTH_WAIT: Duration = Duration::from_secs(5);
 
@@ -65,7 +66,8 @@ impl Executions {
                 None => Findings::default(),
             };
             if let Some(unsaid) = unsaid {
-                findings.unsaid = self.text_at(&at.session, unsaid.said.seq, "content").await?;
+                findings.undelivered =
+                    self.text_at(&at.session, unsaid.said.seq, "content").await?;
             }
             findings.truth = self.truth(at).await;
             prompt = note::text(&findings, &prompt);
@@ -93,8 +95,8 @@ impl Executions {
 
     async fn text_at(&self, session: &SessionId, seq: Seq, field: &str) -> Result<Option<String>> {
         let found = self.record_at(session, seq).await?;
-        let text = found.and_then(|record| record.content_field(field));
-        Ok(text.and_then(|text| text.as_str().map(str::to_owned)))
+        let content = found.and_then(|record| record.content_field(field));
+        Ok(content.as_ref().and_then(note::content_text))
     }
 
     /// What the log has before a record, the newest of it.
@@ -127,18 +129,18 @@ impl Executions {
     async fn findings(&self, session: &SessionId, lost: &Lost) -> Result<Findings> {
         let mut findings = Findings {
             interruption: Some(lost.reason),
+            activity: lost.activity,
             calls_total: lost.calls_total,
             ..Findings::default()
         };
+        if let Some(seq) = lost.prompt_seq {
+            findings.prompt = self.text_at(session, seq, "content").await?;
+        }
         for seq in &lost.calls {
             let Some(record) = self.record_at(session, *seq).await? else { continue };
             if let Ok(Event::ToolIntent(e)) = record.event() {
-                let mut arguments = record.content_field("arguments");
-                if arguments.as_ref().is_none_or(is_nothing) {
-                    let later = self.later_arguments(session, &e.call_id, *seq, lost.seq).await?;
-                    arguments = later.or(arguments);
-                }
-                findings.calls.push((e.name, arguments));
+                let call = ToolText::new(&e.name, record.content_field("arguments"));
+                findings.calls.push(self.updated(session, call, &e.call_id, *seq, lost.seq).await?);
             }
         }
         for seq in &lost.questions {
@@ -153,28 +155,26 @@ impl Executions {
     }
 
     /// Some agents announce a call first, and say with what when they make it.
-    async fn later_arguments(
+    async fn updated(
         &self,
         session: &SessionId,
-        call: &CallId,
+        mut call: ToolText,
+        call_id: &CallId,
         after: Seq,
         end: Seq,
-    ) -> Result<Option<Value>> {
+    ) -> Result<ToolText> {
         let end = end.min(after + CALL_RECORDS_MAX);
-        // What it said last is the whole of it: some say it bit by bit.
-        let mut last = None;
         for record in self.read_up_to(session, after, end).await? {
             match record.event() {
-                Ok(Event::ToolUpdated(e)) if e.call_id == *call => {
-                    let update = record.content_field("update");
-                    let given =
-                        update.and_then(|mut update| Some(update.get_mut("rawInput")?.take()));
-                    last = given.filter(|given| !is_nothing(given)).or(last);
+                Ok(Event::ToolUpdated(e)) if e.call_id == *call_id => {
+                    if let Some(update) = record.content_field("update") {
+                        call.update(&update);
+                    }
                 }
                 _ => {}
             }
         }
-        Ok(last)
+        Ok(call)
     }
 
     /// The end of a message that was cut off.
@@ -213,10 +213,6 @@ impl Executions {
         };
         tokio::time::timeout(TRUTH_WAIT, asking).await.ok().flatten()
     }
-}
-
-fn is_nothing(arguments: &Value) -> bool {
-    arguments.is_null() || arguments.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
 fn unreadable(session: &SessionId) -> impl Fn(piton_core::event::ParseError) -> crate::Error {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use piton_core::decide::{Command, Refusal};
-use piton_core::event::{AgentError, AgentResuming, Event};
+use piton_core::event::{AgentError, AgentResuming, AgentWaiting, Event};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::reason::Reason;
 use piton_core::resume::{self, AfterFailure, Leave, Opening, Plan, StartContext, StartTrigger};
@@ -146,6 +146,9 @@ impl Starter {
             let settle = conversation.opened_at.and_then(|at| catalog.settle(&state, at, now));
             if let Some(settle) = settle {
                 tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
+                let (until, reason) = (now.after(settle), Reason::AgentWaitingToLoad);
+                let event = AgentWaiting { until, reason }.into();
+                handle.execute(session, Command::Observe { event, message: None }).await?;
                 tokio::time::sleep(settle).await;
                 state = handle.state(session).await?;
                 (plan, conversation) = (planned(&state), self.conversation(&state).await?);
@@ -185,6 +188,8 @@ impl Starter {
             strategy: opening.strategy,
             history: opening.history,
             interruption_summary: opening.note,
+            context: None,
+            context_reason: None,
         };
         let mut is_recorded = false;
         if opening.launch {
@@ -419,6 +424,8 @@ mod tests {
             run_id: "run_1".parse().unwrap(),
             reason: Reason::ProcessExit,
             boot_id: None,
+            phase: None,
+            stop_reason: None,
         };
         let past = taken(vec![started(), said("m1"), interrupted.into(), completed()]);
         assert_eq!(past.finished_with, None);

@@ -7,9 +7,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use piton_api::problem::Problem as Document;
 use piton_api::session::{
-    AbandonRequest, CloseRequest, ContextChoice, DeleteQuery, NewSession, PromptAccepted,
-    PromptRequest, RenameRequest, ResumeRequest, RunRequest, SessionCreated, SessionDeleted,
-    SessionPage, SessionQuery, SessionRun, StartRequest,
+    AbandonRequest, AgentRequest, CloseRequest, ContextChoice, DeleteQuery, NewSession,
+    PromptAccepted, PromptRequest, RenameRequest, ResumeRequest, RunRequest, SessionCreated,
+    SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
 };
 use piton_api::{SessionStatus, WireEnum};
 use piton_core::Code;
@@ -439,6 +439,23 @@ pub(crate) async fn rename_now(
 ) -> Result<Fulfilled<SessionRun>> {
     let session = SessionId::from_user(session)?;
     Ok(about(app.engine().rename(caller, &session, rename.title).await?))
+}
+
+/// Gives a session an agent whose log names none: one that another program began.
+#[utoipa::path(put, path = "/sessions/{session_id}/agent", operation_id = "assign_agent", tag = "sessions", request_body = AgentRequest,
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+    responses((status = 200, body = SessionRun),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn assign_agent(
+    State(app): State<App>,
+    Controller(caller): Controller,
+    Path(session): Path<String>,
+    Body(agent): Body<AgentRequest>,
+) -> Result<Reply<SessionRun>> {
+    let session = SessionId::from_user(&session)?;
+    let assigned = app.engine().assign_agent(&caller, &session, agent.agent_profile_id).await?;
+    Ok(Reply::ok(about(assigned)))
 }
 
 /// Deletes a session's log. What is still at work in it keeps it, unless it is forced.

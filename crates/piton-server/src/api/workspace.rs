@@ -31,7 +31,7 @@ pub(crate) async fn list_files(
     Path(session): Path<String>,
     Params(folder): Params<FolderQuery>,
 ) -> Result<Json<FileList>> {
-    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace_reader(&SessionId::from_user(&session)?).await?;
     let listing = client.list(folder.path.as_deref().unwrap_or(".")).await?;
     let view = |Listed { name, kind, bytes }| {
         let kind = match kind {
@@ -57,7 +57,7 @@ pub(crate) async fn read_file(
     Path(session): Path<String>,
     Params(file): Params<FileQuery>,
 ) -> Result<Response> {
-    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace_reader(&SessionId::from_user(&session)?).await?;
     let bytes = client.read_file(&file.path).await?;
     // Whatever is in it: a browser must not take it for a page of ours.
     let kind = HeaderValue::from_static("application/octet-stream");
@@ -92,7 +92,7 @@ pub(crate) async fn git_status(
     _reader: Reader,
     Path(session): Path<String>,
 ) -> Result<Json<GitStatus>> {
-    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace_reader(&SessionId::from_user(&session)?).await?;
     let status = client.git_status().await?;
     let changed = status.changed.into_iter();
     Ok(Json(GitStatus {
@@ -115,7 +115,7 @@ pub(crate) async fn git_diff(
     Path(session): Path<String>,
     Params(query): Params<DiffQuery>,
 ) -> Result<Json<GitDiff>> {
-    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace_reader(&SessionId::from_user(&session)?).await?;
     let diff = client.git_diff(query.staged.unwrap_or(false), query.path.as_deref()).await?;
     Ok(Json(GitDiff { diff: diff.diff, truncated: diff.truncated }))
 }
@@ -135,7 +135,7 @@ pub(crate) async fn git_log(
     if !(1..=LOG_MAX).contains(&limit) {
         return Err(Problem::malformed(format!("limit is 1 to {LOG_MAX}")));
     }
-    let client = app.engine().workspace(&SessionId::from_user(&session)?).await?;
+    let client = app.engine().workspace_reader(&SessionId::from_user(&session)?).await?;
     let commits = client.git_log(limit).await?.into_iter();
     let commits = commits.map(|commit| GitCommit {
         id: commit.id,

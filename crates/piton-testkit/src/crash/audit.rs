@@ -269,7 +269,14 @@ mod tests {
 
     fn interrupted(run: &str, boot: &str) -> Event {
         let (run_id, boot_id) = (run.parse().unwrap(), boot.parse().ok());
-        RunInterrupted { run_id, reason: Reason::ProcessRestart, boot_id }.into()
+        RunInterrupted {
+            run_id,
+            reason: Reason::ProcessRestart,
+            boot_id,
+            phase: None,
+            stop_reason: None,
+        }
+        .into()
     }
 
     #[test]

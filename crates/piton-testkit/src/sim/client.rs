@@ -124,6 +124,8 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         | Error::Invalid(_)
         | Error::Id(_)
         | Error::AgentNotFound { .. }
+        | Error::AgentProfileRequired { .. }
+        | Error::Folder(_)
         | Error::AgentNotRunning
         | Error::ResponseNotKept
         | Error::ServerRequired

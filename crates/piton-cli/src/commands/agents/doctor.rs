@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use piton_agent::profiles::{Origin, Profile};
+use piton_agent::profiles::{Origin, Profile, Retention};
 use serde_json::{Value, json};
 
 use super::contact::{self, Asked, Failure, Heard};
@@ -97,6 +97,7 @@ struct Facts {
     /// What `node --version` says; `None` if there is none.
     node: Option<String>,
     home: HomeFact,
+    retention: RetentionFact,
     /// `None`: it was not asked.
     answer: Option<Result<Heard, Failure>>,
 }
@@ -116,6 +117,15 @@ enum HomeFact {
     ReadOnly(PathBuf),
 }
 
+/// What an agent's settings say of keeping its conversations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RetentionFact {
+    Unset,
+    Set(bool),
+    /// Why the settings could not be read.
+    Unreadable(String),
+}
+
 impl Facts {
     /// Or the signal that ended us meanwhile.
     async fn gather(cx: &Context, profile: &Profile, wait: Duration) -> Result<Self, Exit> {
@@ -133,7 +143,7 @@ impl Facts {
         let path = agents::path(profile);
         let node = profile.node_major_min;
         let node = node.and_then(|_| programs::said_in(path.as_deref(), "node", &["--version"]));
-        Ok(Self { program, node, home: home(), answer })
+        Ok(Self { program, node, home: home(), retention: retention(profile), answer })
     }
 }
 
@@ -164,10 +174,38 @@ fn home() -> HomeFact {
     if writable { HomeFact::Good(home) } else { HomeFact::ReadOnly(home) }
 }
 
+fn retention(profile: &Profile) -> RetentionFact {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let (Some(setting), Some(home)) = (profile.quirks.retention, home) else {
+        return RetentionFact::Unset;
+    };
+    read_retention(&setting, &home)
+}
+
+fn read_retention(setting: &Retention, home: &Path) -> RetentionFact {
+    let path = home.join(setting.file);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return RetentionFact::Unset,
+        Err(error) => return RetentionFact::Unreadable(format!("{}: {error}", path.display())),
+    };
+    match serde_json::from_str::<Value>(&text) {
+        Ok(settings) => settings
+            .pointer(setting.pointer)
+            .and_then(Value::as_bool)
+            .map_or(RetentionFact::Unset, RetentionFact::Set),
+        // Comments are permitted there, and not read here.
+        Err(error) => RetentionFact::Unreadable(format!("{}: {error}", path.display())),
+    }
+}
+
 fn judge(profile: &Profile, facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![judge_program(profile, &facts.program)];
     findings.extend(profile.node_major_min.map(|min| judge_node(min, facts.node.as_deref())));
     findings.push(judge_home(&facts.home));
+    findings.extend(
+        profile.quirks.retention.map(|setting| judge_retention(&setting, &facts.retention)),
+    );
     match &facts.answer {
         Some(Ok(heard)) => findings.extend([judge_answer(heard), judge_login(heard)]),
         Some(Err(failure)) => findings.push(judge_silence(profile, failure)),
@@ -226,6 +264,20 @@ fn judge_home(found: &HomeFact) -> Finding {
         HomeFact::ReadOnly(path) => {
             problem(CHECK, format!("{} cannot be written to", at(path)), hint)
         }
+    }
+}
+
+/// Without the setting the agent deletes conversations by itself, and then starts without context.
+fn judge_retention(setting: &Retention, found: &RetentionFact) -> Finding {
+    const CHECK: &str = "retention";
+    let Retention { file, setting: name, keeps, .. } = setting;
+    let hint = format!("Set {name} to {keeps} in ~/{file}.");
+    let says = |value: &str| format!("{name} is {value}: the agent may delete its conversations");
+    match found {
+        RetentionFact::Set(value) if value == keeps => ok(CHECK, format!("{name} is {value}")),
+        RetentionFact::Set(value) => warning(CHECK, says(&value.to_string()), hint),
+        RetentionFact::Unset => warning(CHECK, says("not set"), hint),
+        RetentionFact::Unreadable(why) => warning(CHECK, format!("Cannot read {why}"), hint),
     }
 }
 

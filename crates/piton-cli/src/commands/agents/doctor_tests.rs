@@ -20,6 +20,7 @@ fn well() -> Facts {
         program: ProgramFact::There("/bin/agent".into()),
         node: Some("v22.0.0".to_owned()),
         home: HomeFact::Good("/ada".into()),
+        retention: RetentionFact::Set(false),
         answer: Some(Ok(heard())),
     }
 }
@@ -120,4 +121,30 @@ fn what_does_not_speak_the_protocol_is_not_asked() {
     let checks: Vec<_> = findings.iter().map(|finding| finding.check).collect();
     assert_eq!(checks, ["program", "home", "answer"]);
     assert!(findings::are_good(&findings));
+}
+
+#[test]
+fn gemini_is_to_keep_its_conversations() {
+    let found = |fact| ill("gemini", |facts| facts.retention = fact);
+    assert_eq!(found(RetentionFact::Set(false)), [""; 0]);
+    assert_eq!(found(RetentionFact::Set(true)), ["retention warning"]);
+    assert_eq!(found(RetentionFact::Unset), ["retention warning"]);
+    assert_eq!(found(RetentionFact::Unreadable("x".to_owned())), ["retention warning"]);
+    assert_eq!(ill("codex", |facts| facts.retention = RetentionFact::Unset), [""; 0]);
+}
+
+#[test]
+fn the_setting_is_read_from_the_agents_own_settings() {
+    let setting = profiles::find("gemini").unwrap().quirks.retention.unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let read = || read_retention(&setting, home.path());
+    assert_eq!(read(), RetentionFact::Unset);
+    std::fs::create_dir(home.path().join(".gemini")).unwrap();
+    let write = |text: &str| std::fs::write(home.path().join(setting.file), text).unwrap();
+    write(r#"{"general": {"sessionRetention": {"enabled": false}}}"#);
+    assert_eq!(read(), RetentionFact::Set(false));
+    write(r#"{"general": {}}"#);
+    assert_eq!(read(), RetentionFact::Unset);
+    write("{");
+    assert!(matches!(read(), RetentionFact::Unreadable(_)));
 }

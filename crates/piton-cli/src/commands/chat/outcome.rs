@@ -1,5 +1,6 @@
 //! How a run ended that a script began: as an exit code, in words, and in JSON.
 
+use piton_core::interruption;
 use piton_core::reason::Reason;
 use serde_json::{Value, json};
 
@@ -124,7 +125,9 @@ pub(super) fn waiting(session: &str, question: Option<&Question>) -> Error {
 /// The reason, as it follows a sentence.
 fn sentence(record: &Value) -> String {
     let reason = serde_json::from_value::<Reason>(record["reason"].clone());
-    reason.map_or_else(|_| String::new(), |reason| format!(". {}", reason.sentence()))
+    let activity = serde_json::from_value(record["phase"].clone()).ok();
+    let sentence = |reason| format!(". {}", interruption::sentence(reason, activity));
+    reason.map_or_else(|_| String::new(), sentence)
 }
 
 fn failure(record: &Value) -> String {

@@ -1,6 +1,9 @@
 //! What a record looks like in a terminal.
 
+use piton_core::interruption::Activity;
 use piton_core::permission::PermissionRequest;
+use piton_core::reason::Reason;
+use piton_core::resume::{self, Context, ContextChoice};
 use serde_json::Value;
 
 use super::markdown::Markdown;
@@ -64,10 +67,18 @@ pub(super) struct Screen {
     asked: Vec<Question>,
     /// An agent has said or done something.
     has_past: bool,
-    /// An agent is being started: whether it will be told of that if it does not know it.
-    starting: Option<bool>,
+    /// An agent is being started: what its start announced.
+    starting: Option<Start>,
     /// What is shown happens now.
     is_live: bool,
+}
+
+/// How an agent was announced to start.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    /// Its first prompt carries the history if it needs that.
+    history: bool,
+    reason: Option<Reason>,
 }
 
 /// A line that something may follow on.
@@ -140,7 +151,7 @@ impl Screen {
 
     fn tell_interruption(&mut self, ui: &mut Ui) -> Result<()> {
         let Some(reason) = self.interrupted.take() else { return Ok(()) };
-        self.line(ui, Tone::Attention, &format!("-- interrupted ({reason})"))?;
+        self.line(ui, Tone::Attention, &format!("-- interrupted {reason}"))?;
         let text = "   What it had done is in the log; say `/resume` to go on.";
         self.line(ui, Tone::Quiet, text)
     }
@@ -148,22 +159,29 @@ impl Screen {
     /// Looked back at, an interruption and its resume are one line.
     fn resumed(&mut self, ui: &mut Ui) -> Result<()> {
         if let Some(reason) = self.interrupted.take() {
-            return self.line(ui, Tone::Quiet, &format!("-- interrupted ({reason}), and went on"));
+            return self.line(ui, Tone::Quiet, &format!("-- interrupted {reason}, and continued"));
         }
         self.line(ui, Tone::Quiet, "-- goes on")
     }
 
-    /// An agent that does not know what was said is not what one expects.
-    fn begins_afresh(&mut self, ui: &mut Ui, will_be_told: bool) -> Result<()> {
+    /// An agent without its own conversation is not what one expects.
+    fn tell_context(&mut self, ui: &mut Ui, start: Start, record: &Value) -> Result<()> {
         if !self.has_past {
             return Ok(());
         }
-        if will_be_told {
-            let text = "-- the agent began afresh; your next message tells it what was said";
-            return self.line(ui, Tone::Quiet, text);
+        let context = if start.history { Context::Injected } else { Context::Lost };
+        // It was to go on with its conversation, and began another.
+        let is_refused = !record["requested_session_id"].is_null();
+        let refused = Some(Reason::SessionRefused).filter(|_| is_refused);
+        let sentence = resume::context_sentence(Some(context), refused.or(start.reason));
+        let sentence = sentence.unwrap_or_default();
+        if start.history {
+            return self.line(ui, Tone::Quiet, &format!("-- {sentence}"));
         }
-        let text = "-- the agent began afresh, and knows nothing of what was said before";
-        self.line(ui, Tone::Attention, text)
+        self.line(ui, Tone::Attention, &format!("-- {sentence}"))?;
+        let choices = ContextChoice::ALL.map(ContextChoice::label).join(" · ");
+        let text = format!("   {choices}: `piton sessions show` has the commands");
+        self.line(ui, Tone::Quiet, &text)
     }
 
     /// Another server took over: one quiet line, whether or not it was seen to be away.
@@ -184,13 +202,21 @@ impl Screen {
         }
         self.has_past |= matches!(kind, "message.delta" | "tool.intent");
         match kind {
-            "agent.resuming" => self.starting = Some(record["history"] == true),
-            // Some begin afresh with each turn; that is no news.
+            "agent.resuming" => {
+                let reason = serde_json::from_value(record["context_reason"].clone()).ok();
+                self.starting = Some(Start { history: record["history"] == true, reason });
+            }
+            // Some begin a conversation with each turn; that is no news.
             "agent.initialized" => {
-                let will_be_told = self.starting.take().filter(|_| text("opened_as") == "new");
-                if let Some(will_be_told) = will_be_told {
-                    self.begins_afresh(ui, will_be_told)?;
+                let is_without = text("opened_as") == "new" || record["context_restored"] == false;
+                if let Some(start) = self.starting.take().filter(|_| is_without) {
+                    self.tell_context(ui, start, record)?;
                 }
+            }
+            "agent.waiting" if self.is_live => {
+                let reason = serde_json::from_value::<Reason>(record["reason"].clone());
+                let sentence = reason.map_or("The agent waits.", Reason::sentence);
+                self.line(ui, Tone::Quiet, &format!("-- {sentence}"))?;
             }
             "message.user" => {
                 let said = text("content");
@@ -217,7 +243,9 @@ impl Screen {
                 self.line(ui, Tone::Attention, &text)?;
             }
             "run.interrupted" => {
-                self.interrupted = Some(text("reason").to_owned());
+                let activity = serde_json::from_value::<Activity>(record["phase"].clone());
+                let during = activity.map_or("", Activity::during);
+                self.interrupted = Some(format!("{during}({})", text("reason")));
                 if self.is_live {
                     self.tell_interruption(ui)?;
                 }

@@ -1,6 +1,6 @@
 //! `piton sessions resume`: starts a session's agent, and continues its run.
 
-use piton_api::session::{ContextChoice, ResumeRequest};
+use piton_api::session::{AgentRequest, ContextChoice, ResumeRequest};
 
 use super::act;
 use crate::backend;
@@ -13,6 +13,7 @@ Examples:
   piton sessions resume sess_0199
   piton sessions resume sess_0199 --continue       Continue the interrupted run
   piton sessions resume sess_0199 --with-history   The agent cannot load its conversation
+  piton sessions resume sess_0199 --agent codex    The log names no agent
   piton sessions list --status paused --json | jq -r .session_id | xargs -n 1 piton sessions resume
 
 JSON: one object: session, run_id (null if no run was continued), changed, last_seq, status.";
@@ -35,10 +36,16 @@ pub(crate) struct Args {
     /// Start the agent without its own conversation and without the history
     #[arg(long, conflicts_with = "with_history")]
     fresh: bool,
+    /// The agent of a session whose log names none, because another program began it
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (client, id) = backend::server_for(cx, &args.session).await?;
+    if let Some(agent) = args.agent {
+        client.assign_agent(&id, &AgentRequest { agent_profile_id: agent }).await?;
+    }
     let context = if args.with_history {
         Some(ContextChoice::Injected)
     } else {

@@ -2,11 +2,14 @@
 
 use piton_api::SessionStatus;
 use piton_api::agent_view::AgentView;
+use piton_api::enums::Context as Known;
 use piton_api::record::Message;
 use piton_api::server::ServerInfo;
+use piton_api::status::ContinueChoice;
 use piton_core::agent_view::AgentView as Features;
 use piton_core::event::{Seq, ToolStatus};
 use piton_core::id::{CallId, SessionId};
+use piton_core::resume::Strategy;
 use piton_core::state::{Info, OpenCall};
 use piton_core::status::{Name, Status};
 use piton_core::transcript::{Item, Outcome, Text};
@@ -190,7 +193,8 @@ impl Session<'_> {
         };
         let know = |what| Advice { what, command: None };
         let owned = self.is_owned_elsewhere();
-        match self.status.name {
+        let mut advice = self.choices(call);
+        advice.extend(match self.status.name {
             Name::Starting | Name::Running => {
                 vec![do_it("Watch it", &format!("log {id} --follow"))]
             }
@@ -210,14 +214,45 @@ impl Session<'_> {
             ],
             Name::Paused if owned => vec![know("It goes on when it is resumed.")],
             Name::Paused => vec![do_it("Go on with it", &format!("resume {id}"))],
-            Name::Error => vec![
+            Name::Error if advice.is_empty() => vec![
                 do_it("See what happened", &format!("log {id}")),
                 do_it("Retry", &format!("resume {id}")),
                 do_it("Continue with history", &format!("resume {id} --with-history")),
                 do_it("Continue without context", &format!("resume {id} --fresh")),
             ],
+            Name::Error => vec![do_it("See what happened", &format!("log {id}"))],
             Name::Idle | Name::Completed | Name::Failed | Name::Cancelled => Vec::new(),
+        });
+        advice
+    }
+
+    /// The ways to continue where the agent lost its context, or would lose it.
+    fn choices(&self, call: &Call) -> Vec<Advice> {
+        let command = |choice: &ContinueChoice| match choice.context.as_ref().map(Known::as_str) {
+            None => format!("{call} chat"),
+            Some("native") => format!("{call} sessions resume {}", self.id),
+            Some("injected") => format!("{call} sessions resume {} --with-history", self.id),
+            Some(_) => format!("{call} sessions resume {} --fresh", self.id),
+        };
+        let known = self.spelled.choices.iter().filter_map(|choice| {
+            let what = choice.choice.known()?.label();
+            Some(Advice { what, command: Some(command(choice)) })
+        });
+        known.collect()
+    }
+
+    /// What the agent knows of what was said before, or would know.
+    fn context(&self) -> Option<String> {
+        if self.spelled.is_agent_running {
+            return self.spelled.context_sentence.clone();
         }
+        let reason = self.spelled.context_reason.as_ref()?.known()?;
+        let how = match self.spelled.resume_strategy.known() {
+            _ if self.state.facts.closed.is_some() => return None,
+            Some(Strategy::History) => "Its first prompt will carry the history of this session.",
+            _ => "It will not know what was said before.",
+        };
+        Some(format!("{} {how}", reason.sentence()))
     }
 
     fn print(&self, ui: &mut Ui) -> Result<()> {
@@ -232,7 +267,7 @@ impl Session<'_> {
 
         let status = ui.paint(show::status_tone(self.status.name), self.status.name.as_str());
         fact(ui, "Status", &status)?;
-        fact(ui, "", self.status.sentence())?;
+        fact(ui, "", &self.status.sentence())?;
         if self.status.read_only {
             fact(ui, "", "A newer version of Piton wrote to it: it can only be read.")?;
         }
@@ -246,6 +281,9 @@ impl Session<'_> {
         }
         for (name, text) in show_agent::facts(&self.features) {
             fact(ui, name, &text)?;
+        }
+        if let Some(context) = self.context() {
+            fact(ui, "Context", &context)?;
         }
         if let Some(folder) = &self.info.working_dir {
             fact(ui, "Folder", &one_line(folder))?;

@@ -89,7 +89,7 @@ fn a_run_is_steered_from_the_command_line() {
     world.when(session, |status| status["last_outcome"] == "completed");
     // It was told that it crashed, and says so.
     let said = world.said(session, said["run_id"].as_str().unwrap());
-    assert!(said.contains("Your last turn was interrupted") && said.ends_with("again"), "{said}");
+    assert!(said.contains("your last turn did not end") && said.ends_with("again"), "{said}");
 
     let plan = world.told(&["sessions", "delete", session]);
     assert_eq!(

@@ -14,6 +14,7 @@ mod fuzz;
 pub(crate) mod hostile;
 mod idle;
 mod index;
+mod interruptions;
 mod limited;
 pub(crate) mod limits;
 mod matrix;

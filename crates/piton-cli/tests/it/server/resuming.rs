@@ -32,7 +32,7 @@ fn a_prompt_brings_the_agent_back_and_it_still_knows() {
     let said = world.said(&session, &run);
     assert!(said.contains("blue"), "{said}");
     // It was told, once, what it lost.
-    assert!(said.contains("Your last turn was interrupted"), "{said}");
+    assert!(said.contains("your last turn did not end"), "{said}");
     assert!(said.contains("> I begin"), "{said}");
     let run = world.prompt(&session, "recall colour");
     world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());

@@ -127,7 +127,7 @@ fn a_script_is_told_why_it_failed() {
     for prompt in ["crash", "exit 3"] {
         let (code, out, err) = printed(&home, &[prompt]);
         assert_eq!((code, out.as_str()), (Some(4), ""), "{err}");
-        let interrupted = "Error: The run was interrupted. The process that ran it ended.\n";
+        let interrupted = "Error: The run was interrupted. The process that ran it ended while the agent was answering.\n";
         let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
         let resume = format!(" sessions resume {session} --continue` continues it.");
         assert!(err.starts_with(interrupted) && err.contains(&resume), "{err}");

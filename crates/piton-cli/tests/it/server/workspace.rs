@@ -55,7 +55,9 @@ fn a_workspace_does_not_wait_for_an_agent() {
     world.start();
     assert_eq!(world.get(&format!("{base}/files/content?path=note.txt")).text, "hello");
     world.post(&format!("{base}/close"), &json!({})).good();
-    let answer = world.get(&format!("{base}/files"));
+    // What was done can be reviewed; nothing is changed any more.
+    assert_eq!(world.get(&format!("{base}/files/content?path=note.txt")).text, "hello");
+    let answer = put(&world, &session, "note.txt", b"other");
     assert_eq!((answer.status, answer.code()), (409, "session_closed"));
 }
 

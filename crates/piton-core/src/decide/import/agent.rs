@@ -2,15 +2,17 @@
 
 use serde_json::json;
 
-use super::{Context, Decision, Importing, NAME_BYTES_MAX, recovery, short, short_code};
+use super::{Context, Decision, Importing, NAME_BYTES_MAX, is_soon, recovery, short, short_code};
 use crate::event::{
     AgentError, AgentExited, AgentInitialized, AgentReady, AgentSessionAssigned,
-    AgentSessionCleared, AgentStarting,
+    AgentSessionCleared, AgentStarting, Outcome,
 };
+use crate::interruption;
 use crate::limits::AUTH_METHODS_MAX;
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::spool::{AgentInfo, AuthMethod, Fact, OpenedAs};
+use crate::state::Phase;
 
 /// An agent's own session id, in bytes. A longer one is of no use: half a handle is none.
 const HANDLE_BYTES_MAX: usize = 16 * 1024;
@@ -34,6 +36,11 @@ impl Importing<'_> {
         let is_ours = executor.is_none_or(|e| e.execution_id == *self.execution_id);
         let agent = self.state.facts.agent.as_ref().filter(|_| is_ours);
         agent.and_then(|agent| agent.session_id.as_ref())
+    }
+
+    /// The conversation that the agent goes on with began without what was said before it.
+    fn is_ignorant(&self) -> bool {
+        self.state.facts.agent.as_ref().is_some_and(|agent| agent.is_ignorant)
     }
 
     pub(super) fn agent(&mut self, cx: &Context, fact: Fact) {
@@ -64,7 +71,9 @@ impl Importing<'_> {
                     agent,
                     capabilities,
                     requested_session_id,
-                    context_restored: is_known.then_some(opened_as != OpenedAs::New),
+                    // A conversation that began without what was said before does not hold it.
+                    context_restored: is_known
+                        .then_some(opened_as != OpenedAs::New && !self.is_ignorant()),
                 };
                 self.push(NewRecord::new(cx.now, described));
                 self.push(NewRecord::new(cx.now, AgentReady { execution_id, agent_session_id }));
@@ -99,8 +108,14 @@ impl Importing<'_> {
                 let event = AgentError { execution_id, code: Some(short_code(code)), auth_methods };
                 self.push(NewRecord::with_content(cx.now, event, "message", message.into()));
             }
-            Fact::AgentExited { exit_code, signal, stderr, .. } => {
+            Fact::AgentExited { exit_code, signal, requested, stderr } => {
                 let is_current = self.is_current();
+                let is_signalled = interruption::is_signalled(&Fact::AgentExited {
+                    exit_code,
+                    signal,
+                    requested,
+                    stderr: String::new(),
+                });
                 let event = AgentExited { execution_id, exit_code, signal };
                 self.push(NewRecord::with_content(cx.now, event, "stderr", stderr.into()));
                 let run =
@@ -108,6 +123,17 @@ impl Importing<'_> {
                 if is_current && let Some(run) = run.filter(|run| recovery::begun(&self.state, run))
                 {
                     let records = recovery::interrupted(&self.state, cx, run, Reason::ProcessExit);
+                    self.extend(Ok(Decision::done(records)));
+                } else if let Some(run) = run
+                    && is_current
+                    && is_signalled
+                    && run.phase == Phase::Ended(Outcome::Completed)
+                    && run.ended_at.is_some_and(|ended_at| is_soon(ended_at, cx.now))
+                {
+                    // The end of its turn was imported a moment ago, and was a part of its exit.
+                    let (reason, stop_reason) = (Reason::ProcessExit, Some("end_turn".to_owned()));
+                    let records =
+                        recovery::interrupted_in_turn(&self.state, cx, run, reason, stop_reason);
                     self.extend(Ok(Decision::done(records)));
                 }
             }

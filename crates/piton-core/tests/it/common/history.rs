@@ -17,7 +17,7 @@ use piton_core::spool::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{World, cancel, fresh, id, start};
+use super::{World, at, cancel, fresh, id, start};
 
 /// One thing that happens. Small numbers name runs, waits, calls and so on, so that histories
 /// meet themselves again.
@@ -122,7 +122,7 @@ fn step() -> impl Strategy<Value = Step> {
     let world = prop_oneof![
         minutes().prop_map(Step::Pass),
         Just(Step::Restart),
-        (0..11_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
+        (0..12_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
         few().prop_map(Step::Prepare),
         few().prop_map(Step::Abandon),
         probe.prop_map(Step::Recover),
@@ -143,7 +143,7 @@ fn step() -> impl Strategy<Value = Step> {
         16 => answers,
         12 => stream,
         24 => world,
-        3 => (0..5_u8).prop_map(Step::Workspace),
+        3 => (0..6_u8).prop_map(Step::Workspace),
     ]
 }
 
@@ -166,6 +166,7 @@ fn workspace(step: u8) -> Command {
         0 => Command::PlanWorkspace(plan("piton/1")),
         1 => Command::PlanWorkspace(plan("piton/2")),
         2 => Command::WorkspacePrepared(plan("piton/1")),
+        5 => Command::AssignAgent { agent_profile_id: "echo".into() },
         step => Command::WorkspaceRemoved { kept_branch: step == 3 },
     }
 }
@@ -186,8 +187,14 @@ fn observed(event: u8, execution: u8) -> Event {
             strategy: resume::Strategy::History,
             history: true,
             interruption_summary: true,
+            context: None,
+            context_reason: None,
         }
         .into(),
+        10 => {
+            let (until, reason) = (at(2_000_000), Reason::AgentWaitingToLoad);
+            event::AgentWaiting { until, reason }.into()
+        }
         _ => event::AgentExited { execution_id, exit_code: None, signal: None }.into(),
     }
 }

@@ -1,0 +1,247 @@
+//! A tool call or a permission request as one readable line: what would run, on which files. For
+//! texts that an agent or a person reads; nothing is decided by it.
+
+use serde_json::{Map, Value};
+
+/// Characters of a command, a path or another argument.
+const VALUE_CHARS_MAX: usize = 400;
+/// Arguments that are named beside the known ones.
+const ARGUMENTS_MAX: usize = 6;
+/// Paths that are named.
+const PATHS_MAX: usize = 10;
+
+/// Arguments that say what is run.
+const COMMANDS: [&str; 4] = ["command", "cmd", "script", "code"];
+/// Arguments that say on what.
+const PATHS: [&str; 7] =
+    ["file_path", "filePath", "absolute_path", "path", "notebook_path", "filepath", "filename"];
+/// Fields of a call that say nothing about what it does.
+const SILENT: [&str; 8] =
+    ["toolCallId", "sessionUpdate", "status", "content", "title", "kind", "locations", "_meta"];
+
+/// What is known of a call: its name, its first arguments, and what later updates said of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolText {
+    name: String,
+    title: Option<String>,
+    kind: Option<String>,
+    arguments: Value,
+    paths: Vec<String>,
+}
+
+impl ToolText {
+    pub fn new(name: &str, arguments: Option<Value>) -> Self {
+        let arguments = arguments.unwrap_or_default();
+        Self { name: name.to_owned(), arguments, ..Self::default() }
+    }
+
+    /// Takes an update of the call, as its agent spelled it: the last that is said of an argument
+    /// counts.
+    pub fn update(&mut self, update: &Value) {
+        let text = |key: &str| {
+            update
+                .get(key)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
+        self.title = text("title").or(self.title.take());
+        self.kind = text("kind").or(self.kind.take());
+        if let Some(input) = update.get("rawInput").filter(|input| !is_nothing(input)) {
+            self.arguments = merged(std::mem::take(&mut self.arguments), input.clone());
+        }
+        let locations = update.get("locations").and_then(Value::as_array);
+        if let Some(locations) = locations.filter(|locations| !locations.is_empty()) {
+            let path = |location: &Value| location.get("path")?.as_str().map(str::to_owned);
+            self.paths = locations.iter().filter_map(path).collect();
+        }
+    }
+
+    /// The arguments as they were said last.
+    pub fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// One line: the name, the title where it says more, the command, the paths, the rest.
+    pub fn line(&self) -> String {
+        let mut parts = vec![one_line(&self.name)];
+        let kind = self.kind.as_deref().filter(|kind| *kind != self.name && *kind != "other");
+        if let Some(kind) = kind {
+            parts.push(format!("({})", one_line(kind)));
+        }
+        let mut rest = Vec::new();
+        let command = match &self.arguments {
+            Value::Object(arguments) => {
+                let command = COMMANDS.iter().find_map(|key| command(arguments.get(*key)?));
+                rest = named(arguments, command.is_some());
+                command
+            }
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        let title = self.title.as_deref().filter(|title| *title != self.name);
+        let mut paths = self.paths.clone();
+        if let Value::Object(arguments) = &self.arguments {
+            let known = PATHS.iter().filter_map(|key| arguments.get(*key)?.as_str());
+            for path in known {
+                if !paths.iter().any(|known| known == path) {
+                    paths.push(path.to_owned());
+                }
+            }
+        }
+        let says_more = |title: &&str| {
+            command.as_deref() != Some(*title) && !paths.iter().any(|path| path == title)
+        };
+        if let Some(title) = title.filter(says_more) {
+            parts.push(format!("{:?}", cut(&one_line(title))));
+        }
+        if let Some(command) = command {
+            parts.push(format!("`{}`", cut(&one_line(&command))));
+        }
+        let more = paths.len().saturating_sub(PATHS_MAX);
+        paths.truncate(PATHS_MAX);
+        if !paths.is_empty() {
+            let listed: Vec<_> = paths.iter().map(|path| cut(&one_line(path))).collect();
+            let more = if more > 0 { format!(" and {more} more paths") } else { String::new() };
+            parts.push(format!("on {}{more}", listed.join(", ")));
+        }
+        if !rest.is_empty() {
+            parts.push(format!("with {}", rest.join(", ")));
+        }
+        parts.join(" ")
+    }
+}
+
+/// A question as an agent or a person reads it. A permission request names its tool call and the
+/// options; other questions are their text.
+pub fn question_line(question: &Value) -> String {
+    let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+    let Some(call) = question.get("toolCall") else {
+        let said = question.as_str().map(str::to_owned);
+        let known = || {
+            ["question", "title", "prompt", "message", "text"]
+                .iter()
+                .find_map(|key| text(question, key))
+        };
+        return cut(&one_line(&said.or_else(known).unwrap_or_else(|| question.to_string())));
+    };
+    let name = text(call, "name").or_else(|| text(call, "kind")).unwrap_or_else(|| "tool".into());
+    let mut tool = ToolText::new(&name, None);
+    tool.update(call);
+    let options = question.get("options").and_then(Value::as_array).into_iter().flatten();
+    let options: Vec<_> = options
+        .filter_map(|option| text(option, "name").or_else(|| text(option, "optionId")))
+        .map(|name| one_line(&name))
+        .collect();
+    let offered = if options.is_empty() {
+        String::new()
+    } else {
+        format!(" (options: {})", options.join(", "))
+    };
+    format!("Permission for {}{offered}", tool.line())
+}
+
+/// Nothing is said with it.
+pub fn is_nothing(arguments: &Value) -> bool {
+    arguments.is_null() || arguments.as_object().is_some_and(Map::is_empty)
+}
+
+/// Some agents say their arguments bit by bit.
+pub fn merged(before: Value, after: Value) -> Value {
+    match (before, after) {
+        (Value::Object(mut before), Value::Object(after)) => {
+            before.extend(after);
+            before.into()
+        }
+        (_, after) => after,
+    }
+}
+
+/// A command, also one that is a list of words.
+fn command(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Array(words) => {
+            let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+            (!words.is_empty()).then(|| words.join(" "))
+        }
+        _ => None,
+    }
+}
+
+/// The other arguments by name.
+fn named(arguments: &Map<String, Value>, has_command: bool) -> Vec<String> {
+    let is_known = |key: &str| {
+        PATHS.contains(&key) || SILENT.contains(&key) || has_command && COMMANDS.contains(&key)
+    };
+    let rest: Vec<_> = arguments.iter().filter(|(key, _)| !is_known(key)).collect();
+    let more = rest.len().saturating_sub(ARGUMENTS_MAX);
+    let mut named: Vec<_> = rest
+        .into_iter()
+        .take(ARGUMENTS_MAX)
+        .map(|(key, value)| {
+            let value =
+                value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"));
+            format!("{} = {}", one_line(key), cut(&one_line(&value)))
+        })
+        .collect();
+    if more > 0 {
+        named.push(format!("{more} more arguments"));
+    }
+    named
+}
+
+fn one_line(text: &str) -> String {
+    text.replace("\r\n", " ").replace(['\n', '\r'], " ")
+}
+
+fn cut(text: &str) -> String {
+    crate::history::cut(text, VALUE_CHARS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_told_by_what_it_runs_and_on_what() {
+        let line = |name: &str, arguments: Value| ToolText::new(name, Some(arguments)).line();
+        assert_eq!(line("shell", json!({"command": "make\nclean"})), "shell `make clean`");
+        assert_eq!(line("exec", json!({"command": ["git", "push"]})), "exec `git push`");
+        let arguments = json!({"file_path": "/r/a.rs", "old_string": "x", "n": 3});
+        assert_eq!(line("edit", arguments), "edit on /r/a.rs with n = 3, old_string = \"x\"");
+        assert_eq!(ToolText::new("think", None).line(), "think");
+        let long = line("shell", json!({"command": "x".repeat(2_000)}));
+        assert!(long.ends_with(" [cut]`") && long.len() < 500, "{long}");
+    }
+
+    #[test]
+    fn later_updates_of_the_arguments_count() {
+        let mut tool = ToolText::new("write", Some(json!({})));
+        tool.update(&json!({"rawInput": {"path": "/r/a"}}));
+        tool.update(&json!({"rawInput": {"path": "/r/a.rs", "content": "fn"}, "kind": "edit"}));
+        tool.update(
+            &json!({"rawInput": {}, "title": "Write a.rs", "locations": [{"path": "/r/a.rs"}]}),
+        );
+        assert_eq!(tool.line(), "write (edit) \"Write a.rs\" on /r/a.rs");
+        assert_eq!(tool.arguments()["content"], "fn");
+    }
+
+    #[test]
+    fn a_permission_request_is_told_by_its_call_and_options() {
+        let question = json!({
+            "toolCall": {"toolCallId": "c", "title": "/r/secret.txt", "kind": "read",
+                "rawInput": {"filepath": "/r/secret.txt"}},
+            "options": [{"optionId": "a", "name": "Allow once"}, {"optionId": "r", "name": "Reject"}],
+        });
+        assert_eq!(
+            question_line(&question),
+            "Permission for read on /r/secret.txt (options: Allow once, Reject)"
+        );
+        assert_eq!(question_line(&json!("Which one?")), "Which one?");
+        assert_eq!(question_line(&json!({"title": "May I?"})), "May I?");
+    }
+}
