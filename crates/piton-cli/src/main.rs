@@ -16,6 +16,7 @@ mod findings;
 mod lookup;
 mod masking;
 mod programs;
+mod reloading;
 mod secret;
 mod server;
 mod show;

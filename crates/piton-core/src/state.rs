@@ -307,6 +307,9 @@ pub struct Agent {
     /// carried.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_injected: bool,
+    /// It was decided that it is to be ended, and it is not gone yet: it is given nothing any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ending: bool,
 }
 
 impl Agent {
@@ -322,6 +325,7 @@ impl Agent {
             is_ignorant: false,
             is_told: false,
             is_injected: false,
+            is_ending: false,
             error_seq: None,
         }
     }
@@ -488,7 +492,9 @@ impl Facts {
 
     /// There is an agent that can be told something, as far as the log knows.
     pub fn hears(&self) -> bool {
-        self.agent.as_ref().is_some_and(|agent| agent.status == AgentStatus::Ready)
+        self.agent
+            .as_ref()
+            .is_some_and(|agent| agent.status == AgentStatus::Ready && !agent.is_ending)
             && self.executor.as_ref().is_some_and(Executor::may_live)
     }
 

@@ -16,7 +16,7 @@ use crate::event::{
 };
 use crate::id::{CallId, ExecutionId, MessageId, RunId, WaitId};
 use crate::limits::{
-    CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, REATTACH_GRACE, SPOOLS_KEPT, wait_default,
+    CALLS_OPEN_MAX, DELTA_BYTES_MAX, PAYLOAD_BYTES_MAX, REATTACH_GRACE, SPOOLS_KEPT,
 };
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -206,7 +206,7 @@ impl Importing<'_> {
 
     fn entry(&mut self, entry: Entry) {
         // A record says when it happened, and an agent's clock does not run ahead of ours.
-        let cx = Context { now: entry.at.min(self.cx.now), boot: self.cx.boot.clone() };
+        let cx = Context { now: entry.at.min(self.cx.now), ..self.cx.clone() };
         let run_id = entry.run_id;
         if let Fact::Text { message_id, channel, offset, text } = entry.fact {
             let sent = self.masked.get(&entry.pos).copied();
@@ -274,7 +274,7 @@ impl Importing<'_> {
                     // However late it comes, there is time to answer.
                     let kind = wait_kind;
                     let at_least = self.cx.now.after(REATTACH_GRACE);
-                    let deadline_at = cx.now.after(wait_default(kind)).max(at_least);
+                    let deadline_at = cx.now.after(cx.limits.wait(kind)).max(at_least);
                     let question = question.clone();
                     let asked = Wait {
                         run_id,

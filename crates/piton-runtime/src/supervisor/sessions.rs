@@ -18,16 +18,12 @@ use super::{Supervisors, Wake};
 use crate::error::Result;
 use crate::executions::{Executions, is_not_ours};
 use crate::service::Handle;
+use crate::settings::Settings;
 
 /// Sessions settled at the same time: enough to share flushes, few enough to finish the first
 /// long before the last.
 const SETTLED_AT_ONCE: usize = 256;
 const PAGE_ROWS: usize = 256;
-/// Agents that are started at the same time when the process starts.
-const STARTED_AT_ONCE: usize = 4;
-/// Only sessions that were active so recently have their agents started at the start.
-const START_AT_BOOT_MS: i64 = 24 * 60 * 60 * 1_000;
-
 const LEFTOVERS_EVERY: Duration = Duration::from_secs(30);
 
 /// What became of one session.
@@ -140,17 +136,18 @@ impl Supervisors {
         if policy.agent_restart != AgentRestart::OnBoot {
             return Ok(());
         }
-        let since = handle.view().now().as_millis() - START_AT_BOOT_MS;
+        let Settings { boot_parallel, boot_active_within, .. } = self.0.settings.get();
+        let now = handle.view().now();
         let (mut after, mut starting) = (None, tokio::task::JoinSet::new());
         loop {
             let query = Query { task_id: None, select: Select::Unclosed, after, limit: PAGE_ROWS };
             let page = handle.view().store().list(query).await?;
             for row in page.rows {
-                let is_recent = row.summary.info.active_at.as_millis() >= since;
+                let is_recent = now.since(row.summary.info.active_at) <= boot_active_within;
                 if row.summary.facts.executor.is_none() || !is_recent {
                     continue;
                 }
-                if starting.len() >= STARTED_AT_ONCE {
+                if starting.len() >= boot_parallel.max(1) {
                     starting.join_next().await;
                 }
                 let (supervisors, session) = (self.clone(), row.session);

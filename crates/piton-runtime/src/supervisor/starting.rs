@@ -1,8 +1,6 @@
 //! Starting a session's agent: one at a time for each session, since its supervisor does it. Whether
 //! and how is the core's to decide ([`piton_core::resume`]); what becomes of it is in the log.
 
-use std::time::Duration;
-
 use piton_core::decide::{Command, Refusal};
 use piton_core::event::{AgentError, AgentResuming, Event};
 use piton_core::id::{ExecutionId, SessionId};
@@ -19,8 +17,6 @@ use crate::error::{Error, Result};
 use crate::executions::Executions;
 use crate::service::Handle;
 
-/// How long an agent may take until the log says what became of its start.
-const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// The newest records, in which the agent's conversation is looked for.
 const CONVERSATION_RECORDS_MAX: u64 = 512;
 /// How many of its message ids an agent is given.
@@ -93,6 +89,13 @@ impl Starter {
             self.wait_until(|state| !resume::is_running(&state.facts)).await?;
         }
         self.carry_out(trigger, Opening::afresh).await
+    }
+
+    /// Ends the agent, as was decided, and returns when the log says that it is gone.
+    pub(super) async fn end_agent(self) -> Result<()> {
+        self.executions.stop_agent(&self.session).await?;
+        self.wait_until(|state| !state.facts.agent.as_ref().is_some_and(|agent| agent.is_ending))
+            .await
     }
 
     async fn carry_out(
@@ -297,7 +300,7 @@ impl Starter {
                 tail.next().await?;
             }
         };
-        match tokio::time::timeout(START_TIMEOUT, waiting).await {
+        match tokio::time::timeout(self.handle.settings().agent_start_timeout, waiting).await {
             Ok(waited) => waited,
             Err(_) => Err(Error::AgentLate),
         }

@@ -22,6 +22,7 @@ mod prompt_cost;
 mod pty;
 mod resuming;
 pub(crate) mod secrets;
+pub(crate) mod settings;
 mod socket;
 mod sockets;
 mod streams;
