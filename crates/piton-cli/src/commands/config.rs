@@ -209,20 +209,22 @@ fn shown(settings: &Settings) -> Vec<Shown> {
             name_of(config::LOG_LEVELS, settings.log_level.value),
         ),
     ];
-    let number = |(key, from): (&'static str, &Sourced<Number>)| {
-        let value = match from.value {
-            Number::Count(count) => json!(count),
-            Number::Span(_) | Number::Never => json!(from.value.to_string()),
-        };
-        one(key, from, from.value.to_string(), value)
-    };
-    shown.extend(settings.numbers.all().map(number));
+    shown.extend(settings.numbers.all().map(|(key, number)| shown_number(key, number)));
     shown.extend([
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
     ]);
     shown.extend(settings.agents.iter().map(shown_agent));
     shown
+}
+
+fn shown_number(key: &str, number: &Sourced<Number>) -> Shown {
+    let text = number.value.to_string();
+    let value = match number.value {
+        Number::Count(count) => json!(count),
+        Number::Span(_) | Number::Never => json!(text),
+    };
+    Shown { key: key.to_owned(), text, value, origin: number.origin.clone() }
 }
 
 /// How a choice is spelled.

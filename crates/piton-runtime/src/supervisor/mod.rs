@@ -16,11 +16,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use piton_core::State;
 use piton_core::decide::Refusal;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::resume::{Abilities, Plan, Policy, StartTrigger};
+use piton_core::{State, Timestamp};
 use piton_store::Entropy;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -102,6 +102,8 @@ struct Inner {
     agents: Mutex<Option<Agents>>,
     /// Sessions whose prompt found no agent before it was known how agents are started.
     undelivered: Mutex<BTreeSet<SessionId>>,
+    /// When sessions were last active before this process began to recover them: that is no activity.
+    active_before: Mutex<HashMap<SessionId, Timestamp>>,
 }
 
 /// Which sessions have a supervisor. Wakes are sent, and supervisors end, under its lock: no wake is
@@ -133,6 +135,7 @@ impl Supervisors {
             registry: Mutex::default(),
             agents: Mutex::default(),
             undelivered: Mutex::default(),
+            active_before: Mutex::default(),
         }))
     }
 
