@@ -77,6 +77,7 @@ impl Ctl {
             agent,
             run_id,
             asking,
+            shells: self.shells.open_count(),
         }
     }
 

@@ -73,6 +73,9 @@ pub struct Execution {
     /// When its agentctl was last heard from in this life of the server; null if it was not.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub last_seen_at: Option<Timestamp>,
+    /// What the agent and everything that runs beside it have in memory; null if that is not known.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +118,7 @@ impl Execution {
             address: None,
             pid: None,
             last_seen_at: None,
+            memory_bytes: None,
         })
     }
 

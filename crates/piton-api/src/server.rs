@@ -11,6 +11,16 @@ pub struct Health {
     pub status: String,
 }
 
+/// What became of reading the settings again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Reloaded {
+    /// Settings whose new values count from now on.
+    pub changed: Vec<String>,
+    /// Settings whose new values count after a restart of the server.
+    pub restart_required: Vec<String>,
+}
+
 impl Health {
     pub fn ok() -> Self {
         Self { status: "ok".to_owned() }

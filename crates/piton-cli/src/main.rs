@@ -17,6 +17,7 @@ mod lookup;
 mod masking;
 mod permission_text;
 mod programs;
+mod reloading;
 mod secret;
 mod server;
 mod show;

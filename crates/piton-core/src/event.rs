@@ -463,6 +463,8 @@ events! {
 
     /// The session's agent is given these MCP servers with every conversation that it opens.
     AgentMcpServersSet = "agent.mcp_servers_set" { count: u64, } content ["servers"];
+    /// The agent is to be ended: nothing has needed it for a while. `agent.exited` says when it is.
+    AgentEnding = "agent.ending" { execution_id: ExecutionId, reason: Reason, } content [];
 
     /// The agent is not started before a moment, for this reason: some cannot load their conversation
     /// at once.

@@ -159,7 +159,8 @@ impl State {
             | Event::AgentSessionAssigned(_)
             | Event::AgentError(_)
             | Event::AgentExited(_)
-            | Event::AgentSessionCleared(_) => self.apply_execution(seq, event),
+            | Event::AgentSessionCleared(_)
+            | Event::AgentEnding(_) => self.apply_execution(seq, event),
             Event::WorkspacePlanned(_)
             | Event::WorkspacePrepared(_)
             | Event::WorkspaceRemoved(_) => self.facts.apply_workspace(event),

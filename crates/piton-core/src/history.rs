@@ -6,23 +6,20 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use crate::event::{self, Event, Seq, ToolStatus};
-use crate::limits::{
-    HISTORY_CHARS_MAX, HISTORY_ITEMS_MAX, HISTORY_MESSAGE_CHARS_MAX, HISTORY_RESULT_CHARS_MAX,
-};
+use crate::limits::HistoryLimits;
 use crate::record::{Content, Record};
 use crate::spool::Channel;
 use crate::transcript::{self, Item, Outcome, Text};
 
 /// Records that are looked at for it, however little they say.
 const RECORDS_MAX: usize = 20_000;
-/// As many bytes of a message have all the characters of it that are told.
-const MESSAGE_BYTES_MAX: u64 = 4 * HISTORY_MESSAGE_CHARS_MAX as u64;
 /// Beginnings of lines that have a meaning in the text: what was said must not be taken for them.
 const MARKERS: [&str; 4] = ["===", "[USER]:", "[ASSISTANT]:", "[TOOL "];
 
 /// Gathers records from the newest to the oldest, until there is enough.
 #[derive(Debug, Default)]
 pub struct Gathering {
+    limits: HistoryLimits,
     records: VecDeque<Record>,
     seen: usize,
     items: usize,
@@ -32,16 +29,23 @@ pub struct Gathering {
 }
 
 impl Gathering {
+    pub fn new(limits: HistoryLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
     /// The next older page is of use.
     pub fn wants_more(&self) -> bool {
         self.seen < RECORDS_MAX
-            && self.items <= HISTORY_ITEMS_MAX
-            && self.chars <= HISTORY_CHARS_MAX
+            && self.items <= self.limits.items
+            && self.chars <= self.limits.total_chars
             && self.from != Some(1)
     }
 
     /// Takes a page in the log's order, all of it older than what was taken before.
     pub fn take(&mut self, page: Vec<Record>) -> Result<(), event::ParseError> {
+        let HistoryLimits { message_chars, result_chars, .. } = self.limits;
+        // As many bytes of a message have all the characters of it that are told.
+        let message_bytes = message_chars as u64 * 4;
         for record in page.into_iter().rev() {
             self.seen += 1;
             self.from = Some(record.seq);
@@ -50,17 +54,17 @@ impl Gathering {
                 Content::None | Content::Omitted | Content::Redacted => 0,
             };
             let (is_item, chars_max) = match record.event()? {
-                Event::MessageUser(_) => (true, HISTORY_MESSAGE_CHARS_MAX),
+                Event::MessageUser(_) => (true, message_chars),
                 // What it thought aloud is not part of the conversation, and of a long message only
                 // the beginning is told.
                 Event::MessageDelta(e)
-                    if e.channel == Channel::Answer && e.offset <= MESSAGE_BYTES_MAX =>
+                    if e.channel == Channel::Answer && e.offset <= message_bytes =>
                 {
-                    (e.offset == 0, HISTORY_MESSAGE_CHARS_MAX)
+                    (e.offset == 0, message_chars)
                 }
                 Event::MessageCompleted(_) => (false, 0),
                 Event::ToolIntent(_) => (true, 0),
-                Event::ToolOutcome(_) => (false, HISTORY_RESULT_CHARS_MAX),
+                Event::ToolOutcome(_) => (false, result_chars),
                 _ => continue,
             };
             self.items += usize::from(is_item);
@@ -73,14 +77,15 @@ impl Gathering {
     /// What an agent is given: the history, and what is asked of it now. `None` if there is none.
     pub fn text(&self, request: &str) -> Result<Option<String>, event::ParseError> {
         let items = transcript::build(&self.records, None)?;
-        let mut entries: Vec<String> = items.iter().flat_map(entries_of).collect();
+        let mut entries: Vec<String> =
+            items.iter().flat_map(|item| entries_of(item, self.limits)).collect();
         if entries.is_empty() {
             return Ok(None);
         }
         let mut is_cut = self.from.is_some_and(|from| from > 1);
-        let mut left = HISTORY_CHARS_MAX;
+        let mut left = self.limits.total_chars;
         let mut first = entries.len();
-        while first > 0 && entries.len() - first < HISTORY_ITEMS_MAX {
+        while first > 0 && entries.len() - first < self.limits.items {
             let chars = entries[first - 1].chars().count();
             if chars > left {
                 break;
@@ -109,7 +114,8 @@ impl Gathering {
 }
 
 /// The lines of one item.
-fn entries_of(item: &Item) -> Vec<String> {
+fn entries_of(item: &Item, limits: HistoryLimits) -> Vec<String> {
+    let said = |text| said(text, limits.message_chars);
     match item {
         Item::User { text, .. } => vec![format!("[USER]: {}", said(text))],
         Item::Agent { text, complete, truncated, .. } => {
@@ -131,7 +137,7 @@ fn entries_of(item: &Item) -> Vec<String> {
                 Outcome::Known { status, result } => {
                     let result = result.as_ref().map(plain).unwrap_or_default();
                     let failed = if *status == ToolStatus::Succeeded { "" } else { "(failed) " };
-                    format!("{failed}{}", harmless(&cut(&result, HISTORY_RESULT_CHARS_MAX)))
+                    format!("{failed}{}", harmless(&cut(&result, limits.result_chars)))
                 }
             };
             let call = format!("[TOOL CALL: {name}]");
@@ -140,9 +146,9 @@ fn entries_of(item: &Item) -> Vec<String> {
     }
 }
 
-fn said(text: &Text) -> String {
+fn said(text: &Text, chars_max: usize) -> String {
     match text {
-        Text::Whole(text) => harmless(&cut(text, HISTORY_MESSAGE_CHARS_MAX)),
+        Text::Whole(text) => harmless(&cut(text, chars_max)),
         Text::Redacted => "[taken out]".to_owned(),
     }
 }

@@ -79,10 +79,67 @@ pub const REATTACH_GRACE: Duration = Duration::from_mins(5);
 
 /// How long a wait waits when nobody says otherwise.
 pub fn wait_default(kind: WaitKind) -> Duration {
-    match kind {
-        WaitKind::ToolResult => Duration::from_mins(10),
-        WaitKind::Input | WaitKind::Permission | WaitKind::Human | WaitKind::Other => {
-            Duration::from_hours(7 * 24)
+    Limits::default().wait(kind)
+}
+
+/// The limits that an operator can change. They decide what is written from now on; what a log means
+/// does not depend on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub wait_tool_result: Duration,
+    pub wait_permission: Duration,
+    pub wait_input: Duration,
+    pub wait_human: Duration,
+    /// How long a request is remembered by its idempotency key, but for [`REQUESTS_KEPT`].
+    pub request_kept_for: Duration,
+    pub history: HistoryLimits,
+    /// Changed files that are named.
+    pub changed_files: usize,
+}
+
+/// Of a history that an agent is given, in characters; and how many messages and calls, the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    pub message_chars: usize,
+    pub result_chars: usize,
+    pub total_chars: usize,
+    pub items: usize,
+}
+
+impl Default for HistoryLimits {
+    fn default() -> Self {
+        Self {
+            message_chars: HISTORY_MESSAGE_CHARS_MAX,
+            result_chars: HISTORY_RESULT_CHARS_MAX,
+            total_chars: HISTORY_CHARS_MAX,
+            items: HISTORY_ITEMS_MAX,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let week = Duration::from_hours(7 * 24);
+        Self {
+            wait_tool_result: Duration::from_mins(10),
+            wait_permission: week,
+            wait_input: week,
+            wait_human: week,
+            request_kept_for: REQUEST_KEPT_FOR,
+            history: HistoryLimits::default(),
+            changed_files: CHANGED_FILES_MAX,
+        }
+    }
+}
+
+impl Limits {
+    /// How long a wait waits when nobody says otherwise.
+    pub fn wait(&self, kind: WaitKind) -> Duration {
+        match kind {
+            WaitKind::ToolResult => self.wait_tool_result,
+            WaitKind::Permission => self.wait_permission,
+            WaitKind::Input => self.wait_input,
+            WaitKind::Human | WaitKind::Other => self.wait_human,
         }
     }
 }

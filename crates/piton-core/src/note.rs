@@ -84,10 +84,15 @@ impl Stat {
 }
 
 impl Truth {
-    /// As many of the changed files as are named.
+    /// As many of the changed files as are named by default.
     pub fn new(changed: Vec<(String, String)>, is_more: bool) -> Self {
-        let more = changed.len().saturating_sub(CHANGED_FILES_MAX) as u64 + u64::from(is_more);
-        let changed = changed.into_iter().take(CHANGED_FILES_MAX).collect();
+        Self::at_most(CHANGED_FILES_MAX, changed, is_more)
+    }
+
+    /// So many of the changed files.
+    pub fn at_most(files: usize, changed: Vec<(String, String)>, is_more: bool) -> Self {
+        let more = changed.len().saturating_sub(files) as u64 + u64::from(is_more);
+        let changed = changed.into_iter().take(files).collect();
         Self { changed, more, ..Self::default() }
     }
 }

@@ -85,6 +85,7 @@ reasons! {
     BranchMissing = "branch_missing", "The branch that it works on is not in the repository any more.";
     BaseMissing = "base_missing", "The commit that it began at is not in the repository any more.";
     RepositoryMissing = "repository_missing", "The repository that its worktree belongs to is not there any more.";
+    IdleTimeout = "idle_timeout", "Nothing needed the agent for a while.";
     NewerVersion = "newer_version", "A newer version of Piton wrote something that this one must not write behind.";
 }
 

@@ -1,6 +1,7 @@
 //! What belongs to no session: tasks, and who may use the API. Folded from the metadata log.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -159,9 +160,10 @@ impl Registry {
         now: Timestamp,
         request: Option<Request>,
         command: Command,
+        request_kept_for: Duration,
     ) -> Result<Decision, Refusal> {
         if let Some(request) = &request
-            && let Some(seq) = self.requests.find(request, now)?
+            && let Some(seq) = self.requests.find(request, now, request_kept_for)?
         {
             return Ok(Decision { records: Vec::new(), outcome: Verdict::Repeated { seq } });
         }

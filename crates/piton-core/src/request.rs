@@ -2,6 +2,7 @@
 //! What is remembered is in the log, so that a repetition after a crash is recognised, too.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -78,7 +79,7 @@ impl Requests {
     pub(crate) fn taken(&mut self, seq: Seq, at: Timestamp, e: &RequestAccepted) {
         let (Some(key), Some(digest)) = (&e.key, &e.digest) else { return };
         if self.0.len() >= REQUESTS_KEPT {
-            self.0.retain(|_, taken| !is_over(taken, at));
+            self.0.retain(|_, taken| taken.at.after(REQUEST_KEPT_FOR) > at);
         }
         if self.0.len() >= REQUESTS_KEPT
             && let Some((oldest, _)) = self.0.iter().min_by_key(|(_, taken)| taken.seq)
@@ -90,9 +91,14 @@ impl Requests {
     }
 
     /// The record of the same request, if it was taken before.
-    pub fn find(&self, request: &Request, now: Timestamp) -> Result<Option<Seq>, Refusal> {
+    pub fn find(
+        &self,
+        request: &Request,
+        now: Timestamp,
+        kept_for: Duration,
+    ) -> Result<Option<Seq>, Refusal> {
         let Some(Key { key, digest }) = &request.key else { return Ok(None) };
-        match self.0.get(key).filter(|taken| !is_over(taken, now)) {
+        match self.0.get(key).filter(|taken| taken.at.after(kept_for) > now) {
             Some(taken) if taken.digest == *digest || planted::is(Bug::KeyReused) => {
                 Ok(Some(taken.seq))
             }
@@ -100,10 +106,6 @@ impl Requests {
             None => Ok(None),
         }
     }
-}
-
-fn is_over(taken: &Taken, now: Timestamp) -> bool {
-    taken.at.after(REQUEST_KEPT_FOR) <= now
 }
 
 #[cfg(test)]
@@ -131,11 +133,20 @@ mod tests {
         let day = i64::try_from(REQUEST_KEPT_FOR.as_millis()).unwrap();
         let at = Timestamp::from_millis;
         let reordered = json!({"a": 2, "b": 1});
-        assert_eq!(requests.find(&request("k", &reordered), at(999 + day)), Ok(Some(7)));
+        assert_eq!(
+            requests.find(&request("k", &reordered), at(999 + day), REQUEST_KEPT_FOR),
+            Ok(Some(7))
+        );
         let other = request("k", &json!({}));
-        assert_eq!(requests.find(&other, at(2_000)), Err(Refusal::IdempotencyKeyReused));
-        assert_eq!(requests.find(&request("l", &body), at(2_000)), Ok(None));
-        assert_eq!(requests.find(&request("k", &body), at(1_000 + day)), Ok(None));
+        assert_eq!(
+            requests.find(&other, at(2_000), REQUEST_KEPT_FOR),
+            Err(Refusal::IdempotencyKeyReused)
+        );
+        assert_eq!(requests.find(&request("l", &body), at(2_000), REQUEST_KEPT_FOR), Ok(None));
+        assert_eq!(
+            requests.find(&request("k", &body), at(1_000 + day), REQUEST_KEPT_FOR),
+            Ok(None)
+        );
         assert_ne!(Key::new("a", "bc", "", &body), Key::new("ab", "c", "", &body));
     }
 
@@ -145,8 +156,9 @@ mod tests {
         for seq in 1..=REQUESTS_KEPT as u64 + 1 {
             taken(&mut requests, seq, 0, request(&seq.to_string(), &Value::Null));
         }
-        let find =
-            |key: &str| requests.find(&request(key, &Value::Null), Timestamp::from_millis(1));
+        let find = |key: &str| {
+            requests.find(&request(key, &Value::Null), Timestamp::from_millis(1), REQUEST_KEPT_FOR)
+        };
         assert_eq!(find("1"), Ok(None));
         assert_eq!(find("2"), Ok(Some(2)));
         assert_eq!(requests.0.len(), REQUESTS_KEPT);

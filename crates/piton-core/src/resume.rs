@@ -115,7 +115,7 @@ pub(crate) fn agent_error(code: Option<&AnyCode>) -> Reason {
 
 /// The agent runs, or is about to, as far as the log knows.
 pub fn is_running(facts: &Facts) -> bool {
-    let agent = facts.agent.as_ref().map(|agent| agent.status);
+    let agent = facts.agent.as_ref().filter(|agent| !agent.is_ending).map(|agent| agent.status);
     facts.executor.as_ref().is_some_and(Executor::may_live)
         && matches!(agent, Some(AgentStatus::Starting | AgentStatus::Ready))
 }

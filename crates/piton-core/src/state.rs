@@ -343,6 +343,9 @@ pub struct Agent {
     /// Why it does not have its own conversation of what was said before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_reason: Option<Reason>,
+    /// It was decided that it is to be ended, and it is not gone yet: it is given nothing any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ending: bool,
 }
 
 impl Agent {
@@ -359,6 +362,7 @@ impl Agent {
             is_told: false,
             is_injected: false,
             context_reason: None,
+            is_ending: false,
             error_seq: None,
         }
     }
@@ -525,7 +529,9 @@ impl Facts {
 
     /// There is an agent that can be told something, as far as the log knows.
     pub fn hears(&self) -> bool {
-        self.agent.as_ref().is_some_and(|agent| agent.status == AgentStatus::Ready)
+        self.agent
+            .as_ref()
+            .is_some_and(|agent| agent.status == AgentStatus::Ready && !agent.is_ending)
             && self.executor.as_ref().is_some_and(Executor::may_live)
     }
 

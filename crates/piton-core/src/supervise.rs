@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::decide::{Command, Probe};
 use crate::id::BootId;
 use crate::resume::StartTrigger;
-use crate::state::{Executor, ExecutorStatus, Facts, Run};
+use crate::state::{Executor, ExecutorStatus, Facts, Run, State};
+use crate::time::Timestamp;
 
 /// The first delay before a lost connection is made again; each further one is twice as long.
 pub const RECONNECT_MIN: Duration = Duration::from_millis(500);
@@ -58,6 +59,8 @@ pub struct Known {
     pub is_given_up: bool,
     /// An agent is wanted, and why.
     pub start: Option<StartTrigger>,
+    /// The agent has had nothing to do for as long as it may ([`idle_since`]).
+    pub is_idle: bool,
 }
 
 /// What the supervisor does next.
@@ -77,6 +80,10 @@ pub enum Step {
     Wait,
     /// Decide about the agent ([`crate::resume::plan`]) and start it.
     Start(StartTrigger),
+    /// Decide that an agent that nothing needs is to be ended.
+    EndIdleAgent,
+    /// End the agent, as was decided; its execution stays.
+    StopAgent,
     /// End the execution of a closed session.
     StopExecution,
     /// Nothing needs a supervisor.
@@ -121,9 +128,23 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
             if executor.status != ExecutorStatus::Ready || is_orphaned {
                 return Step::Settle(Some(Probe::Alive));
             }
-            start.unwrap_or(Step::Follow)
+            if facts.agent.as_ref().is_some_and(|agent| agent.is_ending) {
+                // Whoever wants an agent gets another one.
+                return Step::StopAgent;
+            }
+            let idle = known.is_idle.then_some(Step::EndIdleAgent);
+            start.or(idle).unwrap_or(Step::Follow)
         }
     }
+}
+
+/// Since when the session's agent has had nothing to do: it is ready, no run is open (and so no wait),
+/// nothing is to be carried out or delivered. `None`: it has something to do, or there is none.
+pub fn idle_since(state: &State) -> Option<Timestamp> {
+    let facts = &state.facts;
+    let is_busy = facts.run.as_ref().is_some_and(Run::is_open) || !state.pending.is_empty();
+    let is_idle = facts.closed.is_none() && facts.hears() && !is_busy;
+    state.info.as_ref().filter(|_| is_idle).map(|info| info.active_at)
 }
 
 fn is_orphaned(run: &Run, dead: &BTreeSet<BootId>) -> bool {

@@ -6,6 +6,7 @@
 mod connection;
 mod conversation;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -239,6 +240,17 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
             let health = self.client(at).await?.health_of_any().await?;
             Ok(health.run_id.is_some())
         })
+    }
+
+    /// How much memory the processes of each execution use, as far as that is known, in bytes: the
+    /// agent, and everything that runs beside it.
+    fn memory(&self) -> BoxFuture<'_, BTreeMap<ExecutionId, u64>> {
+        Box::pin(std::future::ready(BTreeMap::new()))
+    }
+
+    /// Whether a shell is open beside the agent.
+    fn has_shells<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(async move { Ok(self.client(at).await?.health_of_any().await?.shells > 0) })
     }
 
     /// What a dead execution wrote to its spool, a batch at a time.

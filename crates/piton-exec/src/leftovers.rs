@@ -10,18 +10,21 @@ mod mark;
 pub mod proc;
 mod signals;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use piton_core::Code;
+use piton_core::id::ExecutionId;
 use piton_core::planted::{self, Bug};
 use rustix::process::Signal;
 
 pub use cgroup::Cgroup;
 pub use mark::Mark;
 pub use proc::Process;
+
+use crate::protocol::MARKER;
 
 /// Scans with SIGKILL before we give up; processes that fork may need several.
 const KILL_ROUNDS_MAX: u32 = 200;
@@ -84,6 +87,20 @@ pub fn find(mark: &Mark) -> io::Result<Vec<Process>> {
             && (listed.contains(&process.pid) || mark.is_on(process.pid))
     });
     Ok(found.collect())
+}
+
+/// How much memory the processes of these executions use, in bytes: those that carry their markers.
+pub fn memory(marks: &[Mark]) -> io::Result<BTreeMap<ExecutionId, u64>> {
+    let mut memory = BTreeMap::new();
+    for process in proc::all()?.into_iter().filter(|process| !process.zombie) {
+        let Some(execution) = proc::variable(process.pid, MARKER) else { continue };
+        let mark = marks.iter().find(|mark| mark.execution().as_str() == execution);
+        if let Some(mark) = mark.filter(|mark| mark.is_on(process.pid)) {
+            let bytes = proc::resident_bytes(process.pid).unwrap_or(0);
+            *memory.entry(mark.execution().clone()).or_default() += bytes;
+        }
+    }
+    Ok(memory)
 }
 
 fn in_cgroup(mark: &Mark) -> HashSet<u32> {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use piton_core::decide::Context;
 use piton_core::id::BootId;
 use piton_store::{Liveness, Store, Writer};
 
 use crate::permission_rules::PermissionRules;
 use crate::service::Options;
+use crate::settings::LiveSettings;
 use crate::supervisor::Supervisors;
 use crate::sweeper::Deadlines;
 use crate::tally::Tally;
@@ -24,6 +26,7 @@ pub(crate) struct Env {
     pub writer: Arc<Writer>,
     pub snapshot_every: u64,
     pub rules: PermissionRules,
+    pub settings: Arc<LiveSettings>,
     pub ids: Ids,
     pub tally: Tally,
     pub deadlines: Deadlines,
@@ -32,8 +35,8 @@ pub(crate) struct Env {
 impl Env {
     pub(crate) fn new(options: Options) -> Self {
         let (executors, entropy) = (options.executors, Arc::clone(&options.entropy));
-        let supervisors =
-            Supervisors::new(executors, options.unreachable_after, options.abandon_after, entropy);
+        let settings = Arc::new(LiveSettings::new(options.settings));
+        let supervisors = Supervisors::new(executors, Arc::clone(&settings), entropy);
         Self {
             ids: Ids::new(Arc::clone(&options.clock), options.entropy),
             writer: Arc::new(Writer::new(
@@ -50,9 +53,16 @@ impl Env {
             files: options.files,
             snapshot_every: options.snapshot_every,
             rules: options.rules,
+            settings,
             tally: Tally::default(),
             deadlines: Deadlines::default(),
         }
+    }
+
+    /// What a decision is told about the world, now.
+    pub(crate) fn context(&self) -> Context {
+        let (now, boot) = (self.clock.now(), self.boot.clone());
+        Context { now, boot, limits: self.settings.get().limits }
     }
 
     pub(crate) fn is_alive(&self, boot: &BootId) -> bool {

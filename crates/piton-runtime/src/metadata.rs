@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::error::{Error, Result};
 use crate::metadata_snapshot;
 use crate::service::Handle;
+use crate::settings::LiveSettings;
 use crate::world::Clock;
 
 /// How often something is decided anew after somebody else wrote to the metadata log.
@@ -34,6 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_mins(1);
 pub struct MetadataLog {
     writer: Arc<Writer>,
     clock: Arc<dyn Clock>,
+    settings: Arc<LiveSettings>,
     registry: Arc<Mutex<Registry>>,
     /// Something was taken back.
     revoked: Arc<watch::Sender<()>>,
@@ -50,14 +52,19 @@ impl MetadataLog {
     /// Of a service's store: written through the service's writer.
     pub async fn open(handle: &Handle) -> Result<Self> {
         let env = handle.env();
-        Self::of(Arc::clone(&env.writer), Arc::clone(&env.clock)).await
+        Self::of(Arc::clone(&env.writer), Arc::clone(&env.clock), Arc::clone(&env.settings)).await
     }
 
-    pub(crate) async fn of(writer: Arc<Writer>, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) async fn of(
+        writer: Arc<Writer>,
+        clock: Arc<dyn Clock>,
+        settings: Arc<LiveSettings>,
+    ) -> Result<Self> {
         let revoked = Arc::new(watch::Sender::new(()));
         let saved = metadata_snapshot::load(writer.store()).await?.unwrap_or_default();
         let from = saved.last_seq;
-        let metadata = Self { writer, clock, registry: Arc::new(Mutex::new(saved)), revoked };
+        let registry = Arc::new(Mutex::new(saved));
+        let metadata = Self { writer, clock, settings, registry, revoked };
         metadata.catch_up().await?;
         let registry = metadata.read(Clone::clone);
         if registry.last_seq >= from + SAVED_AFTER {
@@ -167,9 +174,10 @@ impl MetadataLog {
         let mut last = Error::ShuttingDown;
         for _ in 0..TRIES_MAX {
             let now = self.clock.now();
+            let kept_for = self.settings.get().limits.request_kept_for;
             let (decision, expected) = {
                 let registry = self.lock();
-                let decision = registry.decide(now, request.clone(), command.clone())?;
+                let decision = registry.decide(now, request.clone(), command.clone(), kept_for)?;
                 (decision, registry.last_seq)
             };
             if decision.records.is_empty() {
@@ -215,7 +223,7 @@ mod tests {
     async fn open(store: &Arc<dyn Store>) -> MetadataLog {
         let boot = "boot_1".parse().unwrap();
         let writer = Writer::new(Arc::clone(store), boot, Arc::default());
-        MetadataLog::of(Arc::new(writer), Arc::new(SystemClock)).await.unwrap()
+        MetadataLog::of(Arc::new(writer), Arc::new(SystemClock), Arc::default()).await.unwrap()
     }
 
     /// Resolves only by a wake-up: nothing else is waited for.

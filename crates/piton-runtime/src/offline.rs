@@ -49,7 +49,9 @@ impl OfflineWriter {
 
     /// The metadata log, written through the same writer.
     pub(crate) async fn metadata(&self) -> Result<MetadataLog> {
-        MetadataLog::of(Arc::clone(&self.env.writer), Arc::clone(&self.env.clock)).await
+        let env = &self.env;
+        let settings = Arc::clone(&env.settings);
+        MetadataLog::of(Arc::clone(&env.writer), Arc::clone(&env.clock), settings).await
     }
 
     /// Cancels a session's run; by default the latest.
@@ -116,8 +118,8 @@ impl OfflineWriter {
     ) -> Result<Ack> {
         let mut state = self.unowned(session).await?;
         let expected = state.last_seq;
-        let now = self.env.clock.now();
-        let cx = Context { now, boot: self.env.boot.clone() };
+        let cx = self.env.context();
+        let now = cx.now;
         let (boot, epoch) = (self.env.boot.clone(), state.lease.epoch + 1);
         let claim = SessionLeased { boot_id: boot.clone(), epoch };
         let mut records = WritableRecords::default();
@@ -217,8 +219,8 @@ impl OfflineWriter {
         state: &mut State,
         how: Removal,
     ) -> Result<WritableRecords> {
-        let (now, boot) = (self.env.clock.now(), self.env.boot.clone());
-        let cx = Context { now, boot: boot.clone() };
+        let cx = self.env.context();
+        let (now, boot) = (cx.now, cx.boot.clone());
         let epoch = state.lease.epoch + 1;
         let mut records = WritableRecords::default();
         let claim = SessionLeased { boot_id: boot, epoch };

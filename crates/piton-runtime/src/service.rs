@@ -9,10 +9,9 @@ use piton_core::event::WaitKind;
 use piton_core::id::{BootId, RunId, SessionId, TaskId, WaitId};
 use piton_core::mask::Masker;
 use piton_core::status::{self, Status};
-use piton_core::supervise::UNREACHABLE_AFTER;
 use piton_core::token::{NewToken, ResumeToken};
 use piton_core::transcript::Item;
-use piton_core::{Record, Seq, State, limits};
+use piton_core::{Record, Seq, State};
 use piton_store::{Cursor, Durability, Entropy, Liveness, Store, Tail};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -23,6 +22,7 @@ use crate::error::Result;
 use crate::offline::OfflineWriter;
 use crate::permission_rules::PermissionRules;
 use crate::session::Ack;
+use crate::settings::Settings;
 use crate::supervisor::{Recovered, Supervisors, Wake};
 use crate::sweeper::Sweeper;
 use crate::tally::Counts;
@@ -54,11 +54,8 @@ pub struct Options {
     /// those of the environment, are the caller's to add.
     pub masker: Arc<Masker>,
     pub sweep_every: Duration,
-    /// How long an execution may be silent before the log calls it unreachable.
-    pub unreachable_after: Duration,
-    /// How long an execution may be silent before it is abandoned, as a user would; `None`: for ever.
-    /// Counted from the first probe that this process did not get an answer to.
-    pub abandon_after: Option<Duration>,
+    /// What an operator can change; [`Handle::set_settings`] replaces them.
+    pub settings: Settings,
     /// Records after which a snapshot saves replaying them.
     pub snapshot_every: u64,
     /// Permission requests that are answered without asking.
@@ -83,8 +80,7 @@ impl Options {
             files: Arc::new(NoSessionFiles),
             masker: Arc::default(),
             sweep_every: SWEEP_EVERY,
-            unreachable_after: UNREACHABLE_AFTER,
-            abandon_after: None,
+            settings: Settings::default(),
             snapshot_every: SNAPSHOT_EVERY,
             rules: PermissionRules::default(),
         }
@@ -231,6 +227,16 @@ impl Handle {
         &self.env
     }
 
+    pub fn settings(&self) -> Settings {
+        self.env.settings.get()
+    }
+
+    /// They count from now on; sessions whose agents wait for nothing but time look at them again.
+    pub fn set_settings(&self, settings: Settings) {
+        self.env.settings.set(settings);
+        self.supervisors().wake_all();
+    }
+
     /// Every session's supervisor.
     pub fn supervisors(&self) -> &Supervisors {
         &self.env.supervisors
@@ -323,7 +329,8 @@ impl Handle {
             Some(id) => id,
             None => self.env.ids.wait()?,
         };
-        let timeout = question.timeout.unwrap_or_else(|| limits::wait_default(question.kind));
+        let timeout =
+            question.timeout.unwrap_or_else(|| self.settings().limits.wait(question.kind));
         let token = self.tokens.mint()?;
         let wait = decide::Wait {
             run_id: question.run_id,

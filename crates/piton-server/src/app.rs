@@ -1,7 +1,9 @@
 //! What every handler holds.
 
+use std::fmt;
 use std::sync::Arc;
 
+use piton_api::server::Reloaded;
 use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::planted::{self, Bug};
@@ -37,6 +39,20 @@ pub struct Options {
     pub rate: Rate,
     pub connections: ConnectionLimits,
     pub version: String,
+    /// Reads the settings again; `None`: whoever embeds the server has none.
+    pub reload: Option<Arc<dyn Reload>>,
+}
+
+/// Reads the settings again and has those count that can. What is invalid changes nothing.
+pub trait Reload: fmt::Debug + Send + Sync {
+    fn reload(&self) -> std::result::Result<Reloaded, ReloadError>;
+}
+
+/// Why the settings are as they were.
+#[derive(Clone, Debug)]
+pub struct ReloadError {
+    pub code: Code,
+    pub message: String,
 }
 
 #[derive(Clone, Debug)]

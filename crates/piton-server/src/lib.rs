@@ -18,7 +18,7 @@ mod serve;
 mod sockets;
 mod stall;
 
-pub use app::Options;
+pub use app::{Options, Reload, ReloadError};
 pub use connections::ConnectionLimits;
 pub use limits::Rate;
 pub use openapi::description;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use piton_core::Reason;
+use piton_core::id::ExecutionId;
 use piton_runtime::{Counts, Doing, Handle};
 use piton_store::Latency;
 use prometheus_client::collector::Collector;
@@ -49,6 +50,10 @@ pub(crate) struct Open {
     pub(crate) waits: u64,
     /// By the executor's status.
     pub(crate) executions: BTreeMap<&'static str, u64>,
+    /// Agents that run.
+    pub(crate) agents: u64,
+    /// Of executions' processes.
+    pub(crate) memory_bytes: BTreeMap<ExecutionId, u64>,
 }
 
 /// What the store and the service count by themselves.
@@ -87,6 +92,10 @@ impl Collector for Counted {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         gauge(&mut encoder, "piton_open_runs", "Runs that are open", ratio(open.runs, 1))?;
         gauge(&mut encoder, "piton_open_waits", "Questions that are open", ratio(open.waits, 1))?;
+        gauge(&mut encoder, "piton_live_agents", "Agents that run", ratio(open.agents, 1))?;
+        let help = "What agents, and what runs beside them, have in memory";
+        let bytes = open.memory_bytes.values().sum();
+        gauge(&mut encoder, "piton_agents_memory_bytes", help, ratio(bytes, 1))?;
         let help = "Executions that may live, by the executor's status";
         labelled(&mut encoder, "piton_executions", help, "status", &open.executions, false)
     }

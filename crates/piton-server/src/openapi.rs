@@ -101,6 +101,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(agent_sessions::fork))
                 .routes(routes!(agents::agents))
                 .routes(routes!(agents::executors))
+                .routes(routes!(health::reload))
                 .routes(routes!(access::create, access::list))
                 .routes(routes!(access::revoke))
                 .routes(routes!(access::link))

@@ -159,6 +159,11 @@ impl Shells {
         Ok(Shell { shell_id: number.to_string(), pid })
     }
 
+    /// How many have not ended.
+    pub(crate) fn open_count(&self) -> usize {
+        lock(&self.known).values().filter(|shell| lock(&shell.output).ended.is_none()).count()
+    }
+
     /// Forgets shells that have ended, oldest first, if there are as many as there may be.
     fn make_room(&self) -> Result<(), Error> {
         let mut shells = lock(&self.known);

@@ -298,6 +298,11 @@ impl Client {
         self.get("/api/v1/executors").await
     }
 
+    /// Has the server read its settings again.
+    pub async fn reload(&self) -> Result<crate::server::Reloaded> {
+        self.post("/api/v1/reload", &serde_json::json!({})).await
+    }
+
     pub async fn create_access_token(&self, new: &NewAccessToken) -> Result<AccessTokenIssued> {
         self.post("/api/v1/access-tokens", new).await
     }

@@ -57,6 +57,7 @@ impl Rig {
             rate: Rate { per_second: 1e6, burst: 1e6 },
             connections: piton_server::ConnectionLimits::default(),
             version: "0".to_owned(),
+            reload: None,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let server = Server::start(listener, None, options)?;

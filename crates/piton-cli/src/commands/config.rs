@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agents;
 use crate::commands::serve;
-use crate::config::{self, AgentSetting, Origin, Settings, Sourced};
+use crate::config::{self, AgentSetting, Number, Origin, Settings, Sourced};
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::stores;
@@ -121,6 +121,28 @@ fn origin(origin: &Origin) -> String {
     }
 }
 
+/// The settings that differ.
+pub(crate) fn changed_keys(old: &Settings, new: &Settings) -> Vec<String> {
+    let (old_shown, new_shown) = (shown(old), shown(new));
+    let value = |list: &[Shown], key: &str| {
+        list.iter().find(|one| one.key == key).map(|one| one.value.clone())
+    };
+    let mut keys: Vec<&String> = old_shown.iter().chain(&new_shown).map(|one| &one.key).collect();
+    keys.sort();
+    keys.dedup();
+    let differs = |key: &&&String| match key.as_str() {
+        // They are counted, not shown.
+        "mask.values" => {
+            let revealed = |settings: &Settings| -> Vec<String> {
+                settings.mask_values.value.iter().map(|value| value.reveal().to_owned()).collect()
+            };
+            revealed(old) != revealed(new)
+        }
+        key => value(&old_shown, key) != value(&new_shown, key),
+    };
+    keys.iter().filter(differs).map(|key| (*key).clone()).collect()
+}
+
 fn shown(settings: &Settings) -> Vec<Shown> {
     fn one<T>(key: &'static str, from: &Sourced<T>, text: String, value: Value) -> Shown {
         Shown { key: key.to_owned(), text, value, origin: from.origin.clone() }
@@ -189,11 +211,28 @@ fn shown(settings: &Settings) -> Vec<Shown> {
             &resume.note,
             name_of(config::ON_OFF, resume.note.value),
         ),
+        text(
+            "log.level",
+            &settings.log_level,
+            name_of(config::LOG_LEVELS, settings.log_level.value),
+        ),
+    ];
+    shown.extend(settings.numbers.all().map(|(key, number)| shown_number(key, number)));
+    shown.extend([
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
-    ];
+    ]);
     shown.extend(settings.agents.iter().map(shown_agent));
     shown
+}
+
+fn shown_number(key: &str, number: &Sourced<Number>) -> Shown {
+    let text = number.value.to_string();
+    let value = match number.value {
+        Number::Count(count) => json!(count),
+        Number::Span(_) | Number::Never => json!(text),
+    };
+    Shown { key: key.to_owned(), text, value, origin: number.origin.clone() }
 }
 
 /// How a choice is spelled.

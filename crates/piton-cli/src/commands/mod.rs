@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod man;
 pub(crate) mod open;
 pub(crate) mod permissions;
+pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod status;
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Serve(serve::Args),
     Status(status::Args),
     Stop(stop::Args),
+    Reload(reload::Args),
     Open(open::Args),
     Doctor(doctor::Args),
     /// See which agents there are, ask one who it is, check that it works
@@ -105,7 +107,7 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Serve(args) => {
             let cx = context(ui, &cli.global)?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(serve::run(ui, &cx, args))
+            runtime.block_on(serve::run(ui, &cx, &cli.global, args))
         }
         Command::Status(args) => {
             let cx = context(ui, &cli.global)?;
@@ -114,6 +116,10 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Stop(args) => {
             let cx = context(ui, &cli.global)?;
             block_on(stop::run(ui, &cx, args))
+        }
+        Command::Reload(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(reload::run(ui, &cx, args))
         }
         Command::Open(args) => {
             let cx = context(ui, &cli.global)?;

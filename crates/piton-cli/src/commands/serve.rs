@@ -9,15 +9,17 @@ use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::standalone::Standalone;
 use piton_runtime::{Clock, Engine, EngineOptions, Ids, Options, PermissionRules, SystemClock};
-use piton_server::{Server, Tls};
+use piton_server::{Reload, ReloadError, Server, Tls};
 use piton_store::OsEntropy;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::cli::Global;
 use crate::context::Context;
 use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
+use crate::reloading::{LogLevel, Reloader};
 use crate::server::Held;
 use crate::ui::{Tone, Ui};
 use crate::{agents, config, conversion, masking, stores};
@@ -131,8 +133,8 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    start_logging(args.log);
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) -> Result<Exit> {
+    let log_level = start_logging(args.log, cx.settings.log_level.value);
     let plan = ListenPlan::of(&args, cx)?;
     let data = cx.settings.data.value.clone();
     let held = match Held::take(&data) {
@@ -157,7 +159,9 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     conversion::refuse(&data)?;
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
-    let standalone = Standalone::new(&data, program, vec!["agentctl".into()]);
+    let numbers = &cx.settings.numbers;
+    let standalone = Standalone::new(&data, program, vec!["agentctl".into()])
+        .with_ready_timeout(numbers.span("executor.ready_timeout"));
     let memory = EchoMemory::new(&data);
     memory.prepare()?;
     memory.sweep(&*store).await?;
@@ -166,16 +170,20 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         files: Arc::new(memory),
         masker,
         rules: PermissionRules::new(cx.settings.permissions.rules.clone()),
+        settings: numbers.runtime(),
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
     };
-    let options = EngineOptions {
+    let mut options = EngineOptions {
         profiles: agents::all(&cx.settings)?,
         policy: cx.settings.resume.policy(),
         ..EngineOptions::new(options, &data)
     };
+    options.launch.limits.idle_s_max = numbers.span("executor.agentctl_idle_timeout").as_secs();
     // Served at once: executors are found again meanwhile, all at the same time.
     let running = Engine::start(options, Arc::new(standalone)).await?;
 
+    let reloader: Arc<dyn Reload> =
+        Arc::new(Reloader::new(global.clone(), cx.settings.clone(), running.engine(), log_level));
     let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
     let options = piton_server::Options {
         engine: running.engine(),
@@ -185,6 +193,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         rate: piton_server::Rate::default(),
         connections: piton_server::ConnectionLimits::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        reload: Some(Arc::clone(&reloader)),
     };
     let mut server = Server::start(listener, plan.tls.clone(), options)?;
     let public = plan.public(server.address());
@@ -203,7 +212,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     };
     held.announce(&place)?;
     announce(ui, &public, &place)?;
-    let exit = ended().await?;
+    let exit = ended(&*reloader).await?;
     tracing::info!("ending: agents go on without the server");
     server.shut_down().await;
     running.shut_down().await;
@@ -239,25 +248,36 @@ fn tls(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>> {
     Tls::from_files(certificate, key).map(Some).map_err(invalid)
 }
 
-/// Waits for a signal that ends the server.
-async fn ended() -> Result<Exit> {
+/// Waits for a signal that ends the server; SIGHUP has it read its settings again.
+async fn ended(reloader: &dyn Reload) -> Result<Exit> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(Exit::Good),
+            _ = interrupt.recv() => return Ok(Exit::Good),
+            _ = hangup.recv() => {
+                if let Err(error) = reloader.reload() {
+                    let ReloadError { code, message } = error;
+                    tracing::error!(%code, %message, "the settings stay as they were");
+                }
+            }
+        }
     }
-    Ok(Exit::Good)
 }
 
-fn start_logging(format: LogFormat) {
+fn start_logging(format: LogFormat, level: tracing::Level) -> LogLevel {
     use tracing_subscriber::filter::LevelFilter;
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::INFO)
-        .with_writer(std::io::stderr)
-        .with_ansi(false);
+    use tracing_subscriber::layer::SubscriberExt as _;
+    use tracing_subscriber::util::SubscriberInitExt as _;
+    let (filter, log_level) =
+        tracing_subscriber::reload::Layer::new(LevelFilter::from_level(level));
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     match format {
-        LogFormat::Pretty => builder.compact().init(),
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Pretty => registry.with(layer.compact()).init(),
+        LogFormat::Json => registry.with(layer.json()).init(),
     }
+    log_level
 }

@@ -1,6 +1,7 @@
 //! `piton status`: whether a server runs, and where.
 
-use piton_core::state::ExecutorStatus;
+use piton_api::agent::Execution;
+use piton_core::state::{AgentStatus, ExecutorStatus};
 use serde_json::json;
 
 use crate::context::Context;
@@ -14,7 +15,7 @@ use crate::ui::{Tone, Ui};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "JSON: one object: running, address, public (null if others find it there, too), pid, \
-                        version, executions."
+                        version, executions, agents (those that run), memory_bytes (of agents and what runs beside them)."
 )]
 pub(crate) struct Args {}
 
@@ -31,10 +32,17 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
     let executions = client.executors().await?.executions;
     let is_live = |status| matches!(status, Some(ExecutorStatus::Ready | ExecutorStatus::Starting));
     let live = executions.iter().filter(|execution| is_live(execution.status.known())).count();
+    let runs = |execution: &&Execution| {
+        let agent = execution.agent_status.as_ref().and_then(|agent| agent.known());
+        is_live(execution.status.known())
+            && matches!(agent, Some(AgentStatus::Ready | AgentStatus::Starting))
+    };
+    let agents = executions.iter().filter(runs).count();
+    let memory: u64 = executions.iter().filter_map(|execution| execution.memory_bytes).sum();
     if ui.json {
         ui.json_line(&json!({
             "running": true, "address": place.address, "public": place.public, "pid": place.pid,
-            "version": place.version, "executions": live,
+            "version": place.version, "executions": live, "agents": agents, "memory_bytes": memory,
         }))?;
     } else {
         let address = ui.paint(Tone::Good, &place.address);
@@ -42,7 +50,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
         if let Some(public) = &place.public {
             ui.line(format_args!("Others find it at {public}"))?;
         }
-        ui.line(format_args!("Agents at hand: {live}"))?;
+        let megabytes = memory.div_ceil(1024 * 1024);
+        ui.line(format_args!("Live agents: {agents} ({megabytes} MB)"))?;
     }
     Ok(Exit::Good)
 }

@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::{Reader, texts};
-use super::{Origin, mcp, place};
+use super::{KEYS, Origin, mcp, place};
 use crate::error::{Error, Result};
 
 pub(super) const TABLE: &str = "agents";
@@ -57,6 +57,9 @@ pub(super) fn read(
     let mut agents = Vec::new();
     for (id, value) in table {
         let (id, at) = (id.get_ref().to_string(), id.span().start);
+        if KEYS.iter().any(|key| key.name.strip_prefix("agents.") == Some(id.as_str())) {
+            continue;
+        }
         let is_id = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if id.is_empty() || id.len() > ID_BYTES_MAX || !id.chars().all(is_id) {
             let why = format!("{id:?} is no name for an agent: use letters, digits, _ and -");

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::KEYS;
-use super::{AgentSetting, Layer, Origin, PermissionSettings, Raw, agents, permissions};
+use super::{AgentSetting, Layer, Origin, PermissionSettings, Raw, agents, numbers, permissions};
 use crate::error::{Error, Result};
 
 /// A file longer than this is something else.
@@ -73,24 +73,18 @@ impl Reader<'_> {
             let at = name.span().start;
             if full == agents::TABLE {
                 read.agents = agents::read(self, value, at)?;
+                // Beside the agents there are settings for all of them.
+                for (name, value) in value.get_ref().as_table().into_iter().flatten() {
+                    let full = format!("{full}.{}", name.get_ref());
+                    self.setting(&full, value, name.span().start, read)?;
+                }
                 continue;
             }
             if full == permissions::TABLE {
                 read.permissions = permissions::read(self, value, at)?;
                 continue;
             }
-            if let Some(key) = KEYS.iter().find(|key| key.name == full) {
-                let raw = if key.is_list { list(value) } else { text(value) };
-                let expected = if key.is_list { "a list of texts" } else { "a text" };
-                let raw = raw.ok_or_else(|| {
-                    let found = value.get_ref().type_str();
-                    self.wrong(at, &format!("{full} must be {expected}, not {found}"))
-                })?;
-                read.layer.push((
-                    key,
-                    raw,
-                    Origin::File { path: self.path.into(), line: self.line(at) },
-                ));
+            if self.setting(&full, value, at, read)? {
                 continue;
             }
             let below = format!("{full}.");
@@ -102,6 +96,31 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// False if there is no setting of this name.
+    fn setting(
+        &self,
+        full: &str,
+        value: &Spanned<DeValue<'_>>,
+        at: usize,
+        read: &mut Read,
+    ) -> Result<bool> {
+        let Some(key) = KEYS.iter().find(|key| key.name == full) else { return Ok(false) };
+        let (raw, expected) = if key.is_list {
+            (list(value), "a list of texts")
+        } else if numbers::is_number(key.name) {
+            (text(value).or_else(|| number(value)), "a number or a text")
+        } else {
+            (text(value), "a text")
+        };
+        let raw = raw.ok_or_else(|| {
+            let found = value.get_ref().type_str();
+            self.wrong(at, &format!("{full} must be {expected}, not {found}"))
+        })?;
+        let origin = Origin::File { path: self.path.into(), line: self.line(at) };
+        read.layer.push((key, raw, origin));
+        Ok(true)
     }
 
     fn unknown(&self, at: usize, name: &str) -> Error {
@@ -121,6 +140,10 @@ impl Reader<'_> {
 
 fn text(value: &Spanned<DeValue<'_>>) -> Option<Raw> {
     value.get_ref().as_str().map(|text| Raw::Text(text.to_owned()))
+}
+
+fn number(value: &Spanned<DeValue<'_>>) -> Option<Raw> {
+    value.get_ref().as_integer().map(|number| Raw::Text(number.to_string()))
 }
 
 pub(super) fn texts(value: &Spanned<DeValue<'_>>) -> Option<Vec<String>> {

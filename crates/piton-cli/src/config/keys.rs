@@ -13,14 +13,20 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) variable: &'static str,
     pub(crate) is_list: bool,
+    /// A server that runs takes a new value over when it reads its settings again.
+    pub(crate) is_reloaded: bool,
 }
 
 const fn text(name: &'static str, variable: &'static str) -> Key {
-    Key { name, variable, is_list: false }
+    Key { name, variable, is_list: false, is_reloaded: false }
 }
 
 const fn list(name: &'static str, variable: &'static str) -> Key {
-    Key { name, variable, is_list: true }
+    Key { name, variable, is_list: true, is_reloaded: false }
+}
+
+const fn live(name: &'static str, variable: &'static str) -> Key {
+    Key { name, variable, is_list: false, is_reloaded: true }
 }
 
 /// Those that are options, too.
@@ -42,9 +48,57 @@ pub(crate) const KEYS: &[Key] = &[
     text("server.tls_cert", "PITON_SERVER_TLS_CERT"),
     text("server.tls_key", "PITON_SERVER_TLS_KEY"),
     text("chat.agent", "PITON_CHAT_AGENT"),
-    text("resume.agent_restart", "PITON_RESUME_AGENT_RESTART"),
-    text("resume.continue_run", "PITON_RESUME_CONTINUE_RUN"),
-    text("resume.interruption_summary", "PITON_RESUME_INTERRUPTION_SUMMARY"),
+    live("log.level", "PITON_LOG_LEVEL"),
+    live("resume.agent_restart", "PITON_RESUME_AGENT_RESTART"),
+    live("resume.continue_run", "PITON_RESUME_CONTINUE_RUN"),
+    live("resume.interruption_summary", "PITON_RESUME_INTERRUPTION_SUMMARY"),
+    live("resume.boot_parallel", "PITON_RESUME_BOOT_PARALLEL"),
+    live("resume.boot_active_within", "PITON_RESUME_BOOT_ACTIVE_WITHIN"),
+    live("agents.start_timeout", "PITON_AGENTS_START_TIMEOUT"),
+    live("agents.idle_timeout", "PITON_AGENTS_IDLE_TIMEOUT"),
+    text("executor.ready_timeout", "PITON_EXECUTOR_READY_TIMEOUT"),
+    live("executor.unreachable_after", "PITON_EXECUTOR_UNREACHABLE_AFTER"),
+    live("executor.abandon_after", "PITON_EXECUTOR_ABANDON_AFTER"),
+    text("executor.agentctl_idle_timeout", "PITON_EXECUTOR_AGENTCTL_IDLE_TIMEOUT"),
+    live("wait.tool_result", "PITON_WAIT_TOOL_RESULT"),
+    live("wait.permission", "PITON_WAIT_PERMISSION"),
+    live("wait.input", "PITON_WAIT_INPUT"),
+    live("wait.human", "PITON_WAIT_HUMAN"),
+    live("history.message_chars", "PITON_HISTORY_MESSAGE_CHARS"),
+    live("history.result_chars", "PITON_HISTORY_RESULT_CHARS"),
+    live("history.total_chars", "PITON_HISTORY_TOTAL_CHARS"),
+    live("history.items", "PITON_HISTORY_ITEMS"),
+    live("workspace.changed_files", "PITON_WORKSPACE_CHANGED_FILES"),
+    live("requests.kept_for", "PITON_REQUESTS_KEPT_FOR"),
     text("retention.archive_after", "PITON_RETENTION_ARCHIVE_AFTER"),
     text("retention.delete_after", "PITON_RETENTION_DELETE_AFTER"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of the reference: name, variable, whether it is reloaded.
+    fn documented() -> Vec<(String, String, bool)> {
+        let page = include_str!("../../../../docs/settings.md");
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let code = |cell: &str| Some(cell.strip_prefix('`')?.strip_suffix('`')?.to_owned());
+            Some((code(cells.get(1)?)?, code(cells.get(2)?)?, *cells.get(4)? == "yes"))
+        };
+        page.lines().filter(|line| line.starts_with("| `")).filter_map(row).collect()
+    }
+
+    /// The page and the program know the same settings.
+    #[test]
+    fn every_setting_is_documented_and_nothing_else() {
+        let mut documented = documented();
+        let mut known: Vec<_> = KEYS
+            .iter()
+            .map(|key| (key.name.to_owned(), key.variable.to_owned(), key.is_reloaded))
+            .collect();
+        documented.sort();
+        known.sort();
+        assert_eq!(documented, known);
+    }
+}

@@ -5,6 +5,7 @@ mod agents;
 mod file;
 mod keys;
 mod mcp;
+mod numbers;
 mod permissions;
 
 use std::env;
@@ -25,6 +26,7 @@ use crate::ui::ColorChoice;
 
 pub(crate) use agents::AgentSetting;
 pub(crate) use keys::{KEYS, Key};
+pub(crate) use numbers::{Number, Numbers};
 pub(crate) use permissions::PermissionSettings;
 
 /// Where a value comes from.
@@ -81,6 +83,8 @@ pub(crate) struct Settings {
     /// The agent of new sessions that name none.
     pub(crate) chat_agent: Sourced<Option<String>>,
     pub(crate) resume: ResumeSettings,
+    pub(crate) numbers: Numbers,
+    pub(crate) log_level: Sourced<tracing::Level>,
     pub(crate) archive_after: Sourced<Option<Duration>>,
     pub(crate) delete_after: Sourced<Option<Duration>>,
 }
@@ -121,6 +125,13 @@ pub(crate) const AGENT_RESTARTS: &[(&str, AgentRestart)] = &[
 ];
 pub(crate) const CONTINUE_TURNS: &[(&str, ContinueRun)] =
     &[("ask", ContinueRun::Ask), ("auto", ContinueRun::Auto), ("never", ContinueRun::Never)];
+pub(crate) const LOG_LEVELS: &[(&str, tracing::Level)] = &[
+    ("error", tracing::Level::ERROR),
+    ("warn", tracing::Level::WARN),
+    ("info", tracing::Level::INFO),
+    ("debug", tracing::Level::DEBUG),
+    ("trace", tracing::Level::TRACE),
+];
 pub(crate) const ON_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// The values of these keys are masked wherever they appear.
@@ -191,6 +202,8 @@ impl Settings {
                 )?,
                 note: pick.one_of("resume.interruption_summary", ON_OFF, true)?,
             },
+            numbers: Numbers::pick(&pick)?,
+            log_level: pick.one_of("log.level", LOG_LEVELS, tracing::Level::INFO)?,
             archive_after: pick.span("retention.archive_after")?,
             delete_after: pick.span("retention.delete_after")?,
             file,

@@ -1,13 +1,16 @@
 //! What an executor and its agent were seen to do.
 
+use std::time::Duration;
+
 use super::{Context, Decision, Prepare, Refusal, facts_only, recovery, with_status};
-use crate::event::{AgentResuming, Event, ExecutorAbandoned, PromptPrepared};
+use crate::event::{AgentEnding, AgentResuming, Event, ExecutorAbandoned, PromptPrepared};
 use crate::id::ExecutionId;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::record::NewRecord;
 use crate::resume;
 use crate::state::State;
+use crate::supervise;
 
 /// Records a change; what is so already is not recorded again.
 pub(super) fn observe(
@@ -86,6 +89,23 @@ pub(super) fn prepare(state: &State, cx: &Context, prepare: Prepare) -> Result<D
     let event =
         PromptPrepared { of_seq, run_id, execution_id, history, interruption_summary: note };
     Ok(Decision::done(vec![NewRecord::with_content(cx.now, event, "prompt", prompt.into())]))
+}
+
+/// Ends an agent that nothing needs. Decided again here: a prompt may have come meanwhile.
+pub(super) fn end_idle(
+    state: &State,
+    cx: &Context,
+    execution_id: ExecutionId,
+    idle_for: Duration,
+) -> Decision {
+    let is_current =
+        state.facts.executor.as_ref().is_some_and(|executor| executor.execution_id == execution_id);
+    let is_due = supervise::idle_since(state).is_some_and(|since| since.after(idle_for) <= cx.now);
+    if !is_current || !is_due {
+        return Decision::already();
+    }
+    let event = AgentEnding { execution_id, reason: Reason::IdleTimeout };
+    Decision::done(vec![NewRecord::new(cx.now, event)])
 }
 
 /// The user decides that an executor will not come back; its run is interrupted.

@@ -242,7 +242,7 @@ impl Importing<'_> {
 
     fn entry(&mut self, entry: Entry) {
         // A record says when it happened, and an agent's clock does not run ahead of ours.
-        let cx = Context { now: entry.at.min(self.cx.now), boot: self.cx.boot.clone() };
+        let cx = Context { now: entry.at.min(self.cx.now), ..self.cx.clone() };
         let run_id = entry.run_id;
         if let Fact::Text { message_id, channel, offset, text } = entry.fact {
             let sent = self.masked.get(&entry.pos).copied();

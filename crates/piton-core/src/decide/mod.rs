@@ -14,6 +14,7 @@ mod wait;
 mod workspace;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ use crate::event::{Event, Fork, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
 };
-use crate::limits::EFFECTS_PENDING_MAX;
+use crate::limits::{EFFECTS_PENDING_MAX, Limits};
 use crate::mcp::McpServer;
 use crate::reason::Reason;
 use crate::record::{Content, NewRecord};
@@ -43,6 +44,7 @@ pub struct Context {
     pub now: Timestamp,
     /// The boot that asks, and that would run what is started.
     pub boot: BootId,
+    pub limits: Limits,
 }
 
 /// What somebody wants.
@@ -156,6 +158,11 @@ pub enum Command {
     /// The user gives an unreachable executor up.
     Abandon {
         execution_id: ExecutionId,
+    },
+    /// The session's agent has had nothing to do for this long: it is to be ended.
+    EndIdleAgent {
+        execution_id: ExecutionId,
+        idle_for: Duration,
     },
     /// Boots have died, or an executor changed: what became of it decides what becomes of its run.
     /// Complete when it is made: by the session's supervisor, which asks the executor first, or by
@@ -523,6 +530,9 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         }
         Command::Sweep { live } => Ok(recovery::sweep(state, cx, live)),
         Command::Prepare(prepare) => execution::prepare(state, cx, prepare),
+        Command::EndIdleAgent { execution_id, idle_for } => {
+            Ok(execution::end_idle(state, cx, execution_id, idle_for))
+        }
         Command::PlanWorkspace(plan) => workspace::plan(state, cx, plan),
         Command::Configure(choice) => session::configure(cx, choice),
         Command::Create(_)
@@ -548,7 +558,7 @@ fn requested(
     request: Request,
     command: Command,
 ) -> Result<Decision, Refusal> {
-    if let Some(seq) = state.requests.find(&request, cx.now)? {
+    if let Some(seq) = state.requests.find(&request, cx.now, cx.limits.request_kept_for)? {
         return Ok(Decision { records: Vec::new(), outcome: Verdict::Repeated { seq } });
     }
     let mut decision = decide(state, cx, command)?;

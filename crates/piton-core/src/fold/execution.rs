@@ -114,6 +114,13 @@ impl State {
             Event::AgentExited(e) => {
                 self.agent_is(&e.execution_id, AgentStatus::Exited);
             }
+            Event::AgentEnding(e) => {
+                if self.is_current(&e.execution_id)
+                    && let Some(agent) = &mut self.facts.agent
+                {
+                    agent.is_ending = agent.status == AgentStatus::Ready;
+                }
+            }
             Event::AgentSessionCleared(e) => {
                 let has_history = self.has_history();
                 if self.is_current(&e.execution_id)
@@ -179,6 +186,7 @@ impl State {
         if let Some(agent) = &mut self.facts.agent
             && agent.status != AgentStatus::Error
         {
+            agent.is_ending = false;
             agent.status = AgentStatus::Exited;
         }
     }
@@ -212,6 +220,7 @@ impl State {
         };
         let agent = self.facts.agent.get_or_insert(Agent::new(status));
         agent.status = status;
+        agent.is_ending = false;
         (agent.error, agent.error_seq) = (None, None);
         Some(agent)
     }

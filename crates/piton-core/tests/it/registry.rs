@@ -3,6 +3,7 @@
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::decide::{Refusal, Verdict};
 use piton_core::event::AccessTokenCreated;
+use piton_core::limits::REQUEST_KEPT_FOR;
 use piton_core::registry::{Command, Registry};
 use piton_core::request::{Key, Request};
 use piton_core::{Record, Timestamp};
@@ -21,7 +22,7 @@ impl Log {
     }
 
     fn ask(&mut self, request: Option<Request>, command: Command) -> Result<Verdict, Refusal> {
-        let decision = self.registry.decide(self.at(), request, command)?;
+        let decision = self.registry.decide(self.at(), request, command, REQUEST_KEPT_FOR)?;
         for new in &decision.records {
             let record = new.at(self.registry.last_seq + 1);
             self.registry.apply_record(&record).expect("it was just made");

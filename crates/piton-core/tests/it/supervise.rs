@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{World, close, id, start};
 use piton_core::decide::{Command, Probe};
-use piton_core::event::{ExecutorReady, ExecutorStarting, Outcome};
+use piton_core::event::{AgentExited, AgentReady, ExecutorReady, ExecutorStarting, Outcome};
 use piton_core::resume::StartTrigger;
 use piton_core::supervise::{self, Known, Link, Owner, Step};
 
@@ -69,7 +69,8 @@ fn world(log: Log) -> World {
 
 fn known(world: &World, owner: Owner, link: Link) -> Known {
     let dead = world.dead.clone();
-    Known { owner, dead, link, is_awaited: false, is_given_up: false, start: None }
+    let (is_awaited, is_given_up, is_idle) = (false, false, false);
+    Known { owner, dead, link, is_awaited, is_given_up, start: None, is_idle }
 }
 
 fn next(log: Log, owner: Owner, link: Link) -> Step {
@@ -234,4 +235,49 @@ fn delays_double_from_half_a_second_to_half_a_minute() {
         assert_eq!(shortest(failures), Duration::from_secs_f64(seconds / 2.0), "{failures}");
     }
     assert_eq!(longest(u32::MAX), Duration::from_secs(30));
+}
+
+/// A session whose agent is ready and has nothing to do.
+fn with_agent() -> World {
+    let mut world = world(Log::Ready);
+    let event = AgentReady { execution_id: id("exec_1"), agent_session_id: None };
+    world.done(Command::Observe { event: event.into(), message: None });
+    world
+}
+
+fn end_idle(idle_for: Duration) -> Command {
+    Command::EndIdleAgent { execution_id: id("exec_1"), idle_for }
+}
+
+/// An agent that nothing needs is ended: first that is decided, then it is done. Whoever wants an agent
+/// comes before the decision, and after it.
+#[test]
+fn an_idle_agent_is_ended() {
+    let mut world = with_agent();
+    let idle = Known { is_idle: true, ..known(&world, Owner::Ours, Link::Connected) };
+    let next = |world: &World, known: &Known| supervise::next(&world.state.facts, known);
+    assert_eq!(next(&world, &idle), Step::EndIdleAgent);
+    let wanted = Known { start: Some(StartTrigger::Prompt), ..idle.clone() };
+    assert_eq!(next(&world, &wanted), Step::Start(StartTrigger::Prompt));
+    assert_eq!(world.done(end_idle(Duration::ZERO)), ["agent.ending"]);
+    assert!(!world.state.facts.hears(), "it is given nothing any more");
+    assert_eq!(next(&world, &idle), Step::StopAgent);
+    assert_eq!(next(&world, &wanted), Step::StopAgent);
+    let event = AgentExited { execution_id: id("exec_1"), exit_code: None, signal: None };
+    world.done(Command::Observe { event: event.into(), message: None });
+    assert_eq!(next(&world, &wanted), Step::Start(StartTrigger::Prompt));
+    assert_eq!(supervise::idle_since(&world.state), None);
+}
+
+/// What needs the agent keeps it: an open run, a prompt that came meanwhile, time that has not passed.
+#[test]
+fn an_agent_that_something_needs_is_not_ended() {
+    let mut world = with_agent();
+    let before = world.state.last_seq;
+    assert!(world.done(end_idle(Duration::from_hours(1))).is_empty());
+    assert!(supervise::idle_since(&world.state).is_some());
+    world.done(start("run_1"));
+    assert_eq!(supervise::idle_since(&world.state), None);
+    assert!(world.done(end_idle(Duration::ZERO)).is_empty());
+    assert!(world.state.facts.hears() && world.state.last_seq > before);
 }

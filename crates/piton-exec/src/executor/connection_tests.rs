@@ -114,6 +114,7 @@ async fn answer(mut stream: UnixStream, asked: Arc<Asked>) -> io::Result<()> {
             agent: AgentHealth::default(),
             run_id: None,
             asking: Vec::new(),
+            shells: 0,
         };
         serde_json::to_string(&health).unwrap()
     } else {

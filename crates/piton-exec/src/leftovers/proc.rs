@@ -61,6 +61,20 @@ pub fn variable(pid: u32, name: &str) -> Option<String> {
     value.and_then(|value| String::from_utf8(value.to_vec()).ok())
 }
 
+/// What a process has in memory.
+#[cfg(target_os = "linux")]
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1_024)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn resident_bytes(_pid: u32) -> Option<u64> {
+    None
+}
+
 /// Without `/proc` there is no list; only process groups that we made are ended there.
 #[cfg(not(target_os = "linux"))]
 pub fn all() -> io::Result<Vec<Process>> {

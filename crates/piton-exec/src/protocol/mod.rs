@@ -150,6 +150,9 @@ pub struct Health {
     /// Questions of the agent that wait for an answer.
     #[serde(default)]
     pub asking: Vec<WaitId>,
+    /// Shells that are open.
+    #[serde(default)]
+    pub shells: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ mod paths;
 mod program;
 mod start;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::client::alive;
 use crate::executor::{Connections, Error, Executor, Fault, Found, LaunchSpec, Located, Result};
-use crate::leftovers;
+use crate::leftovers::{self, Mark};
 use crate::protocol::files;
 
 use paths::ExecutionFolder;
@@ -51,6 +52,7 @@ pub struct Standalone {
     scope_program: Option<PathBuf>,
     temp: PathBuf,
     protocol_max: Option<u32>,
+    ready_timeout: Duration,
     connections: Arc<Connections>,
 }
 
@@ -61,8 +63,8 @@ impl Standalone {
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         let temp = std::env::temp_dir();
         let (scope_program, protocol_max) = (start::scope_program(), None);
-        let connections = Arc::default();
-        Self { data, program, args, scope_program, temp, protocol_max, connections }
+        let (ready_timeout, connections) = (start::READY_TIMEOUT, Arc::default());
+        Self { data, program, args, scope_program, temp, protocol_max, ready_timeout, connections }
     }
 
     /// The program that puts a command into a scope of its own; `None`: none does.
@@ -80,6 +82,12 @@ impl Standalone {
     /// The newest protocol that agentctls may speak, and we with them; for tests of an upgrade.
     pub fn with_protocol_max(mut self, protocol_max: Option<u32>) -> Self {
         self.protocol_max = protocol_max;
+        self
+    }
+
+    /// How long an agentctl may take until it answers.
+    pub fn with_ready_timeout(mut self, ready_timeout: Duration) -> Self {
+        self.ready_timeout = ready_timeout;
         self
     }
 
@@ -220,6 +228,19 @@ impl Executor for Standalone {
         Box::pin(async {
             let found = |(session, execution)| Found { session, execution };
             Ok(ExecutionFolder::all(&self.data)?.into_iter().map(found).collect())
+        })
+    }
+
+    fn memory(&self) -> BoxFuture<'_, BTreeMap<ExecutionId, u64>> {
+        Box::pin(async {
+            let executions = ExecutionFolder::all(&self.data).unwrap_or_default();
+            let marks = executions.into_iter().filter_map(|(_, execution)| {
+                Mark::of(&execution, &self.place(&execution).folder).ok()
+            });
+            let marks: Vec<Mark> = marks.collect();
+            // Reading the list of processes may block.
+            let counting = tokio::task::spawn_blocking(move || leftovers::memory(&marks));
+            counting.await.ok().and_then(Result::ok).unwrap_or_default()
         })
     }
 

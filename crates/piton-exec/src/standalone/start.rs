@@ -16,7 +16,7 @@ use crate::executor::{Error, LaunchSpec, Result};
 use crate::protocol::Launch;
 
 /// For agentctl to answer.
-const READY_WAIT: Duration = Duration::from_mins(1);
+pub(super) const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// `systemd-run`, if there is a systemd that it can talk to.
 pub(super) fn scope_program() -> Option<PathBuf> {
@@ -90,7 +90,7 @@ impl Standalone {
             // One that ends before it has read everything says more by how it ended.
             let _ = stdin.write_all(&text).await;
         }
-        let deadline = Instant::now() + READY_WAIT;
+        let deadline = Instant::now() + self.ready_timeout;
         let mut pause = Duration::from_millis(2);
         while !(place.is_bound() && answers(place, ANSWER_WAIT).await) {
             if let Some(status) = child.try_wait().map_err(failed)? {
@@ -98,7 +98,10 @@ impl Standalone {
             }
             if Instant::now() >= deadline {
                 reap(child);
-                return Err(Error::Silent { seconds: READY_WAIT.as_secs(), said: place.said() });
+                return Err(Error::Silent {
+                    seconds: self.ready_timeout.as_secs(),
+                    said: place.said(),
+                });
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(10 * POLL);

@@ -40,6 +40,7 @@ use crate::metadata::MetadataLog;
 use crate::offline::OfflineWriter;
 use crate::service::{Handle, Options, Service};
 use crate::session::Ack;
+use crate::settings::Settings;
 use crate::view::View;
 use crate::worktrees::Worktrees;
 use crate::world::{Clock, Ids};
@@ -251,7 +252,29 @@ impl Engine {
     }
 
     pub fn policy(&self) -> Policy {
-        self.0.policy
+        match &self.0.writer {
+            Writer::Running(running) => running.handle.supervisors().policy(),
+            Writer::Offline(_) => self.0.policy,
+        }
+    }
+
+    /// What an operator decided anew counts from now on, for all sessions.
+    pub fn reconfigure(&self, settings: Settings, policy: Policy) -> Result<()> {
+        let handle = &self.running()?.handle;
+        handle.supervisors().set_policy(policy);
+        handle.set_settings(settings);
+        Ok(())
+    }
+
+    pub fn settings(&self) -> Settings {
+        match &self.0.writer {
+            Writer::Running(running) => running.handle.settings(),
+            Writer::Offline(_) => Settings::default(),
+        }
+    }
+
+    fn request_kept_for(&self) -> Duration {
+        self.settings().limits.request_kept_for
     }
 
     /// The log of what belongs to no session: tasks, access tokens, audit, deletions.

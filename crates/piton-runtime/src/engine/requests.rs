@@ -200,7 +200,7 @@ impl Engine {
         requests: &Requests,
         request: &Request<'_>,
     ) -> Result<Option<Fulfilled<T>>> {
-        match requests.find(&request.logged(None), self.0.clock.now())? {
+        match requests.find(&request.logged(None), self.0.clock.now(), self.request_kept_for())? {
             Some(seq) => self.replay(session, seq).await.map(Some),
             None => Ok(None),
         }

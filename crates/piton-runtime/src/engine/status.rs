@@ -1,7 +1,9 @@
 //! How a session stands: derived by the core, gathered by the view, spelled by whoever asks.
 
+use std::collections::BTreeMap;
+
 use piton_core::Timestamp;
-use piton_core::id::SessionId;
+use piton_core::id::{ExecutionId, SessionId};
 use piton_core::overview::Overview;
 
 use super::{Engine, Writer};
@@ -32,6 +34,15 @@ impl Engine {
         let abilities = profile.map(|profile| profile.abilities).unwrap_or_default();
         let overview = self.view().overview(session, state, abilities).await?;
         Ok(SessionReport { overview, contact: self.contact(session) })
+    }
+
+    /// How much memory the processes of each execution use, in bytes: the agent, and everything that
+    /// runs beside it. Executions of which that is not known are left out.
+    pub async fn memory(&self) -> BTreeMap<ExecutionId, u64> {
+        match &self.0.writer {
+            Writer::Running(running) => running.executions.memory().await,
+            Writer::Offline(_) => BTreeMap::new(),
+        }
     }
 
     pub fn contact(&self, session: &SessionId) -> Contact {

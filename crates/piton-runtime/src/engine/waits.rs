@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{SessionId, TokenId, WaitId};
-use piton_core::limits::REQUEST_KEPT_FOR;
 use piton_core::overview::OpenWait;
 use piton_core::permission::normal_answer;
 use piton_core::token::{NewToken, ResumeToken};
@@ -177,13 +176,14 @@ impl Engine {
     /// active last, and within the time that keys are kept.
     async fn fulfilled_in(&self, request: &Request<'_>) -> Result<Option<(SessionId, Seq)>> {
         let (now, request) = (self.view().now(), request.logged(None));
+        let kept_for = self.request_kept_for();
         let query =
             Query { task_id: None, select: Select::All, after: None, limit: SEARCHED_SESSIONS_MAX };
         let page = self.0.store.list(query).await?;
-        let is_recent = |row: &&Row| now.since(row.summary.info.active_at) <= REQUEST_KEPT_FOR;
+        let is_recent = |row: &&Row| now.since(row.summary.info.active_at) <= kept_for;
         for row in page.rows.iter().filter(is_recent) {
             let requests = self.view().state(&row.session).await?.requests;
-            if let Some(seq) = requests.find(&request, now)? {
+            if let Some(seq) = requests.find(&request, now, kept_for)? {
                 return Ok(Some((row.session.clone(), seq)));
             }
         }

@@ -7,7 +7,7 @@ use piton_core::decide::{Command, Probe};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::spool::Spool;
-use piton_core::state::{AgentStatus, Effect, Phase};
+use piton_core::state::{Effect, Phase};
 use piton_exec::executor::{Drained, Fault};
 use piton_exec::protocol::Act;
 use piton_store::BoxFuture;
@@ -86,7 +86,7 @@ impl Executions {
                 }
                 return false;
             };
-            let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);
+            let ready = state.facts.hears();
             let run = state.facts.run.as_ref();
             let paused = run.is_some_and(|r| r.run_id == run_id && r.phase == Phase::Paused);
             if begins && !ready {

@@ -7,7 +7,7 @@ mod following;
 mod leftovers;
 mod preparing;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -191,6 +191,11 @@ impl Executions {
         listed.unwrap_or_default()
     }
 
+    /// How much memory the processes of each execution use, in bytes, as far as that is known.
+    pub async fn memory(&self) -> BTreeMap<ExecutionId, u64> {
+        self.0.executor.memory().await
+    }
+
     /// Clears away what no execution uses any more.
     pub(crate) async fn tidy(&self) {
         if let Err(error) = self.0.executor.tidy().await {
@@ -205,6 +210,11 @@ impl Executions {
         after: Option<Spool>,
     ) -> Result<Box<dyn Following>, Fault> {
         self.0.executor.follow(at, after).await
+    }
+
+    /// Whether somebody has a shell open beside the agent.
+    pub(crate) async fn has_shells(&self, at: &At) -> Result<bool, Fault> {
+        self.0.executor.has_shells(at).await
     }
 
     /// Ends an execution and everything it left running.

@@ -101,7 +101,8 @@ impl Executions {
 
     /// What the log has before a record, the newest of it.
     async fn gathered(&self, session: &SessionId, before: Seq) -> Result<Gathering> {
-        let mut gathering = Gathering::default();
+        let limits = self.handle().await?.settings().limits.history;
+        let mut gathering = Gathering::new(limits);
         let mut end = before - 1;
         while gathering.wants_more() && end > 0 {
             let after = end.saturating_sub(PAGE);
@@ -198,6 +199,7 @@ impl Executions {
 
     /// What the workspace says, if it says it soon.
     async fn truth(&self, at: &At) -> Option<Truth> {
+        let files = self.handle().await.ok()?.settings().limits.changed_files;
         let asking = async {
             let client = self.0.executor.client(at).await.ok()?;
             let status = client.git_status().await.ok().filter(|status| status.repository)?;
@@ -207,7 +209,7 @@ impl Executions {
             // Half a count is none.
             let whole = diffs.len() == 2 && !diffs.iter().any(|diff| diff.truncated);
             let diff: String = diffs.into_iter().map(|diff| diff.diff).collect();
-            let truth = Truth::new(changed.collect(), status.truncated);
+            let truth = Truth::at_most(files, changed.collect(), status.truncated);
             let stat = whole.then(|| Stat::of(&diff));
             Some(Truth { branch: status.branch, head: status.head, stat, ..truth })
         };

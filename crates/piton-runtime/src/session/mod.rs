@@ -224,7 +224,7 @@ impl Session {
     }
 
     fn context(&self) -> Context {
-        Context { now: self.env.clock.now(), boot: self.env.boot.clone() }
+        self.env.context()
     }
 
     /// What a dead boot left is settled before anything is decided. False: the session's supervisor

@@ -15,13 +15,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use piton_core::State;
 use piton_core::decide::Refusal;
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::resume::{Abilities, Plan, Policy, StartContext, StartTrigger};
+use piton_core::{State, Timestamp};
 use piton_store::Entropy;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -32,6 +31,7 @@ pub use sessions::{Outcome, Recovered};
 use crate::error::{Error, Result};
 use crate::executions::Executions;
 use crate::service::Handle;
+use crate::settings::LiveSettings;
 use crate::world::Executors;
 use task::Supervisor;
 
@@ -56,6 +56,8 @@ pub(crate) enum Wake {
     Closed,
     Abandoned,
     Deleted,
+    /// The settings have changed.
+    Settings,
     /// An execution is there that may not be the session's any more.
     Leftover(ExecutionId),
 }
@@ -94,13 +96,14 @@ struct Inner {
     executors: Arc<dyn Executors>,
     /// `None`: executions are asked about and never followed or started here.
     executions: Option<Executions>,
-    unreachable_after: Duration,
-    abandon_after: Option<Duration>,
+    settings: Arc<LiveSettings>,
     entropy: Arc<dyn Entropy>,
     registry: Mutex<Registry>,
     agents: Mutex<Option<Agents>>,
     /// Sessions whose prompt found no agent before it was known how agents are started.
     undelivered: Mutex<BTreeSet<SessionId>>,
+    /// When sessions were last active before this process began to recover them: that is no activity.
+    active_before: Mutex<HashMap<SessionId, Timestamp>>,
 }
 
 /// Which sessions have a supervisor. Wakes are sent, and supervisors end, under its lock: no wake is
@@ -121,19 +124,18 @@ impl fmt::Debug for Supervisors {
 impl Supervisors {
     pub(crate) fn new(
         executors: Arc<dyn Executors>,
-        unreachable_after: Duration,
-        abandon_after: Option<Duration>,
+        settings: Arc<LiveSettings>,
         entropy: Arc<dyn Entropy>,
     ) -> Self {
         Self(Arc::new(Inner {
             executions: executors.executions(),
             executors,
-            unreachable_after,
-            abandon_after,
+            settings,
             entropy,
             registry: Mutex::default(),
             agents: Mutex::default(),
             undelivered: Mutex::default(),
+            active_before: Mutex::default(),
         }))
     }
 
@@ -183,6 +185,14 @@ impl Supervisors {
                     tracing::error!(code = %error.code(), "agents were not started");
                 }
             });
+        }
+    }
+
+    /// Another policy from now on; nothing is started because of it.
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        let mut agents = self.0.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(agents) = &mut *agents {
+            agents.policy = policy;
         }
     }
 
@@ -257,6 +267,15 @@ impl Supervisors {
         let (answer, settled) = oneshot::channel();
         self.send(session, Message::Settle(cause, answer))?;
         settled.await.map_err(|_| Error::ShuttingDown)?
+    }
+
+    /// Every supervisor looks again: something that all of them go by has changed.
+    pub(crate) fn wake_all(&self) {
+        let registry = self.registry();
+        for sender in registry.by_session.values() {
+            // One that has so much to look at looks anyway.
+            let _ = sender.try_send(Message::Wake(Wake::Settings));
+        }
     }
 
     /// A hint: it costs nothing where nobody would do anything about it.

@@ -2,7 +2,8 @@
 //! other boots left when they died, and executions that are no session's any more. Cost follows the
 //! number of those sessions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -11,23 +12,19 @@ use piton_core::decide::Verdict;
 use piton_core::id::SessionId;
 use piton_core::resume::{AgentRestart, Policy, StartTrigger};
 use piton_core::state::{Executor, ExecutorStatus, Facts};
-use piton_core::{Code, supervise};
+use piton_core::{Code, Timestamp, supervise};
 use piton_store::{Query, Row, Select};
 
 use super::{Supervisors, Wake};
 use crate::error::Result;
 use crate::executions::{Executions, is_not_ours};
 use crate::service::Handle;
+use crate::settings::Settings;
 
 /// Sessions settled at the same time: enough to share flushes, few enough to finish the first
 /// long before the last.
 const SETTLED_AT_ONCE: usize = 256;
 const PAGE_ROWS: usize = 256;
-/// Agents that are started at the same time when the process starts.
-const STARTED_AT_ONCE: usize = 4;
-/// Only sessions that were active so recently have their agents started at the start.
-const START_AT_BOOT_MS: i64 = 24 * 60 * 60 * 1_000;
-
 const LEFTOVERS_EVERY: Duration = Duration::from_secs(30);
 
 /// What became of one session.
@@ -63,6 +60,10 @@ impl Supervisors {
             let select = Select::NeedsRecovery;
             let query = Query { task_id: None, select, after, limit: PAGE_ROWS };
             let page = handle.view().store().list(query).await?;
+            if cause == Wake::Boot {
+                let active = |row: &Row| (row.session.clone(), row.summary.info.active_at);
+                self.active_before().extend(page.rows.iter().map(active));
+            }
             let recover_one = |row| self.recover_one(handle, row, cause.clone());
             let mut recovering =
                 stream::iter(page.rows).map(recover_one).buffer_unordered(SETTLED_AT_ONCE);
@@ -74,6 +75,10 @@ impl Supervisors {
                 None => return Ok(()),
             }
         }
+    }
+
+    fn active_before(&self) -> MutexGuard<'_, HashMap<SessionId, Timestamp>> {
+        self.0.active_before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn recover_one(&self, handle: &Handle, row: Row, cause: Wake) -> Recovered {
@@ -138,19 +143,23 @@ impl Supervisors {
     /// Starts the agents that ran when the last process ended, if that is wanted: a few at a time.
     pub(super) async fn start_at_boot(&self, handle: &Handle, policy: Policy) -> Result<()> {
         if policy.agent_restart != AgentRestart::OnBoot {
+            self.active_before().clear();
             return Ok(());
         }
-        let since = handle.view().now().as_millis() - START_AT_BOOT_MS;
+        let Settings { boot_parallel, boot_active_within, .. } = self.0.settings.get();
+        let now = handle.view().now();
         let (mut after, mut starting) = (None, tokio::task::JoinSet::new());
         loop {
             let query = Query { task_id: None, select: Select::Unclosed, after, limit: PAGE_ROWS };
             let page = handle.view().store().list(query).await?;
             for row in page.rows {
-                let is_recent = row.summary.info.active_at.as_millis() >= since;
+                let before = self.active_before().get(&row.session).copied();
+                let active_at = before.unwrap_or(row.summary.info.active_at);
+                let is_recent = now.since(active_at) <= boot_active_within;
                 if row.summary.facts.executor.is_none() || !is_recent {
                     continue;
                 }
-                if starting.len() >= STARTED_AT_ONCE {
+                if starting.len() >= boot_parallel.max(1) {
                     starting.join_next().await;
                 }
                 let (supervisors, session) = (self.clone(), row.session);
@@ -166,6 +175,7 @@ impl Supervisors {
                 None => break,
             }
         }
+        self.active_before().clear();
         while starting.join_next().await.is_some() {}
         Ok(())
     }

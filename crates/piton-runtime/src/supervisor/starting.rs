@@ -19,8 +19,6 @@ use crate::error::{Error, Result, StartFailure};
 use crate::executions::Executions;
 use crate::service::Handle;
 
-/// How long an agent may take until the log says what became of its start.
-const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// Starts for one prompt, the first included, and the delay before the second.
 const START_RETRIES_MAX: u32 = 3;
 const START_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -124,6 +122,13 @@ impl Starter {
             self.wait_until(|state| !resume::is_running(&state.facts)).await?;
         }
         self.carry_out(trigger).await
+    }
+
+    /// Ends the agent, as was decided, and returns when the log says that it is gone.
+    pub(super) async fn end_agent(self) -> Result<()> {
+        self.executions.stop_agent(&self.session).await?;
+        self.wait_until(|state| !state.facts.agent.as_ref().is_some_and(|agent| agent.is_ending))
+            .await
     }
 
     async fn carry_out(&self, trigger: StartTrigger) -> Result<Plan> {
@@ -342,7 +347,7 @@ impl Starter {
                 tail.next().await?;
             }
         };
-        match tokio::time::timeout(START_TIMEOUT, waiting).await {
+        match tokio::time::timeout(self.handle.settings().agent_start_timeout, waiting).await {
             Ok(waited) => waited,
             Err(_) => Err(Error::AgentLate),
         }

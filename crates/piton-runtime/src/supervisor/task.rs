@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use piton_core::decide::{Command, Probe, Verdict};
 use piton_core::id::{BootId, ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
-use piton_core::resume::{self, StartContext, StartTrigger};
+use piton_core::resume::{self, AgentRestart, StartContext, StartTrigger};
 use piton_core::supervise::{self, Known, Link, Owner, Step};
 use piton_core::{Code, State};
 use piton_exec::executor::{Fault, Found};
@@ -27,6 +27,8 @@ use crate::service::Handle;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that lasted so long was a good one: the delays begin from the first again.
 const GOOD_CONNECTION: Duration = Duration::from_secs(1);
+/// Until something is tried again that did not work.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// A step that changes nothing is not repeated for ever.
 const REPEATED_STEPS_MAX: u32 = 8;
 
@@ -61,6 +63,8 @@ pub(super) struct Supervisor {
     retry_at: Option<Instant>,
     connected_at: Instant,
     following: Option<BoxFuture<Result<Over>>>,
+    /// Until then the agent stays, though the log says that it has nothing to do.
+    in_use_until: Option<Instant>,
     starts: VecDeque<StartRequest>,
     /// A prompt has no agent to be given to.
     is_undelivered: bool,
@@ -94,6 +98,7 @@ impl Supervisor {
             retry_at: None,
             connected_at: Instant::now(),
             following: None,
+            in_use_until: None,
             starts: VecDeque::new(),
             is_undelivered: false,
             starting: None,
@@ -168,7 +173,7 @@ impl Supervisor {
                 (self.link, self.retry_at) = (Link::Unknown, None);
             }
             Wake::LaunchEnded => self.retry_at = None,
-            Wake::Closed | Wake::Abandoned | Wake::Deleted => {}
+            Wake::Closed | Wake::Abandoned | Wake::Deleted | Wake::Settings => {}
             Wake::Leftover(execution) => self.end_leftover(execution),
         }
     }
@@ -210,10 +215,12 @@ impl Supervisor {
             Step::End => self.end(),
             // Executions that are only asked about are asked again by a later look.
             _ if self.executions().is_none() => self.end(),
+            Step::Abandon => self.abandon().await?,
             Step::Connect => self.connect(&state).await?,
             Step::StopExecution => self.stop_execution(&state).await?,
-            Step::Abandon => self.abandon().await?,
-            Step::Follow => Next::Wait(None),
+            Step::Follow => Next::Wait(self.idle_until(&state)),
+            Step::EndIdleAgent => self.end_idle_agent(&state).await?,
+            Step::StopAgent => self.stop_agent(),
             Step::Wait => self.wait_for_retry(&known),
         };
         Ok(next)
@@ -267,17 +274,33 @@ impl Supervisor {
         // What another start is about may be settled by the one that is under way.
         let start = self.starting.is_none().then(|| self.wanted(state)).flatten();
         let is_given_up = self.given_up_at().is_some_and(|at| at <= now);
-        Known { owner, dead, link, is_awaited: !self.settlers.is_empty(), is_given_up, start }
+        let is_idle = self.starting.is_none() && self.idle_until(state).is_some_and(|at| at <= now);
+        let is_awaited = !self.settlers.is_empty();
+        Known { owner, dead, link, is_awaited, is_given_up, start, is_idle }
     }
 
-    /// When a silent execution is abandoned, if it ever is.
-    fn given_up_at(&self) -> Option<Instant> {
-        Some(self.silent_since? + self.shared.0.abandon_after?)
+    /// When the agent will have had nothing to do for as long as it may; `None`: it has, it may for
+    /// ever, or nothing would start it again.
+    fn idle_until(&self, state: &State) -> Option<Instant> {
+        let timeout = self.shared.0.settings.get().agent_idle_timeout?;
+        if self.shared.policy().agent_restart == AgentRestart::Manual {
+            return None;
+        }
+        let idle_for = self.handle.view().now().since(supervise::idle_since(state)?);
+        let until = Instant::now() + timeout.saturating_sub(idle_for);
+        Some(self.in_use_until.map_or(until, |in_use| until.max(in_use)))
     }
 
     /// When silence has lasted too long.
     fn silent_until(&self) -> Instant {
-        self.silent_since.unwrap_or_else(Instant::now) + self.shared.0.unreachable_after
+        let after = self.shared.0.settings.get().unreachable_after;
+        self.silent_since.unwrap_or_else(Instant::now) + after
+    }
+
+    /// When silence has lasted so long that the execution is given up; `None`: never.
+    fn given_up_at(&self) -> Option<Instant> {
+        let after = self.shared.0.settings.get().abandon_after?;
+        Some(self.silent_since? + after)
     }
 
     fn wanted(&mut self, state: &State) -> Option<StartTrigger> {
@@ -448,6 +471,52 @@ impl Supervisor {
             }
         };
         Ok(Next::Look)
+    }
+
+    /// Decides that the agent is to be ended, unless somebody uses a shell beside it.
+    async fn end_idle_agent(&mut self, state: &State) -> Result<Next> {
+        let idle_for = self.shared.0.settings.get().agent_idle_timeout;
+        let (Some(executions), Some(execution_id), Some(idle_for)) =
+            (self.executions().cloned(), self.execution.clone(), idle_for)
+        else {
+            return Ok(Next::Look);
+        };
+        let at = executions.at(&self.session, &execution_id, state.lease.epoch).await?;
+        let in_use_for = match executions.has_shells(&at).await {
+            Ok(false) => {
+                let command = Command::EndIdleAgent { execution_id, idle_for };
+                let ack = self.handle.execute_settled(&self.session, command).await?;
+                // Something came up meanwhile: the log says since when it is idle now.
+                if ack.verdict == Verdict::Already { LOOK_AGAIN } else { Duration::ZERO }
+            }
+            Ok(true) => idle_for,
+            Err(fault) => {
+                tracing::debug!(session = %self.session, %fault, "not known whether it is in use");
+                LOOK_AGAIN
+            }
+        };
+        self.in_use_until = Some(Instant::now() + in_use_for);
+        Ok(Next::Look)
+    }
+
+    /// Ends the agent as was decided. Whoever wants one meanwhile waits for it, and gets another.
+    fn stop_agent(&mut self) -> Next {
+        let (Some(executions), Some(agents)) = (self.executions(), self.shared.agents()) else {
+            return Next::Wait(None);
+        };
+        if self.starting.is_some() {
+            return Next::Wait(None);
+        }
+        let (handle, executions) = (self.handle.clone(), executions.clone());
+        let session = self.session.clone();
+        let ending = Starter { handle, executions, agents, session: session.clone() };
+        self.starting = Some(Box::pin(async move {
+            if let Err(error) = ending.end_agent().await {
+                tracing::warn!(%session, code = %error.code(), %error, "an idle agent was not ended");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }));
+        Next::Look
     }
 
     fn start(&mut self, trigger: StartTrigger) -> Next {

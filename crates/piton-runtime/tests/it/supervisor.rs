@@ -20,7 +20,8 @@ use piton_exec::executor::{
 };
 use piton_exec::protocol::{Command, Frame, Reply, Start};
 use piton_runtime::{
-    Executions, Handle, NewSession, Obstacle, Options, Outcome, Recipe, Recipes, Recovered, Service,
+    Executions, Handle, NewSession, Obstacle, Options, Outcome, Recipe, Recipes, Recovered,
+    Service, Settings,
 };
 use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{Liveness, OsEntropy};
@@ -258,7 +259,7 @@ impl World {
             executors: Arc::new(executions.clone()),
             // Sweeps are asked for.
             sweep_every: Duration::from_hours(24),
-            unreachable_after: UNREACHABLE_AFTER,
+            settings: Settings { unreachable_after: UNREACHABLE_AFTER, ..Settings::default() },
             ..Options::new(
                 boot.clone(),
                 store,
@@ -534,8 +535,10 @@ async fn an_abandoned_execution_is_ended() {
 async fn a_silent_execution_is_abandoned_after_its_deadline() {
     const ABANDON_AFTER: Duration = Duration::from_mins(10);
     let world = World::new();
-    let process = world
-        .start_with("boot_1", |options| Options { abandon_after: Some(ABANDON_AFTER), ..options });
+    let process = world.start_with("boot_1", |options| {
+        let settings = Settings { abandon_after: Some(ABANDON_AFTER), ..options.settings };
+        Options { settings, ..options }
+    });
     let (process, session) = world.launched_by(process.await).await;
     let begun = tokio::time::Instant::now();
     world.outside.set_silent(true);

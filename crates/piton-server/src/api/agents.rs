@@ -73,5 +73,9 @@ pub(crate) async fn executors(
             }
         }
     }
+    let memory = app.engine().memory().await;
+    for execution in &mut executions {
+        execution.memory_bytes = memory.get(&execution.agent_execution_id).copied();
+    }
     Ok(Json(ExecutionList { executions, truncated }))
 }

@@ -9,13 +9,13 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, http::HeaderValue};
 use piton_api::enums::ClosedList as _;
 use piton_api::problem::Problem as Document;
-use piton_api::server::Health;
-use piton_core::Code;
+use piton_api::server::{Health, Reloaded};
+use piton_core::{Code, resume};
 use piton_store::{Query, Select, Store};
 use tokio::sync::Mutex;
 
-use crate::app::App;
-use crate::extract::Reader;
+use crate::app::{App, ReloadError};
+use crate::extract::{Administrator, Reader};
 use crate::metrics::Open;
 use crate::problem::{Problem, Result};
 
@@ -73,6 +73,25 @@ impl Readiness {
     }
 }
 
+/// Reads the server's settings again. Those that need a restart are named; if one is invalid, all stay as
+/// they were.
+#[utoipa::path(post, path = "/reload", tag = "server", responses(
+    (status = 200, body = Reloaded),
+    (status = "4XX", body = Document, content_type = "application/problem+json"),
+))]
+pub(crate) async fn reload(
+    State(app): State<App>,
+    Administrator(_caller): Administrator,
+) -> Result<Json<Reloaded>> {
+    let Some(reload) = app.options().reload.clone() else {
+        return Err(Problem::new(Code::NotFound, "This server has no settings to read again"));
+    };
+    let failed = |error: ReloadError| {
+        Problem::new(error.code, error.message).with_status(StatusCode::UNPROCESSABLE_ENTITY)
+    };
+    reload.reload().map(Json).map_err(failed)
+}
+
 /// Counters and gauges, in the format that Prometheus reads.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
     (status = 200, body = String, content_type = "application/openmetrics-text"),
@@ -88,7 +107,7 @@ pub(crate) async fn metrics(State(app): State<App>, _reader: Reader) -> Result<R
 
 /// What is open now. Its cost follows what is open.
 async fn open(app: &App) -> Result<Open> {
-    let mut open = Open::default();
+    let mut open = Open { memory_bytes: app.engine().memory().await, ..Open::default() };
     let mut after = None;
     loop {
         let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE };
@@ -102,6 +121,7 @@ async fn open(app: &App) -> Result<Open> {
             if let Some(executor) = facts.executor.as_ref().filter(|e| e.may_live()) {
                 let status = executor.status.spelling();
                 *open.executions.entry(status).or_default() += 1;
+                open.agents += u64::from(resume::is_running(facts));
             }
         }
         match page.next {

@@ -143,6 +143,7 @@ impl World {
             rate: piton_server::Rate::default(),
             connections: piton_server::ConnectionLimits::default(),
             version: "0.0.0".to_owned(),
+            reload: None,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Server::start(listener, None, options).unwrap();

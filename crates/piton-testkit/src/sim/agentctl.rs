@@ -248,6 +248,15 @@ impl Executor for Remote {
         })
     }
 
+    fn has_shells<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
+        let (remote, at) = (self.clone(), at.clone());
+        Box::pin(async move {
+            remote.step().await;
+            let mut fleet = remote.world.fleet();
+            Self::arrive(&mut fleet, &at).map(|_| false)
+        })
+    }
+
     /// The modelled ones have no disk.
     fn client<'a>(&'a self, _at: &'a At) -> BoxFuture<'a, Result<Client, Fault>> {
         Box::pin(std::future::ready(Err(problem(Code::WorkspaceMissing).into())))

@@ -29,7 +29,7 @@ use std::time::Duration;
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::Bug;
 use piton_exec::executor::LaunchOptions;
-use piton_runtime::{Executions, Options, PermissionRules, Service, Supervisors};
+use piton_runtime::{Executions, Options, PermissionRules, Service, Settings, Supervisors};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
@@ -230,7 +230,12 @@ impl Life {
             rules: PermissionRules::new(rules::of(world)),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
-            unreachable_after: Duration::from_secs(5),
+            settings: Settings {
+                unreachable_after: Duration::from_secs(5),
+                // Idle agents end in the middle of what happens, too.
+                agent_idle_timeout: Some(Duration::from_secs(20)),
+                ..Settings::default()
+            },
             ..Options::new(
                 boot.id.clone(),
                 Arc::clone(&store),

@@ -115,6 +115,7 @@ async fn start(
         rate,
         connections,
         version: "0".to_owned(),
+        reload: None,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     (Server::start(listener, None, options).unwrap(), running)

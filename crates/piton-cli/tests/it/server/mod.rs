@@ -25,6 +25,7 @@ mod pty;
 mod resuming;
 mod rules;
 pub(crate) mod secrets;
+pub(crate) mod settings;
 mod socket;
 mod sockets;
 mod streams;

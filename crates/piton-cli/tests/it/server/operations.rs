@@ -190,6 +190,8 @@ fn every_operation_does_what_it_says() {
         assert_eq!((none.status, none.code()), (404, "worktree_not_found"));
     }
 
+    // The one that settings.rs is about.
+    walk.good("POST", "/api/v1/reload", &[], None);
     // Those that streams.rs and index.rs are about.
     walk.asked.insert(("get".into(), "/api/v1/sessions/{session_id}/events".into()));
     walk.asked.insert(("get".into(), "/api/v1/events".into()));

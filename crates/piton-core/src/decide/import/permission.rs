@@ -6,7 +6,7 @@ use super::{IMPORT_CONTENT_BYTES_MAX, Importing};
 use crate::decide::{Context, Wait, wait};
 use crate::event::{PermissionDecided, WaitKind};
 use crate::id::{RunId, WaitId};
-use crate::limits::{REATTACH_GRACE, wait_default};
+use crate::limits::REATTACH_GRACE;
 use crate::permission::{PermissionRequest, Subject, capped};
 use crate::record::NewRecord;
 use crate::state::Run;
@@ -30,7 +30,7 @@ impl Importing<'_> {
         if let (true, Some(run_id), Some(fresh)) = (open, run_id.clone(), fresh) {
             // However late it comes, there is time to answer.
             let at_least = self.cx.now.after(REATTACH_GRACE);
-            let deadline_at = cx.now.after(wait_default(kind)).max(at_least);
+            let deadline_at = cx.now.after(cx.limits.wait(kind)).max(at_least);
             let asked = Wait {
                 run_id: run_id.clone(),
                 wait_id: wait_id.clone(),

@@ -13,6 +13,7 @@ use piton_core::decide::{self, Command, Context, Create, Decision, Message, Prob
 use piton_core::event::{Event, Outcome, WaitKind};
 use piton_core::fold;
 use piton_core::id::{BootId, TokenId};
+use piton_core::limits::Limits;
 use piton_core::reason::Reason;
 use piton_core::record::Record;
 use piton_core::state::State;
@@ -103,7 +104,7 @@ impl World {
     }
 
     pub(crate) fn context(&self) -> Context {
-        Context { now: self.now, boot: self.boot.clone() }
+        Context { now: self.now, boot: self.boot.clone(), limits: Limits::default() }
     }
 
     /// Decides, and makes it so.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use piton_core::Code;
@@ -54,6 +55,8 @@ struct Machines {
     prompts: Vec<String>,
     /// How agents want to be logged in.
     auth: Option<&'static str>,
+    /// Launches that are under way, and how many there were at most.
+    launching: (usize, usize),
     changed: Arc<Notify>,
 }
 
@@ -299,6 +302,11 @@ impl Fleet {
         self.lock().starts.iter().map(|(_, start)| start.clone()).collect()
     }
 
+    /// How many launches were under way at the same time, at most, since it was last asked.
+    pub(crate) fn launched_at_once(&self) -> usize {
+        std::mem::take(&mut self.lock().launching.1)
+    }
+
     pub(crate) fn prompts(&self) -> Vec<String> {
         self.lock().prompts.clone()
     }
@@ -369,8 +377,15 @@ impl Executor for Fleet {
                 agent: None,
             };
             machines.by_id.insert(spec.execution.clone(), machine);
+            machines.launching.0 += 1;
+            machines.launching.1 = machines.launching.1.max(machines.launching.0);
         });
-        ready(Ok(()))
+        Box::pin(async {
+            // Long enough for another one to begin meanwhile.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.change(|machines| machines.launching.0 -= 1);
+            Ok(())
+        })
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
@@ -449,6 +464,10 @@ impl Executor for Fleet {
         let machines = self.lock();
         let agent = machines.by_id.get(&at.execution).and_then(|machine| machine.agent.clone());
         ready(Ok(agent.flatten().is_some()))
+    }
+
+    fn has_shells<'a>(&'a self, _at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
+        ready(Ok(false))
     }
 
     fn drain<'a>(&'a self, at: &'a At, after: Option<Spool>) -> BoxFuture<'a, Drained> {

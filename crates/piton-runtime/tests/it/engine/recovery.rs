@@ -1,9 +1,12 @@
 //! An engine without a server recovers and resumes as one with a server does.
 
+use std::time::Duration;
+
 use piton_core::Code;
 use piton_core::State;
+use piton_core::decide::Command;
 use piton_core::resume::{AgentRestart, ContinueRun, StartContext};
-use piton_core::state::{ExecutorStatus, Run};
+use piton_core::state::{AgentStatus, ExecutorStatus, Run};
 use piton_core::status::WireState;
 use piton_core::trail::Trail;
 use piton_runtime::SessionReport;
@@ -90,6 +93,90 @@ async fn agents_are_started_at_boot_if_the_policy_says_so() {
     world.fleet.finish();
     until_named(&boot.engine, &session, "idle").await;
     assert_eq!(count(&boot.engine, &session, "run.resumed").await, 1);
+    world.end(boot).await;
+}
+
+/// At boot a few agents are started at a time, and only those of sessions that were active lately.
+#[tokio::test]
+async fn few_agents_are_started_at_once_at_boot_and_only_of_recent_sessions() {
+    let mut world = World::new();
+    let boot = world.start("boot_1").await;
+    for _ in 0..7 {
+        let session = created(&boot.engine).await;
+        boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+        until_named(&boot.engine, &session, "idle").await;
+    }
+    world.kill(boot);
+    world.fleet.kill();
+    let started = world.fleet.starts().len();
+    world.fleet.launched_at_once();
+
+    world.policy.agent_restart = AgentRestart::OnBoot;
+    world.settings.boot_active_within = Duration::ZERO;
+    let boot = world.start("boot_2").await;
+    let session = created(&boot.engine).await;
+    boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    until_named(&boot.engine, &session, "idle").await;
+    world.end(boot).await;
+    world.fleet.kill();
+    assert_eq!(world.fleet.starts().len(), started + 1, "nothing but what was asked for");
+
+    world.fleet.launched_at_once();
+    world.settings.boot_active_within = Duration::from_hours(1);
+    world.settings.boot_parallel = 2;
+    let boot = world.start("boot_3").await;
+    until(&boot.engine, &session, |_| world.fleet.starts().len() >= started + 9).await;
+    assert_eq!(world.fleet.launched_at_once(), 2);
+    world.end(boot).await;
+}
+
+/// An agent that nothing needs is ended, and the next prompt starts it again with its conversation.
+#[tokio::test]
+async fn an_idle_agent_is_ended_and_started_again_by_a_prompt() {
+    let mut world = World::new();
+    world.settings.agent_idle_timeout = Some(Duration::from_millis(200));
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    let is_ended = |report: &SessionReport| {
+        let agent = report.overview.state.facts.agent.as_ref();
+        agent.is_some_and(|agent| agent.status == AgentStatus::Exited)
+    };
+    until(&boot.engine, &session, is_ended).await;
+    assert_eq!(count(&boot.engine, &session, "agent.ending").await, 1);
+    assert_eq!(count(&boot.engine, &session, "run.interrupted").await, 0);
+    boot.engine.prompt(&caller(), &session, "again".to_owned()).await.unwrap();
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 2).await;
+    let starts = world.fleet.starts();
+    assert!(starts.last().unwrap().agent_session_id.is_some(), "{starts:?}");
+    world.end(boot).await;
+}
+
+/// A decision that its engine did not live to carry out is carried out by the next one, before anybody
+/// is given that agent.
+#[tokio::test]
+async fn an_agent_that_was_to_be_ended_is_ended_by_the_next_engine() {
+    let mut world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    until_named(&boot.engine, &session, "idle").await;
+    until(&boot.engine, &session, |report| report.overview.state.pending.is_empty()).await;
+    let facts = boot.engine.view().state(&session).await.unwrap().facts;
+    let execution_id = facts.executor.unwrap().execution_id;
+    let command = Command::EndIdleAgent { execution_id, idle_for: Duration::ZERO };
+    let handle = boot.engine.handle().unwrap().clone();
+    handle.execute(&session, command).await.unwrap();
+    drop(handle);
+    assert_eq!(count(&boot.engine, &session, "agent.ending").await, 1);
+    world.kill(boot);
+
+    let boot = world.start("boot_2").await;
+    boot.engine.prompt(&caller(), &session, "again".to_owned()).await.unwrap();
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 2).await;
+    until_named(&boot.engine, &session, "idle").await;
+    assert_eq!(count(&boot.engine, &session, "run.interrupted").await, 0);
+    assert_eq!(world.fleet.starts().len(), 2, "the second prompt has an agent of its own");
     world.end(boot).await;
 }
 

@@ -10,6 +10,7 @@ use piton_core::id::{BootId, SessionId};
 use piton_core::resume::{AgentRestart, Policy, StartContext};
 use piton_runtime::{
     Caller, Engine, EngineOptions, Options, ResumeSpec, RunningEngine, SessionReport, SessionSpec,
+    Settings,
 };
 use piton_store::{Liveness, OsEntropy, SqliteStore, Store, sqlite};
 
@@ -23,6 +24,7 @@ pub(crate) struct World {
     alive: Arc<Alive>,
     pub(crate) fleet: Fleet,
     pub(crate) policy: Policy,
+    pub(crate) settings: Settings,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +47,8 @@ impl World {
     pub(crate) fn new() -> Self {
         let policy = Policy { agent_restart: AgentRestart::OnPrompt, ..Policy::default() };
         let folder = tempfile::tempdir().unwrap();
-        Self { folder, alive: Arc::default(), fleet: Fleet::default(), policy }
+        let settings = Settings::default();
+        Self { folder, alive: Arc::default(), fleet: Fleet::default(), policy, settings }
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -67,6 +70,7 @@ impl World {
         self.alive.0.lock().unwrap().insert(id.clone());
         let liveness: Arc<dyn Liveness> = self.alive.clone();
         let service = Options::new(id.clone(), self.store(), liveness, Arc::new(OsEntropy));
+        let service = Options { settings: self.settings, ..service };
         let profiles = vec![
             Profile::configured("echo", vec!["echo-agent".to_owned()]),
             Profile::configured("other", vec!["other-agent".to_owned(), "{session}".to_owned()]),

@@ -1,0 +1,97 @@
+//! Settings of a server that runs: reloaded by command and by signal; and what the ones about idle
+//! agents do.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::server::world::{PATIENCE, World};
+
+fn kinds(world: &World, session: &str) -> Vec<String> {
+    let kind = |record: &Value| record["kind"].as_str().unwrap().to_owned();
+    world.records(session).iter().map(kind).collect()
+}
+
+/// Waits until the log has a record of this kind.
+fn until(world: &World, session: &str, kind: &str) {
+    let until = Instant::now() + PATIENCE;
+    while !kinds(world, session).iter().any(|known| known == kind) {
+        assert!(Instant::now() < until, "never {kind}: {:?}", kinds(world, session));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn assert_speaks(world: &World, session: &str, word: &str) {
+    let run = world.prompt(session, &format!("say {word}"));
+    world.when(session, |status| status["status"] == "idle");
+    assert!(world.said(session, &run).contains(word));
+}
+
+/// A server with a config file of its own.
+fn configured(file: &str) -> World {
+    let mut world = World::not_started();
+    write(&world, file);
+    let path = world.folder.path().join("config.toml");
+    world.start_with(|command| {
+        command.env("PITON_CONFIG", path);
+    });
+    world
+}
+
+fn write(world: &World, file: &str) {
+    std::fs::write(world.folder.path().join("config.toml"), file).unwrap();
+}
+
+/// Wants to show: an agent with nothing to do is ended by a recorded decision, nothing is interrupted,
+/// and the next prompt brings it back with its conversation.
+#[test]
+fn an_idle_agent_ends_and_the_next_prompt_starts_it_again() {
+    let mut world = configured("[agents]\nidle_timeout = '1s'\n");
+    let session = world.session();
+    assert_speaks(&world, &session, "first");
+    until(&world, &session, "agent.exited");
+    let before = kinds(&world, &session);
+    let at = |kind: &str| before.iter().position(|known| known == kind).unwrap();
+    assert!(at("agent.ending") < at("agent.exited"), "{before:?}");
+    assert!(!before.iter().any(|kind| kind == "run.interrupted"), "{before:?}");
+    let status = world.status(&session);
+    assert_eq!((&status["status"], &status["is_resumable"]), (&json!("idle"), &json!(true)));
+    assert!(world.agents(&session).is_empty(), "its process is gone");
+    assert_speaks(&world, &session, "second");
+    let ready = kinds(&world, &session).iter().filter(|kind| *kind == "agent.ready").count();
+    assert!(ready >= 2, "it was started again");
+}
+
+/// Wants to show: new settings count without a restart, by command and by SIGHUP; those that need a
+/// restart are named; a wrong file changes nothing and is an error with a code.
+#[test]
+fn settings_are_reloaded() {
+    let mut world = configured("[agents]\nidle_timeout = 'never'\n");
+    let session = world.session();
+    assert_speaks(&world, &session, "first");
+    assert_eq!(world.told(&["reload"]), json!({"changed": [], "restart_required": []}));
+
+    write(&world, "[agents]\nidle_timeout = 'soon'\n");
+    assert_eq!(world.refused(&["reload"]), "config_invalid");
+    assert!(!kinds(&world, &session).iter().any(|kind| kind == "agent.ending"));
+
+    write(&world, "[agents]\nidle_timeout = '1s'\n[server]\nhosts = ['a.example']\n");
+    let reloaded = world.told(&["reload"]);
+    let expected =
+        json!({"changed": ["agents.idle_timeout"], "restart_required": ["server.hosts"]});
+    assert_eq!(reloaded, expected);
+    until(&world, &session, "agent.exited");
+
+    write(&world, "[agents]\nidle_timeout = 'never'\n[log]\nlevel = 'debug'\n");
+    let pid = Pid::from_raw(i32::try_from(world.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    // What the signal has done is no change any more.
+    let until = Instant::now() + PATIENCE;
+    while world.told(&["reload"])["changed"] != json!([]) {
+        assert!(Instant::now() < until);
+    }
+    let reader = world.bearer(&["read"]);
+    let refused = world.raw("POST", "/api/v1/reload", Some(b"{}"), &[("authorization", &reader)]);
+    assert_eq!((refused.status, refused.code()), (403, "insufficient_scope"));
+}

@@ -1,0 +1,58 @@
+//! What an operator can change while the process runs. Every value has a default; whoever needs one asks
+//! for it when it is needed, so that a change counts from then on.
+
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use piton_core::limits::Limits;
+use piton_core::supervise::UNREACHABLE_AFTER;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long an agent may take until the log says what became of its start.
+    pub agent_start_timeout: Duration,
+    /// How long an agent may have nothing to do before it is ended; `None`: for ever.
+    pub agent_idle_timeout: Option<Duration>,
+    /// How long an execution may be silent before the log calls it unreachable.
+    pub unreachable_after: Duration,
+    /// How long an execution may be silent before it is given up; `None`: until a user does that.
+    pub abandon_after: Option<Duration>,
+    /// Agents that are started at the same time when the process starts.
+    pub boot_parallel: usize,
+    /// Only sessions that were active so recently have their agents started when the process starts.
+    pub boot_active_within: Duration,
+    /// What decisions are made by.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            agent_start_timeout: Duration::from_secs(90),
+            agent_idle_timeout: Some(Duration::from_mins(30)),
+            unreachable_after: UNREACHABLE_AFTER,
+            abandon_after: None,
+            boot_parallel: 4,
+            boot_active_within: Duration::from_hours(24),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// The settings as they are now.
+#[derive(Debug, Default)]
+pub(crate) struct LiveSettings(RwLock<Settings>);
+
+impl LiveSettings {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self(RwLock::new(settings))
+    }
+
+    pub(crate) fn get(&self) -> Settings {
+        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, settings: Settings) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+}
