@@ -84,7 +84,13 @@ enum Event {
 }
 
 impl<'a> Talk<'a> {
-    pub(super) fn new(ui: &'a mut Ui, client: Client, session: SessionId, until: Until) -> Self {
+    pub(super) fn new(
+        ui: &'a mut Ui,
+        cx: &'a Context,
+        client: Client,
+        session: SessionId,
+        until: Until,
+    ) -> Self {
         Self {
             ui,
             cx,
