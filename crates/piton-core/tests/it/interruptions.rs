@@ -37,6 +37,7 @@ fn import(world: &mut World, first: Pos, facts: Vec<(i64, Fact)>) -> Vec<String>
         lost: None,
         damage: None,
         masked: BTreeMap::new(),
+        rules: std::sync::Arc::default(),
         entries,
     }))
 }

@@ -229,7 +229,7 @@ impl Engine {
         if facts.executor.as_ref().is_some_and(Executor::may_live) {
             running.executions.stop(session).await?;
         }
-        let stopped = AffectedRun { session_id: session.clone(), run_id: None, pending: false };
+        let stopped = AffectedRun::new(session, None);
         self.execute(session, &request, stopped, Command::Nothing).await
     }
 

@@ -140,7 +140,7 @@ impl Engine {
         self.catalog().get(&agent_profile_id)?;
         let arguments = json!({"agent_profile_id": agent_profile_id});
         let request = Request::new(caller, "sessions.assign_agent", session, &arguments)?;
-        let assigned = AffectedRun { session_id: session.clone(), run_id: None };
+        let assigned = AffectedRun::new(session, None);
         self.execute(session, &request, assigned, Command::AssignAgent { agent_profile_id }).await
     }
 

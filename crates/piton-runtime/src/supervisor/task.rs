@@ -509,7 +509,14 @@ impl Supervisor {
         }
         let (handle, executions) = (self.handle.clone(), executions.clone());
         let session = self.session.clone();
-        let ending = Starter { handle, executions, agents, session: session.clone() };
+        let ending = Starter {
+            handle,
+            executions,
+            agents,
+            session: session.clone(),
+            auth_method: None,
+            context: StartContext::Native,
+        };
         self.starting = Some(Box::pin(async move {
             if let Err(error) = ending.end_agent().await {
                 tracing::warn!(%session, code = %error.code(), %error, "an idle agent was not ended");
