@@ -94,7 +94,7 @@ impl Ctl {
     pub(crate) async fn act(self: Arc<Self>, act: Act) -> Result<Value, Problem> {
         match act {
             Act::Start(start) => self.agent.start(start).await,
-            Act::Prompt { run_id, text } => self.agent.prompt(run_id, &text).await,
+            Act::Prompt { run_id, content } => self.agent.prompt(run_id, content).await,
             Act::Cancel { run_id } => self.agent.cancel(&run_id).await,
             Act::Answer { wait_id, answer } => self.agent.answer(&wait_id, answer).await,
             Act::Ask { method, params } => self.agent.ask(&method, params).await,

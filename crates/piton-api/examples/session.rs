@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// What the agent said, and how its run ended.
 pub async fn converse(client: &Client, prompt: &str) -> Result<(String, String)> {
     let session = client.create_session(&NewSession::default()).await?.session_id;
-    let request = PromptRequest { content: prompt.to_owned() };
+    let request = PromptRequest::new(prompt);
     let run = client.prompt(&session, &request).await?.run_id;
     let (mut records, mut said) = (client.records_from(&session, 0), String::new());
     loop {

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use piton_core::access::Scope;
+use piton_core::decide::IfBusy as CoreIfBusy;
 use piton_core::event::{Outcome, ToolStatus as CoreToolStatus, WaitKind as CoreWaitKind};
 use piton_core::interruption::Activity;
 use piton_core::resume::{
@@ -130,6 +131,13 @@ macro_rules! closed_lists {
 }
 
 closed_lists! {
+    /// What becomes of a prompt while a run is open.
+    IfBusy: CoreIfBusy {
+        Queue = "queue",
+        Reject = "reject",
+        Supersede = "supersede",
+        ; not sent: Default = "default",
+    }
     /// The state of a session, in the words of agent front ends.
     SessionState: WireState {
         Starting = "STARTING",

@@ -10,6 +10,7 @@ pub mod enums;
 pub mod event;
 pub mod permission;
 pub mod problem;
+pub mod queue;
 pub mod record;
 pub mod server;
 pub mod session;

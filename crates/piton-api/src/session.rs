@@ -7,6 +7,8 @@ use crate::agent_view::{AgentChoice, McpServer};
 use crate::enums::RunOutcome;
 use crate::status::SessionSummary;
 
+pub use crate::queue::{PromptAccepted, PromptRequest};
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -69,25 +71,6 @@ pub struct SessionPage {
     pub sessions: Vec<SessionSummary>,
     /// Where the next page begins; null on the last one.
     pub next: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PromptRequest {
-    #[cfg_attr(feature = "openapi", schema(min_length = 1))]
-    pub content: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PromptAccepted {
-    pub run_id: String,
-    pub message_id: String,
-    /// The agent still starts: whether the prompt is delivered is not known yet. The session's status
-    /// and events say it.
-    #[serde(default)]
-    pub pending: bool,
 }
 
 /// What a request was about.

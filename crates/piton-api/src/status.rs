@@ -17,6 +17,7 @@ use crate::enums::{
     ResumeStrategy, RunOutcome, RunPhase, SessionState, StatusName, WaitKind,
 };
 use crate::permission::PermissionRequest;
+use crate::queue::QueueSummary;
 
 /// A session in a list: what the index of sessions knows. A part of [`SessionStatus`], under the same
 /// names.
@@ -59,6 +60,9 @@ pub struct SessionSummary {
     /// The latest run.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub run_id: Option<RunId>,
+    /// The prompts that wait for the run to end.
+    #[serde(default)]
+    pub queue: QueueSummary,
     /// Null if there was never an executor.
     pub executor_status: Option<ExecutorStatus>,
     /// Which executor runs the agent.
@@ -247,6 +251,7 @@ impl SessionSummary {
             active_at: info.active_at,
             last_seq,
             run_id: facts.run.as_ref().map(|run| run.run_id.clone()),
+            queue: QueueSummary { length: facts.queue.length, held: facts.queue.held > 0 },
             executor_status: executor.map(|executor| executor.status.into()),
             executor_id: executor.map(|executor| executor.runtime.clone()),
             runtime: executor.map(|executor| executor.runtime.clone()),

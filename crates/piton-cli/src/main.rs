@@ -2,6 +2,7 @@
 //! `commands`. Nothing here knows how a session works: it asks the runtime and shows the answer.
 
 mod agents;
+mod attachment;
 mod backend;
 mod background;
 mod call;

@@ -129,3 +129,9 @@ pub(crate) fn words(value: &Value) -> String {
         value => value.to_string(),
     }
 }
+
+/// What a prompt says, as a record has it; attachments are named.
+pub(crate) fn prompt_text(content: &serde_json::Value) -> String {
+    let content = serde_json::from_value::<piton_core::PromptContent>(content.clone());
+    content.map(|content| content.text()).unwrap_or_default()
+}

@@ -42,6 +42,9 @@ codes! {
     WaitNotFound = "wait_not_found", "List the open waits; this one was answered, cancelled, or never asked.";
     WaitExpired = "wait_expired", "The deadline has passed; resume the session to have the question asked again.";
     AnswerInvalid = "answer_invalid", "Answer with one of the options that the question offers.";
+    QueuedPromptNotFound = "queued_prompt_not_found", "List the queue; this prompt was delivered, removed, or never queued.";
+    QueuedPromptConflict = "queued_prompt_conflict", "Read the queued prompt again; another client has changed it.";
+    ContentNotSupported = "content_not_supported", "Leave out the blocks of the kind that the error names, or use an agent that takes them.";
     CallNotOpen = "call_not_open", "Record the call's intent before its outcome, and one outcome per call.";
     MessageNotOpen = "message_not_open", "A streamed message is completed once, after its last piece.";
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";

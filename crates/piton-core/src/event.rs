@@ -156,7 +156,7 @@ macro_rules! events {
             pub fn parse(kind: &str, header: &str) -> Result<Self, ParseError> {
                 let parsed = match kind {
                     $($kind => serde_json::from_str(header).map(Self::$name),)*
-                    _ => serde_json::from_str::<Critical>(header).map(|header| {
+                    _ => serde_json::from_str::<UnknownHeader>(header).map(|header| {
                         Self::Unknown(Unknown { kind: kind.to_owned(), critical: header.critical })
                     }),
                 };
@@ -175,9 +175,26 @@ macro_rules! events {
 }
 
 #[derive(Deserialize)]
-struct Critical {
+struct UnknownHeader {
     #[serde(default)]
     critical: bool,
+}
+
+/// Marks a kind that a program which does not know it must not write behind: in the header
+/// `"critical": true`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Critical;
+
+impl Serialize for Critical {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(true)
+    }
+}
+
+impl<'de> Deserialize<'de> for Critical {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bool::deserialize(deserializer).map(|_| Self)
+    }
 }
 
 /// The content fields of a kind; none for kinds that this program does not know.
@@ -248,6 +265,36 @@ events! {
         length: u64,
         hash: String,
     } content [];
+
+    /// A prompt that waits until the run ends. Delivered, it is a `message.user` of the same id in
+    /// the batch that starts its run.
+    PromptQueued = "prompt.queued" {
+        message_id: MessageId,
+        /// The run that it will start.
+        run_id: RunId,
+        /// It stands before those that were there.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] first: bool,
+        #[serde(default)] critical: Critical,
+    } content ["content"];
+    /// A queued prompt says something else.
+    PromptEdited = "prompt.edited" {
+        message_id: MessageId,
+        #[serde(default)] critical: Critical,
+    } content ["content"];
+    /// A queued prompt has another place; the first is 1.
+    PromptMoved = "prompt.moved" {
+        message_id: MessageId,
+        position: u32,
+        #[serde(default)] critical: Critical,
+    } content [];
+    /// A queued prompt will not be delivered.
+    PromptRemoved = "prompt.removed" {
+        message_id: MessageId,
+        #[serde(default)] critical: Critical,
+    } content [];
+    /// The prompts that were held are to be delivered. That they are held follows from the end of a
+    /// run: an interruption, a failure or a cancellation.
+    QueueReleased = "queue.released" { #[serde(default)] critical: Critical, } content [];
 
     /// A tool call, before it runs.
     ToolIntent = "tool.intent" { call_id: CallId, run_id: RunId, name: String, } content ["arguments"];

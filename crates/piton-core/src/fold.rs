@@ -4,6 +4,7 @@
 
 mod execution;
 mod owing;
+mod queue;
 mod run;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -87,7 +88,6 @@ impl State {
             | Event::PermissionDecided(_)
             | Event::AgentHistoryDiverged(_)
             | Event::StatusDerived(_)
-            | Event::RecordRedacted(_)
             | Event::TaskCreated(_)
             | Event::TaskUpdated(_)
             | Event::TaskClosed(_)
@@ -127,7 +127,19 @@ impl State {
                 self.adopt(seq, ts, e);
             }
             Event::SessionClosed(e) => self.facts.closed = Some(e.outcome),
+            Event::PromptQueued(_)
+            | Event::PromptEdited(_)
+            | Event::PromptMoved(_)
+            | Event::PromptRemoved(_)
+            | Event::QueueReleased(_) => self.apply_queue(seq, ts, event),
+            Event::RecordRedacted(e) => {
+                // What was taken out cannot be delivered.
+                if !self.remove_queued(|prompt| prompt.seq == e.target_seq) {
+                    return Change::Inner;
+                }
+            }
             Event::MessageUser(e) => {
+                self.mark_dequeued(&e.message_id);
                 self.last_said = Some(Said { message_id: e.message_id.clone(), seq });
             }
             Event::RunStarted(_)

@@ -10,6 +10,7 @@ pub mod canonical;
 pub mod chain;
 pub mod code;
 pub mod command_line;
+pub mod content;
 pub mod decide;
 pub mod event;
 pub mod fold;
@@ -44,6 +45,7 @@ pub mod transcript;
 pub mod worktree;
 
 pub use code::{AnyCode, Code};
+pub use content::PromptContent;
 pub use event::{Event, Seq};
 pub use reason::Reason;
 pub use record::{Content, NewRecord, Record};

@@ -8,6 +8,8 @@ use crate::event::WaitKind;
 pub const WAITS_OPEN_MAX: usize = 64;
 /// Waits of one run that are remembered after their end, so that asking again is recognised.
 pub const WAITS_SETTLED_KEPT: usize = 64;
+/// Prompts that one session can have queued.
+pub const QUEUED_PROMPTS_MAX: usize = 64;
 /// Runs that are remembered, so that starting one again is recognised.
 pub const RUNS_KEPT: usize = 64;
 /// Tool calls without an outcome in one run.

@@ -64,6 +64,10 @@ bugs! {
     AnswerKeptBack,
     /// Runtime: each wake makes a supervisor of its own, though the session has one.
     SupervisedTwice,
+    /// Fold: a queued prompt stays queued though it was delivered.
+    QueueDeliveredTwice,
+    /// Fold: an interruption, failure or cancellation does not hold the queue.
+    HoldIgnored,
 
     /// Files: a session is listed in the metadata log again when it is written to.
     ListedTwice,

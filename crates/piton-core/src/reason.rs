@@ -86,6 +86,8 @@ reasons! {
     BaseMissing = "base_missing", "The commit that it began at is not in the repository any more.";
     RepositoryMissing = "repository_missing", "The repository that its worktree belongs to is not there any more.";
     IdleTimeout = "idle_timeout", "Nothing needed the agent for a while.";
+    PromptDue = "prompt_due", "The next queued prompt is about to be delivered.";
+    QueueHeld = "queue_held", "The last run did not end well: its queued prompts are held until somebody releases them.";
     NewerVersion = "newer_version", "A newer version of Piton wrote something that this one must not write behind.";
 }
 

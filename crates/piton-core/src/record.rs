@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::Code;
@@ -87,6 +88,19 @@ impl NewRecord {
         let mut content = Map::new();
         content.insert(field.to_owned(), value);
         Self::build(ts, event, Some(Value::Object(content).to_string().into()))
+    }
+
+    /// Like [`Self::with_content`], without a copy of what may be large.
+    pub fn with_serialized(
+        ts: Timestamp,
+        event: impl Into<Event>,
+        field: &str,
+        value: &impl Serialize,
+    ) -> Self {
+        let event = event.into();
+        debug_assert!(event::content_fields(event.kind()).contains(&field), "undeclared content");
+        let content = serde_json::to_string(&std::collections::BTreeMap::from([(field, value)]));
+        Self::build(ts, event, content.ok().map(Into::into))
     }
 
     fn build(ts: Timestamp, event: Event, payload: Option<Box<str>>) -> Self {

@@ -66,9 +66,26 @@ pub struct State {
     /// What the agent said about its features, and what users chose of them.
     #[serde(default, skip_serializing_if = "AgentFeatures::is_empty")]
     pub features: AgentFeatures,
+    /// Prompts that wait for the run to end, in the order of their delivery.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<QueuedPrompt>,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.
     pub recent_runs: VecDeque<RunId>,
     pub updated_at: Option<Timestamp>,
+}
+
+/// A prompt that waits for the run to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedPrompt {
+    pub message_id: MessageId,
+    /// The run that it will start.
+    pub run_id: RunId,
+    /// The record that has its content: another one after each edit, so it is its version, too.
+    pub seq: Seq,
+    pub queued_at: Timestamp,
+    /// A run was interrupted, failed or was cancelled while it waited: somebody has to release it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
 }
 
 /// What an agent does not know, and is to be told with its next prompt.
@@ -194,6 +211,23 @@ pub struct Facts {
     /// The worktree that it works in, if it was given one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<Worktree>,
+    /// How many prompts are queued.
+    #[serde(default, skip_serializing_if = "QueueCounts::is_empty")]
+    pub queue: QueueCounts,
+}
+
+/// How many prompts are queued, and how many of them are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueCounts {
+    pub length: u32,
+    #[serde(default)]
+    pub held: u32,
+}
+
+impl QueueCounts {
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
 }
 
 /// Until when an agent is not started.
@@ -538,7 +572,15 @@ impl Facts {
     /// Recovery has to look at this session: something of it may belong to a boot that died.
     pub fn needs_recovery(&self) -> bool {
         let run_open = self.run.as_ref().is_some_and(Run::is_open) && self.closed.is_none();
-        run_open || self.executor.as_ref().is_some_and(Executor::may_live)
+        run_open || self.has_due_prompt() || self.executor.as_ref().is_some_and(Executor::may_live)
+    }
+
+    /// A queued prompt is to be delivered now: no run is in its way, and it is not held.
+    pub fn has_due_prompt(&self) -> bool {
+        self.queue.length > self.queue.held
+            && self.closed.is_none()
+            && self.unknown_critical.is_none()
+            && !self.run.as_ref().is_some_and(Run::is_unfinished)
     }
 
     /// The next moment at which a sweep has something to do.
@@ -557,6 +599,12 @@ pub struct Summary {
 }
 
 impl State {
+    /// The queued prompt that is to be delivered now.
+    pub fn due_prompt(&self) -> Option<&QueuedPrompt> {
+        let next = self.queue.iter().find(|prompt| !prompt.held);
+        next.filter(|_| self.facts.has_due_prompt())
+    }
+
     pub fn summary(&self) -> Option<Summary> {
         let info = self.info.clone()?;
         Some(Summary { info, facts: self.facts.clone() })

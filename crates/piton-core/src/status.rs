@@ -199,10 +199,15 @@ fn name_and_reason(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> (N
         }
         Some(ExecutorStatus::Ready | ExecutorStatus::Stopped) | None => {}
     }
+    if facts.has_due_prompt() {
+        return (Name::Running, Reason::PromptDue);
+    }
+    let is_held = !facts.queue.is_empty();
     let Some(run) = &facts.run else { return (Name::Idle, Reason::NeverRun) };
     match run.phase {
         Phase::Interrupted { reason, was_waiting, .. } => (interrupted(was_waiting), reason),
         Phase::Paused => (Name::Paused, Reason::Paused),
+        Phase::Dismissed | Phase::Ended(_) if is_held => (Name::Idle, Reason::QueueHeld),
         Phase::Dismissed => (Name::Idle, Reason::RunDismissed),
         Phase::Ended(Outcome::Completed) => (Name::Idle, Reason::RunCompleted),
         Phase::Ended(Outcome::Failed) => (Name::Idle, Reason::RunFailed),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::content::PromptContent;
 use crate::event::{self, Event, Seq, ToolStatus};
 use crate::id::{CallId, MessageId, RunId};
 use crate::record::{Content, Record};
@@ -70,7 +71,10 @@ pub fn build<'a>(
         let seq = record.seq;
         match record.event()? {
             Event::MessageUser(e) => {
-                let text = text_of(record, "content");
+                let text = match PromptContent::of(record, "content") {
+                    Some(content) => Text::Whole(content.text()),
+                    None => text_of(record, "content"),
+                };
                 items.push(Item::User { seq, message_id: e.message_id, text });
             }
             Event::MessageDelta(e) => {

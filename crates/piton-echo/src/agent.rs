@@ -229,7 +229,7 @@ impl Agent {
             "protocolVersion": self.options.protocol.unwrap_or(1),
             "agentCapabilities": {
                 "loadSession": !self.options.no_load,
-                "promptCapabilities": {},
+                "promptCapabilities": { "image": true, "audio": true, "embeddedContext": true },
                 "sessionCapabilities": sessions,
             },
             "agentInfo": { "name": "echo", "version": env!("CARGO_PKG_VERSION") },
@@ -299,7 +299,7 @@ impl Agent {
         }
         turns.insert(id.clone(), Arc::clone(&cancelled));
         let blocks = params.get("prompt").and_then(Value::as_array).into_iter().flatten();
-        let prompt: String = blocks.map(|block| text_at(block, "text")).collect();
+        let prompt: String = blocks.map(said_in).collect();
         let script = lock(&self.script).pop_front();
         Ok(Turn::new(self, id, session, prompt, script.as_deref(), cancelled))
     }
@@ -320,6 +320,27 @@ impl Agent {
         let answer = kept.map(|()| json!({ "stopReason": reason })).map_err(Refused::from);
         self.answer(&rpc_id, answer).await;
         None
+    }
+}
+
+/// A block as it is said back: text as it is, everything else by its kind and size on a line.
+fn said_in(block: &Value) -> String {
+    let kind = text_at(block, "type");
+    let line = |mime: &str, name: &str, bytes: usize| {
+        let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+        format!("\n[{kind} {mime}{name} {bytes} bytes]\n")
+    };
+    match kind.as_str() {
+        "image" | "audio" => {
+            line(&text_at(block, "mimeType"), &text_at(block, "uri"), text_at(block, "data").len())
+        }
+        "resource_link" => line(&text_at(block, "mimeType"), &text_at(block, "uri"), 0),
+        "resource" => {
+            let resource = &block["resource"];
+            let bytes = text_at(resource, "text").len() + text_at(resource, "blob").len();
+            line(&text_at(resource, "mimeType"), &text_at(resource, "uri"), bytes)
+        }
+        _ => text_at(block, "text"),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use piton_core::content::BlockKind;
 use piton_core::decide::Refusal;
 use piton_core::id::{self, SessionId, TaskId};
 use piton_core::reason::Reason;
@@ -54,6 +55,8 @@ pub enum Error {
     /// The restart policy does not start it for a prompt.
     #[error("The session's agent does not run")]
     AgentNotRunning,
+    #[error("The session's agent takes no content of the kind {kind}")]
+    ContentNotSupported { kind: BlockKind },
     #[error("The request was fulfilled before, under this key")]
     ResponseNotKept,
     /// What was asked for needs a running engine; this one is offline.
@@ -128,6 +131,7 @@ impl Error {
             Self::AgentNotFound { .. } => Code::AgentNotFound,
             Self::AgentProfileRequired { .. } => Code::AgentProfileRequired,
             Self::Folder(error) => error.code(),
+            Self::ContentNotSupported { .. } => Code::ContentNotSupported,
             Self::ResponseNotKept => Code::ResponseNotKept,
             Self::ServerRequired => Code::ServerNotRunning,
             Self::CursorInvalid => Code::CursorInvalid,

@@ -30,11 +30,12 @@ mod worktrees;
 mod world;
 
 pub use engine::{
-    AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask, Contact,
-    CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec,
+    AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
+    Contact, CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec,
     Fulfilled, IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted,
-    Pruned, RedactionReport, ResumeSpec, RunningEngine, SESSION_PLACEHOLDER, SessionFilter,
-    SessionReport, SessionSpec, TaskPage, TaskReport, VerifiedPage, check_terminal_side,
+    Pruned, QueueReport, QueuedPromptReport, RedactionReport, ResumeSpec, RunningEngine,
+    SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
+    VerifiedPage, check_terminal_side,
 };
 pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;

@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::offline::OfflineWriter;
 use crate::permission_rules::PermissionRules;
-use crate::session::Ack;
+use crate::session::{Ack, Work};
 use crate::settings::Settings;
 use crate::supervisor::{Recovered, Supervisors, Wake};
 use crate::sweeper::Sweeper;
@@ -291,6 +291,11 @@ impl Handle {
         self.coordinator.execute_settled(session, command).await
     }
 
+    /// Delivers the queued prompt that is due, if one is.
+    pub(crate) async fn deliver_due(&self, session: &SessionId) -> Result<Ack> {
+        self.coordinator.ask(session, Work::Deliver).await
+    }
+
     /// Like [`Self::execute`], for streams: may share its flush with what comes within 50 ms.
     pub async fn execute_buffered(&self, session: &SessionId, command: Command) -> Result<Ack> {
         self.coordinator.execute(session, command, Durability::Buffered).await
@@ -318,7 +323,7 @@ impl Handle {
     pub async fn prompt(&self, session: &SessionId, content: &str) -> Result<RunId> {
         let run_id = self.env.ids.run()?;
         let message_id = self.env.ids.message()?;
-        let message = Some(Message { message_id, content: content.to_owned() });
+        let message = Some(Message { message_id, content: content.into() });
         self.execute(session, Command::Start { run_id: run_id.clone(), message }).await?;
         Ok(run_id)
     }

@@ -65,7 +65,11 @@ impl TokenService {
         let (result_seq, replayed) = match verdict {
             Verdict::Replayed { result_seq } => (result_seq, true),
             Verdict::Resumed { result_seq } => (result_seq, false),
-            Verdict::Done | Verdict::Asked | Verdict::Already | Verdict::Repeated { .. } => {
+            Verdict::Done
+            | Verdict::Asked
+            | Verdict::Already
+            | Verdict::Queued { .. }
+            | Verdict::Repeated { .. } => {
                 return Err(Refusal::ResumeTokenMismatch.into());
             }
         };

@@ -14,7 +14,7 @@ use piton_core::id::{
 use piton_core::spool::Spool;
 use piton_core::state::Effect;
 use piton_core::token::{ResumeToken, Secret};
-use piton_core::{Record, Timestamp};
+use piton_core::{PromptContent, Record, Timestamp};
 use piton_exec::executor::Drained;
 use piton_store::{BoxFuture, Entropy};
 
@@ -51,7 +51,7 @@ pub struct Deed {
     /// The record it follows from, with its content.
     pub cause: Record,
     /// What a run begins with, if it begins with something.
-    pub message: Option<String>,
+    pub message: Option<PromptContent>,
 }
 
 /// Carries effects out. A repetition with a known key must change nothing.

@@ -25,6 +25,8 @@ use crate::problem::{Problem, Result};
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The largest body of a request, in bytes.
 const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// The largest body of a request with a prompt, attachments included.
+const PROMPT_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// How long a body may take to come: from piece to piece, and altogether.
 const PIECE_WAIT: Duration = Duration::from_secs(20);
 const BODY_WAIT: Duration = Duration::from_mins(5);
@@ -37,14 +39,29 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _app: &App) -> Result<Self> {
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if !kind.eq_ignore_ascii_case("application/json") {
-            return Err(Problem::malformed("The body must be application/json"));
-        }
-        let bytes = read(request, BODY_BYTES_MAX).await?;
-        parse(&bytes).map(Self)
+        json(request, BODY_BYTES_MAX).await.map(Self)
     }
+}
+
+/// A JSON body that may carry attachments. Like every body it is read after the caller was admitted.
+#[derive(Debug)]
+pub(crate) struct LargeBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for LargeBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _app: &App) -> Result<Self> {
+        json(request, PROMPT_BYTES_MAX).await.map(Self)
+    }
+}
+
+async fn json<T: DeserializeOwned>(request: Request, bytes_max: u64) -> Result<T> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::malformed("The body must be application/json"));
+    }
+    parse(&read(request, bytes_max).await?)
 }
 
 /// A JSON body that may be left out.

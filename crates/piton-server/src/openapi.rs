@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    access, agent, agent_sessions, agents, health, records, removal, sessions, store, tasks, waits,
-    workspace, worktrees,
+    access, agent, agent_sessions, agents, health, queue, records, removal, sessions, store, tasks,
+    waits, workspace, worktrees,
 };
 use crate::app::App;
 use crate::problem::Problem;
@@ -60,7 +60,10 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(sessions::show_status))
                 .routes(routes!(removal::redact))
                 .routes(routes!(removal::archive))
-                .routes(routes!(sessions::prompt, records::messages))
+                .routes(routes!(queue::prompt, records::messages))
+                .routes(routes!(queue::list, queue::add))
+                .routes(routes!(queue::show, queue::edit, queue::remove))
+                .routes(routes!(queue::release))
                 .routes(routes!(sessions::start))
                 .routes(routes!(sessions::open))
                 .routes(routes!(sessions::resume))

@@ -79,6 +79,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::AgentNotFound
         | Code::AccessTokenNotFound
         | Code::WaitNotFound
+        | Code::QueuedPromptNotFound
         | Code::RecordNotFound
         | Code::WorktreeNotFound
         | Code::ResumeTokenNotFound
@@ -109,6 +110,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::WorkspaceUnusable
         | Code::GitFailed
         | Code::ResumeTokenConsumed
+        | Code::QueuedPromptConflict
         | Code::LimitReached
         | Code::SeqConflict
         | Code::EpochStale
@@ -160,6 +162,7 @@ fn status_of(code: Code) -> StatusCode {
         Code::ResumeTokenExpired | Code::ResumeTokenRevoked | Code::WaitExpired => StatusCode::GONE,
         Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         Code::PayloadTooLarge | Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::ContentNotSupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Code::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::StorePoisoned

@@ -60,6 +60,7 @@ pub fn caught_by(bug: Bug) -> CaughtBy {
         Bug::SilenceIsDeath => Simulator(&[Property::GoneIsInterrupted]),
         Bug::AnswerKeptBack => Simulator(&[Property::QuestionKept]),
         Bug::SupervisedTwice => Simulator(&[Property::OneSupervisor]),
+        Bug::QueueDeliveredTwice | Bug::HoldIgnored => Simulator(&[Property::QueueKept]),
         Bug::ListedTwice => SimulatorOnFiles(&[Property::RosterIsTrue]),
 
         Bug::SettledWaitAsked => {

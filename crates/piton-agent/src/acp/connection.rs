@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use piton_core::PromptContent;
 use piton_core::agent_view::{CHOICE_REFUSED, Configure};
 use piton_core::id::{RunId, WaitId};
 use piton_core::spool::{Ended, Fact, OpenedAs};
@@ -202,13 +203,21 @@ impl Connection {
     /// Gives the agent a prompt. Returns when the turn's beginning is kept and the prompt is on its
     /// way; what comes of it is noted. Like [`Self::cancel`] and [`Self::answer`] it is carried out
     /// even if the caller does not wait for it: nothing is left half said.
-    pub async fn prompt(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
-        let (this, text) = (self.clone(), text.to_owned());
-        carry_out(async move { this.prompt_now(run_id, &text).await }).await
+    pub async fn prompt(
+        &self,
+        run_id: RunId,
+        content: impl Into<PromptContent>,
+    ) -> Result<Turn, Error> {
+        let (this, content) = (self.clone(), content.into());
+        carry_out(async move { this.prompt_now(run_id, &content).await }).await
     }
 
-    async fn prompt_now(&self, run_id: RunId, text: &str) -> Result<Turn, Error> {
+    async fn prompt_now(&self, run_id: RunId, content: &PromptContent) -> Result<Turn, Error> {
         let mut book = self.book.lock().await;
+        let capabilities = book.hello.as_ref().map(|hello| hello.capabilities.prompt);
+        if let Some(kind) = content.not_taken_by(capabilities.unwrap_or_default()) {
+            return Err(Error::ContentNotSupported { kind });
+        }
         // One that had a conversation and disowned it is about to be ended.
         let none = if book.turns > 0 { Error::Closed } else { Error::NoSession };
         let session = book.session.clone().ok_or(none)?;
@@ -223,7 +232,7 @@ impl Connection {
             return Err(error);
         }
         drop(book);
-        let params = wire::prompt(&session, text);
+        let params = wire::prompt(&session, content);
         let sent = self.link.send_request(&waiting, method::PROMPT, &params);
         if let Err(error) = within(self.limits.request_wait, method::PROMPT, sent).await {
             let mut book = self.book.lock().await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use piton_core::Code;
+use piton_core::content::BlockKind;
 use piton_core::id::{RunId, WaitId};
 
 use super::wire::method;
@@ -45,6 +46,8 @@ pub enum Error {
     OwnSession { id: String },
     #[error("The agent knows no way to log in that is called {id:?}; it names {known}")]
     AuthUnknown { id: String, known: String },
+    #[error("The agent takes no content of the kind {kind}")]
+    ContentNotSupported { kind: BlockKind },
     #[error("Too many requests wait for the agent's answer")]
     TooMany,
     #[error(transparent)]
@@ -83,6 +86,7 @@ impl Error {
             Self::NothingToFork => Code::ForkSourceRequired,
             Self::OwnSession { .. } => Code::AgentSessionInUse,
             Self::AuthUnknown { .. } => Code::AgentAuthNotFound,
+            Self::ContentNotSupported { .. } => Code::ContentNotSupported,
             Self::TooMany => Code::LimitReached,
             Self::Journal(_) => Code::SpoolClosed,
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1;
 use piton_core::agent_view::ConfigValue;
+use piton_core::content::{PromptCapabilities, PromptContent};
 use piton_core::spool::{
     AgentInfo, AgentSessionInfo, AgentSessions, AuthMethod, SessionCapabilities,
 };
@@ -105,6 +106,11 @@ pub(super) fn hello(answer: Value) -> Result<Hello, String> {
         close: sessions.close.is_some(),
         delete: sessions.delete.is_some(),
         fork: sessions.fork.is_some(),
+        prompt: PromptCapabilities {
+            image: answer.agent_capabilities.prompt_capabilities.image,
+            audio: answer.agent_capabilities.prompt_capabilities.audio,
+            embedded_context: answer.agent_capabilities.prompt_capabilities.embedded_context,
+        },
     };
     let agent = answer.agent_info.map(|info| AgentInfo {
         name: info.name,
@@ -173,9 +179,9 @@ fn with_servers(mut request: Value, mcp_servers: &[Value]) -> Value {
     request
 }
 
-pub(super) fn prompt(session_id: &str, text: &str) -> Value {
-    let text = v1::ContentBlock::Text(v1::TextContent::new(text));
-    value(v1::PromptRequest::new(session_id.to_owned(), vec![text]))
+/// Our blocks are spelled as the protocol spells them.
+pub(super) fn prompt(session_id: &str, content: &PromptContent) -> Value {
+    json!({ "sessionId": session_id, "prompt": content.blocks() })
 }
 
 pub(super) fn cancel(session_id: &str) -> Value {

@@ -9,6 +9,7 @@ use crate::common::{Puppet, Setup, World, soon, world};
 use piton_agent::acp::{Error, Hello, Opened, Refusal};
 use piton_agent::profiles::{self, Loads, Origin, Profile};
 use piton_core::command_line::Way;
+use piton_core::content::PromptCapabilities;
 use piton_core::resume::{Abilities, Strategy};
 use piton_core::spool::{Fact, OpenedAs, SessionCapabilities};
 use serde_json::{Value, json};
@@ -225,6 +226,7 @@ async fn what_is_advertised_beats_what_is_tabled() {
         close: true,
         delete: true,
         fork: true,
+        prompt: PromptCapabilities { image: false, audio: false, embedded_context: false },
     };
     const LOAD: SessionCapabilities = SessionCapabilities {
         load: true,
@@ -233,6 +235,7 @@ async fn what_is_advertised_beats_what_is_tabled() {
         close: false,
         delete: false,
         fork: false,
+        prompt: PromptCapabilities { image: false, audio: false, embedded_context: false },
     };
     for (id, capabilities, tabled, advertised) in [
         ("claude-code", ALL, Strategy::Native, Strategy::Native),
@@ -273,7 +276,9 @@ async fn what_is_advertised_beats_what_is_tabled() {
     ] {
         let profile = known(id);
         let (_, _, hello) = met(id).await;
-        assert_eq!(hello.capabilities, capabilities, "{id}");
+        // What prompts may have is each agent's own.
+        let prompt = hello.capabilities.prompt;
+        assert_eq!(hello.capabilities, SessionCapabilities { prompt, ..capabilities }, "{id}");
         assert_eq!(profiles::strategy(profile.abilities), tabled, "{id}");
         assert_eq!(profiles::strategy(profile.advertised(hello.capabilities)), advertised, "{id}");
     }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use piton_agent::acp;
 use piton_agent::printed::{self, Conversation, Format, Handle, Resumes, Said, Target};
 use piton_core::Code;
+use piton_core::content::{PromptCapabilities, PromptContent};
 use piton_core::id::RunId;
 use piton_core::spool::{Fact, OpenedAs};
 use piton_exec::protocol::{AgentStatus, CommandLine, Output, PromptBy, Start, Way};
@@ -59,7 +60,15 @@ struct Job {
 }
 
 impl ByTurn {
-    pub(super) async fn prompt(&self, run_id: RunId, text: &str) -> Result<(), acp::Error> {
+    /// A command line has room for text only: links are named in it, and the rest is refused.
+    pub(super) async fn prompt(
+        &self,
+        run_id: RunId,
+        content: &PromptContent,
+    ) -> Result<(), acp::Error> {
+        if let Some(kind) = content.not_taken_by(PromptCapabilities::default()) {
+            return Err(acp::Error::ContentNotSupported { kind });
+        }
         let mut current = self.current.lock().await;
         if let Some(current) = &*current {
             return Err(acp::Error::Busy { run_id: current.run_id.clone() });
@@ -68,7 +77,7 @@ impl ByTurn {
         self.conversation.turn_started(run_id.clone()).await?;
         let (cancel, cancelled) = watch::channel(false);
         *current = Some(Current { run_id, cancel });
-        place.send(Job { prompt: text.to_owned(), cancelled });
+        place.send(Job { prompt: content.text(), cancelled });
         // Ended meanwhile: nobody takes it.
         if self.jobs.is_closed() { Err(acp::Error::Closed) } else { Ok(()) }
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use piton_agent::acp::{self, Connection, MakeIds};
 use piton_agent::printed;
 use piton_core::Code;
+use piton_core::PromptContent;
 use piton_core::id::{CallId, MessageId, RunId, SessionId, WaitId};
 use piton_core::mask::{KeyPatterns, Masker, environment_values};
 use piton_core::mcp;
@@ -219,9 +220,13 @@ impl Owner {
         }
     }
 
-    pub(crate) async fn prompt(&self, run_id: RunId, text: &str) -> Result<Value, Problem> {
+    pub(crate) async fn prompt(
+        &self,
+        run_id: RunId,
+        content: PromptContent,
+    ) -> Result<Value, Problem> {
         let prompted = match self.talk().await {
-            Ok(talk) => talk.prompt(run_id.clone(), text).await.map_err(refused),
+            Ok(talk) => talk.prompt(run_id.clone(), content).await.map_err(refused),
             Err(problem) => Err(problem),
         };
         if let Err(Problem { code, message, .. }) = &prompted {

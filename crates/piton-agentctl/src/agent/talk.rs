@@ -1,6 +1,7 @@
 //! How an agent is spoken to: over the protocol, or by a process for each turn.
 
 use piton_agent::acp::{self, Connection};
+use piton_core::PromptContent;
 use piton_core::id::{RunId, WaitId};
 
 use super::by_turn::ByTurn;
@@ -13,10 +14,14 @@ pub(super) enum Talk {
 
 impl Talk {
     /// Returns when the turn's beginning is kept; what comes of it is noted.
-    pub(super) async fn prompt(&self, run_id: RunId, text: &str) -> Result<(), acp::Error> {
+    pub(super) async fn prompt(
+        &self,
+        run_id: RunId,
+        content: PromptContent,
+    ) -> Result<(), acp::Error> {
         match self {
-            Self::Acp(connection) => connection.prompt(run_id, text).await.map(drop),
-            Self::ByTurn(turns) => turns.prompt(run_id, text).await,
+            Self::Acp(connection) => connection.prompt(run_id, content).await.map(drop),
+            Self::ByTurn(turns) => turns.prompt(run_id, &content).await,
         }
     }
 

@@ -20,7 +20,7 @@ use crate::ctl::Ctl;
 use crate::problem::{Refused, problem};
 
 /// A prompt, or a file.
-const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+const BODY_BYTES_MAX: usize = 40 * 1024 * 1024;
 
 pub(crate) fn router(ctl: Arc<Ctl>) -> Router {
     let guarded = Router::new()

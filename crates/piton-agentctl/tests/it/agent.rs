@@ -34,7 +34,7 @@ fn turn(id: &str) -> RunId {
 }
 
 async fn prompt(run: &Run, id: &str, text: &str) -> Result<Reply, ClientError> {
-    act(run, id, Act::Prompt { run_id: turn(&format!("run_{id}")), text: text.to_owned() }).await
+    act(run, id, Act::Prompt { run_id: turn(&format!("run_{id}")), content: text.into() }).await
 }
 
 fn is_ready(fact: &Fact) -> bool {

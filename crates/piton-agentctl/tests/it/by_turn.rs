@@ -65,7 +65,7 @@ fn turn(id: &str) -> RunId {
 }
 
 async fn prompt(run: &Run, id: &str, text: &str) -> Result<Reply, ClientError> {
-    act(run, id, Act::Prompt { run_id: turn(id), text: text.to_owned() }).await
+    act(run, id, Act::Prompt { run_id: turn(id), content: text.into() }).await
 }
 
 fn is_ready(fact: &Fact) -> bool {

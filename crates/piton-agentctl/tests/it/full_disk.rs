@@ -51,7 +51,7 @@ async fn nothing_is_lost_by_an_end_on_a_full_disk() {
     drop(stream);
     limit(&run, Some(FULL_BYTES));
     let run_id = "run_1".parse().unwrap();
-    act(&run, "prompt", Act::Prompt { run_id, text: "flood 1000000".to_owned() }).await;
+    act(&run, "prompt", Act::Prompt { run_id, content: "flood 1000000".into() }).await;
     let refuses = async || {
         let blocked = client.health().await.unwrap().spool.blocked;
         blocked.is_some_and(|why| why.starts_with("The disk refuses"))

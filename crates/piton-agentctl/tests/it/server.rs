@@ -89,7 +89,7 @@ async fn a_command_is_done_once() {
     assert_eq!(code(client.command(&other).await), Code::CommandMismatch);
     let unknown = Command {
         id: "c2".into(),
-        act: Act::Prompt { run_id: "run_1".parse().unwrap(), text: "x".into() },
+        act: Act::Prompt { run_id: "run_1".parse().unwrap(), content: "x".into() },
     };
     assert_eq!(code(client.command(&unknown).await), Code::AgentNotRunning);
     assert_eq!(code(client.command(&unknown).await), Code::AgentNotRunning);

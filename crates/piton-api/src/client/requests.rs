@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use piton_core::id::{AccessTokenId, SessionId, TaskId, WaitId};
+use piton_core::id::{AccessTokenId, MessageId, SessionId, TaskId, WaitId};
 
 use super::http::{Replied, encoded, with_query};
 use super::{Client, Result};
@@ -12,12 +12,15 @@ use crate::agent::{AgentList, ExecutionList};
 use crate::agent_view::{
     AgentChoice, AgentSessionPage, AgentSessionQuery, AgentView, ForkRequest, LoginRequest,
 };
+use crate::queue::{
+    PromptAccepted, PromptRequest, Queue, QueueChanged, QueueEdit, QueueRemoval, QueueRequest,
+    QueuedPrompt,
+};
 use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
 use crate::session::{
     AbandonRequest, AgentRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession,
-    PromptAccepted, PromptRequest, RedactRequest, Redaction, RenameRequest, ResumeRequest,
-    RunRequest, SessionArchived, SessionCreated, SessionDeleted, SessionPage, SessionQuery,
-    SessionRun, StartRequest,
+    RedactRequest, Redaction, RenameRequest, ResumeRequest, RunRequest, SessionArchived,
+    SessionCreated, SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
 };
 use crate::status::Wait;
 use crate::store::{PruneReport, PruneRequest, StoreVerification, VerifyQuery};
@@ -69,6 +72,55 @@ impl Client {
         prompt: &PromptRequest,
     ) -> Result<PromptAccepted> {
         self.post(&of_session(session, "/messages"), prompt).await
+    }
+
+    /// The prompts that wait for the run to end.
+    pub async fn queue(&self, session: &SessionId) -> Result<Queue> {
+        self.get(&of_session(session, "/queue")).await
+    }
+
+    /// One queued prompt, with all of its content.
+    pub async fn queued_prompt(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+    ) -> Result<QueuedPrompt> {
+        self.get(&of_session(session, &format!("/queue/{message}"))).await
+    }
+
+    /// Queues a prompt while a run is open; otherwise the prompt starts a run.
+    pub async fn queue_prompt(
+        &self,
+        session: &SessionId,
+        prompt: &QueueRequest,
+    ) -> Result<PromptAccepted> {
+        self.post(&of_session(session, "/queue"), prompt).await
+    }
+
+    /// Changes what a queued prompt says, or its place.
+    pub async fn edit_queued(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        edit: &QueueEdit,
+    ) -> Result<QueueChanged> {
+        let path = of_session(session, &format!("/queue/{message}"));
+        self.json(Method::PATCH, &path, Some(self.encode(edit)?)).await
+    }
+
+    pub async fn remove_queued(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        removal: &QueueRemoval,
+    ) -> Result<QueueChanged> {
+        let path = of_session(session, &format!("/queue/{message}"));
+        self.json(Method::DELETE, &with_query(&path, removal), None).await
+    }
+
+    /// Has the prompts delivered that an interruption, a failure or a cancellation held.
+    pub async fn release_queue(&self, session: &SessionId) -> Result<QueueChanged> {
+        self.post(&of_session(session, "/queue/release"), &Empty {}).await
     }
 
     pub async fn start(&self, session: &SessionId, request: &StartRequest) -> Result<SessionRun> {

@@ -4,6 +4,7 @@
 
 mod execution;
 mod import;
+mod queue;
 mod recovery;
 mod redact;
 mod run;
@@ -16,9 +17,11 @@ mod workspace;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent_view::Configure;
+use crate::content::PromptContent;
 use crate::event::{Event, Fork, Outcome, Seq, ToolStatus, WaitKind};
 use crate::id::{
     AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, WaitId,
@@ -72,6 +75,31 @@ pub enum Command {
         run_id: RunId,
         message: Option<Message>,
     },
+    /// Begins a run with a message, or queues it while a run is in the way.
+    Prompt(Prompt),
+    /// Starts the run of the queued prompt that is due. `seq` is the record that `content` was read
+    /// from: if the prompt was edited, moved or removed meanwhile, nothing happens.
+    Deliver {
+        seq: Seq,
+        content: PromptContent,
+    },
+    /// Changes what a queued prompt says. `version`: refused if another edit came first.
+    EditQueued {
+        message_id: MessageId,
+        version: Option<Seq>,
+        content: PromptContent,
+    },
+    /// Gives a queued prompt another place; the first is 1.
+    MoveQueued {
+        message_id: MessageId,
+        position: u32,
+    },
+    RemoveQueued {
+        message_id: MessageId,
+        version: Option<Seq>,
+    },
+    /// Lets the prompts be delivered that an interruption, a failure or a cancellation held.
+    ReleaseQueue,
     /// Opens a wait. Asking again under the same id changes nothing.
     Wait(Wait),
     /// The run is stuck on an open wait again, after something else was answered.
@@ -226,7 +254,44 @@ pub struct Setup {
 #[derive(Clone, Debug)]
 pub struct Message {
     pub message_id: MessageId,
-    pub content: String,
+    pub content: PromptContent,
+}
+
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    /// The run that it starts, now or when it is delivered.
+    pub run_id: RunId,
+    pub message: Message,
+    pub if_busy: IfBusy,
+    /// Where it stands if it is queued.
+    pub place: Place,
+    /// Most prompts that may be queued.
+    pub queue_max: usize,
+}
+
+/// What becomes of a prompt while a run is in its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfBusy {
+    /// It is queued while a turn is active, and takes the run's place while the run only waits or is
+    /// paused.
+    #[default]
+    Default,
+    /// It is queued.
+    Queue,
+    /// It is refused.
+    Reject,
+    /// The run is cancelled and it takes the run's place.
+    Supersede,
+}
+
+/// Where a queued prompt stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    #[default]
+    Last,
+    /// Before all others, as what belongs to the current turn.
+    First,
 }
 
 #[derive(Clone, Debug)]
@@ -301,6 +366,8 @@ pub enum Verdict {
     Resumed { result_seq: Seq },
     /// This very request was fulfilled before; the record that says so has what was answered.
     Repeated { seq: Seq },
+    /// The prompt waits for the run to end; the first in the queue has position 1.
+    Queued { position: u32 },
 }
 
 /// Why something cannot be.
@@ -336,6 +403,10 @@ pub enum Refusal {
     WaitExpired { wait: WaitId },
     #[error("The answer to wait {wait} is none of those that were offered")]
     AnswerInvalid { wait: WaitId },
+    #[error("There is no queued prompt {message}")]
+    QueuedPromptNotFound { message: MessageId },
+    #[error("Queued prompt {message} has version {actual}, not {expected}")]
+    QueuedPromptConflict { message: MessageId, expected: Seq, actual: Seq },
     #[error("There is no open call {call}")]
     CallNotOpen { call: CallId },
     #[error("There is no streaming message {message}")]
@@ -406,6 +477,8 @@ impl Refusal {
             Self::WaitNotFound { .. } => Code::WaitNotFound,
             Self::WaitExpired { .. } => Code::WaitExpired,
             Self::AnswerInvalid { .. } => Code::AnswerInvalid,
+            Self::QueuedPromptNotFound { .. } => Code::QueuedPromptNotFound,
+            Self::QueuedPromptConflict { .. } => Code::QueuedPromptConflict,
             Self::CallNotOpen { .. } => Code::CallNotOpen,
             Self::MessageNotOpen { .. } => Code::MessageNotOpen,
             Self::OffsetMismatch { .. } => Code::OffsetMismatch,
@@ -501,6 +574,18 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
     match command {
         Command::Nothing => Ok(Decision::already()),
         Command::Start { run_id, message } => run::start(state, cx, run_id, message),
+        Command::Prompt(prompt) => queue::prompt(state, cx, prompt),
+        Command::Deliver { seq, content } => queue::deliver(state, cx, seq, content),
+        Command::EditQueued { message_id, version, content } => {
+            queue::edit(state, cx, message_id, version, &content)
+        }
+        Command::MoveQueued { message_id, position } => {
+            queue::reorder(state, cx, message_id, position)
+        }
+        Command::RemoveQueued { message_id, version } => {
+            queue::remove(state, cx, message_id, version)
+        }
+        Command::ReleaseQueue => Ok(queue::release(state, cx)),
         Command::Wait(wait) => wait::wait(state, cx, wait),
         Command::Block { run_id, wait_id } => wait::block(state, cx, run_id, wait_id),
         Command::AnswerByToken(answer) => token::answer(state, cx, answer),
@@ -566,6 +651,14 @@ fn requested(
     // In a closed session nothing ever will.
     let is_kept = request.key.is_some() && state.facts.closed.is_none();
     if !decision.records.is_empty() || is_kept {
+        let mut request = request;
+        // Whether it is queued is known only now, and a repetition is told the same.
+        if let (Verdict::Queued { position }, Some(Value::Object(response))) =
+            (decision.outcome, &mut request.response)
+        {
+            response.insert("queued".to_owned(), true.into());
+            response.insert("position".to_owned(), position.into());
+        }
         decision.records.push(request.record(cx.now));
     }
     Ok(decision)
@@ -647,5 +740,10 @@ fn with_status(state: &State, cx: &Context, mut records: Vec<NewRecord>) -> Vec<
 
 /// As much of a state as the status depends on, to try records on.
 fn facts_only(state: &State) -> State {
-    State { facts: state.facts.clone(), tokens: state.tokens.clone(), ..State::default() }
+    State {
+        facts: state.facts.clone(),
+        tokens: state.tokens.clone(),
+        queue: state.queue.clone(),
+        ..State::default()
+    }
 }

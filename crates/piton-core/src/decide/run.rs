@@ -19,11 +19,28 @@ pub(super) fn cancelled(cx: &Context, run_id: &RunId, reason: Reason) -> NewReco
     NewRecord::new(cx.now, RunCancelled { run_id: run_id.clone(), reason: Some(reason) })
 }
 
+/// What a new run does to one whose agent is at work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtWork {
+    Refuse,
+    Supersede,
+}
+
 pub(super) fn start(
     state: &State,
     cx: &Context,
     run_id: RunId,
     message: Option<Message>,
+) -> Result<Decision, Refusal> {
+    start_over(state, cx, run_id, message, AtWork::Refuse)
+}
+
+pub(super) fn start_over(
+    state: &State,
+    cx: &Context,
+    run_id: RunId,
+    message: Option<Message>,
+    at_work: AtWork,
 ) -> Result<Decision, Refusal> {
     if state.recent_runs.contains(&run_id) {
         // The asker did not hear the first answer.
@@ -32,7 +49,7 @@ pub(super) fn start(
     let mut records = Vec::new();
     if let Some(run) = &state.facts.run {
         match run.phase {
-            Phase::Open if !run.is_waiting() => {
+            Phase::Open if !run.is_waiting() && at_work == AtWork::Refuse => {
                 return Err(Refusal::RunInProgress { run: run.run_id.clone() });
             }
             Phase::Open | Phase::Paused => {
@@ -48,8 +65,8 @@ pub(super) fn start(
     let message_id = message.as_ref().map(|message| message.message_id.clone());
     if let Some(message) = message {
         let event = MessageUser { message_id: message.message_id, run_id: Some(run_id.clone()) };
-        let content = message.content.into();
-        records.push(NewRecord::with_content(cx.now, event, "content", content));
+        let content = &message.content;
+        records.push(NewRecord::with_serialized(cx.now, event, "content", content));
     }
     let event = RunStarted { run_id, boot_id: cx.boot.clone(), message_id };
     records.push(NewRecord::new(cx.now, event));

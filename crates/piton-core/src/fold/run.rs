@@ -41,11 +41,15 @@ impl State {
                     return;
                 }
                 run.boot_id = e.boot_id.clone();
+                let was_interrupted = matches!(run.phase, Phase::Interrupted { .. });
                 run.phase = Phase::Open;
                 run.ended_at = None;
                 run.blocked = false;
                 run.wait_timed_out = false;
                 let run_id = e.run_id.clone();
+                if was_interrupted {
+                    self.release_queue();
+                }
                 self.is_wanted();
                 let Some(run) = self.run_named(&run_id) else { return };
                 let Some(wait_id) = &e.wait_id else { return self.go_on(seq, run_id) };
@@ -88,9 +92,14 @@ impl State {
                     self.is_unkept();
                 }
                 self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Failed));
+                self.hold_queue(&e.run_id, Phase::Ended(Outcome::Failed));
             }
             Event::RunCancelled(e) => {
                 self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Cancelled));
+                // The prompt that took its place is one that somebody wants; so are those behind it.
+                if e.reason != Some(Reason::Superseded) {
+                    self.hold_queue(&e.run_id, Phase::Ended(Outcome::Cancelled));
+                }
             }
             Event::RunInterrupted(e) => {
                 // Its agent's exit shows that a turn's end was a part of that exit.
@@ -109,6 +118,7 @@ impl State {
                 self.note_lost(seq, e, activity);
                 let phase = Phase::Interrupted { reason, was_waiting, activity };
                 self.end_run(seq, ts, &e.run_id, phase);
+                self.hold_queue(&e.run_id, phase);
                 if e.stop_reason.is_some() {
                     // Its turn is over: there is nothing to stop.
                     self.pending.remove(&seq);

@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::code::AnyCode;
+use crate::content::PromptCapabilities;
 use crate::event::{ToolStatus, WaitKind};
 use crate::id::{CallId, MessageId, RunId, WaitId};
 use crate::planted::{self, Bug};
@@ -105,7 +106,7 @@ pub struct AuthMethod {
     pub description: Option<String>,
 }
 
-/// What the agent says it can do with its sessions.
+/// What the agent says it can do with its sessions, and what its prompts may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "a list of capabilities is a list of yes and no")]
@@ -116,6 +117,9 @@ pub struct SessionCapabilities {
     pub close: bool,
     pub delete: bool,
     pub fork: bool,
+    /// Which blocks a prompt may have beside text and links.
+    #[serde(skip_serializing_if = "PromptCapabilities::is_empty")]
+    pub prompt: PromptCapabilities,
 }
 
 /// What an entry says.

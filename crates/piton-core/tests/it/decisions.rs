@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::common::{World, at, cancel, close, complete, create, fresh, id, resume, start};
 use piton_core::decide::{
-    Command, Import, Probe, Redact, RedactTarget, Refusal, Removal, Verdict, may_remove,
+    Command, IfBusy, Import, Message, Place, Probe, Prompt, Redact, RedactTarget, Refusal, Removal,
+    Verdict, may_remove,
 };
 use piton_core::event::{self, Event, Outcome, ToolStatus};
 use piton_core::limits::{CALLS_OPEN_MAX, EFFECTS_PENDING_MAX, MESSAGES_OPEN_MAX, WAITS_OPEN_MAX};
@@ -60,6 +61,10 @@ fn rotate(wait: &str) -> Command {
 
 fn mint() -> Command {
     Command::MintInterruption { fresh: fresh("rt_9"), expires_at: None }
+}
+
+fn edit_queued(message: &str, version: Option<u64>) -> Command {
+    Command::EditQueued { message_id: id(message), version, content: "but?".into() }
 }
 
 fn after(mut world: World, command: Command) -> World {
@@ -124,6 +129,16 @@ fn every_refusal_is_reachable_and_has_its_code() {
         piton_core::event::AgentReady { execution_id: id("exec_1"), agent_session_id: None };
     assigned.observe(ready);
     let one_more = full.wait("wait_more", "rt_more");
+    let queued = after(
+        World::running(),
+        Command::Prompt(Prompt {
+            run_id: id("run_2"),
+            message: Message { message_id: id("msg_2"), content: "and?".into() },
+            if_busy: IfBusy::Queue,
+            place: Place::Last,
+            queue_max: 1,
+        }),
+    );
     let cases = vec![
         ((World::empty(), start("run_1")), Refusal::SessionNotFound),
         ((World::new(), create("sess_1")), Refusal::SessionExists { session: id("sess_1") }),
@@ -140,6 +155,14 @@ fn every_refusal_is_reachable_and_has_its_code() {
         (
             (World::running(), conclude("run_1", "call_1")),
             Refusal::CallNotOpen { call: id("call_1") },
+        ),
+        (
+            (World::running(), edit_queued("msg_1", None)),
+            Refusal::QueuedPromptNotFound { message: id("msg_1") },
+        ),
+        (
+            (queued, edit_queued("msg_2", Some(1))),
+            Refusal::QueuedPromptConflict { message: id("msg_2"), expected: 1, actual: 4 },
         ),
         ((World::running(), said("msg_1")), Refusal::MessageNotOpen { message: id("msg_1") }),
         (
@@ -206,6 +229,8 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::TaskClosed { .. } => Code::TaskClosed,
             Refusal::TaskInUse { .. } => Code::TaskInUse,
             Refusal::AccessTokenNotFound { .. } => Code::AccessTokenNotFound,
+            Refusal::QueuedPromptNotFound { .. } => Code::QueuedPromptNotFound,
+            Refusal::QueuedPromptConflict { .. } => Code::QueuedPromptConflict,
             Refusal::RecordNotFound { .. } => Code::RecordNotFound,
             Refusal::RecordEmpty { .. } => Code::RecordEmpty,
             // Asked by who removes a session, not by a command.

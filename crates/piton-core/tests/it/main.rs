@@ -10,6 +10,7 @@ mod interruptions;
 mod late_records;
 mod permissions;
 mod properties;
+mod queue;
 mod redaction;
 mod registry;
 mod resume_tokens;

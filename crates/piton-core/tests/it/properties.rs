@@ -75,6 +75,9 @@ fn check_status(history: &History) -> Result<(), TestCaseError> {
 fn check_log(log: &[Record]) -> Result<(), TestCaseError> {
     let mut used = BTreeSet::new();
     let mut interrupted: BTreeSet<RunId> = BTreeSet::new();
+    // Queued and neither delivered nor removed.
+    let mut queued = BTreeSet::new();
+    let mut delivered = BTreeSet::new();
     for (position, record) in log.iter().enumerate() {
         prop_assert_eq!(record.seq, position as u64 + 1);
         match event_of(record) {
@@ -88,6 +91,17 @@ fn check_log(log: &[Record]) -> Result<(), TestCaseError> {
                     ),
                     other => prop_assert!(false, "{record:?} names {other:?}"),
                 }
+            }
+            Event::PromptQueued(e) => {
+                prop_assert!(queued.insert(e.message_id), "{record:?} is queued twice");
+            }
+            Event::PromptRemoved(e) => {
+                prop_assert!(queued.remove(&e.message_id), "{record:?} was not queued");
+            }
+            Event::MessageUser(e) if e.message_id.as_str().starts_with("msg_q") => {
+                queued.remove(&e.message_id);
+                // Under its name it may be said again once the log has forgotten it.
+                delivered.insert(e.message_id);
             }
             Event::RunInterrupted(e) => {
                 prop_assert!(interrupted.insert(e.run_id), "{record:?} is a second interruption");
@@ -126,7 +140,10 @@ proptest! {
                 Some(Ok(decision)) => {
                     let changes = matches!(
                         decision.outcome,
-                        Verdict::Done | Verdict::Asked | Verdict::Resumed { .. }
+                        Verdict::Done
+                            | Verdict::Asked
+                            | Verdict::Resumed { .. }
+                            | Verdict::Queued { .. }
                     );
                     prop_assert_eq!(changes, !decision.records.is_empty(), "{:?}", &step);
                     if let Verdict::Resumed { result_seq } | Verdict::Replayed { result_seq } =

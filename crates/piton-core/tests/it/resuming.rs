@@ -27,6 +27,11 @@ const LOADS: SessionCapabilities = SessionCapabilities {
     close: false,
     delete: false,
     fork: false,
+    prompt: piton_core::content::PromptCapabilities {
+        image: false,
+        audio: false,
+        embedded_context: false,
+    },
 };
 
 fn launch(world: &mut World, execution: &str) {

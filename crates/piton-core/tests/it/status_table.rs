@@ -264,6 +264,7 @@ fn facts(row: &Row) -> Facts {
         agent_waits: None,
         run,
         worktree: None,
+        queue: piton_core::state::QueueCounts::default(),
     }
 }
 
@@ -405,6 +406,9 @@ fn every_combination_is_as_the_rules_say() {
         Reason::LoginNeeded,
         Reason::AgentGaveUp,
         Reason::AgentWaitingToLoad,
+        // Of prompts that are queued, which this table has none of: `queue.rs` shows them.
+        Reason::PromptDue,
+        Reason::QueueHeld,
         // Read-only is a mark beside the status; a newer program's reason is in the log only.
         Reason::NewerVersion,
         Reason::Unrecognised,

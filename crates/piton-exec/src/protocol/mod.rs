@@ -21,6 +21,7 @@ pub mod workspace;
 
 use std::path::PathBuf;
 
+use piton_core::PromptContent;
 use piton_core::agent_view::Configure;
 use piton_core::id::{ExecutionId, RunId, SessionId, WaitId};
 use piton_core::spool::{Entry, Pos, SessionCapabilities};
@@ -33,9 +34,9 @@ pub use piton_core::state::AgentStatus;
 
 /// The newest version of the protocol that this program speaks. Versions 1 to 4 came before the
 /// first release, with other names for spool entries: they are not spoken any more.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 /// The oldest version that it still understands.
-pub const PROTOCOL_MIN: u32 = 5;
+pub const PROTOCOL_MIN: u32 = 6;
 
 pub const EPOCH: &str = "piton-epoch";
 pub const PROTOCOL_HEADER: &str = "piton-protocol";
@@ -237,7 +238,7 @@ pub enum Act {
     /// Starts the agent. Answered when it is accepted; what became of it is in the stream.
     Start(Start),
     /// Gives the agent a prompt; the turn's end is in the stream.
-    Prompt { run_id: RunId, text: String },
+    Prompt { run_id: RunId, content: PromptContent },
     /// Ends a turn; the agent is told, and open questions are answered `cancelled`.
     Cancel { run_id: RunId },
     /// Answers a question of the agent. `None`: nobody will answer.

@@ -98,7 +98,7 @@ pub(super) fn audited(caller: &Caller, action: &str, target: impl Into<String>) 
     }
 }
 
-fn value(response: &impl Serialize) -> Result<Value> {
+pub(super) fn value(response: &impl Serialize) -> Result<Value> {
     serde_json::to_value(response).map_err(|error| Error::Invalid(error.to_string()))
 }
 

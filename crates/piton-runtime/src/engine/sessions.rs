@@ -1,14 +1,13 @@
-//! Sessions: created, listed, prompted, renamed, closed.
+//! Sessions: created, listed, renamed, closed.
 
 use std::path::{Path, PathBuf};
 
 use piton_core::agent_view::Configure;
-use piton_core::decide::{Command, Create, Message, Refusal, Setup};
+use piton_core::decide::{Command, Create, Refusal, Setup};
 use piton_core::event::Outcome;
-use piton_core::id::{MessageId, RunId, SessionId, TaskId};
+use piton_core::id::{SessionId, TaskId};
 use piton_core::mcp::{self, McpServer};
-use piton_core::resume::{StartTrigger, can_prompt};
-use piton_core::state::ExecutorStatus;
+use piton_core::resume::StartTrigger;
 use piton_core::status::Name;
 use piton_core::worktree::{Stage, WorktreePlan};
 use piton_store::Cursor;
@@ -51,15 +50,6 @@ pub struct SessionSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedSession {
     pub session_id: SessionId,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prompted {
-    pub run_id: RunId,
-    pub message_id: MessageId,
-    /// The agent still starts: whether the prompt is delivered is not known yet.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pending: bool,
 }
 
 /// Which sessions to list.
@@ -209,44 +199,6 @@ impl Engine {
         let limit = page_limit(filter.limit)?;
         let wanted = |name| filter.status.is_none_or(|status| status == name);
         self.view().list(filter.task_id, wanted, filter.after, limit).await
-    }
-
-    /// Starts a run with a prompt. The agent is started for it if the restart policy allows that.
-    pub async fn prompt(
-        &self,
-        caller: &Caller,
-        session: &SessionId,
-        content: String,
-    ) -> Result<Fulfilled<Prompted>> {
-        self.running()?;
-        if content.is_empty() {
-            return Err(Error::Invalid("content is empty".to_owned()));
-        }
-        let request =
-            Request::new(caller, "sessions.prompt", session, &json!({"content": content}))?;
-        let state = self.view().state(session).await?;
-        if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
-            return Ok(replayed);
-        }
-        let executor = state.facts.executor.as_ref().filter(|_| state.facts.closed.is_none());
-        if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
-            return Err(self.view().start_failure(session, &state).await.into());
-        }
-        self.catalog().require_named(&state)?;
-        let restart = self.policy().agent_restart;
-        if state.facts.closed.is_none() && !can_prompt(&state.facts, restart) {
-            return Err(Error::AgentNotRunning);
-        }
-        let (run_id, message_id) = (self.ids().run()?, self.ids().message()?);
-        let prompted =
-            Prompted { run_id: run_id.clone(), message_id: message_id.clone(), pending: false };
-        let message = Some(Message { message_id, content });
-        let command = Command::Start { run_id: run_id.clone(), message };
-        let mut prompted = self.execute(session, &request, prompted, command).await?;
-        if !prompted.replayed && !state.facts.hears() {
-            prompted.response.pending = !self.await_delivery(session, &run_id).await?;
-        }
-        Ok(prompted)
     }
 
     /// Gives a session another title; `None` removes it. Also a closed one.

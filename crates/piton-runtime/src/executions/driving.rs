@@ -96,9 +96,9 @@ impl Executions {
                 return false;
             }
             let mut act = act.clone();
-            if let Act::Prompt { text, .. } = &mut act {
+            if let Act::Prompt { content, .. } = &mut act {
                 match self.prompt(&handle, &at, &state, &deed).await {
-                    Ok(prompt) => *text = prompt,
+                    Ok(prompt) => *content = prompt,
                     Err(error) => {
                         tracing::warn!(%session, code = %error.code(), %error, "prompt not prepared");
                         return false;
@@ -157,8 +157,8 @@ fn act(deed: &Deed) -> Option<Act> {
     let run_id = deed.effect.run_id().clone();
     Some(match &deed.effect {
         Effect::Begin { .. } | Effect::Continue { .. } => {
-            let text = deed.message.clone().unwrap_or_else(|| GO_ON.to_owned());
-            Act::Prompt { run_id, text }
+            let content = deed.message.clone().unwrap_or_else(|| GO_ON.into());
+            Act::Prompt { run_id, content }
         }
         Effect::Answer { .. } if planted::is(Bug::AnswerKeptBack) => return None,
         Effect::Answer { wait_id, .. } => {

@@ -11,7 +11,7 @@ use piton_core::note::{self, Findings, Stat, Truth};
 use piton_core::spool::Channel;
 use piton_core::state::{Effect, Lost};
 use piton_core::tool_text::ToolText;
-use piton_core::{Record, State};
+use piton_core::{PromptContent, Record, State};
 use piton_store::Detail;
 use serde_json::Value;
 
@@ -33,22 +33,22 @@ const CALL_RECORDS_MAX: u64 = 256;
 const TRUTH_WAIT: Duration = Duration::from_secs(5);
 
 impl Executions {
-    /// The text of a prompt for this execution's agent. Asked again it is the same.
+    /// What this execution's agent is given with a prompt. Asked again it is the same.
     pub(super) async fn prompt(
         &self,
         handle: &Handle,
         at: &At,
         state: &State,
         deed: &Deed,
-    ) -> Result<String> {
-        let said = deed.message.clone().unwrap_or_else(|| GO_ON.to_owned());
+    ) -> Result<PromptContent> {
+        let said = deed.message.clone().unwrap_or_else(|| GO_ON.into());
         let of_seq = deed.cause.seq;
         let prepared = state.prepared.as_ref();
         let prepared = prepared.filter(|p| p.of_seq == of_seq && p.execution_id == at.execution);
         if let Some(prepared) = prepared
             && let Some(text) = self.text_at(&at.session, prepared.seq, "prompt").await?
         {
-            return Ok(text);
+            return Ok(said.with_text(text));
         }
         let executor = state.facts.executor.as_ref();
         let promised = executor.and_then(|executor| executor.promised);
@@ -59,15 +59,15 @@ impl Executions {
         if !note && !history {
             return Ok(said);
         }
-        let mut prompt = said;
+        // Attachments are named in it, and come behind it.
+        let mut prompt = said.text();
         if note {
             let mut findings = match &state.owed.note {
                 Some(lost) => self.findings(&at.session, lost).await?,
                 None => Findings::default(),
             };
             if let Some(unsaid) = unsaid {
-                findings.undelivered =
-                    self.text_at(&at.session, unsaid.said.seq, "content").await?;
+                findings.undelivered = self.prompt_text_at(&at.session, unsaid.said.seq).await?;
             }
             findings.truth = self.truth(at).await;
             prompt = note::text(&findings, &prompt);
@@ -85,12 +85,19 @@ impl Executions {
         let execution_id = at.execution.clone();
         let prepare = Prepare { of_seq, execution_id, history, note, prompt: prompt.clone() };
         handle.execute(&at.session, Command::Prepare(prepare)).await?;
-        Ok(prompt)
+        Ok(said.with_text(prompt))
     }
 
     async fn record_at(&self, session: &SessionId, seq: Seq) -> Result<Option<Record>> {
         let records = self.0.store.read(session, seq - 1, 1, Detail::Full).await?;
         Ok(records.into_iter().next().filter(|record| record.seq == seq))
+    }
+
+    /// What a prompt in the log says; attachments are named.
+    async fn prompt_text_at(&self, session: &SessionId, seq: Seq) -> Result<Option<String>> {
+        let record = self.record_at(session, seq).await?;
+        let content = record.and_then(|record| PromptContent::of(&record, "content"));
+        Ok(content.map(|content| content.text()))
     }
 
     async fn text_at(&self, session: &SessionId, seq: Seq, field: &str) -> Result<Option<String>> {
@@ -135,7 +142,7 @@ impl Executions {
             ..Findings::default()
         };
         if let Some(seq) = lost.prompt_seq {
-            findings.prompt = self.text_at(session, seq, "content").await?;
+            findings.prompt = self.prompt_text_at(session, seq).await?;
         }
         for seq in &lost.calls {
             let Some(record) = self.record_at(session, *seq).await? else { continue };

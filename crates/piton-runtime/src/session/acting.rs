@@ -3,7 +3,7 @@
 use piton_core::event::Event;
 use piton_core::id::SessionId;
 use piton_core::state::Effect;
-use piton_core::{NewRecord, Record, Seq};
+use piton_core::{NewRecord, PromptContent, Record, Seq};
 use piton_store::Detail;
 
 use super::Session;
@@ -14,7 +14,12 @@ use crate::world::Deed;
 const MESSAGE_BEFORE_MAX: u64 = 128;
 
 impl Session {
-    pub(super) fn deed(&self, effect: Effect, cause: Record, message: Option<String>) -> Deed {
+    pub(super) fn deed(
+        &self,
+        effect: Effect,
+        cause: Record,
+        message: Option<PromptContent>,
+    ) -> Deed {
         let key = Effect::key(&self.id, cause.seq);
         Deed { session: self.id.clone(), key, effect, cause, message }
     }
@@ -62,7 +67,7 @@ async fn cause_of(
     id: &SessionId,
     seq: Seq,
     effect: &Effect,
-) -> piton_store::Result<Option<(Record, Option<String>)>> {
+) -> piton_store::Result<Option<(Record, Option<PromptContent>)>> {
     let mut message = None;
     let before = match effect {
         Effect::Begin { message_seq: Some(at), .. } => {
@@ -90,15 +95,15 @@ async fn cause_of(
 }
 
 /// What a run begins with, as a new record has it.
-pub(super) fn message_of(effect: &Effect, new: &NewRecord) -> Option<String> {
+pub(super) fn message_of(effect: &Effect, new: &NewRecord) -> Option<PromptContent> {
     said_in(effect, &new.at(0))
 }
 
-fn said_in(effect: &Effect, record: &Record) -> Option<String> {
+fn said_in(effect: &Effect, record: &Record) -> Option<PromptContent> {
     let Effect::Begin { message_id: Some(wanted), .. } = effect else { return None };
     match record.event() {
         Ok(Event::MessageUser(e)) if e.message_id == *wanted => {
-            Some(record.content_field("content")?.as_str()?.to_owned())
+            PromptContent::of(record, "content")
         }
         _ => None,
     }

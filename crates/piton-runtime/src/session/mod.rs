@@ -3,6 +3,7 @@
 //! is decided while the last one is being flushed, and is answered after it.
 
 mod acting;
+mod delivering;
 mod importing;
 mod removing;
 mod saying;
@@ -65,6 +66,8 @@ pub(crate) struct Request {
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Execute(Box<Command>, Durability),
+    /// Delivers the queued prompt that is due, if one is.
+    Deliver,
     Remove(Remove),
 }
 
@@ -108,6 +111,8 @@ pub(crate) struct Session {
     /// An agent became ready, said something, or can be reached again: what it is owed is to be
     /// tried again.
     look_again: bool,
+    /// Where the log stood when a due prompt could not be delivered: tried again when it has gone on.
+    undelivered_at: Option<Seq>,
     /// The log was removed: there is no session any more.
     removed: bool,
     /// The first failed append; nothing can follow it.
@@ -142,6 +147,7 @@ impl Session {
             messages,
             hold: None,
             look_again: false,
+            undelivered_at: None,
             removed: false,
             broken: None,
         };
@@ -163,6 +169,9 @@ impl Session {
             if self.look_again && self.inflight.is_empty() && self.acting.is_empty() {
                 self.look_again = false;
                 self.queue_pending().await;
+            }
+            if self.may_deliver() {
+                self.deliver(None).await;
             }
             self.act_next();
             self.messages.retain(&self.state);
@@ -203,6 +212,7 @@ impl Session {
                             Work::Execute(command, durability) => {
                                 self.execute(*command, durability, Some(reply), is_settled).await;
                             }
+                            Work::Deliver => self.deliver_settled(reply, is_settled).await,
                             Work::Remove(removal) => self.remove(removal, reply, is_settled).await,
                         }
                     }

@@ -102,6 +102,9 @@ impl Supervisors {
             _ if executor.is_none() => interrupt_orphan(handle, &session, &facts).await,
             _ => self.settle_one(&session, cause).await,
         };
+        if facts.has_due_prompt() && matches!(outcome, Outcome::Settled | Outcome::Unchanged) {
+            return deliver_due(handle, session, outcome).await;
+        }
         Recovered { session, outcome }
     }
 
@@ -179,6 +182,20 @@ impl Supervisors {
         while starting.join_next().await.is_some() {}
         Ok(())
     }
+}
+
+/// Delivers a queued prompt that a dead boot left, or that could not be written before.
+async fn deliver_due(handle: &Handle, session: SessionId, outcome: Outcome) -> Recovered {
+    let outcome = match handle.deliver_due(&session).await {
+        Ok(ack) if ack.verdict == Verdict::Already => outcome,
+        Ok(_) => Outcome::Settled,
+        Err(error) if is_not_ours(&error) => Outcome::Owned,
+        Err(error) => {
+            tracing::error!(%session, code = %error.code(), "queued prompt not delivered");
+            Outcome::Failed(error.code())
+        }
+    };
+    Recovered { session, outcome }
 }
 
 /// Interrupts a run that a dead boot left, and that no executor can be asked about.

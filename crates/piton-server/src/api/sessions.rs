@@ -1,4 +1,4 @@
-//! Sessions: made, listed, prompted, paused, resumed, ended. Each `…_now` is what HTTP and the
+//! Sessions: made, listed, paused, resumed, ended. Each `…_now` is what HTTP and the
 //! WebSocket both call.
 
 use axum::Json;
@@ -8,8 +8,8 @@ use axum::response::{IntoResponse as _, Response};
 use piton_api::problem::Problem as Document;
 use piton_api::session::{
     AbandonRequest, AgentRequest, CloseRequest, ContextChoice, DeleteQuery, NewSession,
-    PromptAccepted, PromptRequest, RenameRequest, ResumeRequest, RunRequest, SessionCreated,
-    SessionDeleted, SessionPage, SessionQuery, SessionRun, StartRequest,
+    RenameRequest, ResumeRequest, RunRequest, SessionCreated, SessionDeleted, SessionPage,
+    SessionQuery, SessionRun, StartRequest,
 };
 use piton_api::{SessionStatus, WireEnum};
 use piton_core::Code;
@@ -124,36 +124,6 @@ pub(crate) async fn show_status(
     Path(session): Path<String>,
 ) -> Result<Json<SessionStatus>> {
     Ok(Json(status::of(&app, &SessionId::from_user(&session)?).await?))
-}
-
-/// Says something to a session's agent: a new run begins.
-#[utoipa::path(post, path = "/sessions/{session_id}/messages", tag = "sessions", request_body = PromptRequest,
-    params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is said once")),
-    responses((status = 202, body = PromptAccepted),
-        (status = "4XX", body = Document, content_type = "application/problem+json")))]
-pub(crate) async fn prompt(
-    State(app): State<App>,
-    Controller(caller): Controller,
-    Path(session): Path<String>,
-    Body(prompt): Body<PromptRequest>,
-) -> Result<Reply<PromptAccepted>> {
-    Ok(Reply::accepted(prompt_now(&app, &caller, &session, prompt).await?))
-}
-
-pub(crate) async fn prompt_now(
-    app: &App,
-    caller: &Caller,
-    session: &str,
-    prompt: PromptRequest,
-) -> Result<Fulfilled<PromptAccepted>> {
-    let session = SessionId::from_user(session)?;
-    let prompted = app.engine().prompt(caller, &session, prompt.content).await?;
-    Ok(prompted.map(|prompted| PromptAccepted {
-        run_id: prompted.run_id.to_string(),
-        message_id: prompted.message_id.to_string(),
-        pending: prompted.pending,
-    }))
 }
 
 /// What a request was about, spelled.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::conversation::Line;
-use crate::api::{agent, agent_sessions, sessions, status, tasks, waits};
+use crate::api::{agent, agent_sessions, queue, sessions, status, tasks, waits};
 use crate::app::to_value;
 use crate::problem::{Problem, Result};
 
@@ -54,6 +54,11 @@ operations! {
     "task.session.start" Control "POST" "/sessions/{session_id}/start";
     "task.session.open" Control "POST" "/sessions/{session_id}/open";
     "task.session.prompt" Control "POST" "/sessions/{session_id}/messages";
+    "task.session.queue.list" Read "GET" "/sessions/{session_id}/queue";
+    "task.session.queue.add" Control "POST" "/sessions/{session_id}/queue";
+    "task.session.queue.edit" Control "PATCH" "/sessions/{session_id}/queue/{message_id}";
+    "task.session.queue.remove" Control "DELETE" "/sessions/{session_id}/queue/{message_id}";
+    "task.session.queue.release" Control "POST" "/sessions/{session_id}/queue/release";
     "task.session.resume" Control "POST" "/sessions/{session_id}/resume";
     "task.session.rename" Control "PATCH" "/sessions/{session_id}";
     "task.session.pause" Control "POST" "/sessions/{session_id}/pause";
@@ -187,6 +192,11 @@ pub(super) async fn call(
             let view = agent::show_now(app, &session).await?;
             return Ok(Some(answer(id, &to_value(&view)?, false)));
         }
+        "task.session.queue.list" => {
+            params.empty()?;
+            let queue = queue::list_now(app, &session).await?;
+            return Ok(Some(answer(id, &to_value(&queue)?, false)));
+        }
         "task.session.open" => {
             params.empty()?;
             let status = sessions::open_now(app, &session).await?;
@@ -198,12 +208,31 @@ pub(super) async fn call(
     let caller = &Caller::new(principal).with_key(key.as_deref())?;
     let done = match method {
         "task.session.prompt" => {
-            let prompted = sessions::prompt_now(app, caller, &session, params.rest()?).await?;
+            let prompted = queue::prompt_now(app, caller, &session, params.rest()?).await?;
             return fulfilled(id, prompted);
         }
         "task.session.fork" => {
             let forked = agent_sessions::fork_now(app, caller, &session, params.rest()?).await?;
             return fulfilled(id, forked);
+        }
+        "task.session.queue.add" => {
+            let prompted = queue::add_now(app, caller, &session, params.rest()?).await?;
+            return fulfilled(id, prompted);
+        }
+        "task.session.queue.edit" => {
+            let message = params.needed("message_id")?;
+            let edit = params.rest()?;
+            return fulfilled(id, queue::edit_now(app, caller, &session, &message, edit).await?);
+        }
+        "task.session.queue.remove" => {
+            let message = params.needed("message_id")?;
+            let removal = params.rest()?;
+            let removed = queue::remove_now(app, caller, &session, &message, &removal).await?;
+            return fulfilled(id, removed);
+        }
+        "task.session.queue.release" => {
+            params.empty()?;
+            return fulfilled(id, queue::release_now(app, caller, &session).await?);
         }
         "task.session.start" => sessions::start_now(app, caller, &session, &params.rest()?).await?,
         "task.session.close" => sessions::close_now(app, caller, &session, params.rest()?).await?,

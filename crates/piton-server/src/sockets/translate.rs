@@ -2,13 +2,13 @@
 //! wherever it reads, is given the same.
 
 use piton_api::enums::SessionState;
-use piton_core::Record;
 use piton_core::event::Event;
 use piton_core::id::TaskId;
 use piton_core::reason::Reason;
 use piton_core::spool::Channel;
 use piton_core::status::Name;
 use piton_core::trail::{Derived, Transition};
+use piton_core::{PromptContent, Record};
 use piton_runtime::broadcast::{Entry, Owner};
 use serde_json::{Map, Value, json};
 
@@ -145,14 +145,19 @@ impl Translating<'_> {
                 self.told("session.agent_configured", json!({"chosen": e.choice}))
             }
             Some(Event::MessageUser(e)) => {
-                let fields = json!({
+                let said = PromptContent::of(record, "content");
+                let mut fields = json!({
                     "message_id": e.message_id,
                     "run_id": e.run_id,
                     "role": "user",
                     "offset": 0,
-                    "text": content("content"),
+                    "text": said.map(|said| said.text()),
                     "complete": true,
                 });
+                // Text alone is all there is to say of it.
+                if let Some(blocks @ Value::Array(_)) = content("content") {
+                    fields["content"] = blocks;
+                }
                 self.told("session.message.added", fields)
             }
             Some(Event::MessageDelta(e)) => {

@@ -21,6 +21,10 @@ const CONTROL: &[&str] = &[
     "task.session.start",
     "task.session.open",
     "task.session.prompt",
+    "task.session.queue.add",
+    "task.session.queue.edit",
+    "task.session.queue.remove",
+    "task.session.queue.release",
     "task.session.resume",
     "task.session.rename",
     "task.session.pause",
@@ -44,13 +48,13 @@ async fn each_method_needs_its_scope_both_ways() {
         for Operation { method, http, scope: needed } in OPERATIONS {
             let promised = if CONTROL.contains(method) { Scope::Control } else { Scope::Read };
             assert_eq!(*needed, promised, "{method}");
-            let params =
-                json!({"session_id": "sess_none", "wait_id": "wait_none", "task_id": "task_none"});
+            let params = json!({"session_id": "sess_none", "wait_id": "wait_none", "task_id": "task_none", "message_id": "msg_none"});
             let called = is_admitted(socket.call::<Value>(method, &params).await);
             assert_eq!(called, scope == needed, "{method} with {scope}");
             let Some((verb, path)) = http else { continue };
             let path = path.replace("{session_id}", "sess_none").replace("{wait_id}", "wait_none");
             let path = path.replace("{task_id}", "task_none");
+            let path = path.replace("{message_id}", "msg_none");
             let asked = is_admitted(client.raw(verb, &format!("/api/v1{path}"), "{}").await);
             assert_eq!(asked, scope == needed, "{verb} {path} with {scope}");
         }

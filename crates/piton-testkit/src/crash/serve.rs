@@ -77,7 +77,7 @@ async fn prompt(handle: &Handle, session: &str) -> Result<Line, Error> {
     let (run_id, message_id) = (handle.ids().run()?, handle.ids().message()?);
     let mark = mark("message.user", &[("message_id", message_id.as_str())]);
     let content = filler(message_id.as_str(), 80);
-    let message = Some(piton_core::decide::Message { message_id, content });
+    let message = Some(piton_core::decide::Message { message_id, content: content.into() });
     acked(handle, &session, Command::Start { run_id, message }, mark, 80).await
 }
 

@@ -191,7 +191,7 @@ impl Worker {
         let mark = mark("message.user", &[("message_id", message_id.as_str())]);
         let bytes = self.bytes();
         let content = filler(message_id.as_str(), bytes);
-        let message = Some(Message { message_id, content });
+        let message = Some(Message { message_id, content: content.into() });
         let command = Command::Start { run_id: run_id.clone(), message };
         self.act(Task { command, buffered: false, mark, bytes }).await?;
         self.run = Some(run_id);

@@ -17,6 +17,7 @@ use super::client::{
     answer_wait, answer_with_token, finish_badly, honest, session, settled, some_answer, tokens,
 };
 use super::ledger::Property;
+use super::queueing;
 use super::resuming;
 use super::world::{Boot, World};
 
@@ -56,6 +57,9 @@ async fn operate(
     session: &SessionId,
 ) -> Result<(), Error> {
     let state = handle.state(session).await?;
+    if world.chance(20) {
+        return queueing::operate(world, handle, session, &state).await;
+    }
     let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
     let agent = state.facts.agent.as_ref().map(|agent| agent.status);
     // Where agents are brought back hardly anybody starts one by hand.

@@ -122,7 +122,8 @@ impl Remote {
         let machine = Self::arrive(&mut fleet, at)?;
         world.commanded(&at.session, &command.id);
         let (replayed, result) = machine.command(world, &command.id, &command.act, others_live);
-        if let (Act::Prompt { run_id, text }, false, Ok(_)) = (&command.act, replayed, &result) {
+        if let (Act::Prompt { run_id, content }, false, Ok(_)) = (&command.act, replayed, &result) {
+            let text = &content.text();
             let agent = machine.agent.as_ref();
             let conversation = agent.and_then(|agent| agent.conversation.clone());
             if let Some(conversation) = conversation {

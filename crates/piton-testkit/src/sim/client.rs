@@ -14,6 +14,7 @@ use piton_runtime::{Ack, Error, Handle, NewSession, OfflineWriter, Question};
 use serde_json::{Value, json};
 
 use super::ledger::Property;
+use super::queueing;
 use super::world::{Boot, World};
 
 /// One client at one boot: some operations, then it leaves.
@@ -127,6 +128,7 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         | Error::AgentProfileRequired { .. }
         | Error::Folder(_)
         | Error::AgentNotRunning
+        | Error::ContentNotSupported { .. }
         | Error::ResponseNotKept
         | Error::ServerRequired
         | Error::CursorInvalid
@@ -148,6 +150,9 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
 
 async fn operate(world: &Arc<World>, handle: &Handle, session: &SessionId) -> Result<(), Error> {
     let state = handle.state(session).await?;
+    if world.chance(20) {
+        return queueing::operate(world, handle, session, &state).await;
+    }
     let run = state.facts.run.as_ref().map(|run| run.run_id.clone());
     let ack = match (world.range(0, 21), run) {
         (0..=2, _) | (_, None) => start(world, handle, session).await?,
@@ -185,7 +190,7 @@ pub(super) fn settled(world: &World, session: &SessionId, ack: &Ack) {
 
 async fn start(world: &World, handle: &Handle, session: &SessionId) -> Result<Ack, Error> {
     let (run_id, message_id) = (handle.ids().run()?, handle.ids().message()?);
-    let content = format!("do {}", world.range(0, 99));
+    let content = format!("do {}", world.range(0, 99)).into();
     let command = Command::Start { run_id, message: Some(Message { message_id, content }) };
     // Now and then the client did not hear the answer and asks again.
     if world.chance(20) {

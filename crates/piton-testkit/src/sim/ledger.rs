@@ -74,6 +74,9 @@ pub enum Property {
     /// A permission request is decided by the standing rules at most once, as the model's own table of
     /// them says, and answered so.
     RulesHold,
+    /// A queued prompt is delivered once, in the queue's order and not while it is held, or is still
+    /// queued, or was removed; one that is due is delivered by the next boot that can.
+    QueueKept,
     /// The same seed does the same.
     Deterministic,
 }
@@ -105,6 +108,7 @@ impl Property {
         Self::ContextIsTrue,
         Self::OneSupervisor,
         Self::RulesHold,
+        Self::QueueKept,
         Self::Deterministic,
     ];
 }

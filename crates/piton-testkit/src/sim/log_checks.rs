@@ -12,7 +12,7 @@ use piton_store::Store;
 
 use super::ledger::Property;
 use super::world::World;
-use super::{agent_checks, parts, roster};
+use super::{agent_checks, parts, queueing, roster};
 
 /// Checks each log, and the state that would be loaded from it.
 pub(super) async fn all(world: &Arc<World>) {
@@ -37,6 +37,7 @@ pub(super) async fn all(world: &Arc<World>) {
         }
         interruptions(world, &session, &records);
         tokens(world, &session, &records);
+        queueing::check(world, &session, &records);
         if world.agents {
             agent_checks::log(world, &session, &records);
         }

@@ -17,6 +17,7 @@ mod log_checks;
 mod machine;
 mod on_files;
 mod parts;
+mod queueing;
 mod resuming;
 mod roster;
 mod rules;
@@ -173,7 +174,10 @@ async fn live(on: On, seed: u64, tracing: bool) -> Report {
         if world.agents {
             tokio::time::sleep(LOOKED_AROUND).await;
             agent_checks::calm(&world);
+        } else {
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
+        queueing::none_due(&world);
         last.end(&world).await;
     }
     world.check_logs().await;

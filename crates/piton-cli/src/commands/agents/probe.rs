@@ -101,7 +101,7 @@ impl std::error::Error for LastWords {}
 
 /// The names of what it offers.
 pub(super) fn offered(capabilities: SessionCapabilities) -> String {
-    let SessionCapabilities { load, resume, list, close, delete, fork } = capabilities;
+    let SessionCapabilities { load, resume, list, close, delete, fork, prompt: _ } = capabilities;
     let all = [
         (load, "load"),
         (resume, "resume"),

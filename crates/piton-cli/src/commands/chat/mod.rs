@@ -20,6 +20,7 @@ use super::sessions::new::folder;
 use super::sessions::prompt;
 use super::sessions::set::ChoiceArgs;
 use crate::agents;
+use crate::attachment;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -72,6 +73,9 @@ pub(crate) struct ChatArgs {
     /// prompt starts it again
     #[arg(long, requires = "print")]
     keep: bool,
+    /// With --print: a file that comes with the prompt; may be repeated
+    #[arg(long, value_name = "FILE", requires = "print")]
+    attach: Vec<PathBuf>,
 }
 
 /// Come back to a session: what was said last, and what is being said
@@ -84,14 +88,16 @@ pub(crate) struct AttachArgs {
 
 pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Exit> {
     // Before anything is started or made.
-    let print = args.print.map(prompt::given).transpose()?;
+    let text = args.print.map(|text| prompt::given(text, &args.attach)).transpose()?;
+    let title = text.as_deref().map(title);
+    let print = text.map(|text| attachment::prompt(text, &args.attach)).transpose()?;
     let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
     let agent = agents::chosen(ui, &cx.settings, args.agent)?;
     let client = background::ensure(cx).await?;
     let new = NewSession {
         working_dir: Some(folder),
         agent_profile_id: Some(agent),
-        title: print.as_deref().map(title),
+        title,
         start: Some(true),
         agent: args.choice.choice()?,
         ..NewSession::default()

@@ -219,8 +219,12 @@ impl Screen {
                 self.line(ui, Tone::Quiet, &format!("-- {sentence}"))?;
             }
             "message.user" => {
-                let said = text("content");
+                let said = show::prompt_text(&record["content"]);
                 self.line(ui, Tone::Title, &format!("> {said}"))?;
+            }
+            "prompt.queued" => {
+                let said = show::prompt_text(&record["content"]);
+                self.line(ui, Tone::Quiet, &format!("-- queued: {said}"))?;
             }
             "message.delta" => self.speak(ui, record)?,
             "message.completed" => self.end_line(ui)?,

@@ -10,6 +10,7 @@ pub(super) enum Slash {
     Pause,
     Cancel,
     Close,
+    Release,
     Quit,
 }
 
@@ -49,6 +50,7 @@ const WORDS: &[(&str, Slash, &str)] = &[
     ("/resume", Slash::Resume, "Continue the interrupted or paused run; start the agent"),
     ("/pause", Slash::Pause, "Pause the turn, to go on with it later"),
     ("/cancel", Slash::Cancel, "Stop the turn, as Ctrl-C does"),
+    ("/release", Slash::Release, "Deliver the queued prompts that are held"),
     ("/close", Slash::Close, "End the session and its agent"),
     ("/quit", Slash::Quit, "Leave, as a second Ctrl-C does; the agent stays"),
     ("/exit", Slash::Quit, "The same"),

@@ -1,13 +1,14 @@
 //! One conversation: records to the screen, what is typed to the agent, and a way out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use piton_api::client::{self, Client, Records};
-use piton_api::session::{CloseRequest, PromptRequest, ResumeRequest, RunRequest};
+use piton_api::queue::PromptRequest;
+use piton_api::session::{CloseRequest, ResumeRequest, RunRequest};
 use piton_api::wait::AnswerRequest;
-use piton_core::Seq;
 use piton_core::id::{SessionId, WaitId};
+use piton_core::{PromptContent, Seq};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -64,15 +65,18 @@ pub(super) struct Talk<'a> {
     /// The session is new, and its agent is being started: nothing can be said to it yet.
     awaits_agent: bool,
     /// What is said to it as soon as it is ready.
-    first_prompt: Option<String>,
+    first_prompt: Option<PromptContent>,
     /// The run that was begun from here.
     own_run: Option<String>,
     interrupted_at: Option<Instant>,
     line: Vec<u8>,
     /// Messages that stand on the screen as they were typed.
     typed_messages: BTreeSet<String>,
-    /// Said while the agent was at work; told when it is not.
-    queued: VecDeque<String>,
+    /// Messages of this terminal that the session has queued. They are the session's: leaving loses
+    /// none of them.
+    queued: BTreeSet<String>,
+    /// The queue waits until somebody releases it.
+    is_held: bool,
 }
 
 /// What happened.
@@ -112,12 +116,13 @@ impl<'a> Talk<'a> {
             interrupted_at: None,
             line: Vec::new(),
             typed_messages: BTreeSet::new(),
-            queued: VecDeque::new(),
+            queued: BTreeSet::new(),
+            is_held: false,
         }
     }
 
     /// The session was created just now, and its agent is being started.
-    pub(super) fn with_new_agent(self, first_prompt: Option<String>) -> Self {
+    pub(super) fn with_new_agent(self, first_prompt: Option<PromptContent>) -> Self {
         Self { awaits_agent: true, first_prompt, ..self }
     }
 
@@ -127,20 +132,26 @@ impl<'a> Talk<'a> {
     }
 
     /// Says something to the agent.
-    async fn say(&mut self, prompt: &str) -> Result<()> {
+    async fn say(&mut self, prompt: PromptContent) -> Result<()> {
         self.tell(prompt, false).await
     }
 
-    async fn tell(&mut self, prompt: &str, is_on_screen: bool) -> Result<()> {
-        let request = PromptRequest { content: prompt.to_owned() };
+    /// While a run is open the session queues it.
+    async fn tell(&mut self, prompt: PromptContent, is_on_screen: bool) -> Result<()> {
+        let request = PromptRequest::queued(prompt);
         let accepted = self.client.prompt(&self.session, &request).await?;
+        self.own_run = Some(accepted.run_id);
+        if accepted.queued {
+            self.queued.insert(accepted.message_id);
+            let position = accepted.position.unwrap_or_default();
+            return self.remark(&format!("queued at position {position}"));
+        }
         if is_on_screen {
             self.typed_messages.insert(accepted.message_id);
         }
         // It runs, though its records are still on their way here.
-        self.open_runs.insert(accepted.run_id.clone());
+        self.open_runs.extend(self.own_run.clone());
         self.last_end = None;
-        self.own_run = Some(accepted.run_id);
         Ok(())
     }
 
@@ -187,13 +198,7 @@ impl<'a> Talk<'a> {
                     if !self.awaits_agent
                         && let Some(prompt) = self.first_prompt.take()
                     {
-                        self.say(&prompt).await?;
-                    }
-                    if self.open_runs.is_empty()
-                        && let Some(line) = self.queued.pop_front()
-                    {
-                        let done = self.say(&line).await;
-                        self.told(done)?;
+                        self.say(prompt).await?;
                     }
                 }
                 Event::Record(Err(error)) if error.is_transient() => {
@@ -230,7 +235,8 @@ impl<'a> Talk<'a> {
 
     /// Nothing is left to be said or heard.
     fn is_done(&self) -> bool {
-        !self.awaits_agent && self.open_runs.is_empty() && self.queued.is_empty()
+        let waits = !self.queued.is_empty() && !self.is_held;
+        !self.awaits_agent && self.open_runs.is_empty() && !waits
     }
 
     fn hint(&mut self) -> Result<()> {
@@ -265,6 +271,7 @@ impl<'a> Talk<'a> {
             self.screen.go_live(self.ui)?;
         }
         self.follow_run(kind, record);
+        self.queue_changed(record)?;
         if let Some(question) = question(record) {
             if self.after < self.history && !self.ui.json {
                 let title = format!("? {}", question.request.title);
@@ -317,6 +324,39 @@ impl<'a> Talk<'a> {
         Ok(outcome.exit())
     }
 
+    /// What a record means for the prompts that were queued from here.
+    fn queue_changed(&mut self, record: &Value) -> Result<()> {
+        let message = record["message_id"].as_str().unwrap_or_default();
+        match record["kind"].as_str().unwrap_or_default() {
+            // Its run begins with the next record.
+            "message.user" if self.queued.remove(message) => {
+                self.open_runs.extend(record["run_id"].as_str().map(str::to_owned));
+            }
+            "prompt.removed" => {
+                self.queued.remove(message);
+            }
+            "queue.released" | "run.resumed" => self.is_held = false,
+            "run.failed" | "run.interrupted" => self.hold_queue()?,
+            "run.cancelled" if record["reason"] != "superseded" => self.hold_queue()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn hold_queue(&mut self) -> Result<()> {
+        if self.queued.is_empty() {
+            return Ok(());
+        }
+        self.is_held = true;
+        let call = &self.ui.call;
+        let text = format!(
+            "{} queued and held: /release delivers, {call} sessions queue list {} shows",
+            self.queued.len(),
+            self.session
+        );
+        self.remark(&text)
+    }
+
     /// Tells a script how its run ended, if this record ends it.
     fn ended(&mut self, record: &Value) -> Result<Option<Exit>> {
         let run = self.own_run.as_deref();
@@ -347,6 +387,9 @@ impl<'a> Talk<'a> {
     /// It was typed here, and is seen as it was typed.
     fn is_on_screen(&mut self, record: &Value) -> bool {
         let message = record["message_id"].as_str().unwrap_or_default();
+        if record["kind"] == "prompt.queued" && self.queued.contains(message) {
+            return true;
+        }
         record["kind"] == "message.user" && self.typed_messages.remove(message)
     }
 
@@ -421,11 +464,7 @@ impl<'a> Talk<'a> {
                 Some(Slash::Quit) => return Ok(true),
                 Some(Slash::Help) => self.help(),
                 Some(action) => self.act(action).await,
-                None if !self.open_runs.is_empty() => {
-                    self.queued.push_back(line);
-                    self.remark("is told when the turn has ended")
-                }
-                None => self.tell(&line, at_prompt).await,
+                None => self.tell(line.into(), at_prompt).await,
             };
             self.told(done)?;
         }
@@ -442,6 +481,9 @@ impl<'a> Talk<'a> {
             Slash::Pause => client.pause(session, &run).await,
             Slash::Cancel => client.cancel(session, &run).await,
             Slash::Close => client.close(session, &CloseRequest::default()).await,
+            Slash::Release => {
+                return client.release_queue(session).await.map(drop).map_err(Into::into);
+            }
             Slash::Help | Slash::Quit => return Ok(()),
         };
         done.map(drop).map_err(Into::into)
@@ -486,7 +528,6 @@ impl<'a> Talk<'a> {
             return Ok(true);
         }
         self.interrupted_at = Some(Instant::now());
-        self.queued.clear();
         self.remark("stopping the turn; Ctrl-C again leaves, and the agent stays")?;
         self.ui.flush()?;
         let done = self.act(Slash::Cancel).await;

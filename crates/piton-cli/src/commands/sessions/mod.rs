@@ -18,6 +18,7 @@ pub(super) mod new;
 mod pause;
 pub(super) mod prompt;
 mod prune;
+mod queue;
 mod redact;
 mod repair;
 mod resume;
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     Prompt(prompt::Args),
     Set(set::Args),
     Login(login::Args),
+    /// Show and change the prompts that wait for a run to end
+    #[command(subcommand)]
+    Queue(queue::Command),
     Resume(resume::Args),
     Pause(pause::Args),
     Cancel(cancel::Args),
@@ -78,6 +82,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Prompt(args) => prompt::run(ui, cx, args).await,
         Command::Set(args) => set::run(ui, cx, args).await,
         Command::Login(args) => login::run(ui, cx, args).await,
+        Command::Queue(command) => queue::run(ui, cx, command).await,
         Command::Resume(args) => resume::run(ui, cx, args).await,
         Command::Pause(args) => pause::run(ui, cx, args).await,
         Command::Cancel(args) => cancel::run(ui, cx, args).await,

@@ -1,10 +1,14 @@
 //! `piton sessions prompt`: says something and does not wait for the answer.
 
 use std::io::Read as _;
+use std::path::PathBuf;
 
-use piton_api::session::PromptRequest;
+use piton_api::enums::IfBusy;
+use piton_api::queue::PromptRequest;
+use piton_core::decide;
 use serde_json::json;
 
+use crate::attachment;
 use crate::backend;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -14,16 +18,18 @@ const EXAMPLES: &str = "\
 Examples:
   piton sessions prompt sess_0199 'now the tests'
   git diff | piton sessions prompt sess_0199 -
+  piton sessions prompt sess_0199 'what is wrong here?' --attach shot.png
   piton attach sess_0199                          See what it answers
 
-JSON: one object: session, run_id, message_id.";
+JSON: one object: session, run_id, message_id, queued, position.";
 
 /// The longest prompt that is read; the server takes no more.
 const PROMPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Say something to a session's agent; it is started if it does not run
 ///
-/// Returns as soon as the prompt is durable. `piton chat --print` waits for the answer.
+/// Returns as soon as the prompt is durable. `piton chat --print` waits for the answer. While the agent
+/// is at work the prompt is queued; while the run only waits for an answer, it takes the run's place.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -31,29 +37,56 @@ pub(crate) struct Args {
     session: String,
     /// What to say; - reads it from stdin
     prompt: String,
+    /// A file that comes with the prompt: an image, audio, or any other; may be repeated
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+    /// What becomes of the prompt while a run is open
+    #[arg(long, value_name = "CHOICE", value_parser = ["queue", "reject", "supersede"])]
+    if_busy: Option<String>,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let content = given(args.prompt)?;
+    let content = given(args.prompt, &args.attach)?;
+    let content = attachment::prompt(content, &args.attach)?;
     let (client, id) = backend::server_for(cx, &args.session).await?;
-    let accepted = client.prompt(&id, &PromptRequest { content }).await?;
+    let if_busy = args.if_busy.as_deref().and_then(if_busy);
+    let accepted = client.prompt(&id, &PromptRequest { content, if_busy }).await?;
     if ui.json {
         ui.json_line(&json!({
-            "session": id, "run_id": accepted.run_id, "message_id": accepted.message_id,
+            "session": id,
+            "run_id": accepted.run_id,
+            "message_id": accepted.message_id,
+            "queued": accepted.queued,
+            "position": accepted.position,
         }))?;
+    } else if accepted.queued {
+        let (message, position) = (accepted.message_id, accepted.position.unwrap_or_default());
+        ui.line(format_args!(
+            "Prompt {message} of session {id} is queued at position {position}."
+        ))?;
     } else {
         ui.line(format_args!("Run {} of session {id} has begun.", accepted.run_id))?;
     }
     Ok(Exit::Good)
 }
 
-/// A prompt as it was given: `-` is what stands on stdin. An empty one is refused.
-pub(crate) fn given(prompt: String) -> Result<String> {
+/// A prompt as it was given: `-` is what stands on stdin. An empty one is refused, unless files
+/// come with it.
+pub(crate) fn given(prompt: String, attached: &[PathBuf]) -> Result<String> {
     let content = if prompt == "-" { read()? } else { prompt };
-    if content.trim().is_empty() {
+    if content.trim().is_empty() && attached.is_empty() {
         return Err(Error::usage("There is nothing to say: the prompt is empty"));
     }
     Ok(content)
+}
+
+fn if_busy(choice: &str) -> Option<IfBusy> {
+    match choice {
+        "queue" => Some(decide::IfBusy::Queue.into()),
+        "reject" => Some(decide::IfBusy::Reject.into()),
+        "supersede" => Some(decide::IfBusy::Supersede.into()),
+        _ => None,
+    }
 }
 
 fn read() -> Result<String> {

@@ -112,7 +112,7 @@ impl Writer {
     pub(crate) async fn start(&self, session: &SessionId, content: &str) {
         let name = session.as_str().trim_start_matches("sess_");
         let message_id = format!("msg_{name}").parse().unwrap();
-        let message = Some(Message { message_id, content: content.to_owned() });
+        let message = Some(Message { message_id, content: content.into() });
         let run_id = format!("run_{name}").parse().unwrap();
         self.execute(session, Command::Start { run_id, message }).await;
     }

@@ -22,6 +22,8 @@ mod operations;
 pub(crate) mod permissions;
 mod prompt_cost;
 mod pty;
+mod queue;
+mod queue_kills;
 mod resuming;
 mod rules;
 pub(crate) mod secrets;

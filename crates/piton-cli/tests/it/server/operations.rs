@@ -125,6 +125,28 @@ fn every_operation_does_what_it_says() {
     walk.good("POST", "/api/v1/sessions/{session_id}/stop", &[&other], None);
     walk.world.when(&other, |status| status["executor_status"] == "stopped");
 
+    // Prompts that wait for the run to end, and are held when it is cancelled.
+    let queue = "/api/v1/sessions/{session_id}/queue";
+    walk.world.prompt(&other, "wait 60000");
+    let first = walk.good("POST", queue, &[&other], Some(&json!({"content": "say first"})));
+    assert_eq!((&first["queued"], &first["position"]), (&json!(true), &json!(1)));
+    let second = walk.good("POST", queue, &[&other], Some(&json!({"content": "say second"})));
+    let one = "/api/v1/sessions/{session_id}/queue/{message_id}";
+    let (first, second) = (&text(&first, "message_id"), &text(&second, "message_id"));
+    assert_eq!(walk.good("GET", one, &[&other, first], None)["content"], "say first");
+    walk.good("PATCH", one, &[&other, second], Some(&json!({"position": 1})));
+    walk.good("DELETE", one, &[&other, first], None);
+    let listed = walk.good("GET", queue, &[&other], None);
+    assert_eq!(listed["prompts"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["prompts"][0]["message_id"], second.as_str());
+    walk.good("POST", "/api/v1/sessions/{session_id}/cancel", &[&other], Some(&empty));
+    let held = walk.world.when(&other, |status| status["reason"] == "queue_held");
+    assert_eq!(held["queue"], json!({"length": 1, "held": true}));
+    let release = "/api/v1/sessions/{session_id}/queue/release";
+    walk.good("POST", release, &[&other], Some(&empty));
+    let done = walk.world.when(&other, |status| status["reason"] == "run_completed");
+    assert_eq!(done["queue"], json!({"length": 0, "held": false}));
+
     // Who may do all this.
     let body = json!({"name": "phone", "scopes": ["read"], "expires_in_s": 60});
     let granted = walk.good("POST", "/api/v1/access-tokens", &[], Some(&body));

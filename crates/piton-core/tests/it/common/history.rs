@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::agent_view::{ConfigValue, Configure};
-use piton_core::decide::{Command, Create, Decision, Import, Prepare, Probe, Refusal, Wait, asks};
+use piton_core::decide::{
+    Command, Create, Decision, IfBusy, Import, Message, Place, Prepare, Probe, Prompt, Refusal,
+    Wait, asks,
+};
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::permission::{Action, Rule, Rules};
 use piton_core::reason::Reason;
@@ -60,6 +63,10 @@ pub(crate) enum Step {
     Import(u8, u8, Vec<u8>),
     /// Of a worktree: planned (two branches), prepared, removed with its branch or without.
     Workspace(u8),
+    /// A prompt that may have to wait: with which choice, and under which number.
+    Prompt(u8, u8),
+    /// A queued prompt is edited, moved, removed; the queue is released; the next one delivered.
+    Queue(u8, u8),
 }
 
 pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
@@ -144,6 +151,8 @@ fn step() -> impl Strategy<Value = Step> {
         12 => stream,
         24 => world,
         3 => (0..6_u8).prop_map(Step::Workspace),
+        12 => (0..5_u8, 0..8_u8).prop_map(|(choice, n)| Step::Prompt(choice, n)),
+        12 => (0..7_u8, 0..8_u8).prop_map(|(what, n)| Step::Queue(what, n)),
     ]
 }
 
@@ -273,7 +282,40 @@ fn requested(command: Command) -> Command {
     Command::Requested { request, command: Box::new(command) }
 }
 
+fn prompt(choice: u8, n: u8) -> Command {
+    let if_busy = match choice {
+        0 => IfBusy::Default,
+        1 => IfBusy::Reject,
+        2 => IfBusy::Supersede,
+        _ => IfBusy::Queue,
+    };
+    let place = if choice == 4 { Place::First } else { Place::Last };
+    let message = Message { message_id: id(&format!("msg_q{n}")), content: "and?".into() };
+    Command::Prompt(Prompt {
+        run_id: id(&format!("run_q{n}")),
+        message,
+        if_busy,
+        place,
+        queue_max: 4,
+    })
+}
+
 impl History {
+    fn queue(&self, what: u8, n: u8) -> Command {
+        let message_id = id(&format!("msg_q{n}"));
+        match what {
+            0 => Command::EditQueued { message_id, version: None, content: "but?".into() },
+            1 => Command::MoveQueued { message_id, position: u32::from(n) },
+            2 => Command::RemoveQueued { message_id, version: None },
+            3 => Command::ReleaseQueue,
+            _ => {
+                let next = self.world.state.queue.iter().find(|prompt| !prompt.held);
+                let seq = next.map_or(0, |prompt| prompt.seq);
+                Command::Deliver { seq, content: "and?".into() }
+            }
+        }
+    }
+
     pub(crate) fn new() -> Self {
         Self { world: World::empty(), minted: 0, boots: 1 }
     }
@@ -325,6 +367,8 @@ impl History {
             }
             Step::Workspace(step) => workspace(step),
             Step::Start(n) => start(&format!("run_{n}")),
+            Step::Prompt(choice, n) => prompt(choice, n),
+            Step::Queue(what, n) => self.queue(what, n),
             Step::Wait(r, w, kind, minutes) => Command::Wait(Wait {
                 run_id: run(r),
                 wait_id: wait(w),

@@ -205,7 +205,8 @@ impl Machine {
                 return Ok(serde_json::to_value(page).unwrap());
             }
             Act::DeleteSession { .. } => {}
-            Act::Prompt { run_id, text } => {
+            Act::Prompt { run_id, content } => {
+                let text = content.text();
                 self.agent = Some(Some(run_id.clone()));
                 self.write(Some(run_id), Fact::TurnStarted {});
                 if text.ends_with(ASK) {
@@ -225,7 +226,7 @@ impl Machine {
                     self.update("usage", json!({"used": 10, "size": 100, "cost": cost}));
                     self.end_turn("end_turn");
                 } else if !text.ends_with(HANG) {
-                    self.say(run_id, text);
+                    self.say(run_id, &text);
                     self.end_turn("end_turn");
                 }
             }
@@ -334,7 +335,7 @@ impl Fleet {
             }
             match &command.act {
                 Act::Start(start) => starts.push((at.session.clone(), start.clone())),
-                Act::Prompt { text, .. } => prompts.push(text.clone()),
+                Act::Prompt { content, .. } => prompts.push(content.text()),
                 _ => {}
             }
             let run_id = match &command.act {
