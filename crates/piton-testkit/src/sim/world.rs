@@ -364,6 +364,7 @@ impl World {
         let mut inner = self.inner();
         inner.locked.clear();
         inner.executions.clear();
+        inner.roster.spoil();
         let rng = &mut inner.rng;
         match &self.files {
             None => self.disk().power_loss(&mut |unflushed| rng.usize(0..=unflushed)),
@@ -378,7 +379,6 @@ impl World {
     pub(super) fn after_crash(&self) {
         let mut inner = self.inner();
         let Inner { rng, executions, roster, .. } = &mut *inner;
-        let mut anchors = 0;
         for probe in executions.values_mut() {
             if *probe != Probe::Gone {
                 *probe = match rng.u32(0..4) {
@@ -393,7 +393,7 @@ impl World {
             let is_cache = path.extension().is_some_and(|e| e == "json" || e == "anchor");
             let in_sessions = path.parent().is_some_and(|folder| folder.ends_with("sessions"));
             if is_cache && in_sessions && rng.u32(0..10) == 0 {
-                anchors += u64::from(path.extension().is_some_and(|e| e == "anchor"));
+                roster.spoil();
                 let files = self.files.iter();
                 for (files, mut bytes) in files.filter_map(|f| Some((f, f.content(&path)?))) {
                     let at = rng.usize(0..bytes.len().max(1));
@@ -404,7 +404,6 @@ impl World {
                 }
             }
         }
-        roster.spoil(anchors);
         let mut disk = self.disk();
         for log in disk.logs.values_mut() {
             if rng.u32(0..10) == 0
