@@ -1,6 +1,7 @@
 //! The server in this process: its router over a memory store and a scripted executor, on loopback.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[allow(dead_code, reason = "it has more than these tests use")]
 #[path = "../../../piton-runtime/tests/it/engine/agentctl.rs"]
 mod agentctl;
 

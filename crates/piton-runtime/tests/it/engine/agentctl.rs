@@ -57,6 +57,13 @@ struct Machines {
     auth: Option<&'static str>,
     /// Launches that are under way, and how many there were at most.
     launching: (usize, usize),
+    /// So many starts of agents fail from now on.
+    failing_starts: u32,
+    /// Agents do not get ready until they are released.
+    holds_starts: bool,
+    held: Vec<(ExecutionId, Act)>,
+    /// No agentctl can be reached; all of them live.
+    is_away: bool,
     changed: Arc<Notify>,
 }
 
@@ -110,6 +117,13 @@ impl Machine {
     fn end_turn(&mut self, stop_reason: &str) {
         let Some(run_id) = self.agent.as_mut().and_then(Option::take) else { return };
         self.write(Some(&run_id), Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
+    }
+
+    /// The agent cannot load its conversation, and says nothing about the id.
+    fn fail_start(&mut self) {
+        self.write(None, Fact::AgentStarting {});
+        let (code, message) = (Code::AgentError.into(), "Internal error".to_owned());
+        self.write(None, Fact::AgentError { code, message, auth_methods: Vec::new() });
     }
 
     fn end_agent(&mut self, requested: bool) {
@@ -299,6 +313,30 @@ impl Fleet {
         self.lock().auth = Some(method);
     }
 
+    pub(crate) fn fail_starts(&self, count: u32) {
+        self.change(|machines| machines.failing_starts = count);
+    }
+
+    pub(crate) fn hold_starts(&self) {
+        self.change(|machines| machines.holds_starts = true);
+    }
+
+    /// Agents whose starts were held are ready.
+    pub(crate) fn release_starts(&self) {
+        self.change(|machines| {
+            machines.holds_starts = false;
+            for (execution, act) in std::mem::take(&mut machines.held) {
+                if let Some(machine) = machines.by_id.get_mut(&execution) {
+                    machine.act(&act).unwrap();
+                }
+            }
+        });
+    }
+
+    pub(crate) fn set_away(&self, is_away: bool) {
+        self.change(|machines| machines.is_away = is_away);
+    }
+
     pub(crate) fn starts(&self) -> Vec<Start> {
         self.lock().starts.iter().map(|(_, start)| start.clone()).collect()
     }
@@ -314,11 +352,16 @@ impl Fleet {
 
     fn do_command(&self, at: &At, command: &Command) -> Result<Reply, Fault> {
         self.change(|machines| {
-            let Machines { by_id, starts, prompts, .. } = machines;
+            let machines_away = machines.is_away;
+            let Machines { by_id, starts, prompts, failing_starts, holds_starts, held, .. } =
+                machines;
             let machine = by_id.get_mut(&at.execution).filter(|machine| machine.is_up);
             let Some(machine) = machine else {
                 return Err(Fault::unreachable("it does not run"));
             };
+            if machines_away {
+                return Err(Fault::unreachable("it does not answer"));
+            }
             if at.epoch < machine.epoch {
                 return Err(problem(Code::EpochStale).into());
             }
@@ -344,7 +387,19 @@ impl Fleet {
             };
             let (command_id, name) = (command.id.clone(), command.act.name().to_owned());
             machine.write(run_id, Fact::CommandAccepted { command_id, command: name });
-            let result = machine.act(&command.act);
+            let result = match &command.act {
+                Act::Start(_) if *failing_starts > 0 => {
+                    *failing_starts -= 1;
+                    machine.fail_start();
+                    Ok(Value::Null)
+                }
+                Act::Start(_) if *holds_starts => {
+                    machine.write(None, Fact::AgentStarting {});
+                    held.push((at.execution.clone(), command.act.clone()));
+                    Ok(Value::Null)
+                }
+                act => machine.act(act),
+            };
             machine.journal.insert(command.id.clone(), result.clone());
             Ok(Reply { id: command.id.clone(), replayed: false, result: result? })
         })
@@ -401,6 +456,9 @@ impl Executor for Fleet {
     }
 
     fn probe<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Probe> {
+        if self.lock().is_away {
+            return ready(Probe::Unreachable);
+        }
         ready(if self.is_up(execution) { Probe::Alive } else { Probe::Gone })
     }
 

@@ -3,6 +3,7 @@
 use piton_core::Code;
 use piton_core::agent_view::Configure;
 use piton_core::decide::Command;
+use piton_core::resume::StartContext;
 
 use super::world::{World, caller, created, keyed, until};
 
@@ -17,7 +18,7 @@ async fn a_choice_outlives_the_process_that_was_to_give_it() {
     let world = World::new();
     let boot = world.start("boot_1").await;
     let session = created(&boot.engine).await;
-    boot.engine.start_agent(&caller(), &session, false).await.unwrap();
+    boot.engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
     let handle = boot.engine.handle().unwrap();
     handle.execute(&session, Command::Configure(mode("code"))).await.unwrap();
     world.kill(boot);

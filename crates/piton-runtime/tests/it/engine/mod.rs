@@ -5,5 +5,6 @@ mod agentctl;
 mod features;
 mod methods;
 mod offline;
+mod outcomes;
 mod recovery;
 mod world;

@@ -25,6 +25,8 @@ pub(crate) struct World {
     pub(crate) fleet: Fleet,
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
+    /// How long requests wait for a start; `None`: as usual.
+    pub(crate) start_wait: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +50,8 @@ impl World {
         let policy = Policy { agent_restart: AgentRestart::OnPrompt, ..Policy::default() };
         let folder = tempfile::tempdir().unwrap();
         let settings = Settings::default();
-        Self { folder, alive: Arc::default(), fleet: Fleet::default(), policy, settings }
+        let fleet = Fleet::default();
+        Self { folder, alive: Arc::default(), fleet, policy, settings, start_wait: None }
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -75,7 +78,8 @@ impl World {
             Profile::configured("echo", vec!["echo-agent".to_owned()]),
             Profile::configured("other", vec!["other-agent".to_owned(), "{session}".to_owned()]),
         ];
-        let options = EngineOptions::new(service, self.data());
+        let mut options = EngineOptions::new(service, self.data());
+        options.start_wait = self.start_wait.unwrap_or(options.start_wait);
         (EngineOptions { profiles, policy: self.policy, ..options }, id)
     }
 

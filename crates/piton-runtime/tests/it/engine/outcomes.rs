@@ -1,0 +1,195 @@
+//! Requests that need an agent say what became of its start.
+
+use std::time::Duration;
+
+use piton_core::Code;
+use piton_core::reason::Reason;
+use piton_core::resume::StartContext;
+use piton_core::state::Phase;
+use piton_runtime::{Engine, Error, ResumeSpec};
+
+use super::agentctl::HANG;
+use super::world::{CONTINUE, World, caller, count, created, kinds, until, until_named};
+
+/// Every start fails.
+const ALL: u32 = 1_000;
+
+async fn interrupted_by(engine: &Engine, session: &piton_core::id::SessionId) -> Option<Reason> {
+    let state = engine.session(session).await.unwrap().overview.state;
+    match state.facts.run?.phase {
+        Phase::Interrupted { reason, .. } => Some(reason),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_failed_start_is_an_error_and_the_next_answer_is_about_the_next_start() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    world.fleet.fail_starts(3);
+    let started = engine.start_agent(&caller(), &session, StartContext::Native).await;
+    let resumed = engine.resume(&caller(), &session, ResumeSpec::default()).await;
+    for failed in [started.unwrap_err(), resumed.unwrap_err()] {
+        assert_eq!(failed.code(), Code::AgentError);
+        assert_eq!(failed.to_string(), "The agent `echo` could not be started: Internal error");
+    }
+    let report = engine.session(&session).await.unwrap();
+    let error = report.overview.error.unwrap();
+    assert_eq!(
+        (error.code, error.message.as_deref()),
+        (Some(Code::AgentError.into()), Some("Internal error"))
+    );
+    // Opening shows the session, whatever became of its agent.
+    assert_eq!(engine.open(&session).await.unwrap().overview.status.name.as_str(), "error");
+    world.fleet.fail_starts(0);
+    engine.resume(&caller(), &session, ResumeSpec::default()).await.unwrap();
+    let report = engine.session(&session).await.unwrap();
+    assert_eq!((report.overview.status.name.as_str(), report.overview.error), ("idle", None));
+    world.end(boot).await;
+}
+
+#[tokio::test]
+async fn a_start_that_takes_longer_than_the_limit_is_pending() {
+    let mut world = World::new();
+    world.start_wait = Some(Duration::from_millis(50));
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    world.fleet.hold_starts();
+    let pending = engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
+    assert!(pending.response.pending);
+    assert_eq!(engine.session(&session).await.unwrap().overview.status.name.as_str(), "starting");
+    let prompted = engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    assert!(prompted.response.pending);
+    world.fleet.release_starts();
+    until_named(engine, &session, "idle").await;
+    assert_eq!(world.fleet.prompts(), ["hello"], "the start continued without its caller");
+    let started = engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
+    assert!(!started.response.pending);
+    world.end(boot).await;
+}
+
+/// A load that fails once is tried again for the prompt that waits.
+#[tokio::test]
+async fn a_failed_start_is_retried_for_a_prompt() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    world.fleet.fail_starts(2);
+    let prompted = engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    assert!(!prompted.response.pending);
+    until_named(engine, &session, "idle").await;
+    assert_eq!(world.fleet.prompts(), ["hello"]);
+    assert_eq!(count(engine, &session, "run.interrupted").await, 0);
+    world.end(boot).await;
+}
+
+/// An agent that cannot load its conversation, and does not refuse its id: the run is interrupted, the
+/// id kept, and each way out leads out.
+#[tokio::test]
+async fn a_stuck_agent_is_not_a_stuck_session() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    engine.prompt(&caller(), &session, "first".to_owned()).await.unwrap();
+    until_named(engine, &session, "idle").await;
+    world.fleet.kill();
+    let is_gone = |report: &piton_runtime::SessionReport| {
+        !report.overview.state.facts.executor.as_ref().unwrap().may_live()
+    };
+    until(engine, &session, is_gone).await;
+
+    world.fleet.fail_starts(ALL);
+    let before = world.fleet.starts().len();
+    let failed = engine.prompt(&caller(), &session, "second".to_owned()).await.unwrap_err();
+    let Error::StartFailed(failure) = &failed else { panic!("{failed:?}") };
+    let choices = failure.choices().unwrap();
+    for way in ["Retry", "Continue with history", "Continue without context", "New session"] {
+        assert!(choices.contains(way), "{choices}");
+    }
+    assert_eq!(world.fleet.starts().len() - before, 3, "retried within limits");
+    assert_eq!(interrupted_by(engine, &session).await, Some(Reason::AgentStartFailed));
+    let state = engine.session(&session).await.unwrap().overview.state;
+    let id = state.facts.agent.unwrap().session_id;
+    assert_eq!(id, Some(format!("theirs_{session}")), "the id is kept");
+
+    // The next prompt is taken, tries once, and stays undelivered, too.
+    let before = world.fleet.starts().len();
+    engine.prompt(&caller(), &session, "third".to_owned()).await.unwrap_err();
+    assert_eq!(world.fleet.starts().len() - before, 1);
+    assert_eq!(world.fleet.prompts(), ["first"]);
+
+    // Retry, while nothing has changed.
+    let retried = engine.resume(&caller(), &session, CONTINUE).await.unwrap_err();
+    assert_eq!(retried.code(), Code::AgentError);
+    // Continue with history: another conversation, and the run with it.
+    world.fleet.fail_starts(0);
+    let how = ResumeSpec { context: StartContext::Injected, ..CONTINUE };
+    engine.resume(&caller(), &session, how).await.unwrap();
+    until_named(engine, &session, "idle").await;
+    assert_eq!(world.fleet.starts().last().unwrap().agent_session_id, None);
+    let prompts = world.fleet.prompts();
+    assert_eq!(prompts.len(), 2, "{prompts:?}");
+    assert!(prompts[1].contains("first") && prompts[1].contains("third"), "{prompts:?}");
+    world.end(boot).await;
+}
+
+/// A resumed session waits for input; its interrupted run is continued when that is asked for.
+#[tokio::test]
+async fn a_resume_boots_the_agent_idle() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    world.fleet.kill();
+    until_named(engine, &session, "interrupted_startup").await;
+    let resumed = engine.resume(&caller(), &session, ResumeSpec::default()).await.unwrap();
+    assert_eq!(resumed.response.run_id, None);
+    let report = engine.session(&session).await.unwrap();
+    assert!(report.overview.evaluation.is_agent_running && report.overview.evaluation.needs_resume);
+    assert_eq!(
+        count(engine, &session, "run.resumed").await,
+        0,
+        "{:?}",
+        kinds(engine, &session).await
+    );
+    let continued = engine.resume(&caller(), &session, CONTINUE).await.unwrap();
+    assert!(continued.response.run_id.is_some());
+    until(engine, &session, |_| world.fleet.prompts().len() == 2).await;
+    world.end(boot).await;
+}
+
+/// Nothing is decided, written or started while the executor does not respond.
+#[tokio::test]
+async fn an_executor_that_does_not_respond_is_nobodys_success() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(&boot.engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    world.kill(boot);
+    world.fleet.set_away(true);
+    let boot = world.start("boot_2").await;
+    let engine = &boot.engine;
+    let is_unreachable = |report: &piton_runtime::SessionReport| {
+        report.overview.status.reason == Reason::ExecutorUnreachable
+    };
+    until(engine, &session, is_unreachable).await;
+    let before = count(engine, &session, "run.started").await;
+    let failures = [
+        engine.resume(&caller(), &session, CONTINUE).await.unwrap_err(),
+        engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap_err(),
+    ];
+    for failed in failures {
+        assert_eq!(failed.code(), Code::AgentctlUnreachable, "{failed}");
+    }
+    assert_eq!(count(engine, &session, "run.started").await, before);
+    assert_eq!(world.fleet.starts().len(), 1);
+    world.end(boot).await;
+}
