@@ -12,7 +12,7 @@ use piton_api::client::Client;
 use piton_api::session::{RedactRequest, SessionArchived};
 use piton_api::status::Wait;
 use piton_api::wait::ResumeTokenCreated;
-use piton_core::decide::Removal;
+use piton_core::decide::{self, Removal};
 use piton_core::id::{RunId, SessionId, WaitId};
 use piton_core::redact::Selector;
 use piton_core::{Reason, Seq, State};
@@ -23,7 +23,7 @@ pub(crate) use store::StoreBackend;
 
 use crate::background;
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lookup;
 
 #[derive(Debug)]
@@ -150,7 +150,12 @@ impl SessionBackend {
         state: &State,
         how: Removal,
     ) -> Result<()> {
-        ask!(self, check_removal(session, state, how))
+        match self {
+            // By the same rule as the server.
+            Self::Server(_) => decide::may_remove(state, how)
+                .map_err(|refusal| Error::new(refusal.code(), refusal.to_string())),
+            Self::Store(store) => store.check_removal(session, how).await,
+        }
     }
 
     /// Deletes a session; says what became of a worktree that is left.

@@ -7,8 +7,7 @@ use piton_api::client::Client;
 use piton_api::session::{ArchiveRequest, DeleteQuery, RunRequest, SessionArchived};
 use piton_api::status::Wait;
 use piton_api::wait::{NewResumeToken, ResumeTokenCreated};
-use piton_core::State;
-use piton_core::decide::{self, Removal};
+use piton_core::decide::Removal;
 use piton_core::id::{RunId, SessionId, WaitId};
 use piton_store::SecretText;
 
@@ -63,18 +62,6 @@ impl ServerBackend {
     ) -> Result<ResumeTokenCreated> {
         let new = NewResumeToken { valid_for_s: valid_for.map(|span| span.as_secs()) };
         Ok(self.client.create_resume_token(session, &new).await?)
-    }
-
-    /// By the same rule as the server.
-    #[expect(clippy::unused_async, reason = "the store has to be asked")]
-    pub(super) async fn check_removal(
-        &self,
-        _: &SessionId,
-        state: &State,
-        how: Removal,
-    ) -> Result<()> {
-        decide::may_remove(state, how)
-            .map_err(|refusal| Error::new(refusal.code(), refusal.to_string()))
     }
 
     pub(super) async fn delete(

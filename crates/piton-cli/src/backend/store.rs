@@ -9,9 +9,9 @@ use piton_api::SessionStatus;
 use piton_api::session::SessionArchived;
 use piton_api::status::Wait;
 use piton_api::wait::ResumeTokenCreated;
+use piton_core::Code;
 use piton_core::decide::Removal;
 use piton_core::id::{RunId, SessionId, WaitId};
-use piton_core::{Code, State};
 use piton_runtime::{
     ArchiveTarget, Archived, Caller, Engine, EngineOptions, Ids, Imported, IssuedResumeToken, Left,
     Options,
@@ -126,12 +126,7 @@ impl StoreBackend {
         Ok(spelled(issued.map_err(|error| self.named(error))?.response))
     }
 
-    pub(super) async fn check_removal(
-        &self,
-        session: &SessionId,
-        _: &State,
-        how: Removal,
-    ) -> Result<()> {
+    pub(super) async fn check_removal(&self, session: &SessionId, how: Removal) -> Result<()> {
         self.engine.check_removal(session, how).await.map_err(|error| self.named(error))
     }
 

@@ -1,7 +1,7 @@
 //! The example program of `piton-api`, against a real server.
 
 #[path = "../../../../piton-api/examples/session.rs"]
-#[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod session;
 
 use piton_api::client::Client;
