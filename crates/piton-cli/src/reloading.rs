@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use piton_api::server::Reloaded;
 use piton_core::Code;
-use piton_runtime::Engine;
+use piton_runtime::{Engine, PermissionRules};
 use piton_server::{Reload, ReloadError};
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::LevelFilter;
@@ -23,20 +23,29 @@ pub(crate) type LogLevel = reload::Handle<LevelFilter, Registry>;
 pub(crate) struct Reloader {
     global: Global,
     engine: Engine,
+    rules: PermissionRules,
     log_level: LogLevel,
-    /// As the server has them: those that need a restart stay as they were when it started.
+    /// As they were when the server started.
+    started: Settings,
+    /// As they were last read.
     current: Mutex<Settings>,
 }
 
 impl Reloader {
     pub(crate) fn new(
-        global: Global,
-        settings: Settings,
+        global: &Global,
+        settings: &Settings,
         engine: Engine,
+        rules: PermissionRules,
         log_level: LogLevel,
     ) -> Self {
-        Self { global, engine, log_level, current: Mutex::new(settings) }
+        let (started, current) = (settings.clone(), Mutex::new(settings.clone()));
+        Self { global: global.clone(), engine, rules, log_level, started, current }
     }
+}
+
+fn is_reloaded(key: &str) -> bool {
+    KEYS.iter().any(|known| known.name == key && known.is_reloaded)
 }
 
 impl Reload for Reloader {
@@ -46,17 +55,20 @@ impl Reload for Reloader {
         let fresh = Settings::load(&self.global).map_err(|error| {
             failed(error.code().unwrap_or(Code::ConfigInvalid), error.message().to_owned())
         })?;
-        let is_reloaded = |key: &String| KEYS.iter().any(|k| k.name == key && k.is_reloaded);
-        let (changed, restart_required): (Vec<String>, Vec<String>) =
-            changed_keys(&current, &fresh).into_iter().partition(is_reloaded);
+        let mut changed = changed_keys(&current, &fresh);
+        changed.retain(|key| is_reloaded(key));
+        let mut restart_required = changed_keys(&self.started, &fresh);
+        restart_required.retain(|key| !is_reloaded(key));
         self.engine
             .reconfigure(fresh.numbers.runtime(), fresh.resume.policy())
             .map_err(|error| failed(error.code(), error.to_string()))?;
+        if *self.rules.get() != fresh.permissions.rules {
+            self.rules.set(fresh.permissions.rules.clone());
+            changed.push("permissions.rules".to_owned());
+        }
         // Fails only if there is no log any more.
         let _ = self.log_level.reload(LevelFilter::from_level(fresh.log_level.value));
-        current.numbers = fresh.numbers;
-        current.resume = fresh.resume;
-        current.log_level = fresh.log_level;
+        *current = fresh;
         tracing::info!(?changed, ?restart_required, "settings read again");
         Ok(Reloaded { changed, restart_required })
     }

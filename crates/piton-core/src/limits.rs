@@ -97,6 +97,8 @@ pub struct Limits {
     pub history: HistoryLimits,
     /// Changed files that are named.
     pub changed_files: usize,
+    /// Prompts that may be queued in one session.
+    pub queued_prompts: usize,
 }
 
 /// Of a history that an agent is given, in characters; and how many messages and calls, the newest.
@@ -130,6 +132,7 @@ impl Default for Limits {
             request_kept_for: REQUEST_KEPT_FOR,
             history: HistoryLimits::default(),
             changed_files: CHANGED_FILES_MAX,
+            queued_prompts: QUEUED_PROMPTS_MAX,
         }
     }
 }

@@ -142,7 +142,9 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
 /// nothing is to be carried out or delivered. `None`: it has something to do, or there is none.
 pub fn idle_since(state: &State) -> Option<Timestamp> {
     let facts = &state.facts;
-    let is_busy = facts.run.as_ref().is_some_and(Run::is_open) || !state.pending.is_empty();
+    let is_busy = facts.run.as_ref().is_some_and(Run::is_open)
+        || facts.has_due_prompt()
+        || !state.pending.is_empty();
     let is_idle = facts.closed.is_none() && facts.hears() && !is_busy;
     state.info.as_ref().filter(|_| is_idle).map(|info| info.active_at)
 }

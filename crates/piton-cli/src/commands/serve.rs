@@ -160,6 +160,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     let store = stores::open_or_create_store(&cx.settings)?;
     let program = std::env::current_exe()?;
     let numbers = &cx.settings.numbers;
+    let rules = PermissionRules::new(cx.settings.permissions.rules.clone());
     let standalone = Standalone::new(&data, program, vec!["agentctl".into()])
         .with_ready_timeout(numbers.span("executor.ready_timeout"));
     let memory = EchoMemory::new(&data);
@@ -169,7 +170,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         clock: Arc::clone(&clock),
         files: Arc::new(memory),
         masker,
-        rules: PermissionRules::new(cx.settings.permissions.rules.clone()),
+        rules: rules.clone(),
         settings: numbers.runtime(),
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
     };
@@ -183,7 +184,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     let running = Engine::start(options, Arc::new(standalone)).await?;
 
     let reloader: Arc<dyn Reload> =
-        Arc::new(Reloader::new(global.clone(), cx.settings.clone(), running.engine(), log_level));
+        Arc::new(Reloader::new(global, &cx.settings, running.engine(), rules, log_level));
     let local = Bearer { id: ids.access()?, secret: ids.token()?.secret };
     let options = piton_server::Options {
         engine: running.engine(),

@@ -70,6 +70,7 @@ pub(crate) const KEYS: &[Key] = &[
     live("history.items", "PITON_HISTORY_ITEMS"),
     live("workspace.changed_files", "PITON_WORKSPACE_CHANGED_FILES"),
     live("requests.kept_for", "PITON_REQUESTS_KEPT_FOR"),
+    live("queue.prompts", "PITON_QUEUE_PROMPTS"),
     text("retention.archive_after", "PITON_RETENTION_ARCHIVE_AFTER"),
     text("retention.delete_after", "PITON_RETENTION_DELETE_AFTER"),
 ];

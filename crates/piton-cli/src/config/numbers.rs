@@ -48,6 +48,7 @@ const NUMBERS: &[(&str, Kind)] = &[
     ("history.items", Kind::Count { default: 200, max: 10_000 }),
     ("workspace.changed_files", Kind::Count { default: 50, max: 1_000 }),
     ("requests.kept_for", Kind::Span(DAY)),
+    ("queue.prompts", Kind::Count { default: 64, max: 10_000 }),
 ];
 
 pub(super) fn is_number(key: &str) -> bool {
@@ -137,6 +138,7 @@ impl Numbers {
                     items: self.count("history.items"),
                 },
                 changed_files: self.count("workspace.changed_files"),
+                queued_prompts: self.count("queue.prompts"),
             },
         }
     }

@@ -4,7 +4,6 @@
 use piton_core::content::PromptCapabilities;
 use piton_core::decide::{Command, IfBusy, Message, Place, Prompt, Refusal, Verdict};
 use piton_core::id::{MessageId, RunId, SessionId};
-use piton_core::limits::QUEUED_PROMPTS_MAX;
 use piton_core::resume::can_prompt;
 use piton_core::state::{ExecutorStatus, QueuedPrompt};
 use piton_core::{PromptContent, Seq, State, Timestamp};
@@ -125,7 +124,7 @@ impl Engine {
         };
         let started = run_id.clone();
         let message = Message { message_id, content };
-        let (place, queue_max) = (Place::Last, QUEUED_PROMPTS_MAX);
+        let (place, queue_max) = (Place::Last, self.settings().limits.queued_prompts);
         let command = Command::Prompt(Prompt { run_id, message, if_busy, place, queue_max });
         let kept = Some(value(&prompted)?);
         let ack = self.write(session, self.requested(&request, kept, command)).await?;
@@ -167,7 +166,11 @@ impl Engine {
             let text = cut(report.text, LISTED_CHARS_MAX);
             prompts.push(QueuedPromptReport { content, text, ..report });
         }
-        Ok(QueueReport { session_id: session.clone(), prompts, max: QUEUED_PROMPTS_MAX })
+        Ok(QueueReport {
+            session_id: session.clone(),
+            prompts,
+            max: self.settings().limits.queued_prompts,
+        })
     }
 
     /// One queued prompt, however large it is.
