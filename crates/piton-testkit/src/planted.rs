@@ -124,11 +124,9 @@ pub fn caught_by(bug: Bug) -> CaughtBy {
             Lib,
             "files::tests::taken::the_key_of_a_new_log_survives_a_power_cut",
         ),
-        Bug::SeqUnchecked => test(
-            "piton-store",
-            Lib,
-            "sqlite::tests::processes::two_handles_see_and_respect_each_other",
-        ),
+        Bug::SeqUnchecked => {
+            test("piton-store", Lib, "sqlite::tests::conformance::a_seq_conflict_writes_nothing")
+        }
         Bug::FolderExposed => test(
             "piton-cli",
             IT,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use piton_core::event::Event;
 use piton_core::id::SessionId;
-use piton_core::{Record, Timestamp};
+use piton_core::{Code, Record, Timestamp};
 use piton_store::Detail;
 use piton_store::files::Folder;
 
@@ -17,17 +17,11 @@ use super::world::World;
 
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    /// Anchors were spoiled while nobody ran, or the power failed.
-    spoiled: bool,
+    /// Anchors were spoiled while nobody ran.
+    pub(super) spoiled: bool,
+    pub(super) power_failed: bool,
     /// What was durable when the log was looked at last.
     seen: Vec<Record>,
-}
-
-impl Books {
-    /// From now on anchors may be gone.
-    pub(super) fn spoil(&mut self) {
-        self.spoiled = true;
-    }
 }
 
 /// Looks at the metadata log of a folder that was found as the next life would find it, after what that
@@ -53,15 +47,23 @@ pub(super) fn check(world: &Arc<World>, folder: &Folder, is_durable: bool) {
         broken("what the metadata log said is not there any more".to_owned());
     }
     folder.write_behind();
+    let (spoiled, power_failed) = {
+        let inner = world.inner();
+        (inner.roster.spoiled, inner.roster.power_failed || is_durable)
+    };
     if let Err(error) = folder.register() {
-        broken(format!("sessions cannot be listed: {error}"));
+        // An anchor that cannot be read and a log that is not there: it may have been taken away, and
+        // the store makes no other one in its place.
+        if !(spoiled && error.code() == Code::ChainBroken) {
+            broken(format!("sessions cannot be listed: {error}"));
+        }
+        return;
     }
     let began: BTreeMap<SessionId, Timestamp> = {
         let disk = world.disk();
         let durable = disk.logs.iter().filter(|(id, log)| !id.is_metadata_log() && log.flushed > 0);
         durable.map(|(id, log)| (id.clone(), log.lines[0].record.ts)).collect()
     };
-    let spoiled = world.inner().roster.spoiled || is_durable;
     let mut listed = BTreeSet::new();
     for record in read(folder) {
         match record.event() {
@@ -74,7 +76,7 @@ pub(super) fn check(world: &Arc<World>, folder: &Folder, is_durable: bool) {
                     broken(format!("{} is listed again at {}", e.session_id, record.seq));
                 }
             }
-            Ok(Event::AnchorsRecreated(_)) if spoiled => {}
+            Ok(Event::AnchorsRecreated(_)) if spoiled || power_failed => {}
             other => broken(format!("nothing was spoiled, and it says {other:?}")),
         }
     }
