@@ -333,7 +333,8 @@ impl ContextChoice {
 pub fn needs_choice(state: &State, evaluation: &Evaluation) -> bool {
     let facts = &state.facts;
     let is_interrupted_for_good = facts.run.as_ref().is_some_and(|run| {
-        matches!(run.phase, Phase::Interrupted { reason: Reason::AgentGaveUp, .. })
+        let Phase::Interrupted { reason, .. } = run.phase else { return false };
+        matches!(reason, Reason::AgentGaveUp | Reason::AgentStartFailed)
     });
     let knows_id = facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
     let has_failed = facts.agent.as_ref().is_some_and(|agent| {

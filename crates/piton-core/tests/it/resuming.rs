@@ -919,3 +919,21 @@ fn an_agent_that_waits_to_load_says_so() {
     resuming(&mut world, "exec_2", Strategy::Native, false);
     assert!(world.state.facts.agent_waits.is_none());
 }
+
+/// Wants to show: a run whose agent could not be started leaves the user a choice; one that was only
+/// interrupted is continued as it is.
+#[test]
+fn a_run_whose_agent_could_not_be_started_leaves_a_choice() {
+    let table = [
+        (Reason::AgentStartFailed, true),
+        (Reason::AgentGaveUp, true),
+        (Reason::ProcessExit, false),
+    ];
+    for (reason, chooses) in table {
+        let mut world = stopped(Some("theirs"), LOADS);
+        world.done(start("run_2"));
+        world.done(Command::Interrupt { run_id: id("run_2"), reason });
+        let evaluation = resume::evaluate(&world.state, NATIVE, false);
+        assert_eq!(resume::needs_choice(&world.state, &evaluation), chooses, "{reason}");
+    }
+}

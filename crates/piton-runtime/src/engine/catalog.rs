@@ -76,3 +76,38 @@ impl AgentCatalog {
         programs::find(profile.command.first()?, path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use piton_core::Timestamp;
+    use piton_core::event::{Event, SessionAdopted, SessionAgentAssigned};
+
+    use super::*;
+
+    /// Wants to show: a log that another program began, and that names no agent, runs none by itself;
+    /// given one, it runs that one.
+    #[test]
+    fn an_adopted_log_asks_for_its_agent() {
+        let profile = |id: &str| Profile::configured(id, vec![id.to_owned()]);
+        let catalog = AgentCatalog::new(vec![profile("echo"), profile("codex")], "echo");
+        let adopted: Event = SessionAdopted {
+            session_id: "sess_1".parse().unwrap(),
+            created_at: Timestamp::from_millis(0),
+            title: None,
+            working_dir: None,
+            provider: None,
+            run: None,
+        }
+        .into();
+        let mut state = State::default();
+        state.apply(1, Timestamp::from_millis(1), &adopted);
+        let refused = catalog.of(&state).unwrap_err();
+        assert_eq!(refused.code(), piton_core::Code::AgentProfileRequired);
+        assert!(refused.hint().contains("--agent"), "{}", refused.hint());
+        let assigned: Event = SessionAgentAssigned { agent_profile_id: "codex".to_owned() }.into();
+        state.apply(2, Timestamp::from_millis(2), &assigned);
+        assert_eq!(catalog.of(&state).unwrap().id, "codex");
+        // A session that Piton made names its agent, or has the default one.
+        assert_eq!(catalog.of(&State::default()).unwrap().id, "echo");
+    }
+}
