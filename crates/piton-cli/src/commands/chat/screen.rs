@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::markdown::Markdown;
 use crate::call::Call;
 use crate::error::Result;
+use crate::show;
 use crate::ui::{Tone, Ui};
 
 const SHOWN_CHARS_MAX: usize = 100;

@@ -1,6 +1,6 @@
 //! One conversation: records to the screen, what is typed to the agent, and a way out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use piton_api::client::{self, Client, Records};

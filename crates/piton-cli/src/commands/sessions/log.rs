@@ -120,7 +120,7 @@ impl Signals {
 
 fn print(ui: &mut Ui, args: &Args, records: &[Record]) -> Result<()> {
     let leaves_out = !args.all && !ui.json && args.kinds.is_empty();
-    let is_hidden = |record: &&Record| leaves_out && HIDDEN.contains(&record.kind.as_str());
+    let is_hidden = |record: &&Record| leaves_out && HIDDEN.contains(&&*record.kind);
     let wanted = records.iter().filter(|record| is_wanted(&args.kinds, &record.kind));
     for record in wanted.filter(|record| !is_hidden(record)) {
         let flat = record.to_flat()?;

@@ -42,6 +42,11 @@ const SCRIPTED: SessionCapabilities = SessionCapabilities {
     close: false,
     delete: true,
     fork: true,
+    prompt: piton_core::content::PromptCapabilities {
+        image: false,
+        audio: false,
+        embedded_context: false,
+    },
 };
 
 #[derive(Clone, Default)]
