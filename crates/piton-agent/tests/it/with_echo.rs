@@ -308,7 +308,7 @@ async fn other_things_can_be_asked() {
         .unwrap();
     soon(connection.ask("close_session", Value::Null)).await.unwrap();
     let unknown = soon(connection.ask("reboot", Value::Null)).await.unwrap_err();
-    assert_eq!(unknown.code(), Code::WaitNotFound);
+    assert_eq!(unknown.code(), Code::RequestInvalid);
     let refused = soon(connection.ask("set_config_option", Value::Null)).await.unwrap_err();
     assert_eq!(refused.code(), Code::AgentError);
     soon(connection.authenticate("any")).await.unwrap();
