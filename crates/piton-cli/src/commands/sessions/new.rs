@@ -9,7 +9,6 @@ use piton_core::id::SessionId;
 use serde::Serialize;
 
 use super::set::ChoiceArgs;
-use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};

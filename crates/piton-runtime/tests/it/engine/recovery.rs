@@ -156,7 +156,7 @@ async fn an_idle_agent_is_ended_and_started_again_by_a_prompt() {
 /// is given that agent.
 #[tokio::test]
 async fn an_agent_that_was_to_be_ended_is_ended_by_the_next_engine() {
-    let mut world = World::new();
+    let world = World::new();
     let boot = world.start("boot_1").await;
     let session = created(&boot.engine).await;
     boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
