@@ -533,7 +533,7 @@ async fn an_abandoned_execution_is_ended() {
 /// user; without a deadline nothing is decided.
 #[tokio::test(start_paused = true)]
 async fn a_silent_execution_is_abandoned_after_its_deadline() {
-    const ABANDON_AFTER: Duration = Duration::from_mins(10);
+    const ABANDON_AFTER: Duration = Duration::from_mins(5);
     let world = World::new();
     let process = world.start_with("boot_1", |options| {
         let settings = Settings { abandon_after: Some(ABANDON_AFTER), ..options.settings };
