@@ -1,4 +1,4 @@
-//! What an operator can change while the process runs. Every value has a default; whoever needs one asks
+//! What an operator can change while the process runs. Every value has a default; code that needs one asks
 //! for it when it is needed, so that a change counts from then on.
 
 use std::sync::{PoisonError, RwLock};

@@ -260,7 +260,7 @@ impl Engine {
         }
     }
 
-    /// What an operator decided anew counts from now on, for all sessions.
+    /// New settings and a new policy count from now on, for all sessions.
     pub fn reconfigure(&self, settings: Settings, policy: Policy) -> Result<()> {
         let handle = &self.running()?.handle;
         handle.supervisors().set_policy(policy);

@@ -204,11 +204,11 @@ impl SqliteStore {
         threads.anchors = Some(spawn("piton-anchor", move || anchors.run(conn))?);
         drop(threads);
         // The writer looks: its connection alone can tell its own commits from those of others.
-        let (queue, hub, mut told) = (self.queue.clone(), self.hub.clone(), 0);
+        let (queue, hub, mut looks) = (self.queue.clone(), self.hub.clone(), 0);
         self.start_watching(watch::WRITER_PAUSE_MAX, move || {
             queue.look();
-            let before = std::mem::replace(&mut told, hub.looks());
-            before != told
+            let before = std::mem::replace(&mut looks, hub.looks());
+            before != looks
         })
     }
 
