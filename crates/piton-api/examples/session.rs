@@ -38,7 +38,7 @@ async fn answer(client: &Client, session: &piton_core::id::SessionId) -> Result<
         let option = ["optionId", "option_id"].iter().map(|name| &question["options"][0][name]);
         let option = option.into_iter().find(|option| option.is_string()).unwrap_or(&Value::Null);
         let answer = json!({"option_id": option});
-        client.answer(&wait.wait_id, &AnswerRequest { answer }).await?;
+        client.answer(&wait.wait_id, &AnswerRequest { answer, message: None }).await?;
     }
     Ok(())
 }

@@ -22,6 +22,10 @@ pub struct AnswerRequest {
     /// What the wait asks for; for a permission `{"option_id": …}`.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub answer: Value,
+    /// What to say to the agent, too: it is queued before all other prompts and delivered when the
+    /// turn has ended. An agent gets nothing but the option as the answer itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -115,6 +115,13 @@ pub enum Command {
         fresh: NewToken,
         answer: Value,
     },
+    /// The same, and queues a prompt before all others: what the user wants to say with the answer.
+    AnswerWithMessage {
+        wait_id: WaitId,
+        fresh: NewToken,
+        answer: Value,
+        prompt: Prompt,
+    },
     /// Makes a new token for a wait and revokes the old one.
     RotateToken {
         wait_id: WaitId,
@@ -591,6 +598,10 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::AnswerByToken(answer) => token::answer(state, cx, answer),
         Command::AnswerByWait { wait_id, fresh, answer } => {
             wait::answer(state, cx, wait_id, fresh, answer)
+        }
+        Command::AnswerWithMessage { wait_id, fresh, answer, prompt } => {
+            let answered = wait::answer(state, cx, wait_id, fresh, answer)?;
+            queue::behind(state, cx, answered, prompt)
         }
         Command::RotateToken { wait_id, fresh } => wait::rotate(state, cx, &wait_id, fresh),
         Command::MintInterruption { fresh, expires_at } => {

@@ -66,6 +66,21 @@ fn enqueue(state: &State, cx: &Context, prompt: Prompt) -> Result<Decision, Refu
     Ok(Decision { records: vec![record], outcome: Verdict::Queued { position } })
 }
 
+/// Queues a prompt in the batch of another decision, whatever is in its way.
+pub(super) fn behind(
+    state: &State,
+    cx: &Context,
+    mut decision: Decision,
+    prompt: Prompt,
+) -> Result<Decision, Refusal> {
+    let mut after = state.clone();
+    for record in &decision.records {
+        after.apply(after.last_seq + 1, record.ts, &record.event);
+    }
+    decision.records.extend(enqueue(&after, cx, prompt)?.records);
+    Ok(decision)
+}
+
 fn position_of(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1)
 }

@@ -298,7 +298,7 @@ fn will_queue(state: &State, if_busy: IfBusy) -> bool {
     }
 }
 
-fn check(content: &PromptContent) -> Result<()> {
+pub(super) fn check(content: &PromptContent) -> Result<()> {
     content.check().map_err(|error| Error::Invalid(error.to_string()))
 }
 

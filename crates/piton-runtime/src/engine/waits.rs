@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use piton_core::decide::{Command, Refusal};
+use piton_core::content::PromptContent;
+use piton_core::decide::{Command, IfBusy, Message, Place, Prompt, Refusal};
 use piton_core::id::{SessionId, TokenId, WaitId};
+use piton_core::limits::QUEUED_PROMPTS_MAX;
 use piton_core::overview::OpenWait;
 use piton_core::permission::normal_answer;
 use piton_core::token::{NewToken, ResumeToken};
@@ -12,7 +14,8 @@ use piton_store::{Cursor, Page, Query, Row, Select};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::requests::Request;
+use super::queue::check as check_content;
+use super::requests::{Request, value};
 use super::{Caller, Engine, Fulfilled};
 use crate::error::Result;
 use crate::tokens::Answered;
@@ -82,9 +85,29 @@ impl Engine {
         wait_id: &WaitId,
         answer: Value,
     ) -> Result<Fulfilled<AnsweredWait>> {
+        self.answer_with_message(caller, wait_id, answer, None).await
+    }
+
+    /// The same; `message` is the first prompt that the agent is given when its turn has ended, since
+    /// an answer carries nothing but the option.
+    pub async fn answer_with_message(
+        &self,
+        caller: &Caller,
+        wait_id: &WaitId,
+        answer: Value,
+        message: Option<String>,
+    ) -> Result<Fulfilled<AnsweredWait>> {
         let handle = &self.running()?.handle;
         let answer = normal_answer(answer);
-        let request = Request::new(caller, "waits.answer", wait_id, &json!({"answer": answer}))?;
+        let content = message.map(PromptContent::from);
+        if let Some(content) = &content {
+            check_content(content)?;
+        }
+        let mut arguments = json!({"answer": answer});
+        if let Some(content) = &content {
+            arguments["message"] = value(content)?;
+        }
+        let request = Request::new(caller, "waits.answer", wait_id, &arguments)?;
         let session = match self.session_of_wait(wait_id).await {
             // Perhaps because it was answered, under this very key.
             Err(error) if request.has_key() => {
@@ -96,7 +119,18 @@ impl Engine {
         handle.check_answer(&session, wait_id, &answer).await?;
         let fresh = NewToken::from(&self.ids().token()?);
         let answered = AnsweredWait { session_id: session.clone() };
-        let command = Command::AnswerByWait { wait_id: wait_id.clone(), fresh, answer };
+        let wait_id = wait_id.clone();
+        let command = match content {
+            None => Command::AnswerByWait { wait_id, fresh, answer },
+            Some(content) => {
+                let (run_id, message_id) = (self.ids().run()?, self.ids().message()?);
+                let message = Message { message_id, content };
+                let (if_busy, place) = (IfBusy::Queue, Place::First);
+                let queue_max = QUEUED_PROMPTS_MAX;
+                let prompt = Prompt { run_id, message, if_busy, place, queue_max };
+                Command::AnswerWithMessage { wait_id, fresh, answer, prompt }
+            }
+        };
         self.execute(&session, &request, answered, command).await
     }
 

@@ -72,7 +72,9 @@ pub(crate) async fn answer_now(
     wait: &str,
     answering: AnswerRequest,
 ) -> Result<Fulfilled<AnswerAccepted>> {
-    let answered = app.engine().answer(caller, &wait.parse()?, answering.answer).await?;
+    let AnswerRequest { answer, message } = answering;
+    let answered =
+        app.engine().answer_with_message(caller, &wait.parse()?, answer, message).await?;
     let replayed = answered.replayed;
     Ok(answered.map(|answered| AnswerAccepted { session_id: answered.session_id, replayed }))
 }

@@ -40,6 +40,8 @@ pub(super) enum Pressed<'a> {
     More,
     /// It means nothing here.
     Other,
+    /// The request is to be rejected, and why is typed next.
+    RejectAndSay,
     /// An option was chosen; what follows the key belongs to a line.
     Option { at: usize, rest: &'a [u8] },
 }
@@ -108,6 +110,9 @@ impl Asking {
             return if is_more { Pressed::More } else { Pressed::Other };
         }
         let chosen = |key: &u8| self.question.option(*key).is_some();
+        if typed.bytes.first() == Some(&b'm') && self.question.rejection().is_some() {
+            return Pressed::RejectAndSay;
+        }
         match typed.bytes.iter().position(chosen) {
             Some(found) => {
                 let at = usize::from(typed.bytes[found] - b'1');

@@ -41,6 +41,13 @@ impl Question {
         self.options.get(at).map(|(id, _)| id.as_str())
     }
 
+    /// The option that rejects this once.
+    pub(super) fn rejection(&self) -> Option<&str> {
+        let mut options = self.request.options.iter();
+        let found = options.find(|option| option.kind.as_deref() == Some("reject_once"));
+        found.map(|option| option.option_id.as_str())
+    }
+
     /// How it is answered.
     pub(super) fn keys(&self, call: &Call) -> String {
         let keys = match self.options.len() {
@@ -50,7 +57,8 @@ impl Question {
             1 => "1".to_owned(),
             count => format!("1 to {count}"),
         };
-        format!("press {keys} to answer, or Ctrl-C to stop the turn")
+        let why = self.rejection().map_or("", |_| " m to reject and say why,");
+        format!("press {keys} to answer,{why} or Ctrl-C to stop the turn")
     }
 }
 

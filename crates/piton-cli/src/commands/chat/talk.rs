@@ -57,6 +57,8 @@ pub(super) struct Talk<'a> {
     questions: VecDeque<Question>,
     /// How long a question is on the screen before keys count.
     key_delay: Duration,
+    /// The wait that the next line rejects, by which option, and what was being typed before.
+    rejecting: Option<Rejecting>,
     /// Runs that were begun here or elsewhere, and have not ended. By id: the end of an older one, which
     /// the history tells, is not the end of the one that was just begun.
     open_runs: BTreeSet<String>,
@@ -77,6 +79,14 @@ pub(super) struct Talk<'a> {
     queued: BTreeSet<String>,
     /// The queue waits until somebody releases it.
     is_held: bool,
+}
+
+/// A request that is rejected with a message.
+#[derive(Debug)]
+struct Rejecting {
+    wait: WaitId,
+    option_id: String,
+    draft: Vec<u8>,
 }
 
 /// What happened.
@@ -108,6 +118,7 @@ impl<'a> Talk<'a> {
             asking: None,
             questions: VecDeque::new(),
             key_delay: Duration::ZERO,
+            rejecting: None,
             open_runs: BTreeSet::new(),
             last_end: None,
             awaits_agent: false,
@@ -284,6 +295,9 @@ impl<'a> Talk<'a> {
             let is_over =
                 |question: &Question| !runs || record["wait_id"] == question.wait_id.as_str();
             self.questions.retain(|question| !is_over(question));
+            let is_rejected =
+                |rejecting: &mut Rejecting| !runs || record["wait_id"] == rejecting.wait.as_str();
+            self.rejecting.take_if(is_rejected);
             if self.asking.as_ref().is_some_and(|asking| is_over(&asking.question)) {
                 self.asking = None;
                 self.keys.single(false);
@@ -396,7 +410,7 @@ impl<'a> Talk<'a> {
     /// Puts the next question on the screen, if none is there. What is asked may be answered already
     /// in what is still to be read.
     fn ask_next(&mut self) -> Result<()> {
-        if self.asking.is_some() || self.after < self.history {
+        if self.asking.is_some() || self.rejecting.is_some() || self.after < self.history {
             return Ok(());
         }
         let Some(question) = self.questions.pop_front() else { return Ok(()) };
@@ -434,13 +448,22 @@ impl<'a> Talk<'a> {
                     let keys = asking.keys(&self.ui.call);
                     return self.remark(&keys).map(|()| false);
                 }
+                Pressed::RejectAndSay => {
+                    let wait: WaitId = asking.question.wait_id.parse()?;
+                    let option_id = asking.question.rejection().unwrap_or_default().to_owned();
+                    let draft = std::mem::take(&mut self.line);
+                    self.rejecting = Some(Rejecting { wait, option_id, draft });
+                    self.asking = None;
+                    self.keys.single(false);
+                    return self.remark("say why, and press Enter").map(|()| false);
+                }
                 Pressed::Option { at, rest } => {
                     // What was typed behind the key is not meant for the question.
                     bytes = rest;
                     let question = &asking.question;
                     let wait: WaitId = question.wait_id.parse()?;
                     let answer = json!({"option_id": question.options[at].0});
-                    let answer = AnswerRequest { answer };
+                    let answer = AnswerRequest { answer, message: None };
                     self.asking = None;
                     self.keys.single(false);
                     let answered = self.client.answer(&wait, &answer).await;
@@ -454,6 +477,16 @@ impl<'a> Talk<'a> {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line).trim().to_owned();
             let at_prompt = self.screen.entered();
+            if let Some(Rejecting { wait, option_id, mut draft }) = self.rejecting.take() {
+                let message = Some(line).filter(|line| !line.is_empty());
+                let answer = AnswerRequest { answer: json!({"option_id": option_id}), message };
+                let answered = self.client.answer(&wait, &answer).await;
+                self.told(answered.map(drop).map_err(Into::into))?;
+                draft.append(&mut self.line);
+                self.line = draft;
+                self.ask_next()?;
+                continue;
+            }
             if let Some(choosing) = Choosing::of(&line) {
                 let done = self.choose(choosing).await;
                 self.told(done)?;

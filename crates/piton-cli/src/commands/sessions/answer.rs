@@ -25,6 +25,7 @@ Examples:
   piton sessions answer wait_0199 --option allow_once  By the option's id
   piton sessions answer wait_0199 'in the second file' A question without options
   piton sessions answer wait_0199 --value '{\"count\": 3}'
+  piton sessions answer wait_0199 reject --message 'use the library instead'
   piton sessions answer wait_0199 --refuse             The question is withdrawn, the run goes on
 
 JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer
@@ -51,6 +52,9 @@ pub(crate) struct Args {
     /// Answer that there will be no answer
     #[arg(long)]
     refuse: bool,
+    /// Say this to the agent, too: its first prompt when the turn has ended
+    #[arg(long, value_name = "TEXT")]
+    message: Option<String>,
 }
 
 fn parse_value(text: &str) -> Result<Value, String> {
@@ -73,10 +77,15 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
     let client = background::ensure(cx).await?;
     let asked = find(&client, &args.target).await?;
+    let message = args.message.clone();
     let Some(answer) = given(&asked, args)? else {
+        if message.is_some() {
+            let error = Error::usage("A message goes with an answer, and none is given");
+            return Err(error.with_hint("Say which option it goes with, such as `reject`."));
+        }
         return print(ui, &asked, None, false);
     };
-    let request = AnswerRequest { answer };
+    let request = AnswerRequest { answer, message };
     let answered = client.answer(&asked.wait.wait_id, &request).await?;
     print(ui, &asked, Some(&request.answer), answered.replayed)
 }
@@ -145,12 +154,32 @@ fn given(asked: &Asked, args: Args) -> Result<Option<Value>> {
     if asked.options.is_empty() {
         return Ok(Some(json!(text)));
     }
-    choose(&asked.options, &text).map(|id| Some(json!({"option_id": id}))).ok_or_else(|| {
-        let names: Vec<String> =
-            asked.options.iter().map(|(id, name)| format!("{id} ({})", one_line(name))).collect();
-        Error::new(Code::AnswerInvalid, format!("{text:?} is none of the options"))
-            .with_hint(format!("Answer with a number or an id: {}.", names.join(", ")))
-    })
+    let by_kind = || by_kind(&asked.question, &text);
+    choose(&asked.options, &text)
+        .map(str::to_owned)
+        .or_else(by_kind)
+        .map(|id| Some(json!({"option_id": id})))
+        .ok_or_else(|| {
+            let names: Vec<String> = asked
+                .options
+                .iter()
+                .map(|(id, name)| format!("{id} ({})", one_line(name)))
+                .collect();
+            Error::new(Code::AnswerInvalid, format!("{text:?} is none of the options"))
+                .with_hint(format!("Answer with a number or an id: {}.", names.join(", ")))
+        })
+}
+
+/// `allow` and `reject` mean the option that counts once.
+fn by_kind(question: &Value, text: &str) -> Option<String> {
+    let kind = match text {
+        "allow" => "allow_once",
+        "reject" => "reject_once",
+        _ => return None,
+    };
+    let options = PermissionRequest::new(question, []).options;
+    let mut found = options.into_iter().filter(|option| option.kind.as_deref() == Some(kind));
+    found.next().map(|option| option.option_id)
 }
 
 /// The option that a text names: an id counts before a number, a number before a name.

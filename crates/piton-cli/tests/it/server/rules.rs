@@ -85,6 +85,43 @@ fn rules_answer_what_they_know_and_nothing_else() {
     assert_eq!(resumed["answer"], json!({"option_id": "reject_once"}), "one spelling in the log");
 }
 
+/// What is said with a rejection is the agent's next prompt, once, before all others.
+#[test]
+fn a_rejection_can_say_why() {
+    let mut world = World::new();
+    let session = world.session();
+    world.prompt(&session, "ask-run touch a.txt");
+    let status = world.when(&session, |status| status["status"] == "waiting");
+    let wait = status["waits"][0]["wait_id"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/waits/{wait}/answer");
+    let key = [("Idempotency-Key", "why-not")];
+    let empty = json!({"answer": {"option_id": "reject_once"}, "message": ""});
+    assert_eq!(world.ask("POST", &path, Some(&empty), &[]).status, 400);
+    let why = json!({"answer": {"option_id": "reject_once"}, "message": "say instead"});
+    world.ask("POST", &path, Some(&why), &key).good();
+    world.ask("POST", &path, Some(&why), &key).good();
+    let said = |records: &[Value], text: &str| {
+        let is_it = |r: &&Value| r["kind"] == "message.user" && r["content"] == text;
+        records.iter().filter(is_it).count()
+    };
+    let until = Instant::now() + PATIENCE;
+    while said(&world.records(&session), "say instead") == 0 {
+        assert!(Instant::now() < until, "{:#?}", world.records(&session));
+    }
+    world.when(&session, |status| status["status"] == "idle");
+    assert_eq!(said(&world.records(&session), "say instead"), 1);
+    assert!(!world.workspace().join("a.txt").exists());
+
+    world.prompt(&session, "ask-run touch b.txt");
+    let status = world.when(&session, |status| status["status"] == "waiting");
+    let wait = status["waits"][0]["wait_id"].as_str().unwrap().to_owned();
+    world.told(&["sessions", "answer", &wait, "reject", "--message", "say by hand"]);
+    let until = Instant::now() + PATIENCE;
+    while said(&world.records(&session), "say by hand") == 0 {
+        assert!(Instant::now() < until, "{:#?}", world.records(&session));
+    }
+}
+
 fn open_waits(home: &Home) -> Vec<Value> {
     let output = home.piton(&["--json", "sessions", "waits"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -105,8 +142,11 @@ fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
     let waits = open_waits(&home);
     assert_eq!(waits.len(), 1, "the key was no answer");
     assert_eq!(waits[0]["permission"]["command"], "echo whole command");
-    chat.type_in("2");
+    chat.type_in("m");
+    chat.shows("-- say why, and press Enter");
+    chat.type_in("say the reason\n");
     chat.shows("  -> Reject");
+    chat.shows("\nthe reason");
     assert_eq!(open_waits(&home), Vec::<Value>::new());
     // It is the beginning of the next line.
     chat.type_in(" was typed early\n");
@@ -153,7 +193,7 @@ fn what_others_wrote_does_not_control_the_terminal() {
     assert_eq!(asked.status.code(), Some(5), "{asked:?}");
     assert!(home.piton(&["tasks", "new", evil]).output().unwrap().status.success());
     let waits = open_waits(&home);
-    let session = waits[0]["session"].as_str().unwrap().to_owned();
+    let session = waits[0]["session_id"].as_str().unwrap().to_owned();
     let wait = waits[0]["wait_id"].as_str().unwrap().to_owned();
     let mut screens = Vec::new();
     let mut attached = Terminal::run(home.piton(&["attach", &session]));

@@ -20,7 +20,7 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     chat.type_in("hello dear world\n");
     chat.shows("> hello dear world");
     chat.type_in("ask May I?\n");
-    chat.shows("-- press 1 to 2 to answer, or Ctrl-C to stop the turn");
+    chat.shows("-- press 1 to 2 to answer, m to reject and say why, or Ctrl-C to stop the turn");
     chat.type_in("x");
     chat.type_in("1");
     chat.shows("  -> Allow");
