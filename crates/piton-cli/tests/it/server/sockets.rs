@@ -144,6 +144,10 @@ fn a_session_is_told_by_s2_s_names() {
     let running = seen.iter().filter(|event| event["event"] == "session.state_changed");
     let moves: Vec<(&Value, &Value)> =
         running.map(|e| (&e["payload"]["old_state"], &e["payload"]["new_state"])).collect();
+    // From the start to the ready agent it is one state.
+    let mut states: Vec<&str> = moves.iter().filter_map(|(_, new)| new.as_str()).collect();
+    states.dedup();
+    assert_eq!(states, ["STARTING", "WAITING_FOR_INPUT", "RUNNING", "WAITING_FOR_INPUT"]);
     assert!(moves.contains(&(&json!("WAITING_FOR_INPUT"), &json!("RUNNING"))), "{moves:?}");
     assert!(moves.contains(&(&json!("RUNNING"), &json!("WAITING_FOR_INPUT"))), "{moves:?}");
     let mut last = 0;
@@ -175,6 +179,27 @@ fn a_session_is_told_by_s2_s_names() {
     assert_eq!(changed.unwrap()["event"], "session.state_changed");
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     socket.until(is("session.agentctl_ready"));
+}
+
+/// An agentctl outlives its server, and whoever waits for it learns from the next server that it is
+/// there.
+#[test]
+fn an_executor_that_is_found_again_is_announced_as_ready() {
+    let mut world = World::new();
+    let session = world.session();
+    let last = world.status(&session)["last_seq"].as_u64().unwrap();
+    world.kill();
+    world.start();
+    let mut socket = Socket::connect(&world);
+    socket.good("session.subscribe", &json!({"session_id": session, "after": last}));
+    let seen = socket.until(|event: &Value| event["event"] == "session.agentctl_ready");
+    let failed = seen.iter().any(|event| event["event"] == "session.agentctl_error");
+    assert!(!failed, "{seen:#?}");
+    let status = world.status(&session);
+    assert_eq!(
+        (&status["executor_status"], &status["is_agent_running"]),
+        (&json!("ready"), &json!(true))
+    );
 }
 
 #[test]
