@@ -91,7 +91,8 @@ impl Commands {
                         settle.send_replace(Some(Err(problem)));
                         return;
                     }
-                    let kept = spool.keep_now(vec![Note { run_id, fact, raw: None }]).await;
+                    let kept =
+                        spool.keep_now(vec![Note { run_id, fact, raw: None, at: None }]).await;
                     let result = match kept {
                         Ok(()) => doing.await,
                         Err(_) => Err(problem(Code::AgentctlClosing, "agentctl is about to end")),

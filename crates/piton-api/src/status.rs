@@ -307,9 +307,9 @@ impl Interruption {
     }
 }
 
-fn choices(state: &State, evaluation: &Evaluation) -> Vec<ContinueChoice> {
+fn choices(state: &State, evaluation: Evaluation) -> Vec<ContinueChoice> {
     let all = piton_core::resume::ContextChoice::ALL;
-    if needs_choice(state, evaluation) { all.map(Into::into).into() } else { Vec::new() }
+    if needs_choice(state, &evaluation) { all.map(Into::into).into() } else { Vec::new() }
 }
 
 impl SessionStatus {
@@ -330,7 +330,7 @@ impl SessionStatus {
             context_restored: evaluation.context_restored,
             context_reason: evaluation.context_reason.map(Into::into),
             context_sentence: context_sentence(evaluation.context, evaluation.context_reason),
-            choices: choices(state, evaluation),
+            choices: choices(state, *evaluation),
             error_message: error.as_ref().and_then(|error| error.message.clone()),
             error_code: error.as_ref().and_then(|error| error.code.clone()).map(Into::into),
             executor: executor

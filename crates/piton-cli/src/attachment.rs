@@ -125,9 +125,9 @@ fn base64(bytes: &[u8]) -> String {
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or_default());
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
+        for digit in 0..4_usize {
             let index = (bits >> (18 - 6 * digit)) & 63;
-            let filler = digit > three.len() as u32;
+            let filler = digit > three.len();
             text.push(if filler { '=' } else { char::from(DIGITS[index as usize]) });
         }
     }

@@ -257,7 +257,7 @@ pub(crate) fn report_panics() {
 mod tests {
     use super::*;
 
-    fn problem(fields: Value) -> Error {
+    fn problem(fields: &Value) -> Error {
         let mut whole = json!({"type": "", "status": 404, "title": "There is no wait w"});
         whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         Error::from(&serde_json::from_value::<Problem>(whole).unwrap())
@@ -270,16 +270,16 @@ mod tests {
 
     #[test]
     fn a_problem_is_shown_with_code_sentence_and_hint() {
-        let known = problem(json!({
+        let known = problem(&json!({
             "code": "wait_not_found", "detail": "really", "hint": Code::WaitNotFound.hint(),
         }));
         assert_eq!(known.code(), Some(Code::WaitNotFound));
         assert_eq!(known.message(), "There is no wait w: really");
         assert_eq!(hint(&known), hint_for(Code::WaitNotFound), "the command line's own words");
-        let special = problem(json!({"code": "wait_not_found", "hint": "Do that."}));
+        let special = problem(&json!({"code": "wait_not_found", "hint": "Do that."}));
         assert_eq!(hint(&special), "Do that.");
         // A newer server's code is not known here; its hint is.
-        let newer = problem(json!({"code": "newer", "hint": "Do this."}));
+        let newer = problem(&json!({"code": "newer", "hint": "Do this."}));
         assert_eq!(
             (newer.code(), hint(&newer).as_str()),
             (Some(Code::ServerUnreachable), "Do this.")

@@ -350,11 +350,11 @@ impl AgentView {
             Some(Selection { current, available: option.values.clone() })
         };
         let modes = selection(Feature::Modes, "modes", "availableModes", "id", Feature::Mode);
-        let models =
+        let own_models =
             selection(Feature::Models, "models", "availableModels", "modelId", Feature::Model);
         Self {
             modes: modes.or_else(|| of_category("mode")),
-            models: models.or_else(|| of_category("model")),
+            models: own_models.or_else(|| of_category("model")),
             commands: list(said.get(&Feature::Commands), "availableCommands")
                 .filter_map(|command| {
                     Some(SlashCommand {
@@ -530,8 +530,8 @@ mod tests {
         let view = AgentView::new(&said, Choices::default());
         let modes = view.modes.clone().unwrap();
         assert_eq!((modes.current.as_deref(), modes.available.len()), (Some("code"), 2));
-        let models = view.models.clone().unwrap();
-        assert_eq!((models.current.as_deref(), models.available.len()), (Some("big"), 2));
+        let offered = view.models.clone().unwrap();
+        assert_eq!((offered.current.as_deref(), offered.available.len()), (Some("big"), 2));
         assert_eq!(view.config_options[1].current, Some(ConfigValue::Bool(true)));
         assert_eq!(view.commands[0].hint.as_deref(), Some("what"));
         assert_eq!(view.plan.len(), 1);

@@ -209,10 +209,8 @@ fn attachment(
     let name = name.map(|name| format!(": {}", name.replace(['\n', '\r'], " ")));
     let bytes = bytes.map(|bytes| format!("{bytes} bytes"));
     let details: Vec<_> = mime_type.map(str::to_owned).into_iter().chain(bytes).collect();
-    let details = match details.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", details.join(", ")),
-    };
+    let details =
+        if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
     format!("[Attached {what}{}{details}]", name.unwrap_or_default())
 }
 

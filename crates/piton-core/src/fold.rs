@@ -41,6 +41,7 @@ impl State {
         Ok(self.apply(record.seq, record.ts, &event))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of record")]
     pub fn apply(&mut self, seq: Seq, ts: Timestamp, event: &Event) -> Change {
         self.last_seq = seq;
         self.updated_at = Some(ts);

@@ -124,8 +124,8 @@ pub fn fault(servers: &[McpServer]) -> Option<String> {
     }
     let mut names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     names.sort_unstable();
-    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Some(format!("There are two MCP servers {:?}", twice[0]));
+    if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Some(format!("There are two MCP servers {twice:?}"));
     }
     servers.iter().find_map(McpServer::fault)
 }

@@ -204,10 +204,10 @@ pub fn expected_context(
             if is_ignorant { (without, known) } else { (Context::Native, None) }
         }
         Strategy::History | Strategy::None => {
-            let knows = agent.is_some_and(|agent| agent.session_id.is_some());
+            let has_session = agent.is_some_and(|agent| agent.session_id.is_some());
             let capabilities = agent.and_then(|agent| agent.capabilities);
             let can_resume = capabilities.is_some_and(|can| can.resume || can.load);
-            let reason = match (knows, can_resume) {
+            let reason = match (has_session, can_resume) {
                 (true, true) => Reason::UserRequest,
                 (true, false) => Reason::NotResumable,
                 (false, _) => known.unwrap_or(Reason::MissingResumeToken),
@@ -500,12 +500,13 @@ pub fn plan(state: &State, abilities: Abilities, policy: Policy, trigger: StartT
     if !is_occasion(policy.agent_restart, trigger) {
         return Plan::Leave(Leave::NotNow);
     }
-    if is_running(facts) {
-        return Plan::Leave(Leave::Running);
-    }
     let executor = facts.executor.as_ref();
+    // Before what is known of the agent: nobody can say whether it still runs.
     if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
         return Plan::Leave(Leave::Unproven);
+    }
+    if is_running(facts) {
+        return Plan::Leave(Leave::Running);
     }
     let vain = facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
     if trigger == StartTrigger::Retry && vain >= VAIN_STARTS_MAX {

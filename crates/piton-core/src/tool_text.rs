@@ -170,12 +170,14 @@ fn command(value: &Value) -> Option<String> {
     }
 }
 
-/// The other arguments by name.
+/// The other arguments, sorted by name.
 fn named(arguments: &Map<String, Value>, has_command: bool) -> Vec<String> {
     let is_known = |key: &str| {
         PATHS.contains(&key) || SILENT.contains(&key) || has_command && COMMANDS.contains(&key)
     };
-    let rest: Vec<_> = arguments.iter().filter(|(key, _)| !is_known(key)).collect();
+    let mut rest: Vec<_> = arguments.iter().filter(|(key, _)| !is_known(key)).collect();
+    // A map has the order of its keys or of their arrival, by a feature that other crates choose.
+    rest.sort_by_key(|(key, _)| *key);
     let more = rest.len().saturating_sub(ARGUMENTS_MAX);
     let mut named: Vec<_> = rest
         .into_iter()

@@ -57,6 +57,7 @@ pub enum Outcome {
 
 /// Builds the view. `live` is the run that an agent works on at this moment, if any: its calls
 /// without outcome are pending, all others unknown.
+#[expect(clippy::too_many_lines, reason = "one arm for each kind of record")]
 pub fn build<'a>(
     records: impl IntoIterator<Item = &'a Record>,
     live: Option<&RunId>,

@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn every_word_is_read_as_its_usage_says() {
         for word in WORDS {
-            let number = |part: &str| matches!(part, "N" | "MS" | "CODE" | "BYTES");
+            let number = |part: &str| matches!(part, "N" | "MS" | "CODE" | "BYTES" | "TOKENS");
             let part = |part: &str| {
                 let part = part.trim_matches(['[', ']']).to_owned();
                 if number(&part) { "7".to_owned() } else { part }

@@ -90,6 +90,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each directive")]
     async fn step(&mut self, step: Directive) -> Result<(), End> {
         let out = Arc::clone(&self.agent.out);
         match step {

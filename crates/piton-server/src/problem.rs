@@ -57,6 +57,7 @@ impl Problem {
 }
 
 /// What a code is in HTTP.
+#[expect(clippy::too_many_lines, reason = "one arm for each code")]
 fn status_of(code: Code) -> StatusCode {
     match code {
         Code::IdInvalid

@@ -1,6 +1,5 @@
 //! Planted bugs: every one is caught by the test or the property that the table in
 //! `piton_testkit::planted` names. In a build of its own (feature `planted`), run by `make soak`.
-#![expect(clippy::print_stdout, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt as _;

@@ -103,7 +103,7 @@ impl Book {
 
     fn note_with(&mut self, fact: Fact, raw: Option<Value>) {
         let run_id = self.turn.as_ref().map(|turn| turn.run_id.clone());
-        self.notes.push(Note { run_id, fact, raw });
+        self.notes.push(Note { run_id, fact, raw, at: None });
     }
 
     pub(crate) fn dropped(&mut self, why: &'static str, bytes: u64) {

@@ -309,7 +309,12 @@ impl Connection {
         let book = self.book.lock().await;
         let capabilities = book.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
         let session = book.session.clone();
-        let (mode_option, model_option) = (book.mode_option.clone(), book.model_option.clone());
+        // Some have only config options for a mode or a model.
+        let option = match name {
+            "set_mode" => book.mode_option.clone(),
+            "set_model" => book.model_option.clone(),
+            _ => None,
+        };
         drop(book);
         let (method, is_offered) = match name {
             "authenticate" => (method::AUTHENTICATE, true),
@@ -348,12 +353,6 @@ impl Connection {
                 let id = wire::text_at(&params, "configId").unwrap_or_default();
                 Some((id, params.get("value").cloned()))
             }
-            _ => None,
-        };
-        // Some have only config options for it.
-        let option = match name {
-            "set_mode" => mode_option,
-            "set_model" => model_option,
             _ => None,
         };
         let (method, params) = match (option, &chosen) {

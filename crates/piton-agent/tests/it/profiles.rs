@@ -252,7 +252,7 @@ async fn what_is_advertised_beats_what_is_tabled() {
             Strategy::History,
             Strategy::History,
         ),
-        ("gemini", LOAD, Strategy::None, Strategy::Native),
+        ("gemini", LOAD, Strategy::History, Strategy::Native),
         (
             "opencode",
             SessionCapabilities { delete: false, ..ALL },

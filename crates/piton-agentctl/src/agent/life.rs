@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use piton_agent::acp::{self, Begin, Connection, Opened};
 use piton_agent::profiles;
-use piton_core::Code;
 use piton_core::id::{RunId, SessionId};
 use piton_core::mask;
 use piton_core::spool::{AuthMethod, Fact, Note};
+use piton_core::{Code, Timestamp};
 use piton_exec::protocol::{AgentStatus, Start};
 use serde_json::json;
 use tokio::process::Child;
@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use super::stderr::Stderr;
 use super::talk::Talk;
 use super::{Ids, Owner, by_turn};
-use crate::spool::Limit;
+use crate::spool::{self, Limit};
 use crate::tree::{Part, Program, Scope, Streams};
 
 /// The agent that is part of Piton. No setting can give another one its name.
@@ -157,6 +157,8 @@ async fn bury(
         let _ = tokio::time::timeout(EXIT_WAIT, child.wait()).await;
     }
     let died = child.try_wait().ok().flatten();
+    // What follows takes its time, and is no part of its life.
+    let died_at = died.map(|_| spool::now());
     // What a killed one leaves behind must not go on with the turn, which nobody hears.
     let is_killed = died.is_some_and(|status| status.signal().is_some());
     let term = if is_killed { Duration::ZERO } else { owner.term() };
@@ -212,7 +214,7 @@ async fn bury(
         requested: asked,
         stderr: stderr.tail(),
     };
-    note(owner, fact).await;
+    note_at(owner, fact, died_at).await;
     AgentStatus::Exited
 }
 
@@ -378,7 +380,11 @@ pub(super) async fn failed(
 
 /// Rare, and must not wait behind what the agent said too much of.
 pub(super) async fn note(owner: &Owner, fact: Fact) {
-    let kept = owner.means.spool.keep_now(vec![Note { run_id: None, fact, raw: None }]).await;
+    note_at(owner, fact, None).await;
+}
+
+async fn note_at(owner: &Owner, fact: Fact, at: Option<Timestamp>) {
+    let kept = owner.means.spool.keep_now(vec![Note { run_id: None, fact, raw: None, at }]).await;
     if kept.is_err() {
         // It only closes after the agent's end, or when the process ends.
         pending::<()>().await;

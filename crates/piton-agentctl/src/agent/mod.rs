@@ -234,7 +234,7 @@ impl Owner {
             let is_gone = *code == Code::AgentNotRunning;
             let code = if is_gone { Code::AgentClosed.into() } else { code.clone() };
             let fact = Fact::TurnFailed { code, message: message.clone() };
-            let note = Note { run_id: Some(run_id), fact, raw: None };
+            let note = Note { run_id: Some(run_id), fact, raw: None, at: None };
             // A spool that is closed says the same by its end.
             let _ = self.means.spool.keep_now(vec![note]).await;
         }

@@ -289,11 +289,16 @@ impl Spool {
     }
 }
 
+/// The time of an entry.
+pub(crate) fn now() -> Timestamp {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
+}
+
 /// An entry as JSON. One that has none says at least that something is missing.
 fn json_of(pos: Pos, note: Note) -> Result<Arc<str>, JournalClosed> {
-    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let at = Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX));
-    let Note { run_id, fact, raw } = note;
+    let Note { run_id, fact, raw, at } = note;
+    let at = at.unwrap_or_else(now);
     let entry = Entry { v: ENTRY_VERSION, pos, at, run_id, fact, raw };
     let dropped = |why: String, bytes| {
         tracing::error!("Entry {pos} cannot be written: {why}");

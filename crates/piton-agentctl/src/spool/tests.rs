@@ -22,12 +22,12 @@ fn text(text: &str) -> Note {
         offset: 0,
         text: text.to_owned(),
     };
-    Note { run_id: None, fact, raw: None }
+    Note { run_id: None, fact, raw: None, at: None }
 }
 
 fn flushed(n: usize) -> Note {
     let fact = Fact::TurnEnded { stop_reason: format!("end {n}") };
-    Note { run_id: None, fact, raw: None }
+    Note { run_id: None, fact, raw: None, at: None }
 }
 
 fn on_disk(folder: &Path, after: Pos) -> Vec<Entry> {

@@ -1,5 +1,6 @@
 //! Real agentctl processes for tests.
 #![allow(dead_code, reason = "not every test file needs all of it")]
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -177,7 +177,7 @@ async fn an_older_protocol_is_refused() {
 
     let run = world.launch().await;
     let older = raw(&run, "GET /capabilities", &bearer(&run.secret), "1", "4").await;
-    assert!(older.contains("protocol_unsupported") && older.contains("5 to 5"), "{older}");
+    assert!(older.contains("protocol_unsupported") && older.contains("6 to 6"), "{older}");
     say(&run, 3).await;
     let mut stream = run.client(1).stream(&run.spool_id, 0).await.unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap().entries.len(), 3);
@@ -192,11 +192,12 @@ async fn the_handshakes_of_the_fixtures_are_answered() {
     for (fixture, expected) in [
         (include_str!("../../fixtures/handshake-health-v1.txt"), "HTTP/1.1 200 OK"),
         (include_str!("../../fixtures/handshake-stream-v4.txt"), "HTTP/1.1 400 Bad Request"),
+        (include_str!("../../fixtures/handshake-stream-v5.txt"), "HTTP/1.1 400 Bad Request"),
         (
-            include_str!("../../fixtures/handshake-stream-v5.txt"),
+            include_str!("../../fixtures/handshake-stream-v6.txt"),
             "HTTP/1.1 101 Switching Protocols",
         ),
-        (include_str!("../../fixtures/handshake-start-v5.txt"), "HTTP/1.1 200 OK"),
+        (include_str!("../../fixtures/handshake-start-v6.txt"), "HTTP/1.1 200 OK"),
         (include_str!("../../fixtures/handshake-stream-v9.txt"), "HTTP/1.1 400 Bad Request"),
     ] {
         let request = fixture.replace("{token}", &token).replace("{spool_id}", &run.spool_id);
@@ -245,9 +246,9 @@ async fn what_is_malformed_is_named() {
     let token = bearer(&run.secret);
     let answer = raw(&run, "GET /health", &token, "one", "1").await;
     assert!(answer.contains("epoch_required"), "{answer}");
-    let answer = raw(&run, "GET /nothing", &token, "1", "5").await;
+    let answer = raw(&run, "GET /nothing", &token, "1", "6").await;
     assert!(answer.contains("not_found"), "{answer}");
-    let answer = raw(&run, "POST /commands", &token, "1", "5").await;
+    let answer = raw(&run, "POST /commands", &token, "1", "6").await;
     assert!(answer.contains("request_invalid"), "{answer}");
     let empty = Command { id: String::new(), act: Act::Stop {} };
     assert_eq!(code(run.client(1).command(&empty).await), Code::RequestInvalid);

@@ -1,5 +1,4 @@
 //! The standalone executor with real agentctl processes.
-#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

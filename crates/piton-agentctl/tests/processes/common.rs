@@ -1,4 +1,5 @@
 //! What several tests need.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

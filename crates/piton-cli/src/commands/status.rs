@@ -33,7 +33,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
     let is_live = |status| matches!(status, Some(ExecutorStatus::Ready | ExecutorStatus::Starting));
     let live = executions.iter().filter(|execution| is_live(execution.status.known())).count();
     let runs = |execution: &&Execution| {
-        let agent = execution.agent_status.as_ref().and_then(|agent| agent.known());
+        let agent = execution.agent_status.as_ref().and_then(piton_api::WireEnum::known);
         is_live(execution.status.known())
             && matches!(agent, Some(AgentStatus::Ready | AgentStatus::Starting))
     };

@@ -111,7 +111,7 @@ async fn list(ui: &mut Ui, client: &Client) -> Result<Exit> {
         [Column::Whole("ID"), Column::Cut("NAME"), Column::Whole("MAY"), Column::Whole("UNTIL")];
     let mut table = Table::new(columns);
     for access in &found {
-        let scopes: Vec<&str> = access.scopes.iter().map(|scope| scope.as_str()).collect();
+        let scopes: Vec<&str> = access.scopes.iter().map(piton_api::WireEnum::as_str).collect();
         table.row([
             (Tone::Title, access.access_token_id.to_string()),
             (Tone::Plain, access.name.clone()),

@@ -52,7 +52,7 @@ pub(super) fn read(
                     return Err(wrong(reader, at, "permissions.rules must be a list of rules"));
                 };
                 let mut rules = Vec::new();
-                for value in list.iter() {
+                for value in list {
                     let at = value.span().start;
                     let Some(table) = value.get_ref().as_table() else {
                         return Err(wrong(reader, at, "a permission rule must be a table"));

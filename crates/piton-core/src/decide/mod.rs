@@ -524,6 +524,7 @@ fn offered(available: &[String]) -> String {
 }
 
 /// Decides. Pure: the same arguments give the same answer.
+#[expect(clippy::too_many_lines, reason = "one arm for each command")]
 pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision, Refusal> {
     if let Command::Requested { request, command } = command {
         return requested(state, cx, request, *command);

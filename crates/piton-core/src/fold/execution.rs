@@ -10,6 +10,7 @@ use crate::resume;
 use crate::state::{Agent, AgentStatus, AgentWait, Executor, ExecutorStatus, Promised, State};
 
 impl State {
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of record")]
     pub(super) fn apply_execution(&mut self, seq: Seq, event: &Event) {
         match event {
             Event::ExecutorStarting(e) => {

@@ -12,6 +12,7 @@ use crate::state::{Effect, Phase, Run, State, Wait, WaitToken};
 use crate::time::Timestamp;
 
 impl State {
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of record")]
     pub(super) fn apply_run(&mut self, seq: Seq, ts: Timestamp, event: &Event) {
         match event {
             Event::RunStarted(e) => self.started(seq, ts, e),

@@ -159,7 +159,8 @@ impl PermissionRequest {
     pub(super) fn is_readable(&self) -> bool {
         let env = ["env", "environment"].iter().filter_map(|key| self.arguments.get(key));
         let has_env = env.into_iter().any(is_said);
-        !self.is_ambiguous && !(self.executes() && self.command.is_none()) && !has_env
+        let lacks_command = self.executes() && self.command.is_none();
+        !self.is_ambiguous && !lacks_command && !has_env
     }
 
     /// Whether it asks to run a command.

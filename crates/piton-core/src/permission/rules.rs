@@ -220,12 +220,11 @@ impl Ruling {
             Action::Deny => REJECT_ONCE,
             Action::Ask => return self,
         };
-        match request.once(kind) {
-            Some(option) => self.option_id = Some(option.option_id.clone()),
-            None => {
-                self.action = Action::Ask;
-                self.unsure = Some(Unsure::NoOption);
-            }
+        if let Some(option) = request.once(kind) {
+            self.option_id = Some(option.option_id.clone());
+        } else {
+            self.action = Action::Ask;
+            self.unsure = Some(Unsure::NoOption);
         }
         self
     }
@@ -356,7 +355,7 @@ mod tests {
         Rule { tool, path, ..rule(action) }
     }
 
-    fn request(call: Value) -> PermissionRequest {
+    fn request(call: &Value) -> PermissionRequest {
         let options = json!([
             {"optionId": "always", "kind": "allow_always"},
             {"optionId": "once", "kind": "allow_once"},
@@ -367,7 +366,7 @@ mod tests {
     }
 
     fn runs(line: &str) -> PermissionRequest {
-        request(json!({"title": "Run", "kind": "execute", "rawInput": {"command": line}}))
+        request(&json!({"title": "Run", "kind": "execute", "rawInput": {"command": line}}))
     }
 
     fn ruling(rules: &[Rule], request: &PermissionRequest) -> Ruling {
@@ -453,7 +452,7 @@ mod tests {
     fn paths_are_judged_by_where_they_lead() {
         let rules = [path(Action::Allow, "edit", "src/**"), path(Action::Deny, "*", "/**/.env")];
         let edits = |path: &str| {
-            request(json!({"title": "Edit", "kind": "edit", "locations": [{"path": path}]}))
+            request(&json!({"title": "Edit", "kind": "edit", "locations": [{"path": path}]}))
         };
         for (path, wanted) in [
             ("src/a.rs", Action::Allow),
@@ -469,9 +468,9 @@ mod tests {
         }
         let both = json!({"kind": "edit", "locations": [{"path": "src/a"}],
             "rawInput": {"file_path": "/etc/passwd"}});
-        assert_eq!(action(&rules, &request(both)), Action::Ask, "every path counts");
+        assert_eq!(action(&rules, &request(&both)), Action::Ask, "every path counts");
         assert_eq!(
-            action(&rules, &request(json!({"kind": "edit"}))),
+            action(&rules, &request(&json!({"kind": "edit"}))),
             Action::Ask,
             "no path is none"
         );
@@ -489,7 +488,7 @@ mod tests {
             "rawInput": {"command": "rm -rf /"}});
         let anything = Rule { path: Some("src/**".to_owned()), ..rule(Action::Allow) };
         for rule in [anything, path(Action::Allow, "execute", "src/**")] {
-            assert_eq!(action(&[rule], &request(line.clone())), Action::Ask);
+            assert_eq!(action(&[rule], &request(&line)), Action::Ask);
         }
     }
 
@@ -501,9 +500,9 @@ mod tests {
         let mut cut = runs("ls");
         cut.missing_bytes = 1;
         assert_eq!(ruling(&rules, &cut).unsure, Some(Unsure::Truncated));
-        let unseen = request(json!({"kind": "execute", "title": "ls"}));
+        let unseen = request(&json!({"kind": "execute", "title": "ls"}));
         assert_eq!(ruling(&rules, &unseen).unsure, Some(Unsure::Unreadable));
-        let titled = request(json!({"kind": "execute", "title": "`rm x`"}));
+        let titled = request(&json!({"kind": "execute", "title": "`rm x`"}));
         assert_eq!(action(&rules, &titled), Action::Deny);
         let mut cut = runs("rm x");
         cut.missing_bytes = 1;

@@ -34,6 +34,8 @@ pub struct Note {
     pub fact: Fact,
     /// As the agent said it, where `fact` does not say all of it.
     pub raw: Option<Value>,
+    /// When it happened, if that was not just now.
+    pub at: Option<Timestamp>,
 }
 
 /// One entry of a spool.

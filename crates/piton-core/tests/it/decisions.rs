@@ -295,7 +295,7 @@ fn only_what_is_at_rest_is_removed_unless_forced() {
     let closed_but_executed = || after(World::executed(), close(Outcome::Completed));
     let in_progress = Refusal::RunInProgress { run: id("run_1") };
     let alive = Refusal::ExecutorAlive { execution: id("exec_1") };
-    for (world, removal, expected) in [
+    for (world, removal, expected) in vec![
         (World::empty(), Removal::DeleteForced, Err(Refusal::SessionNotFound)),
         (World::new(), Removal::Delete, Ok(())),
         (World::new(), Removal::Archive, Err(Refusal::SessionNotClosed)),

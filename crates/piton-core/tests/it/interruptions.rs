@@ -220,7 +220,7 @@ fn a_turn_that_ends_as_cancelled_after_a_deadline_is_interrupted_by_the_deadline
         question: json!("May I?"),
     };
     import(&mut world, 1, vec![(now, asked)]);
-    world.pass(std::time::Duration::from_secs(8 * 24 * 3600));
+    world.pass(std::time::Duration::from_hours(8 * 24));
     world.done(Command::Sweep { live: true });
     let now = world.now.as_millis();
     import(&mut world, 2, vec![(now, ended("cancelled"))]);

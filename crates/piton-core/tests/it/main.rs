@@ -16,6 +16,7 @@ mod registry;
 mod resume_tokens;
 mod resuming;
 mod spool_import;
+mod starts;
 mod status_table;
 mod supervise;
 mod told;

@@ -405,7 +405,10 @@ fn every_combination_is_as_the_rules_say() {
         Reason::AgentMissing,
         Reason::LoginNeeded,
         Reason::AgentGaveUp,
+        Reason::AgentStartFailed,
         Reason::AgentWaitingToLoad,
+        // Why an agent is ended, which is no status.
+        Reason::IdleTimeout,
         // Of prompts that are queued, which this table has none of: `queue.rs` shows them.
         Reason::PromptDue,
         Reason::QueueHeld,

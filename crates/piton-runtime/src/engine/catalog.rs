@@ -45,7 +45,6 @@ impl AgentCatalog {
 
     /// Refuses a session whose log another program began without naming an agent: the default one
     /// would not have its conversation.
-    #[expect(clippy::unused_self, reason = "a question to the catalog")]
     pub fn require_named(&self, state: &State) -> Result<()> {
         match state.info.as_ref() {
             Some(info) if info.is_adopted && info.agent_profile_id.is_none() => {

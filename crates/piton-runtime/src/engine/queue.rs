@@ -164,7 +164,7 @@ impl Engine {
             let (report, bytes) = self.report(session, at, queued).await?;
             let content = report.content.filter(|_| bytes <= LISTED_BYTES_MAX);
             let text = cut(report.text, LISTED_CHARS_MAX);
-            prompts.push(QueuedPromptReport { content, text, ..report });
+            prompts.push(QueuedPromptReport { text, content, ..report });
         }
         Ok(QueueReport {
             session_id: session.clone(),

@@ -131,9 +131,9 @@ impl Engine {
         for server in servers {
             let written =
                 serde_json::to_value(server).map_err(|error| Error::Invalid(error.to_string()))?;
-            let mut masked = written.clone();
-            masker.json(&mut masked);
-            if masked != written || server.has_credentials() {
+            let mut kept = written.clone();
+            masker.json(&mut kept);
+            if kept != written || server.has_credentials() {
                 let detail = format!(
                     "MCP server {} holds a secret, which the log does not keep: name the variable \
                      that has it in env_from or headers_from",

@@ -38,7 +38,6 @@ const TRIES_MAX: usize = 5;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Executions of one session whose secrets are kept.
 const SECRETS_MAX: usize = 4;
-/// An agentctl and this program have no version in common.
 
 /// Speaks to the executions of sessions. Cheap to clone. Give it to [`crate::Options`] as driver and as
 /// executors: the service's supervisors follow, start and end what it reaches.

@@ -218,7 +218,7 @@ impl Supervisor {
             Step::Abandon => self.abandon().await?,
             Step::Connect => self.connect(&state).await?,
             Step::StopExecution => self.stop_execution(&state).await?,
-            Step::Follow => Next::Wait(self.idle_until(&state)),
+            Step::Follow => Next::Wait(self.idle_look_at(&state)),
             Step::EndIdleAgent => self.end_idle_agent(&state).await?,
             Step::StopAgent => self.stop_agent(),
             Step::Wait => self.wait_for_retry(&known),
@@ -277,6 +277,12 @@ impl Supervisor {
         let is_idle = self.starting.is_none() && self.idle_until(state).is_some_and(|at| at <= now);
         let is_awaited = !self.settlers.is_empty();
         Known { owner, dead, link, is_awaited, is_given_up, start, is_idle }
+    }
+
+    /// When to look whether the agent is idle: nothing wakes the supervisor when a run ends.
+    fn idle_look_at(&self, state: &State) -> Option<Instant> {
+        let timeout = self.shared.0.settings.get().agent_idle_timeout?;
+        self.idle_until(state).or_else(|| Some(Instant::now() + timeout))
     }
 
     /// When the agent will have had nothing to do for as long as it may; `None`: it has, it may for

@@ -1,4 +1,5 @@
 //! Offline writers: processes that run no sessions and change one that nobody runs.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! A real repository with a commit, a session that is to work in a worktree of it, and git as the
 //! user would run it.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

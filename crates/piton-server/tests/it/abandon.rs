@@ -35,7 +35,7 @@ async fn an_executor_is_abandoned_on_request() {
     let mut socket = client.socket().await.unwrap();
     let params = json!({"session_id": session, "idempotency_key": "a"});
     let again: Value = socket.call("task.session.abandon", &params).await.unwrap();
-    assert_eq!(again, json!({"session_id": session, "run_id": null}));
+    assert_eq!(again, json!({"session_id": session, "run_id": null, "pending": false}));
     let status = client.session(&session).await.unwrap();
     assert_eq!(json!(status.summary.executor_status), json!("stopped"));
     let records = client.raw("GET", &format!("/api/v1/sessions/{session}/records"), "").await;

@@ -23,8 +23,8 @@ fn mode(mode: &str) -> AgentChoice {
 
 fn current(view: &AgentView) -> (Option<&str>, Option<&str>) {
     let modes = view.modes.as_ref().and_then(|modes| modes.current.as_deref());
-    let models = view.models.as_ref().and_then(|models| models.current.as_deref());
-    (modes, models)
+    let chosen = view.models.as_ref().and_then(|models| models.current.as_deref());
+    (modes, chosen)
 }
 
 /// Waits until the agent's words are in the log.

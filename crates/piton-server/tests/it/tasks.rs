@@ -104,8 +104,8 @@ async fn a_task_is_edited_closed_and_reopened() {
     // Repeated under its key it changes nothing any more.
     keyed.update_task(&task, &update).await.unwrap();
     assert_eq!(client.task(&task).await.unwrap().title, "Three");
-    let reused = keyed.raw("PATCH", &path, r#"{"title": "Four"}"#).await.unwrap_err();
-    assert_eq!(reused.code(), Some(Code::IdempotencyKeyReused));
+    let another = keyed.raw("PATCH", &path, r#"{"title": "Four"}"#).await.unwrap_err();
+    assert_eq!(another.code(), Some(Code::IdempotencyKeyReused));
 
     client.raw("PATCH", &path, r#"{"closed": true, "outcome": "cancelled"}"#).await.unwrap();
     let Task { state, is_closed, .. } = client.task(&task).await.unwrap();

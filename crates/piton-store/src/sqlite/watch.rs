@@ -94,9 +94,9 @@ impl Watch {
                 // Somebody else listens, too.
                 continue;
             }
-            let noticed = notices.as_ref().is_some_and(notices::Notices::take);
+            let was_told = notices.as_ref().is_some_and(notices::Notices::take);
             let others_wrote = woken == Woken::TimedOut && look();
-            (pause, next) = if noticed || others_wrote {
+            (pause, next) = if was_told || others_wrote {
                 look_after(LOOK_FIRST)
             } else if notices.is_none() {
                 look_after((pause * 2).min(pause_max))
@@ -110,8 +110,8 @@ impl Watch {
 
     fn wait(&self, notices: Option<&notices::Notices>, span: Option<Duration>) -> Woken {
         let mut fds = vec![PollFd::new(&self.bell.heard, PollFlags::IN)];
-        let noticed: Option<BorrowedFd<'_>> = notices.map(AsFd::as_fd);
-        fds.extend(noticed.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let inbox: Option<BorrowedFd<'_>> = notices.map(AsFd::as_fd);
+        fds.extend(inbox.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let span = span.and_then(|span| Timespec::try_from(span).ok());
         match poll(&mut fds, span.as_ref()) {
             Ok(0) => Woken::TimedOut,

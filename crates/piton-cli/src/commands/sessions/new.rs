@@ -77,12 +77,11 @@ pub(crate) struct Made {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let new = match args.worktree.session()? {
-        Some(new) => new,
-        None => {
-            let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
-            NewSession { working_dir: Some(folder), ..NewSession::default() }
-        }
+    let new = if let Some(new) = args.worktree.session()? {
+        new
+    } else {
+        let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
+        NewSession { working_dir: Some(folder), ..NewSession::default() }
     };
     let new = NewSession {
         agent_profile_id: args.agent,

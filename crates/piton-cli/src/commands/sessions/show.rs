@@ -138,12 +138,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         },
         None => None,
     };
-    let spelled = match live {
-        Some(status) => status,
-        None => {
-            let abilities = agents::abilities(&cx.settings, info.agent_profile_id.as_deref())?;
-            SessionStatus::new(&view.overview(&id, state.clone(), abilities).await?, None)
-        }
+    let spelled = if let Some(status) = live {
+        status
+    } else {
+        let abilities = agents::abilities(&cx.settings, info.agent_profile_id.as_deref())?;
+        SessionStatus::new(&view.overview(&id, state.clone(), abilities).await?, None)
     };
     let session = Session {
         cx,

@@ -148,8 +148,8 @@ fn hidden(text: &str, start: &str, digits: usize, name: &str) -> String {
     while let Some(at) = rest.find(start) {
         let (before, found) = rest.split_at(at);
         let after = &found[start.len()..];
-        let is_random =
-            after.len() >= digits && after[..digits].bytes().all(|c| c.is_ascii_hexdigit());
+        let next = after.as_bytes().get(..digits);
+        let is_random = next.is_some_and(|next| next.iter().all(u8::is_ascii_hexdigit));
         result += before;
         if is_random {
             result += name;

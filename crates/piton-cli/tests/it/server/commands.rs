@@ -20,7 +20,7 @@ fn a_question_is_answered_from_the_command_line() {
     let option = asked["options"][0]["option_id"].as_str().unwrap();
     let shown = world.command(&["sessions", "answer", wait]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.starts_with("May I?\n  1  ") && shown.contains(option), "{shown}");
+    assert!(shown.starts_with("? May I?\n  1  ") && shown.contains(option), "{shown}");
     let waits = world.command(&["sessions", "waits", session]).output().unwrap();
     let waits = String::from_utf8(waits.stdout).unwrap();
     assert!(waits.lines().any(|line| line.trim().ends_with("May I?")), "{waits}");

@@ -99,6 +99,13 @@ fn compare(seen: &[Value], log: &[Value]) {
             "executor.error" | "executor.unreachable" => {
                 assert_eq!(name, "session.agentctl_error");
             }
+            "agent.updated" => {
+                assert_eq!(name, "session.agent_updated");
+                assert_eq!(payload["agent_execution_id"], record["execution_id"]);
+                for field in ["run_id", "what", "update"] {
+                    assert_eq!(payload[field], record[field]);
+                }
+            }
             "status.derived" => {
                 assert_eq!(
                     (name, &payload["status"]),

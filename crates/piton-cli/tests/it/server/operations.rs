@@ -168,7 +168,43 @@ fn every_operation_does_what_it_says() {
     let signed = walk.good("POST", "/api/v1/sign-in", &[], Some(&json!({"link": link})));
     assert!(text(&signed, "token").starts_with("key_"));
 
+    // What its agent offers, and has: agent_sessions.rs and others of the server's tests are about it.
+    let agent = "/api/v1/sessions/{session_id}/agent";
+    let offered = walk.good("GET", agent, &[&other], None);
+    assert_eq!(offered["modes"]["available"][1]["id"], "quiet", "{offered:#}");
+    walk.good("POST", agent, &[&other], Some(&json!({"mode": "quiet"})));
+    let unknown = walk.ask("POST", agent, &[&other], Some(&json!({"mode": "none"})));
+    assert_eq!((unknown.status, unknown.code()), (409, "choice_not_offered"));
+    assert_eq!(walk.good("GET", agent, &[&other], None)["chosen"], json!({"mode": "quiet"}));
+    // No profile is given by this name, whatever the session's own is.
+    let nobody = walk.ask("PUT", agent, &[&other], Some(&json!({"agent_profile_id": "nobody"})));
+    assert_eq!(nobody.code(), "agent_not_found");
+    let listed = walk.good("GET", "/api/v1/agents/{agent}/sessions", &["echo"], None);
+    assert!(listed["sessions"][0]["agent_session_id"].is_string(), "{listed:#}");
+    let own = &text(&walk.world.status(&other)["executor"], "agent_session_id");
+    let conversation = "/api/v1/agents/{agent}/sessions/{agent_session_id}";
+    let kept = walk.ask("POST", &format!("{conversation}/close"), &["echo", own], None);
+    assert_eq!((kept.status, kept.code()), (409, "agent_session_in_use"));
+    let kept = walk.ask("DELETE", conversation, &["echo", own], None);
+    assert_eq!((kept.status, kept.code()), (409, "agent_session_in_use"));
+    let quiet = json!({"start": false});
+    let fork = walk.good("POST", "/api/v1/sessions/{session_id}/fork", &[&other], Some(&quiet));
+    let fork = &text(&fork, "session_id");
+    walk.world.adopt(fork);
+    assert_eq!(walk.good("GET", agent, &[fork], None)["forked_from"], other.as_str());
+    let abandon = "/api/v1/sessions/{session_id}/abandon";
+    let nothing = walk.ask("POST", abandon, &[fork], Some(&empty));
+    assert_eq!((nothing.status, nothing.code()), (409, "executor_not_found"));
+    let login = walk.ask("POST", "/api/v1/sessions/{session_id}/login", &[&other], Some(&empty));
+    assert_eq!((login.status, login.code()), (400, "request_invalid"), "it has no way to log in");
+
     // What is left of it.
+    let store = walk.good("GET", "/api/v1/verify", &[], None);
+    let logs = store["logs"].as_array().unwrap();
+    assert!(logs.len() > 2 && logs.iter().all(|log| log["good"] == true), "{store:#}");
+    let due = json!({"delete_after_s": 3600, "dry_run": true});
+    let due = walk.good("POST", "/api/v1/prune", &[], Some(&due));
+    assert_eq!(due, json!({"sessions": [], "truncated": false}));
     let verified = walk.good("GET", "/api/v1/sessions/{session_id}/verify", &[session], None);
     assert_eq!(verified["good"], true);
     let shown = walk.good("GET", "/api/v1/tasks/{task_id}", &[&task], None);
@@ -190,6 +226,14 @@ fn every_operation_does_what_it_says() {
     assert_eq!(walk.ask("DELETE", path, &[session], None).status, 204);
     assert_eq!(walk.world.get(&format!("/api/v1/sessions/{session}")).code(), "session_not_found");
 
+    let one = "/api/v1/tasks/{task_id}";
+    let closed = json!({"title": "Fixed", "closed": true, "outcome": "completed"});
+    walk.good("PATCH", one, &[&task], Some(&closed));
+    let shown = walk.good("GET", one, &[&task], None);
+    assert_eq!((&shown["title"], &shown["state"]), (&json!("Fixed"), &json!("COMPLETED")));
+    assert_eq!(walk.ask("DELETE", one, &[&task], None).status, 204);
+    assert_eq!(walk.ask("GET", one, &[&task], None).code(), "task_not_found");
+
     // The workspace, which workspace.rs is about.
     let of = "/api/v1/sessions/{session_id}";
     for path in ["files", "git/status", "git/diff", "git/log"] {
@@ -200,6 +244,8 @@ fn every_operation_does_what_it_says() {
     assert_eq!(walk.ask("GET", &content, &[&other], None).code(), "request_invalid");
     let shell = walk.good("POST", &format!("{of}/shells"), &[&other], Some(&empty));
     let shell = &text(&shell, "shell_id");
+    let shells = walk.good("GET", &format!("{of}/shells"), &[&other], None);
+    assert_eq!(shells["shells"][0]["shell_id"], shell.as_str());
     let one = format!("{of}/shells/{{shell_id}}");
     let socket = walk.ask("GET", &format!("{one}/socket"), &[&other, shell], None);
     assert_eq!(socket.code(), "request_invalid");

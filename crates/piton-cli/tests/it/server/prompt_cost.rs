@@ -109,5 +109,5 @@ fn a_prompt_costs_two_flushes_and_one_round_trip() {
     eprintln!("{costs:#?}");
     // What the prompt before left to be flushed may still be on its way when the next one comes.
     let whole = Cost { log: 1, spool: 1, other: Vec::new(), requests: 1 };
-    assert!(costs.iter().any(|cost| *cost == whole), "{costs:#?}");
+    assert!(costs.contains(&whole), "{costs:#?}");
 }

@@ -75,6 +75,15 @@ impl Terminal {
         }
     }
 
+    /// Waits until a line that is seen is this one.
+    pub(crate) fn shows_line(&mut self, line: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.seen.screen().rows(0, COLUMNS).any(|row| row.trim_end() == line) {
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(self.read(left), "no line {line:?}:\n{}", screen_of(&self.seen));
+        }
+    }
+
     /// Waits until somebody may type: the cursor stands behind the prompt, below a line that ends like this.
     pub(crate) fn is_ready_below(&mut self, line: &str) {
         let until = Instant::now() + PATIENCE;

@@ -101,7 +101,9 @@ fn check(records: &[Value], accepted: &BTreeSet<String>) {
             }
             "run.interrupted" | "run.failed" => queue.iter_mut().for_each(|(_, held)| *held = true),
             "run.cancelled" if record["reason"] != "superseded" => {
-                queue.iter_mut().for_each(|(_, held)| *held = true);
+                for (_, held) in &mut queue {
+                    *held = true;
+                }
             }
             "queue.released" => queue.iter_mut().for_each(|(_, held)| *held = false),
             _ => {}

@@ -38,8 +38,8 @@ fn decided(world: &World, session: &str) -> Vec<Value> {
 #[test]
 fn rules_answer_what_they_know_and_nothing_else() {
     let mut world = with_rules();
-    let session = world.session();
     let folder = world.workspace();
+    let session = world.session_in(&folder);
     world.prompt(&session, "ask-run touch made.txt");
     world.when(&session, |status| status["last_outcome"] == "completed");
     assert!(folder.join("made.txt").exists());
@@ -89,7 +89,7 @@ fn rules_answer_what_they_know_and_nothing_else() {
 #[test]
 fn a_rejection_can_say_why() {
     let mut world = World::new();
-    let session = world.session();
+    let session = world.session_in(&world.workspace());
     world.prompt(&session, "ask-run touch a.txt");
     let status = world.when(&session, |status| status["status"] == "waiting");
     let wait = status["waits"][0]["wait_id"].as_str().unwrap().to_owned();
@@ -146,11 +146,11 @@ fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
     chat.shows("-- say why, and press Enter");
     chat.type_in("say the reason\n");
     chat.shows("  -> Reject");
-    chat.shows("\nthe reason");
+    chat.shows_line("the reason");
     assert_eq!(open_waits(&home), Vec::<Value>::new());
     // It is the beginning of the next line.
     chat.type_in(" was typed early\n");
-    chat.shows("\n1 was typed early");
+    chat.shows_line("1 was typed early");
     chat.type_in("/quit\n");
     assert!(chat.ends().0);
 }

@@ -22,10 +22,10 @@ fn until(world: &World, session: &str, kind: &str) {
     }
 }
 
-fn assert_speaks(world: &World, session: &str, word: &str) {
-    let run = world.prompt(session, &format!("say {word}"));
+fn assert_speaks(world: &World, session: &str, said: &str) {
+    let run = world.prompt(session, &format!("say {said}"));
     world.when(session, |status| status["status"] == "idle");
-    assert!(world.said(session, &run).contains(word));
+    assert!(world.said(session, &run).contains(said));
 }
 
 /// A server with a config file of its own.

@@ -145,9 +145,9 @@ fn a_session_is_told_by_s2_s_names() {
     let moves: Vec<(&Value, &Value)> =
         running.map(|e| (&e["payload"]["old_state"], &e["payload"]["new_state"])).collect();
     // From the start to the ready agent it is one state.
-    let mut states: Vec<&str> = moves.iter().filter_map(|(_, new)| new.as_str()).collect();
-    states.dedup();
-    assert_eq!(states, ["STARTING", "WAITING_FOR_INPUT", "RUNNING", "WAITING_FOR_INPUT"]);
+    let mut reached: Vec<&str> = moves.iter().filter_map(|(_, new)| new.as_str()).collect();
+    reached.dedup();
+    assert_eq!(reached, ["STARTING", "WAITING_FOR_INPUT", "RUNNING", "WAITING_FOR_INPUT"]);
     assert!(moves.contains(&(&json!("WAITING_FOR_INPUT"), &json!("RUNNING"))), "{moves:?}");
     assert!(moves.contains(&(&json!("RUNNING"), &json!("WAITING_FOR_INPUT"))), "{moves:?}");
     let mut last = 0;

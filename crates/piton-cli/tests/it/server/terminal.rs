@@ -320,7 +320,8 @@ fn a_prompt_comes_from_stdin_and_an_empty_one_makes_nothing() {
     let mut chat = chat.spawn().unwrap();
     chat.stdin.take().unwrap().write_all(b"say from\nsay stdin\n").unwrap();
     let output = chat.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "fromstdin\n");
+    // Two messages of the agent: each has its line.
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "from\nstdin\n");
 }
 
 /// Without one that was named: the setting, an agent that is installed, and only then the test agent,

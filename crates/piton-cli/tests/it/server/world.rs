@@ -250,7 +250,16 @@ impl World {
 
     /// A session whose agent runs.
     pub(crate) fn session(&mut self) -> String {
-        let session = self.quiet_session(None);
+        self.started(None)
+    }
+
+    /// The same, in a folder.
+    pub(crate) fn session_in(&mut self, working_dir: &Path) -> String {
+        self.started(Some(working_dir))
+    }
+
+    fn started(&mut self, working_dir: Option<&Path>) -> String {
+        let session = self.quiet_session(working_dir);
         self.post(&format!("/api/v1/sessions/{session}/start"), &json!({})).good();
         self.when(&session, |status| status["status"] == "idle");
         session

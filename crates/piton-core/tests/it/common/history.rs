@@ -55,6 +55,8 @@ pub(crate) enum Step {
     Observe(u8, u8),
     /// What an execution's agent is to be given for the first prompt that waits.
     Prepare(u8),
+    /// An execution's agent is to end if it had nothing to do for a minute.
+    EndIdle(u8),
     Abandon(u8),
     Recover(Option<Probe>),
     Sweep(bool),
@@ -131,6 +133,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::Restart),
         (0..12_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
         few().prop_map(Step::Prepare),
+        few().prop_map(Step::EndIdle),
         few().prop_map(Step::Abandon),
         probe.prop_map(Step::Recover),
         any::<bool>().prop_map(Step::Sweep),
@@ -146,13 +149,13 @@ fn step() -> impl Strategy<Value = Step> {
         12 => run().prop_map(Step::Start),
         16 => (run(), wait(), kind, minutes()).prop_map(|(r, w, k, m)| Step::Wait(r, w, k, m)),
         4 => run().prop_map(Step::Resume),
-        8 => ends,
+        12 => ends,
         16 => answers,
         12 => stream,
-        24 => world,
+        48 => world,
         3 => (0..6_u8).prop_map(Step::Workspace),
-        12 => (0..5_u8, 0..8_u8).prop_map(|(choice, n)| Step::Prompt(choice, n)),
-        12 => (0..7_u8, 0..8_u8).prop_map(|(what, n)| Step::Queue(what, n)),
+        8 => (0..5_u8, 0..8_u8).prop_map(|(choice, n)| Step::Prompt(choice, n)),
+        8 => (0..7_u8, 0..8_u8).prop_map(|(what, n)| Step::Queue(what, n)),
     ]
 }
 
@@ -344,6 +347,7 @@ impl History {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     fn command(&mut self, step: Step) -> Command {
         let run = |n| id(&format!("run_{n}"));
         let wait = |n| id(&format!("wait_{n}"));
@@ -440,6 +444,10 @@ impl History {
                     prompt: "All of it".into(),
                 })
             }
+            Step::EndIdle(execution) => Command::EndIdleAgent {
+                execution_id: id(&format!("exec_{execution}")),
+                idle_for: Duration::from_mins(1),
+            },
             Step::Abandon(n) => Command::Abandon { execution_id: id(&format!("exec_{n}")) },
             Step::Recover(probe) => self.world.recovery(probe),
             Step::Sweep(live) => Command::Sweep { live },

@@ -138,6 +138,7 @@ impl Machine {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each act")]
     fn act(&mut self, act: &Act) -> Result<Value, Problem> {
         match act {
             Act::Start(start) => {
@@ -181,9 +182,9 @@ impl Machine {
                 let modes = json!({"modes": {"currentModeId": "ask", "availableModes": [
                     {"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]}});
                 self.update("modes", modes);
-                let models = json!({"models": {"currentModelId": "small", "availableModels": [
+                let offered = json!({"models": {"currentModelId": "small", "availableModels": [
                     {"modelId": "small", "name": "Small"}, {"modelId": "large", "name": "Large"}]}});
-                self.update("models", models);
+                self.update("models", offered);
                 let config = json!({"configOptions": [
                     {"id": "web", "name": "Web", "type": "boolean", "currentValue": false}]});
                 self.update("config", config);
@@ -256,7 +257,7 @@ impl Machine {
                 self.end_agent(true);
                 self.is_up = false;
             }
-            _ => return Err(problem(Code::RequestInvalid)),
+            Act::CloseSession { .. } => return Err(problem(Code::RequestInvalid)),
         }
         Ok(Value::Null)
     }

@@ -18,6 +18,7 @@ use super::agentctl::Fleet;
 
 /// What takes longer than this hangs.
 const WAIT_MAX: Duration = Duration::from_mins(1);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) struct World {
     folder: tempfile::TempDir,
@@ -137,7 +138,10 @@ pub(crate) async fn until(
                 return report;
             }
             tail.seek(report.overview.state.last_seq);
-            tail.next().await.unwrap();
+            // What is waited for may be in no log: the agents' own state is looked at, too.
+            if let Ok(more) = tokio::time::timeout(LOOK_EVERY, tail.next()).await {
+                more.unwrap();
+            }
         }
     };
     match tokio::time::timeout(WAIT_MAX, waiting).await {
