@@ -284,7 +284,7 @@ async fn what_is_advertised_beats_what_is_tabled() {
     }
     // And it counts if an agent has lost what the table gives it.
     let nothing = SessionCapabilities { load: false, ..LOAD };
-    assert_eq!(known("codex").advertised(nothing), NONE);
+    assert_eq!(known("codex").advertised(nothing), Abilities { history: true, ..NONE });
     assert_eq!(known("cline").advertised(nothing), Abilities { history: true, ..NONE });
     assert_eq!(known("auggie").advertised(LOAD), Abilities { native: true, history: true, ..NONE });
 }

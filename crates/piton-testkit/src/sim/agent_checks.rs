@@ -206,7 +206,11 @@ pub(super) fn calm(world: &World) {
         let paused = run.filter(|run| run.phase == Phase::Paused).map(|run| &run.run_id);
         let waits = |effect: &Effect| effect.is_prompt() && paused == Some(effect.run_id());
         if ready.is_some() && state.pending.values().any(|effect| !waits(effect)) {
-            let detail = format!("{session}: {:?} is pending with {run:?}", state.pending);
+            let (executor, agent) = (&state.facts.executor, &state.facts.agent);
+            let detail = format!(
+                "{session}: {:?} is pending with {run:?}, {executor:?}, {agent:?}",
+                state.pending
+            );
             found.push((Property::OwedIsDone, detail));
         }
         if state.facts.closed.is_some() {

@@ -234,12 +234,7 @@ impl Life {
             rules: PermissionRules::new(rules::of(world)),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
-            settings: Settings {
-                unreachable_after: Duration::from_secs(5),
-                // Idle agents end in the middle of what happens, too.
-                agent_idle_timeout: Some(Duration::from_secs(20)),
-                ..Settings::default()
-            },
+            settings: Settings { unreachable_after: Duration::from_secs(5), ..Settings::default() },
             ..Options::new(
                 boot.id.clone(),
                 Arc::clone(&store),
