@@ -255,7 +255,11 @@ mod tests {
             let number = |part: &str| matches!(part, "N" | "MS" | "CODE" | "BYTES" | "TOKENS");
             let part = |part: &str| {
                 let part = part.trim_matches(['[', ']']).to_owned();
-                if number(&part) { "7".to_owned() } else { part }
+                match part.as_str() {
+                    "REASON" => "cancelled".to_owned(),
+                    name if number(name) => "7".to_owned(),
+                    _ => part,
+                }
             };
             let line: Vec<String> = word.usage.split(' ').map(part).collect();
             assert!(Directive::parse(&line.join(" ")).is_some(), "{}", word.usage);

@@ -274,7 +274,8 @@ impl Supervisor {
         // What another start is about may be settled by the one that is under way.
         let start = self.starting.is_none().then(|| self.wanted(state)).flatten();
         let is_given_up = self.given_up_at().is_some_and(|at| at <= now);
-        let is_idle = self.starting.is_none() && self.idle_until(state).is_some_and(|at| at <= now);
+        let is_idle =
+            self.starting.is_none() && self.idle_until(state, now).is_some_and(|at| at <= now);
         let is_awaited = !self.settlers.is_empty();
         Known { owner, dead, link, is_awaited, is_given_up, start, is_idle }
     }
@@ -282,18 +283,19 @@ impl Supervisor {
     /// When to look whether the agent is idle: nothing wakes the supervisor when a run ends.
     fn idle_look_at(&self, state: &State) -> Option<Instant> {
         let timeout = self.shared.0.settings.get().agent_idle_timeout?;
-        self.idle_until(state).or_else(|| Some(Instant::now() + timeout))
+        let now = Instant::now();
+        self.idle_until(state, now).or_else(|| Some(now + timeout))
     }
 
     /// When the agent will have had nothing to do for as long as it may; `None`: it has, it may for
     /// ever, or nothing would start it again.
-    fn idle_until(&self, state: &State) -> Option<Instant> {
+    fn idle_until(&self, state: &State, now: Instant) -> Option<Instant> {
         let timeout = self.shared.0.settings.get().agent_idle_timeout?;
         if self.shared.policy().agent_restart == AgentRestart::Manual {
             return None;
         }
         let idle_for = self.handle.view().now().since(supervise::idle_since(state)?);
-        let until = Instant::now() + timeout.saturating_sub(idle_for);
+        let until = now + timeout.saturating_sub(idle_for);
         Some(self.in_use_until.map_or(until, |in_use| until.max(in_use)))
     }
 
