@@ -1,6 +1,6 @@
 //! The process beside an agent. It owns the agent and everything the agent starts, keeps what the
 //! agent says in a spool until a server has it, and serves the workspace whether or not there is
-//! an agent. It outlives the server: see `docs/agentctl.md`.
+//! an agent. It outlives the server: see `docs/internals/agentctl.md`.
 
 mod activity;
 mod agent;

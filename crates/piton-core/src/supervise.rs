@@ -1,7 +1,8 @@
 //! What a session's supervisor does next: one table, as a function of values. The supervisor itself
 //! (in `piton-runtime`) carries the steps out and asks again after each of them.
 //!
-//! `docs/resuming.md` shows the same table; `tests/it/supervise.rs` goes through it row by row.
+//! `docs/internals/supervisor.md` shows the same table; `tests/it/supervise.rs` goes through it row
+//! by row.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

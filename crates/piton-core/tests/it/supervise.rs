@@ -1,5 +1,5 @@
 //! The supervisor's table, row by row: what the log says, what is known of the execution, what comes
-//! next. `docs/resuming.md` has the same rows.
+//! next. `docs/internals/supervisor.md` has the same rows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

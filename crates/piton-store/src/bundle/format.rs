@@ -1,4 +1,4 @@
-//! The bytes of a bundle; `docs/bundle.md` is their description.
+//! The bytes of a bundle; `docs/reference/bundle.md` is their description.
 
 use piton_core::limits::{HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 

@@ -1,6 +1,6 @@
-//! One session as one file. The format is in `docs/bundle.md`; writing and reading stream, with
-//! every length bounded before anything is allocated for it. An import verifies each link and takes
-//! all or nothing.
+//! One session as one file. The format is in `docs/reference/bundle.md`; writing and reading stream,
+//! with every length bounded before anything is allocated for it. An import verifies each link and
+//! takes all or nothing.
 //!
 //! A bundle without a passphrase carries the session's chain key in the clear: it shows damage by
 //! accident, not forgery by somebody who has it.

@@ -48,8 +48,8 @@ const CORE_STANDS_ON: &[&str] = &[
     "zmij",
 ];
 
-/// Which of our crates each may use: the direction of `docs/architecture.md`. The testkit may use
-/// all, and is used in tests only.
+/// Which of our crates each may use: the direction of `docs/internals/architecture.md`. The testkit
+/// may use all, and is used in tests only.
 const DIRECTION: &[(&str, &[&str])] = &[
     ("piton-core", &[]),
     ("piton-api", &["piton-core"]),
@@ -338,7 +338,7 @@ fn a_crate_has_one_program_of_integration_tests() {
 fn planted_bugs_are_listed_and_not_in_this_build() {
     let is_compiled = std::hint::black_box(piton_core::planted::IS_COMPILED);
     assert!(!is_compiled, "a build with planted bugs is not what ships");
-    let page = read("docs/simulator.md");
+    let page = read("docs/internals/simulator.md");
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
     let missing = Bug::ALL.iter().filter(|bug| {
         let caught: Vec<String> = match caught_by(**bug) {
@@ -351,7 +351,7 @@ fn planted_bugs_are_listed_and_not_in_this_build() {
         !row.is_some_and(|row| caught.iter().all(|by| row.contains(by)))
     });
     let missing: Vec<String> = missing.map(|bug| format!("{bug:?}")).collect();
-    assert_none(&missing, "Not in docs/simulator.md as in piton_testkit::planted");
+    assert_none(&missing, "Not in docs/internals/simulator.md as in piton_testkit::planted");
 }
 
 /// What is wrong with the pages, given as file name and text.

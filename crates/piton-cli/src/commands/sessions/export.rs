@@ -21,7 +21,7 @@ Examples:
   piton sessions export sess_0199 --to - --passphrase-env BUNDLE | ssh there piton sessions import -
 
 Without a passphrase the bundle is in the clear: whoever has it can read it, and could forge one that \
-verifies. docs/bundle.md describes the format.
+verifies. docs/reference/bundle.md describes the format.
 
 JSON: one object: session, file, records, last_seq, encrypted, digest (BLAKE3 of the file).";
 
