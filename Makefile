@@ -1,7 +1,7 @@
 # What a developer does with Piton. `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build run chat demo simulate demo-svg test test-agents lint fmt soak bench dist
+.PHONY: help setup setup-build run chat demo simulate demo-svg docs docs-test test test-agents lint fmt soak bench dist
 
 # Where `make run` and `make chat` keep their sessions.
 DATA := target/run
@@ -33,6 +33,15 @@ simulate: setup ## Let the simulator look for trouble on fresh seeds for twenty 
 demo-svg: setup ## Record the demo into docs/demo.svg
 	cargo build -p piton-cli
 	node scripts/record-demo.mjs
+
+docs: setup-build ## Write the generated pages (commands, records, metrics); check links and commands
+	cargo build -p piton-cli
+	node scripts/docs.mjs
+	node scripts/docs.mjs --check
+
+docs-test: setup-build ## Run every command of the documentation and every example; needs jq and curl
+	cargo build -p piton-cli
+	node scripts/docs.mjs --run
 
 test: setup ## Everything a change must pass: fmt, clippy, all tests, deny
 	@scripts/check fmt clippy test deny

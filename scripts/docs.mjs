@@ -1,0 +1,64 @@
+#!/usr/bin/env node
+// The documentation's own tool. It needs a built program (PITON, or target/debug/piton) and Node.js.
+//
+//   node scripts/docs.mjs            write the generated pages of docs/reference
+//   node scripts/docs.mjs --check    fail if a generated page is stale, a link leads nowhere, or a page
+//                                    names a command or an option that the program does not have
+//   node scripts/docs.mjs --run [PAGE…]   run the commands of the pages, each page in a sandbox, and the
+//                                    scripts of examples
+//
+// What runs is every block of a page that is marked `sh`. Comments in the page, which readers do not see,
+// steer it; they stand right before the block:
+//
+//   <!-- setup: COMMAND -->     run this first
+//   <!-- exit: 5 -->            the block ends with this exit code
+//   <!-- not run: REASON -->    checked, but not run
+//
+// SESSION, WAIT and TASK in a command stand for the newest one of the sandbox.
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { commandFaults, linkFaults, pages } from './docs/check.mjs';
+import { generated } from './docs/generate.mjs';
+import { runExample, runPage } from './docs/run.mjs';
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
+process.chdir(root);
+const piton = resolve(process.env.PITON ?? 'target/debug/piton');
+if (!existsSync(piton)) {
+  console.error(`docs: ${piton} does not exist: build it with \`cargo build -p piton-cli\`, or set PITON`);
+  process.exit(2);
+}
+
+const [mode, ...names] = process.argv.slice(2);
+const list = ['-c', 'safe.directory=*', 'ls-files', '--cached', '--others', '--exclude-standard'];
+const tracked = execFileSync('git', list).toString().split('\n').filter((path) => path && existsSync(path));
+const markdown = tracked.filter((path) => path.endsWith('.md'));
+
+if (mode === undefined) {
+  for (const [path, text] of await generated(piton)) {
+    const is = existsSync(path) ? readFileSync(path, 'utf8') : '';
+    if (is !== text) writeFileSync(path, text);
+    console.log(`${is === text ? 'unchanged' : 'written  '}  ${path}`);
+  }
+} else if (mode === '--check') {
+  const stale = (await generated(piton)).filter(([path, text]) => !existsSync(path) || readFileSync(path, 'utf8') !== text);
+  const faults = stale.map(([path]) => `${path} is stale: run \`make docs\``);
+  faults.push(...linkFaults(markdown), ...commandFaults(piton, pages(markdown)));
+  for (const fault of faults) console.error(fault);
+  console.log(faults.length === 0 ? 'docs: good' : `docs: ${faults.length} faults`);
+  process.exit(faults.length === 0 ? 0 : 1);
+} else if (mode === '--run') {
+  const isChosen = (path) => names.length === 0 || names.some((name) => path.includes(name));
+  let failed = 0;
+  for (const page of pages(markdown).filter(isChosen)) failed += runPage(piton, page);
+  const isExample = (path) => /^examples\/.*\.sh$/.test(path) && readFileSync(path, 'utf8').includes('sandbox.sh"');
+  for (const script of tracked.filter((path) => isExample(path) && isChosen(path))) failed += runExample(piton, script);
+  console.log(failed === 0 ? 'docs: all commands did what their page says' : `docs: ${failed} failed`);
+  process.exit(failed === 0 ? 0 : 1);
+} else {
+  console.error('docs: expected nothing, --check or --run [PAGE…]');
+  process.exit(2);
+}

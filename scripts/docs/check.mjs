@@ -1,0 +1,97 @@
+// Links and commands of the pages, without running anything but `--help`.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { blocks } from './blocks.mjs';
+import { help, subcommands } from './generate.mjs';
+
+/** Pages whose commands people type. */
+export function pages(markdown) {
+  return markdown.filter((path) => path === 'README.md' || (/^docs\//.test(path) && path !== 'docs/reference/cli.md'));
+}
+
+const withoutBlocks = (text) => text.replace(/^\s*```[\s\S]*?^\s*```$/gm, '');
+
+/** How GitHub names the anchor of a heading. */
+function anchor(heading) {
+  const plain = heading.replace(/`/g, '').replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
+  return plain.replace(/[^\p{L}\p{N} _-]/gu, '').trim().replace(/ /g, '-');
+}
+
+export function linkFaults(markdown) {
+  const faults = [];
+  const anchors = new Map();
+  const of = (path) => {
+    if (!anchors.has(path)) {
+      const headings = withoutBlocks(readFileSync(path, 'utf8')).matchAll(/^#+ (.*)$/gm);
+      anchors.set(path, new Set([...headings].map((match) => anchor(match[1]))));
+    }
+    return anchors.get(path);
+  };
+  for (const path of markdown) {
+    const text = withoutBlocks(readFileSync(path, 'utf8'));
+    for (const [link, to, hash] of text.matchAll(/\]\(([^)#:\s]*)(#[^)\s]*)?\)/g)) {
+      const target = to ? join(dirname(path), to) : path;
+      if (!existsSync(target)) faults.push(`${path}: ${link} leads nowhere`);
+      else if (hash && target.endsWith('.md') && !of(target).has(hash.slice(1))) faults.push(`${path}: ${link} names no heading`);
+    }
+  }
+  return faults;
+}
+
+/** Commands of piton in shell blocks and in `code`, as lists of words. */
+function commands(text) {
+  const found = [];
+  for (const block of blocks(text)) {
+    const whole = block.text.replace(/\\\n\s*/g, ' ');
+    for (const line of whole.split('\n')) found.push(...inLine(line));
+  }
+  for (const [, code] of withoutBlocks(text).matchAll(/`(piton [^`]*)`/g)) found.push(...inLine(code));
+  return found;
+}
+
+function inLine(line) {
+  const plain = line.replace(/(^|\s)#\s.*$/, '').replace(/'[^']*'|"[^"]*"/g, 'TEXT');
+  return [...plain.matchAll(/(?:^|[\s(|;&])piton((?: [^|;&)<>]+)?)/g)].map((match) => match[1].trim().split(/\s+/).filter(Boolean));
+}
+
+/** Commands and options that the program does not have. */
+export function commandFaults(piton, paths) {
+  const known = new Map();
+  const of = (path) => {
+    const key = path.join(' ');
+    if (!known.has(key)) {
+      const text = help(piton, path);
+      known.set(key, { subcommands: subcommands(text), options: new Set(text.match(/--?[a-zA-Z][a-z-]*/g) ?? []) });
+    }
+    return known.get(key);
+  };
+  const faults = [];
+  const check = (page, words) => {
+    const path = [];
+    for (const word of words) {
+      const at = of(path);
+      if (word.startsWith('--') || /^-[a-zA-Z]$/.test(word)) {
+        const option = word.split('=')[0];
+        if (option !== '--' && !at.options.has(option)) faults.push(`${page}: \`piton ${words.join(' ')}\`: no option ${option}`);
+      } else if (at.subcommands.length > 0 && /^[a-z][a-z-]*$/.test(word)) {
+        // `piton agent echo` is hidden: the agent starts it, people do not.
+        if (!at.subcommands.includes(word) && !['agent', 'help'].includes(word)) {
+          faults.push(`${page}: \`piton ${words.join(' ')}\`: no command ${word}`);
+          return;
+        }
+        if (word === 'agent' || word === 'help') return;
+        path.push(word);
+      }
+    }
+  };
+  for (const page of paths) {
+    for (const words of commands(readFileSync(page, 'utf8'))) {
+      // `piton tokens new|list` names several.
+      const at = words.findIndex((word) => /^[a-z-]+(\\?\|[a-z-]+)+$/.test(word));
+      if (at < 0) check(page, words);
+      else for (const one of words[at].split(/\\?\|/)) check(page, [...words.slice(0, at), one, ...words.slice(at + 1)]);
+    }
+  }
+  return [...new Set(faults)];
+}
