@@ -1,97 +1,24 @@
-// The real agents that are tried: which release of each, and how each is pointed at another model.
-// What is theirs lies below a folder that the agent's own variable names: HOME stays what it is.
+// The real agents that are tried. Each has a file of its own in `agents/`: which release, how it is
+// pointed at another model, where it keeps its conversations, and what it does not offer.
+//
+//   id            what Piton calls it
+//   package, version, beside   what npm installs
+//   program, args              how it is started
+//   setUp({ folder, home, model, bin })   writes its settings, gives its environment
+//   storage({ home })          the folders with its conversations
+//   fileMark(id)               what the files of one conversation have in their names, if not its id
+//   forgetCommand(id)          its own command that deletes a conversation, if deleting files cannot
+//   refusesAtPrompt            it takes the id of a deleted conversation, and refuses the next prompt
+//   context                    what it has after a resume, if not its own conversation: `injected`
+//   notOffered                 by step: why it cannot be tried with this agent
 
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import claude from "./agents/claude.mjs";
+import cline from "./agents/cline.mjs";
+import codex from "./agents/codex.mjs";
+import copilot from "./agents/copilot.mjs";
+import gemini from "./agents/gemini.mjs";
+import opencode from "./agents/opencode.mjs";
+import pi from "./agents/pi.mjs";
+import qwen from "./agents/qwen.mjs";
 
-/** No key: whoever asks for one must be given something. It is masked, so it is no common word. */
-const NO_KEY = "no-key-is-needed-here";
-
-/** `id` is what Piton calls it; `setUp` writes its settings and gives its environment. */
-export const AGENTS = [
-  {
-    id: "opencode",
-    package: "opencode-ai",
-    version: "1.18.33",
-    program: "opencode",
-    args: ["acp"],
-    setUp: setUpOpencode,
-  },
-  {
-    id: "codex",
-    package: "@agentclientprotocol/codex-acp",
-    version: "2.6.0",
-    program: "codex-acp",
-    args: [],
-    setUp: setUpCodex,
-  },
-  {
-    id: "claude-code",
-    package: "@agentclientprotocol/claude-agent-acp",
-    version: "0.99.1",
-    program: "claude-agent-acp",
-    args: [],
-    setUp: setUpClaude,
-  },
-];
-
-function setUpOpencode(folder, model) {
-  const config = join(folder, "opencode.json");
-  const options = { baseURL: `${model}/v1`, apiKey: NO_KEY };
-  const models = { scripted: { name: "Scripted", limit: { context: 200_000, output: 8_000 } } };
-  const scripted = { npm: "@ai-sdk/openai-compatible", name: "Scripted", options, models };
-  const settings = {
-    model: "scripted/scripted",
-    small_model: "scripted/scripted",
-    provider: { scripted },
-    permission: { bash: "ask", edit: "ask" },
-    autoupdate: false,
-    share: "disabled",
-  };
-  writeFileSync(config, JSON.stringify(settings, null, 2));
-  return {
-    OPENCODE_CONFIG: config,
-    XDG_CONFIG_HOME: join(folder, "config"),
-    XDG_DATA_HOME: join(folder, "data"),
-    XDG_STATE_HOME: join(folder, "state"),
-    XDG_CACHE_HOME: join(folder, "cache"),
-    OPENCODE_DISABLE_AUTOUPDATE: "1",
-    OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
-    OPENCODE_DISABLE_MODELS_FETCH: "1",
-  };
-}
-
-function setUpCodex(folder, model) {
-  const home = join(folder, "codex");
-  mkdirSync(home);
-  const lines = [
-    'model = "scripted"',
-    'model_provider = "scripted"',
-    "check_for_update_on_startup = false",
-    "",
-    "[analytics]",
-    "enabled = false",
-    "",
-    "[model_providers.scripted]",
-    'name = "Scripted"',
-    `base_url = ${JSON.stringify(`${model}/v1`)}`,
-    'wire_api = "responses"',
-    "supports_websockets = false",
-    "requires_openai_auth = false",
-  ];
-  writeFileSync(join(home, "config.toml"), `${lines.join("\n")}\n`);
-  // In its other modes it asks nobody.
-  return { CODEX_HOME: home, INITIAL_AGENT_MODE: "workspace-write" };
-}
-
-function setUpClaude(folder, model) {
-  const home = join(folder, "claude");
-  mkdirSync(home);
-  return {
-    CLAUDE_CONFIG_DIR: home,
-    ANTHROPIC_BASE_URL: model,
-    ANTHROPIC_API_KEY: NO_KEY,
-    CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
-    DISABLE_AUTOUPDATER: "1",
-  };
-}
+export const AGENTS = [opencode, codex, claude, gemini, qwen, copilot, cline, pi];

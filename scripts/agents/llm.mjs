@@ -1,4 +1,4 @@
-// A model that does as it is told: an HTTP server on loopback that speaks what agents speak with
+// A model that follows a script: an HTTP server on loopback that speaks what agents speak with
 // models, writes down all that reaches it, and answers by a directive in what the user said last.
 // What reaches the model is the one proof that an agent remembers.
 //
@@ -9,6 +9,7 @@
 import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { generate } from "./wire-gemini.mjs";
 import { chat, messages, responses } from "./wires.mjs";
 
 const DIRECTIVE = /\[\[(say|hold|shell) ([\w-]+)(?: ([^\]]*))?\]\]/g;
@@ -18,7 +19,16 @@ const PIECE_MS = 100;
 const HOLD_PIECES_MAX = 3_000;
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 /** How the agents call the tool that runs a command. */
-const SHELLS = ["Bash", "bash", "exec_command", "shell_command", "shell"];
+const SHELLS = [
+  "Bash",
+  "bash",
+  "exec_command",
+  "shell_command",
+  "shell",
+  "run_shell_command",
+  "run_commands",
+  "execute_command",
+];
 
 /** The script's lines, as they stand in a prompt. */
 export const say = (name) => `[[say ${name}]]`;
@@ -76,24 +86,25 @@ class Model {
     if (request.method === "GET" && path.endsWith("/models")) return sendJson(response, 200, MODELS);
     const body = await readJson(request);
     if (path.endsWith("/count_tokens")) return sendJson(response, 200, { input_tokens: 10 });
+    if (path.endsWith(":countTokens")) return sendJson(response, 200, { totalTokens: 10 });
     const wire = wireOf(path);
-    if (request.method === "POST" && wire) return this.answer(wire, body, response);
+    if (request.method === "POST" && wire) return this.answer(wire, body, response, path);
     this.complaints.push(`${request.method} ${path}: nothing is known about it`);
     return sendJson(response, 404, { error: { message: "The scripted model does not know this" } });
   }
 
-  async answer(wire, body, response) {
+  async answer(wire, body, response, path) {
     const { items, tools, isForm } = wire.read(body);
     const at = items.findLastIndex((item) => item.role === "user" && directiveIn(item.text));
     const directive = at < 0 ? null : directiveIn(items[at].text);
     const since = (role) => items.slice(at + 1).some((item) => item.role === role);
     const hasResult = since("result");
-    // No turns: titles, which are asked for without tools or in a form, with the user's words; and what
-    // an agent asks for itself when a turn has its answer, such as what the user might say next.
-    const isSide = tools.length === 0 || isForm || (directive !== null && since("assistant"));
+    // No turns: what an agent asks for itself, such as titles, without a shell among the tools or in a form;
+    // and what it asks when a turn has its answer, such as what the user might say next.
+    const isSide = !shellOf(tools) || isForm || (directive !== null && since("assistant"));
     const begins = !isSide && directive !== null && !hasResult;
     this.requests.push({ at: new Date().toISOString(), items, tools, directive, isSide, begins, body });
-    const reply = wire.answer(response, body);
+    const reply = wire.answer(response, body, path);
     if (isSide) reply.text(JSON.stringify({ title: "A title" }));
     else if (directive === null) reply.text("Nothing was asked.");
     else if (directive.verb === "hold") await this.holdOn(directive.name, reply, response);
@@ -124,6 +135,7 @@ const MODELS = { object: "list", data: [{ id: "scripted", object: "model" }], mo
 function wireOf(path) {
   if (path.endsWith("/chat/completions")) return chat;
   if (path.endsWith("/responses")) return responses;
+  if (/:(stream)?generateContent$/i.test(path)) return generate;
   return path.endsWith("/messages") ? messages : null;
 }
 
@@ -135,20 +147,35 @@ function directiveIn(text) {
 
 /** Calls whichever shell tool was offered, with what its schema asks for. */
 function callShell(reply, tools, command) {
-  const tool = SHELLS.map((name) => tools.find((offered) => offered.name === name)).find(Boolean);
-  if (!tool) return reply.text(`No shell among the tools: ${tools.map(({ name }) => name).join(", ")}`);
+  const tool = shellOf(tools);
   const wants = tool.schema?.properties ?? {};
   const why = "Writes a file, to see whether somebody is asked";
-  const key = wants.cmd ? "cmd" : "command";
-  const input = { [key]: wants[key]?.type === "array" ? ["bash", "-c", command] : command };
+  const key = ["cmd", "command", "commands"].find((name) => wants[name]) ?? "command";
+  const input = { [key]: commandAs(wants[key], command, key === "commands") };
   if (wants.description) input.description = why;
-  // Codex asks nobody about what its sandbox permits.
+  // Codex asks for no permission for what its sandbox permits.
   if (wants.sandbox_permissions) input.sandbox_permissions = "require_escalated";
   if (wants.with_escalated_permissions) input.with_escalated_permissions = true;
   // Start-up files of a login shell may take their time.
   if (wants.login) input.login = false;
   if (wants.justification) input.justification = why;
+  for (const name of tool.schema?.required ?? []) input[name] ??= anyOf(wants[name]);
   return reply.call(tool.name, input);
+}
+
+const shellOf = (tools) => SHELLS.map((name) => tools.find((offered) => offered.name === name)).find(Boolean);
+
+/** A line, a list of lines, or a program with its arguments. */
+function commandAs(schema, command, isList) {
+  const kinds = [schema, ...(schema?.anyOf ?? [])].map((each) => each?.type);
+  if (!kinds.includes("array")) return command;
+  return isList ? [command] : ["bash", "-c", command];
+}
+
+/** Something of the kind that a schema wants, for what does not matter here. */
+function anyOf(schema) {
+  if (schema?.enum) return schema.enum[0];
+  return { boolean: false, number: 10, integer: 10, array: [], object: {} }[schema?.type] ?? "any";
 }
 
 async function readJson(request) {

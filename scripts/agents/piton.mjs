@@ -8,7 +8,9 @@ import { join } from "node:path";
 import { until } from "./wait.mjs";
 
 const START_MS = 60_000;
-const REQUEST_MS = 30_000;
+/** A prompt is answered when its agent runs, or after a minute and a half. */
+const REQUEST_MS = 120_000;
+const COMMAND_MS = 180_000;
 const PAGE = 1_000;
 
 export class Piton {
@@ -66,6 +68,20 @@ export class Piton {
     return text ? JSON.parse(text) : null;
   }
 
+  /** A command of a user's, beside the server. Gives its exit code, and all that it printed. */
+  async command(...args) {
+    const child = spawn(this.program, ["--data", this.data, ...args], {
+      // As wide as it wants: what is shown is read by a program.
+      env: { ...this.env, COLUMNS: "1000" },
+      stdio: ["ignore", "pipe", "pipe"],
+      timeout: COMMAND_MS,
+    });
+    const printed = { stdout: "", stderr: "" };
+    for (const name of ["stdout", "stderr"]) child[name].on("data", (piece) => (printed[name] += piece));
+    const [code] = await once(child, "close");
+    return { code, ...printed };
+  }
+
   async session(agent, workingDir) {
     const made = await this.ask("POST", "/sessions", { agent_profile_id: agent, working_dir: workingDir });
     return new Session(this, made.session_id);
@@ -88,6 +104,32 @@ class Session {
     const probe = async () => ((status = await this.status()), isWanted(status) && status);
     const seen = () => `It is ${status.status} (${status.reason}): ${status.sentence}`;
     return until(what, waitMs, probe, seen);
+  }
+
+  /** What the agent offers and said about itself. */
+  agent() {
+    return this.piton.ask("GET", `/sessions/${this.id}/agent`);
+  }
+
+  choose(choice) {
+    return this.piton.ask("POST", `/sessions/${this.id}/agent`, choice);
+  }
+
+  resume(request = {}) {
+    return this.piton.ask("POST", `/sessions/${this.id}/resume`, request);
+  }
+
+  stop() {
+    return this.piton.ask("POST", `/sessions/${this.id}/stop`, {});
+  }
+
+  /** As a user reads it. */
+  async show() {
+    return (await this.piton.command("sessions", "show", this.id)).stdout;
+  }
+
+  async log() {
+    return (await this.piton.command("sessions", "log", this.id)).stdout;
   }
 
   /** Says something; gives the run. */
@@ -116,7 +158,7 @@ class Session {
   async said(run) {
     const deltas = await this.recordsOf("message.delta", run);
     const answers = deltas.filter((delta) => (delta.channel ?? "answer") === "answer");
-    const last = answers.filter((delta) => delta.message_id === answers.at(-1).message_id);
+    const last = answers.filter((delta) => delta.message_id === answers.at(-1)?.message_id);
     return last.map((delta) => delta.text).join("");
   }
 

@@ -57,9 +57,9 @@ function began(pid) {
 
 export const isSame = ({ pid, began: before }) => lives(pid) && began(pid) === before;
 
-export function kill(pid) {
+export function kill(pid, signal = "SIGKILL") {
   try {
-    process.kill(pid, "SIGKILL");
+    process.kill(pid, signal);
   } catch (error) {
     if (error.code !== "ESRCH") throw error;
   }

@@ -4,8 +4,9 @@
 //   node scripts/agents/run.mjs [AGENT…]
 //
 // PITON names the program (target/debug/piton). Each agent is put through the same story; a line says of
-// each step whether it passed. What failed leaves the log and all that reached the model in
-// target/agents/evidence; with KEEP=1 all do, and the folder of the run stays, too.
+// each step whether it passed, failed, was left out, or is not offered by the agent, and why. What failed
+// leaves the log, what users saw and all that reached the model in target/agents/evidence; with KEEP=1
+// all do, and the folder of the run stays, too.
 
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -19,38 +20,47 @@ import { install, pathWithNode } from "./install.mjs";
 import { startModel } from "./llm.mjs";
 import { Piton } from "./piton.mjs";
 import { having, kill } from "./processes.mjs";
-import { Story } from "./story.mjs";
+import { NotOffered, Scene } from "./scene.mjs";
+import { STEPS } from "./story.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const CACHE = join(ROOT, "target/agents");
 const EVIDENCE = join(CACHE, "evidence");
 const PROGRAM = resolve(process.env.PITON || join(ROOT, "target/debug/piton"));
 /** All of it: longer than this, something hangs that has no end of its own. */
-const RUN_MS_MAX = 40 * 60_000;
+const RUN_MS_MAX = 90 * 60_000;
 const END_MS = 15_000;
 const END_POLL_MS = 20;
 
 /** Inherited by all that this run starts, so that it can be found and ended, and nothing else. */
 const MARKER = { TEST_AGENTS_RUN: randomBytes(8).toString("hex") };
 
-const tally = { passed: 0, failed: 0, leftOut: [] };
+const tally = { passed: 0, failed: 0, notOffered: [], leftOut: [] };
 /** Where the data folders, the agents' own folders and the workspaces of this run are. */
 let runFolder = null;
 
 function tell(verdict, agent, step, more = "") {
-  console.log(`${verdict.padEnd(4)} ${agent.padEnd(11)} ${step}${more && `: ${more}`}`);
+  console.log(`${verdict.padEnd(11)} ${agent.padEnd(11)} ${step}${more && `: ${more}`}`);
 }
 
 function leaveOut(agent, what, why) {
   tally.leftOut.push(`${agent} ${what}`);
-  tell("LEFT", agent, what, why);
+  tell("LEFT OUT", agent, what, why);
 }
 
-/** Of the environment only what has nothing to do with models: no key and no proxy gets to an agent. */
-function environment(path) {
-  const kept = ["HOME", "USER", "LOGNAME", "LANG", "TMPDIR"];
+function notOffered(agent, what, why) {
+  tally.notOffered.push(`${agent} ${what}`);
+  tell("NOT OFFERED", agent, what, why);
+}
+
+/**
+ * Of the environment only what has nothing to do with models: no key and no proxy gets to an agent. The home
+ * folder is the run's own, the same from its beginning to its end: no user's conversations are touched.
+ */
+function environment(path, home) {
+  const kept = ["USER", "LOGNAME", "LANG", "TMPDIR"];
   const own = Object.fromEntries(kept.filter((name) => process.env[name]).map((name) => [name, process.env[name]]));
-  return { ...own, PATH: path, SHELL: "/bin/sh", NO_COLOR: "1", ...MARKER };
+  return { ...own, HOME: home, PATH: path, SHELL: "/bin/sh", NO_COLOR: "1", ...MARKER };
 }
 
 /** A repository with one commit: the note tells of it. */
@@ -79,58 +89,76 @@ function writeConfig(folder, agent, bin, env) {
 async function play(agent, bin, path, folder) {
   const model = await startModel();
   const workspace = makeWorkspace(folder);
-  const config = writeConfig(folder, agent, bin, agent.setUp(folder, model.address));
-  const piton = new Piton({ program: PROGRAM, folder, config, env: environment(path) });
-  const story = new Story({ agent, piton, model, workspace, marker: MARKER });
+  const home = join(folder, "home");
+  mkdirSync(home);
+  const own = agent.setUp({ folder, home, model: model.address, bin });
+  const config = writeConfig(folder, agent, bin, own);
+  const env = environment(path, home);
+  const piton = new Piton({ program: PROGRAM, folder, config, env });
+  const program = join(bin, agent.program);
+  const scene = new Scene({ agent, piton, model, workspace, home, program, env: { ...env, ...own }, marker: MARKER });
   const failedBefore = tally.failed;
   try {
     await piton.start();
-    await playSteps(agent, story);
+    await playSteps(agent, scene);
   } catch (error) {
     tally.failed += 1;
     tell("FAIL", agent.id, "start", error.message);
   } finally {
-    if (tally.failed > failedBefore || process.env.KEEP) await keepEvidence(agent, story, folder);
+    if (tally.failed > failedBefore || process.env.KEEP) await keepEvidence(agent, scene, folder);
     await piton.end("SIGTERM");
     model.stop();
     endAll();
   }
 }
 
-async function playSteps(agent, story) {
+async function playSteps(agent, scene) {
   let stuck = "";
-  for (const [step, act] of story.steps()) {
+  for (const [step, act] of STEPS) {
+    const why = agent.notOffered?.[step];
     if (stuck) {
       leaveOut(agent.id, step, `“${stuck}” did not come to its end`);
       continue;
     }
+    if (why) {
+      notOffered(agent.id, step, why);
+      continue;
+    }
     const begin = performance.now();
+    scene.step = step;
     try {
-      const more = await act();
+      const more = await act(scene);
       const seconds = `${((performance.now() - begin) / 1000).toFixed(1)} s`;
       tally.passed += 1;
       tell("PASS", agent.id, step, more ? `${seconds}, ${more}` : seconds);
     } catch (error) {
+      if (error instanceof NotOffered) {
+        notOffered(agent.id, step, error.message);
+        continue;
+      }
       tally.failed += 1;
       tell("FAIL", agent.id, step, error.message);
-      // The next step says something, which needs an agent that listens.
-      if (!(await story.isAtRest())) stuck = step;
+      await scene.look().catch(() => "");
+      // The next step prompts, which needs an agent that listens.
+      if (!(await scene.isAtRest())) stuck = step;
     }
   }
 }
 
-/** What somebody needs who asks why. */
-async function keepEvidence(agent, story, folder) {
+/** What is needed to find out why. */
+async function keepEvidence(agent, scene, folder) {
   const place = join(EVIDENCE, agent.id);
   rmSync(place, { recursive: true, force: true });
   mkdirSync(place, { recursive: true });
   const write = (name, value) => writeFileSync(join(place, name), JSON.stringify(value, null, 1));
-  const { requests, complaints } = story.model;
+  const { requests, complaints } = scene.model;
   write("model.json", { complaints, requests });
+  const printed = scene.printed.map(({ step, command, text }) => `=== ${step}: piton ${command}\n${text}`);
+  writeFileSync(join(place, "printed.txt"), printed.join("\n"));
   cpSync(join(folder, "server.log"), join(place, "server.log"));
   try {
-    write("records.json", await story.session.records());
-    write("status.json", await story.session.status());
+    write("records.json", await scene.session.records());
+    write("status.json", await scene.session.status());
   } catch (error) {
     console.log(`     the records of ${agent.id} could not be read: ${error.message}`);
   }
@@ -142,7 +170,7 @@ function endAll() {
   const end = Date.now() + END_MS;
   for (let left = having(MARKER); left.length > 0; left = having(MARKER)) {
     if (Date.now() > end) throw new Error(`These cannot be ended: ${left.join(", ")}`);
-    left.forEach(kill);
+    left.forEach((pid) => kill(pid));
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, END_POLL_MS);
   }
 }
@@ -176,6 +204,7 @@ async function main(wanted) {
   } finally {
     removeFolder();
   }
+  console.log(`Not offered: ${tally.notOffered.join("; ") || "nothing"}`);
   console.log(`Left out: ${tally.leftOut.join("; ") || "nothing"}`);
   console.log(`${tally.passed} passed, ${tally.failed} failed`);
   return tally.failed > 0 ? 1 : 0;

@@ -1,4 +1,4 @@
-// Waiting for something to be so, with an end to the patience. Nothing here sleeps and hopes.
+// Waiting for something to be so, with a deadline. Nothing here sleeps and hopes.
 
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -11,7 +11,7 @@ export async function until(what, waitMs, probe, seen = () => "") {
     const found = await probe();
     if (found) return found;
     if (Date.now() > end) {
-      throw new Error(`Waited ${waitMs / 1000} s in vain until ${what}. ${await seen()}`.trim());
+      throw new Error(`Not within ${waitMs / 1000} s: ${what}. ${await seen()}`.trim());
     }
     await sleep(POLL_MS);
   }
