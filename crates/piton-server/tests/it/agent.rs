@@ -93,7 +93,7 @@ async fn a_choice_is_applied_now_and_after_a_resume() {
     let records = records.unwrap().to_string();
     assert_eq!(records.matches("\"agent.configured\"").count(), 2, "once for the key");
 
-    fleet.kill();
+    world.kill_agents(&fleet, &session).await;
     client.start(&session, &StartRequest::default()).await.unwrap();
     let started = fleet.starts().pop().unwrap();
     assert_eq!(started.choice.mode.as_deref(), Some("code"));

@@ -68,7 +68,7 @@ async fn a_session_is_forked() {
     assert!(start.fork);
     assert_eq!(start.agent_session_id, Some(format!("theirs_{session}")));
     // From then on it has a conversation of its own.
-    fleet.kill();
+    world.kill_agents(&fleet, &forked).await;
     client.start(&forked, &StartRequest::default()).await.unwrap();
     let start = fleet.starts().pop().unwrap();
     assert_eq!((start.fork, start.agent_session_id), (false, Some(format!("theirs_{forked}"))));

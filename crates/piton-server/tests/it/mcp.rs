@@ -20,7 +20,7 @@ async fn a_sessions_mcp_servers_are_given_to_every_agent() {
         serde_json::from_value(json!({"start": false, "mcp_servers": servers})).unwrap();
     let session = client.create_session(&new).await.unwrap().session_id;
     client.start(&session, &StartRequest::default()).await.unwrap();
-    fleet.kill();
+    world.kill_agents(&fleet, &session).await;
     client.start(&session, &StartRequest::default()).await.unwrap();
     let starts = fleet.starts();
     assert_eq!(starts.len(), 2);

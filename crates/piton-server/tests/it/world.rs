@@ -18,6 +18,7 @@ use piton_runtime::{
 use piton_server::Server;
 use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{BoxFuture as StoreFuture, Liveness, OsEntropy, Store};
+use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::agentctl::Fleet;
@@ -158,6 +159,20 @@ impl World {
         let new = NewAccessToken { name: "test".to_owned(), scopes, expires_in_s: None };
         let issued = self.client.create_access_token(&new).await.unwrap();
         Client::new(&self.address, issued.token)
+    }
+
+    /// Kills every agentctl and agent. Returns when the log of this session says so: a request that
+    /// comes before finds an agent that still runs, for all the server knows.
+    pub(crate) async fn kill_agents(&self, fleet: &Fleet, session: &SessionId) {
+        let deaths = |records: &Value| records.to_string().matches("\"executor.stopped\"").count();
+        let path = format!("/api/v1/sessions/{session}/records");
+        let before = deaths(&self.client.raw("GET", &path, "").await.unwrap());
+        fleet.kill();
+        let mut records = self.client.records_from(session, 0);
+        while deaths(&self.client.raw("GET", &path, "").await.unwrap()) == before {
+            let next = records.next();
+            tokio::time::timeout(std::time::Duration::from_secs(30), next).await.unwrap().unwrap();
+        }
     }
 
     /// A record of what an executor or agent was seen to do.
