@@ -10,6 +10,9 @@ pub const WAITS_OPEN_MAX: usize = 64;
 pub const WAITS_SETTLED_KEPT: usize = 64;
 /// Prompts that one session can have queued.
 pub const QUEUED_PROMPTS_MAX: usize = 64;
+/// Prompts of one session that are remembered after they left the queue, so that queueing one again is
+/// recognised.
+pub const PROMPTS_DEQUEUED_KEPT: usize = 128;
 /// Runs that are remembered, so that starting one again is recognised.
 pub const RUNS_KEPT: usize = 64;
 /// Tool calls without an outcome in one run.

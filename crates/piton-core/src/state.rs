@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 10;
+pub const PROJECTOR_VERSION: u32 = 11;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,6 +69,10 @@ pub struct State {
     /// Prompts that wait for the run to end, in the order of their delivery.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedPrompt>,
+    /// The prompts that left the queue last, delivered or removed, oldest first, so that a late
+    /// repetition is recognised.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub dequeued: VecDeque<MessageId>,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.
     pub recent_runs: VecDeque<RunId>,
     pub updated_at: Option<Timestamp>,

@@ -33,8 +33,11 @@ fn busy(state: &State) -> Option<Busy> {
 
 pub(super) fn prompt(state: &State, cx: &Context, prompt: Prompt) -> Result<Decision, Refusal> {
     let is_queued = |queued: &QueuedPrompt| queued.run_id == prompt.run_id;
-    if state.recent_runs.contains(&prompt.run_id) || state.queue.iter().any(is_queued) {
-        // The asker did not hear the first answer.
+    // One that was removed from the queue has started no run.
+    let was_queued = state.dequeued.contains(&prompt.message.message_id);
+    if was_queued || state.recent_runs.contains(&prompt.run_id) || state.queue.iter().any(is_queued)
+    {
+        // The caller did not get the first answer.
         return Ok(Decision::already());
     }
     let Some(busy) = busy(state) else {

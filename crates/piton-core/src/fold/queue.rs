@@ -3,6 +3,7 @@
 
 use crate::event::{Event, PromptMoved, PromptQueued, Seq};
 use crate::id::{MessageId, RunId};
+use crate::limits::PROMPTS_DEQUEUED_KEPT;
 use crate::planted::{self, Bug};
 use crate::state::{Phase, QueueCounts, QueuedPrompt, State};
 use crate::time::Timestamp;
@@ -63,7 +64,11 @@ impl State {
     /// Whether there was such a prompt.
     pub(super) fn remove_queued(&mut self, is_meant: impl Fn(&QueuedPrompt) -> bool) -> bool {
         let before = self.queue.len();
-        self.queue.retain(|prompt| !is_meant(prompt));
+        for prompt in self.queue.extract_if(.., |prompt| is_meant(prompt)) {
+            self.dequeued.push_back(prompt.message_id);
+        }
+        let over = self.dequeued.len().saturating_sub(PROMPTS_DEQUEUED_KEPT);
+        self.dequeued.drain(..over);
         self.count_queue();
         self.queue.len() < before
     }

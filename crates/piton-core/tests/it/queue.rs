@@ -7,7 +7,7 @@ use piton_core::decide::{
     Command, IfBusy, Message, Place, Prompt, Redact, RedactTarget, Refusal, Verdict,
 };
 use piton_core::event::{Event, Outcome, Unknown};
-use piton_core::limits::QUEUED_PROMPTS_MAX;
+use piton_core::limits::{PROMPTS_DEQUEUED_KEPT, QUEUED_PROMPTS_MAX, RUNS_KEPT};
 use piton_core::reason::Reason;
 use piton_core::record::{Content, Record};
 use piton_core::request::{Key, Request};
@@ -216,6 +216,45 @@ fn queued_prompts_are_edited_moved_and_removed() {
     assert_eq!(world.said(), ["run tests", "z", "B"]);
     // What was delivered is not queued any more.
     assert_eq!(world.refused(edit("b", None, "x")).code(), Code::QueuedPromptNotFound);
+    world.restart("boot_2");
+}
+
+/// A client that did not get the answer repeats itself, whatever became of its prompt meanwhile.
+#[test]
+fn a_prompt_that_left_the_queue_is_not_queued_again() {
+    let mut world = World::running();
+    world.queue(&["a", "b", "c"]);
+    world.done(remove("a"));
+    for if_busy in [IfBusy::Default, IfBusy::Queue, IfBusy::Supersede] {
+        assert_eq!(world.done(prompt("a", if_busy)), [""; 0], "it was removed");
+    }
+    world.done(complete("run_1"));
+    world.deliver();
+    // Its run is remembered no longer than this, its message is.
+    for run in 0..RUNS_KEPT {
+        let run_id = world.state.facts.run.as_ref().map(|run| run.run_id.to_string());
+        world.done(complete(&run_id.expect("one is open")));
+        if world.deliver().is_empty() {
+            world.done(start(&format!("run_more_{run}")));
+        }
+    }
+    assert!(!world.state.recent_runs.contains(&id("run_b")));
+    for name in ["a", "b", "c"] {
+        assert_eq!(world.done(prompt(name, IfBusy::Queue)), [""; 0], "{name}");
+    }
+    assert_eq!(world.said().iter().filter(|said| *said == "b").count(), 1);
+}
+
+#[test]
+fn what_left_the_queue_is_remembered_within_a_limit() {
+    let mut world = World::running();
+    for number in 0..=PROMPTS_DEQUEUED_KEPT {
+        let name = format!("m{number}");
+        world.queue(&[&name]);
+        world.done(remove(&name));
+    }
+    assert_eq!(world.state.dequeued.len(), PROMPTS_DEQUEUED_KEPT);
+    assert_eq!(world.state.dequeued.front(), Some(&id("m1")));
     world.restart("boot_2");
 }
 
