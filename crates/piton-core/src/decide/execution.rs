@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Context, Decision, Prepare, Refusal, facts_only, recovery, with_status};
-use crate::event::{AgentEnding, AgentResuming, Event, ExecutorAbandoned, PromptPrepared};
+use crate::code::AnyCode;
+use crate::event::{
+    AgentEnding, AgentError, AgentResuming, Event, ExecutorAbandoned, PromptPrepared,
+};
 use crate::id::ExecutionId;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -68,6 +71,23 @@ pub(super) fn observe(
         None => NewRecord::new(cx.now, event),
     };
     Ok(Decision::done(vec![record]))
+}
+
+/// Records that an agent could not be started. An order whose answer was lost may have been carried
+/// out: what the spool says of the agent counts for more.
+pub(super) fn fail_start(
+    state: &State,
+    cx: &Context,
+    execution_id: ExecutionId,
+    code: AnyCode,
+    message: String,
+) -> Decision {
+    let executor = state.facts.executor.as_ref();
+    if !executor.is_some_and(|e| e.execution_id == execution_id && e.expects_agent) {
+        return Decision::already();
+    }
+    let event = AgentError { execution_id, code: Some(code), auth_methods: Vec::new() };
+    Decision::done(vec![NewRecord::with_content(cx.now, event, "message", message.into())])
 }
 
 /// Writes down what an agent will be given before it is. Once for each agent: whoever carries the

@@ -186,6 +186,13 @@ pub enum Command {
         event: Event,
         message: Option<String>,
     },
+    /// The order to start an agent was not answered, or refused. It is a failure unless the spool
+    /// says meanwhile that the agent was started.
+    FailStart {
+        execution_id: ExecutionId,
+        code: AnyCode,
+        message: String,
+    },
     /// What an execution's spool says.
     Import(Import),
     /// What an agent is given for a record that demands a prompt, when that is more than was said.
@@ -558,6 +565,9 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::Observe { event, message } => {
             return execution::observe(state, cx, event, message);
         }
+        Command::FailStart { execution_id, code, message } => {
+            return Ok(execution::fail_start(state, cx, execution_id, code, message));
+        }
         Command::Abandon { execution_id } => {
             return execution::abandon(state, cx, &execution_id);
         }
@@ -639,6 +649,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::Close { .. }
         | Command::Done { .. }
         | Command::Observe { .. }
+        | Command::FailStart { .. }
         | Command::Abandon { .. }
         | Command::Redact(_)
         | Command::Rename { .. }

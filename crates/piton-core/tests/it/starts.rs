@@ -50,6 +50,27 @@ fn a_start_is_one_state_from_the_launch_to_the_ready_agent() {
     assert_eq!(wire_states(&world), [waits, starts, waits, starts, waits]);
 }
 
+/// The order to start an agent may be carried out though its answer is lost: what the spool says of
+/// the agent counts for more.
+#[test]
+fn a_start_without_an_answer_fails_unless_the_agent_was_started() {
+    let fail = |execution: &str| Command::FailStart {
+        execution_id: id(execution),
+        code: piton_core::Code::AgentctlUnreachable.into(),
+        message: "The request was lost".to_owned(),
+    };
+    let mut world = World::new();
+    launch(&mut world, "exec_1");
+    resuming(&mut world, "exec_1", Strategy::None, false);
+    assert_eq!(world.done(fail("exec_0")), [""; 0], "another execution's start");
+    assert_eq!(world.done(fail("exec_1")), ["agent.error"]);
+    assert_eq!(world.status().name, Name::Error);
+    // It was started after all.
+    says(&mut world, "exec_1", 1, ready(OpenedAs::New, None, LOADS));
+    assert_eq!(world.done(fail("exec_1")), [""; 0]);
+    assert!(world.state.facts.hears(), "{:?}", world.state.facts.agent);
+}
+
 #[test]
 fn a_workspace_without_an_agent_waits_for_input() {
     let mut world = World::new();

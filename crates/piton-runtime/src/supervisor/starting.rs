@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use piton_core::decide::{Command, Refusal};
-use piton_core::event::{AgentError, AgentResuming, AgentWaiting, Event};
+use piton_core::event::{AgentResuming, AgentWaiting, Event};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::reason::Reason;
 use piton_core::resume::{self, AfterFailure, Leave, Opening, Plan, StartContext, StartTrigger};
@@ -246,7 +246,11 @@ impl Starter {
             }
             Err(error) => {
                 self.record_failure(&executor.execution_id, &error).await;
-                return Err(error);
+                // Only the answer may have been lost.
+                let facts = handle.state(session).await?.facts;
+                if !facts.hears() && !resume::is_starting(&facts) {
+                    return Err(error);
+                }
             }
         }
         self.wait_for_agent().await?;
@@ -268,12 +272,11 @@ impl Starter {
         Ok(())
     }
 
-    /// The start came to nothing before agentctl knew of it: otherwise the spool would say so.
+    /// The start came to nothing before agentctl knew of it, unless the spool says otherwise.
     async fn record_failure(&self, execution: &ExecutionId, error: &Error) {
         let Error::Agentctl(fault) = error else { return };
-        let (execution_id, code) = (execution.clone(), Some(fault.code()));
-        let event = AgentError { execution_id, code, auth_methods: Vec::new() }.into();
-        let command = Command::Observe { event, message: Some(fault.to_string()) };
+        let (execution_id, code) = (execution.clone(), fault.code());
+        let command = Command::FailStart { execution_id, code, message: fault.to_string() };
         if let Err(error) = self.handle.execute(&self.session, command).await {
             let session = &self.session;
             tracing::warn!(%session, code = %error.code(), %error, "a failed start was not recorded");
