@@ -9,7 +9,7 @@ use crate::limits::VAIN_STARTS_MAX;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spool::SessionCapabilities;
-use crate::state::{AgentStatus, Executor, ExecutorStatus, Facts, Phase, State};
+use crate::state::{Agent, AgentStatus, Executor, ExecutorStatus, Facts, Phase, State};
 
 /// What an agent's profile says it can do with a conversation that it had. What the agent itself
 /// advertises counts for more.
@@ -115,9 +115,15 @@ pub(crate) fn agent_error(code: Option<&AnyCode>) -> Reason {
 
 /// The agent runs, or is about to, as far as the log knows.
 pub fn is_running(facts: &Facts) -> bool {
-    let agent = facts.agent.as_ref().filter(|agent| !agent.is_ending).map(|agent| agent.status);
+    let agent = facts.agent.as_ref().filter(|agent| !agent.is_ending()).map(|agent| agent.status);
     facts.executor.as_ref().is_some_and(Executor::may_live)
         && matches!(agent, Some(AgentStatus::Starting | AgentStatus::Ready))
+}
+
+/// The agent is to be ended and is not gone yet, as far as the log knows.
+pub fn is_ending(facts: &Facts) -> bool {
+    facts.executor.as_ref().is_some_and(Executor::may_live)
+        && facts.agent.as_ref().is_some_and(Agent::is_ending)
 }
 
 /// A start is under way, and the log does not say yet what becomes of it.
@@ -396,6 +402,8 @@ pub enum Plan {
 pub enum Leave {
     /// It runs, or is about to.
     Running,
+    /// It is being ended: another one is started when it is gone.
+    Ending,
     /// One may live that nobody can speak to: a second would lose it its turn.
     Unproven,
     Closed,
@@ -507,6 +515,9 @@ pub fn plan(state: &State, abilities: Abilities, policy: Policy, trigger: StartT
     }
     if is_running(facts) {
         return Plan::Leave(Leave::Running);
+    }
+    if is_ending(facts) {
+        return Plan::Leave(Leave::Ending);
     }
     let vain = facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
     if trigger == StartTrigger::Retry && vain >= VAIN_STARTS_MAX {

@@ -382,9 +382,9 @@ pub struct Agent {
     /// Why it does not have its own conversation of what was said before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_reason: Option<Reason>,
-    /// It was decided that it is to be ended, and it is not gone yet: it is given nothing any more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_ending: bool,
+    /// The record that decided that it is to be ended. Until it is gone it is given nothing any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending_seq: Option<Seq>,
 }
 
 impl Agent {
@@ -401,9 +401,14 @@ impl Agent {
             is_told: false,
             is_injected: false,
             context_reason: None,
-            is_ending: false,
+            ending_seq: None,
             error_seq: None,
         }
+    }
+
+    /// It is to be ended, and is not gone yet.
+    pub fn is_ending(&self) -> bool {
+        self.ending_seq.is_some()
     }
 
     /// What it has before it from now on has no name yet; the name that it went by is kept.
@@ -570,7 +575,7 @@ impl Facts {
     pub fn hears(&self) -> bool {
         self.agent
             .as_ref()
-            .is_some_and(|agent| agent.status == AgentStatus::Ready && !agent.is_ending)
+            .is_some_and(|agent| agent.status == AgentStatus::Ready && !agent.is_ending())
             && self.executor.as_ref().is_some_and(Executor::may_live)
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::decide::{Command, Probe};
 use crate::id::BootId;
-use crate::resume::StartTrigger;
+use crate::resume::{self, StartTrigger};
 use crate::state::{Executor, ExecutorStatus, Facts, Run, State};
 use crate::time::Timestamp;
 
@@ -62,6 +62,8 @@ pub struct Known {
     pub start: Option<StartTrigger>,
     /// The agent has had nothing to do for as long as it may ([`idle_since`]).
     pub is_idle: bool,
+    /// The agent that is to be ended is being ended here.
+    pub is_stopping: bool,
 }
 
 /// What the supervisor does next.
@@ -129,9 +131,10 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
             if executor.status != ExecutorStatus::Ready || is_orphaned {
                 return Step::Settle(Some(Probe::Alive));
             }
-            if facts.agent.as_ref().is_some_and(|agent| agent.is_ending) {
-                // Whoever wants an agent gets another one.
-                return Step::StopAgent;
+            if resume::is_ending(facts) {
+                // A start that is wanted waits for its end.
+                let waits = start.unwrap_or(Step::Follow);
+                return if known.is_stopping { waits } else { Step::StopAgent };
             }
             let idle = known.is_idle.then_some(Step::EndIdleAgent);
             start.or(idle).unwrap_or(Step::Follow)

@@ -27,7 +27,7 @@ impl State {
                 // A new execution has no agent yet; what the old one knew itself by stays.
                 if let Some(agent) = &mut self.facts.agent {
                     agent.status = AgentStatus::Exited;
-                    (agent.error, agent.error_seq) = (None, None);
+                    (agent.error, agent.error_seq, agent.ending_seq) = (None, None, None);
                 }
             }
             Event::ExecutorReady(e) => self.executor_is(&e.execution_id, ExecutorStatus::Ready),
@@ -119,7 +119,7 @@ impl State {
                 if self.is_current(&e.execution_id)
                     && let Some(agent) = &mut self.facts.agent
                 {
-                    agent.is_ending = agent.status == AgentStatus::Ready;
+                    agent.ending_seq = (agent.status == AgentStatus::Ready).then_some(seq);
                 }
             }
             Event::AgentSessionCleared(e) => {
@@ -187,7 +187,7 @@ impl State {
         if let Some(agent) = &mut self.facts.agent
             && agent.status != AgentStatus::Error
         {
-            agent.is_ending = false;
+            agent.ending_seq = None;
             agent.status = AgentStatus::Exited;
         }
     }
@@ -221,7 +221,7 @@ impl State {
         };
         let agent = self.facts.agent.get_or_insert(Agent::new(status));
         agent.status = status;
-        agent.is_ending = false;
+        agent.ending_seq = None;
         (agent.error, agent.error_seq) = (None, None);
         Some(agent)
     }

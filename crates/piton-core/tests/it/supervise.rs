@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{World, close, id, start};
 use piton_core::decide::{Command, Probe};
 use piton_core::event::{AgentExited, AgentReady, ExecutorReady, ExecutorStarting, Outcome};
-use piton_core::resume::StartTrigger;
+use piton_core::resume::{self, Abilities, Leave, Plan, Policy, StartTrigger};
 use piton_core::supervise::{self, Known, Link, Owner, Step};
 
 const ALIVE: Link = Link::Alive { rests: false };
@@ -69,8 +69,8 @@ fn world(log: Log) -> World {
 
 fn known(world: &World, owner: Owner, link: Link) -> Known {
     let dead = world.dead.clone();
-    let (is_awaited, is_given_up, is_idle) = (false, false, false);
-    Known { owner, dead, link, is_awaited, is_given_up, start: None, is_idle }
+    let (is_awaited, is_given_up, is_idle, is_stopping) = (false, false, false, false);
+    Known { owner, dead, link, is_awaited, is_given_up, start: None, is_idle, is_stopping }
 }
 
 fn next(log: Log, owner: Owner, link: Link) -> Step {
@@ -263,6 +263,16 @@ fn an_idle_agent_is_ended() {
     assert!(!world.state.facts.hears(), "it is given nothing any more");
     assert_eq!(next(&world, &idle), Step::StopAgent);
     assert_eq!(next(&world, &wanted), Step::StopAgent);
+    // While it is being ended, a start that is wanted waits for its end.
+    let stopping = Known { is_stopping: true, ..idle.clone() };
+    assert_eq!(next(&world, &stopping), Step::Follow);
+    let stopping = Known { is_stopping: true, ..wanted.clone() };
+    assert_eq!(next(&world, &stopping), Step::Start(StartTrigger::Prompt));
+    let plan = |world: &World| {
+        let (abilities, policy) = (Abilities::default(), Policy::default());
+        resume::plan(&world.state, abilities, policy, StartTrigger::Prompt)
+    };
+    assert_eq!(plan(&world), Plan::Leave(Leave::Ending));
     let event = AgentExited { execution_id: id("exec_1"), exit_code: None, signal: None };
     world.done(Command::Observe { event: event.into(), message: None });
     assert_eq!(next(&world, &wanted), Step::Start(StartTrigger::Prompt));

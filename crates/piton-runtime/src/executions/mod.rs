@@ -20,7 +20,7 @@ use piton_core::planted::{self, Bug};
 use piton_core::reason::Reason;
 use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
-use piton_core::{Code, State, Timestamp};
+use piton_core::{Code, Seq, State, Timestamp};
 use piton_exec::client::Client;
 use piton_exec::executor::{self, At, Fault, Following, Found, LaunchOptions, LaunchSpec};
 use piton_exec::protocol::{self, Act, Start};
@@ -427,6 +427,30 @@ impl Executions {
         let (at, state) = self.current(&handle, session).await?;
         let id = format!("{}/stop/{}", at.execution, state.last_seq);
         self.tell(&at, id, Act::Stop {}).await.map(drop)
+    }
+
+    /// Ends an execution's agent because the record at `ending_seq` says so. The order has the record's
+    /// name: however often it is given, and by whichever boot, it ends one agent.
+    pub(crate) async fn end_agent(
+        &self,
+        session: &SessionId,
+        execution: &ExecutionId,
+        ending_seq: Seq,
+    ) -> Result<()> {
+        let handle = self.handle().await?;
+        let (at, _) = self.current(&handle, session).await?;
+        if at.execution != *execution {
+            return Ok(());
+        }
+        match self.tell(&at, format!("{execution}/end/{ending_seq}"), Act::Stop {}).await {
+            // It ended by itself; the spool says so.
+            Err(Error::Agentctl(Fault::Problem(problem)))
+                if problem.code == Code::AgentNotRunning =>
+            {
+                Ok(())
+            }
+            told => told.map(drop),
+        }
     }
 
     /// Ends the session's agent and agentctl, and everything they left running.

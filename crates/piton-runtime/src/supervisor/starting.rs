@@ -119,16 +119,9 @@ impl Starter {
                 return Err(Refusal::RunInProgress { run: run.run_id }.into());
             }
             self.executions.stop_agent(session).await?;
-            self.wait_until(|state| !resume::is_running(&state.facts)).await?;
+            wait_until(&self.handle, session, |state| !resume::is_running(&state.facts)).await?;
         }
         self.carry_out(trigger).await
-    }
-
-    /// Ends the agent, as was decided, and returns when the log says that it is gone.
-    pub(super) async fn end_agent(self) -> Result<()> {
-        self.executions.stop_agent(&self.session).await?;
-        self.wait_until(|state| !state.facts.agent.as_ref().is_some_and(|agent| agent.is_ending))
-            .await
     }
 
     async fn carry_out(&self, trigger: StartTrigger) -> Result<Plan> {
@@ -144,27 +137,40 @@ impl Starter {
             Plan::Start(opening) => Plan::Start(opening.with_context(self.context)),
             leave @ Plan::Leave(_) => leave,
         };
-        let (mut plan, mut conversation) = (planned(&state), Conversation::default());
-        if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan {
-            conversation = self.conversation(&state).await?;
-            let now = handle.view().now();
-            let settle = conversation.opened_at.and_then(|at| catalog.settle(&state, at, now));
-            if let Some(settle) = settle {
-                tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
-                let (until, reason) = (now.after(settle), Reason::AgentWaitingToLoad);
-                let event = AgentWaiting { until, reason }.into();
-                handle.execute(session, Command::Observe { event, message: None }).await?;
-                tokio::time::sleep(settle).await;
+        let mut has_settled = false;
+        let (plan, conversation) = loop {
+            let plan = planned(&state);
+            let mut conversation = Conversation::default();
+            if plan == Plan::Leave(Leave::Ending) {
+                // The supervisor ends it. Another one beside it would be refused.
+                wait_until(handle, session, |state| !resume::is_ending(&state.facts)).await?;
                 state = handle.state(session).await?;
-                (plan, conversation) = (planned(&state), self.conversation(&state).await?);
+                continue;
             }
-        }
+            if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan {
+                conversation = self.conversation(&state).await?;
+                let now = handle.view().now();
+                let settle = conversation.opened_at.and_then(|at| catalog.settle(&state, at, now));
+                if let Some(settle) = settle.filter(|_| !has_settled) {
+                    tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
+                    let (until, reason) = (now.after(settle), Reason::AgentWaitingToLoad);
+                    let event = AgentWaiting { until, reason }.into();
+                    handle.execute(session, Command::Observe { event, message: None }).await?;
+                    tokio::time::sleep(settle).await;
+                    state = handle.state(session).await?;
+                    has_settled = true;
+                    continue;
+                }
+            }
+            break (plan, conversation);
+        };
         match &plan {
             Plan::Leave(Leave::Running) => self.wait_for_agent().await?,
             Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
             Plan::Leave(Leave::InVain) => self.give_up(&state, Reason::AgentGaveUp).await?,
             Plan::Leave(Leave::Unproven) => return Err(self.failure(&state).await.into()),
-            Plan::Leave(Leave::NotNow) => {}
+            // The end of an agent was waited for.
+            Plan::Leave(Leave::NotNow | Leave::Ending) => {}
             Plan::Start(opening) => {
                 self.start_agent(&state, opening, conversation, trigger).await?;
             }
@@ -324,7 +330,7 @@ impl Starter {
     /// Waits until the log says what became of the agent. That it runs is success: the caller may
     /// prompt it then.
     async fn wait_for_agent(&self) -> Result<()> {
-        self.wait_until(|state: &State| !resume::is_starting(&state.facts)).await?;
+        wait_until(&self.handle, &self.session, |s| !resume::is_starting(&s.facts)).await?;
         let state = self.handle.state(&self.session).await?;
         if state.facts.hears() {
             return Ok(());
@@ -337,31 +343,35 @@ impl Starter {
         self.handle.view().start_failure(&self.session, state).await
     }
 
-    /// Waits until the log says it.
-    async fn wait_until(&self, mut is_so: impl FnMut(&State) -> bool + Send) -> Result<()> {
-        let waiting = async {
-            let mut tail = self.handle.tail(&self.session, 0);
-            loop {
-                let state = self.handle.state(&self.session).await?;
-                if is_so(&state) {
-                    return Ok(());
-                }
-                tail.seek(state.last_seq);
-                tail.next().await?;
-            }
-        };
-        match tokio::time::timeout(self.handle.settings().agent_start_timeout, waiting).await {
-            Ok(waited) => waited,
-            Err(_) => Err(Error::AgentLate),
-        }
-    }
-
     /// The prompt was given to no agent, and no agent lives long enough to be given it.
     async fn give_up(&self, state: &State, reason: Reason) -> Result<()> {
         let run = state.facts.run.as_ref().filter(|run| run.is_open());
         let Some(run_id) = run.map(|run| run.run_id.clone()) else { return Ok(()) };
         let command = Command::Interrupt { run_id, reason };
         self.handle.execute(&self.session, command).await.map(drop)
+    }
+}
+
+/// Waits until the log says it, for as long as a start may take.
+pub(super) async fn wait_until(
+    handle: &Handle,
+    session: &SessionId,
+    mut is_so: impl FnMut(&State) -> bool + Send,
+) -> Result<()> {
+    let waiting = async {
+        let mut tail = handle.tail(session, 0);
+        loop {
+            let state = handle.state(session).await?;
+            if is_so(&state) {
+                return Ok(());
+            }
+            tail.seek(state.last_seq);
+            tail.next().await?;
+        }
+    };
+    match tokio::time::timeout(handle.settings().agent_start_timeout, waiting).await {
+        Ok(waited) => waited,
+        Err(_) => Err(Error::AgentLate),
     }
 }
 

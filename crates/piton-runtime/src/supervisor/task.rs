@@ -1,18 +1,21 @@
 //! One session's supervisor: it looks at the log and at what it knows of the execution, asks the table
 //! for the next step, carries it out, and looks again. With nothing to do it waits to be woken.
 
+mod connecting;
+mod ending;
+
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use piton_core::decide::{Command, Probe, Verdict};
+
 use piton_core::id::{BootId, ExecutionId, SessionId};
-use piton_core::planted::{self, Bug};
-use piton_core::resume::{self, AgentRestart, StartContext, StartTrigger};
+
+use piton_core::resume::{self, StartContext, StartTrigger};
 use piton_core::supervise::{self, Known, Link, Owner, Step};
 use piton_core::{Code, State};
-use piton_exec::executor::{Fault, Found};
+
 use piton_store::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -20,7 +23,7 @@ use tokio::time::Instant;
 use super::starting::Starter;
 use super::{Message, Outcome, StartRequest, Supervisors, Wake};
 use crate::error::{Error, Result};
-use crate::executions::{Executions, Over, is_not_ours, pump};
+use crate::executions::{Executions, Over, is_not_ours};
 use crate::service::Handle;
 
 /// How long an executor may take to say that it lives.
@@ -37,6 +40,7 @@ enum JobDone {
     Leftover(ExecutionId),
     Launch,
     Choices,
+    AgentStopped,
 }
 
 /// What to do after a look.
@@ -70,6 +74,8 @@ pub(super) struct Supervisor {
     is_undelivered: bool,
     starting: Option<BoxFuture<()>>,
     jobs: FuturesUnordered<BoxFuture<JobDone>>,
+    /// The agent that is to be ended is being ended.
+    is_stopping: bool,
     /// Leftover executions that are being ended.
     ending: HashSet<ExecutionId>,
     /// Callers that wait until it is settled, and how much was written when they came.
@@ -103,6 +109,7 @@ impl Supervisor {
             is_undelivered: false,
             starting: None,
             jobs: FuturesUnordered::new(),
+            is_stopping: false,
             ending: HashSet::new(),
             settlers: Vec::new(),
             written: 0,
@@ -220,7 +227,7 @@ impl Supervisor {
             Step::StopExecution => self.stop_execution(&state).await?,
             Step::Follow => Next::Wait(self.idle_look_at(&state)),
             Step::EndIdleAgent => self.end_idle_agent(&state).await?,
-            Step::StopAgent => self.stop_agent(),
+            Step::StopAgent => self.stop_agent(&state),
             Step::Wait => self.wait_for_retry(&known),
         };
         Ok(next)
@@ -277,38 +284,8 @@ impl Supervisor {
         let is_idle =
             self.starting.is_none() && self.idle_until(state, now).is_some_and(|at| at <= now);
         let is_awaited = !self.settlers.is_empty();
-        Known { owner, dead, link, is_awaited, is_given_up, start, is_idle }
-    }
-
-    /// When to look whether the agent is idle: nothing wakes the supervisor when a run ends.
-    fn idle_look_at(&self, state: &State) -> Option<Instant> {
-        let timeout = self.shared.0.settings.get().agent_idle_timeout?;
-        let now = Instant::now();
-        self.idle_until(state, now).or_else(|| Some(now + timeout))
-    }
-
-    /// When the agent will have had nothing to do for as long as it may; `None`: it has, it may for
-    /// ever, or nothing would start it again.
-    fn idle_until(&self, state: &State, now: Instant) -> Option<Instant> {
-        let timeout = self.shared.0.settings.get().agent_idle_timeout?;
-        if self.shared.policy().agent_restart == AgentRestart::Manual {
-            return None;
-        }
-        let idle_for = self.handle.view().now().since(supervise::idle_since(state)?);
-        let until = now + timeout.saturating_sub(idle_for);
-        Some(self.in_use_until.map_or(until, |in_use| until.max(in_use)))
-    }
-
-    /// When silence has lasted too long.
-    fn silent_until(&self) -> Instant {
-        let after = self.shared.0.settings.get().unreachable_after;
-        self.silent_since.unwrap_or_else(Instant::now) + after
-    }
-
-    /// When silence has lasted so long that the execution is given up; `None`: never.
-    fn given_up_at(&self) -> Option<Instant> {
-        let after = self.shared.0.settings.get().abandon_after?;
-        Some(self.silent_since? + after)
+        let is_stopping = self.is_stopping;
+        Known { owner, dead, link, is_awaited, is_given_up, start, is_idle, is_stopping }
     }
 
     fn wanted(&mut self, state: &State) -> Option<StartTrigger> {
@@ -333,205 +310,6 @@ impl Supervisor {
             // The caller may have left.
             let _ = answer.send(Ok(outcome));
         }
-    }
-
-    async fn probe(&mut self) -> Next {
-        let Some(execution) = self.execution.clone() else { return Next::Look };
-        let env = self.handle.env();
-        let mut probe = tokio::select! {
-            biased;
-            probe = self.shared.0.executors.probe(&self.session, &execution) => probe,
-            () = env.clock.sleep(PROBE_TIMEOUT) => Probe::Unreachable,
-        };
-        if planted::is(Bug::SilenceIsDeath) && probe == Probe::Unreachable {
-            probe = Probe::Gone;
-        }
-        self.link = match probe {
-            // Where there is nothing to connect to, that it lives is all there is to know.
-            Probe::Alive if self.executions().is_none() => Link::Connected,
-            Probe::Alive => Link::Alive { rests: false },
-            Probe::Gone => Link::Gone,
-            Probe::Unreachable => {
-                self.silent_since.get_or_insert_with(Instant::now);
-                self.delay_retry();
-                Link::Silent { for_long: false }
-            }
-        };
-        Next::Look
-    }
-
-    /// Writes down what became of the execution; complete, so that the writer asks nobody.
-    async fn settle(&mut self, state: &State, known: &Known, probe: Option<Probe>) -> Result<Next> {
-        let execution = self.execution.clone();
-        if let (Some(Probe::Gone), Some(execution)) = (probe, &execution) {
-            // What it wrote down comes before its end.
-            self.drain(execution).await?;
-        }
-        let dead = known.dead.clone();
-        let takes_over = probe == Some(Probe::Alive) && known.owner != Owner::Ours;
-        let command = match probe {
-            None => supervise::orphaned_run(&state.facts, &dead),
-            probe => Some(Command::Recover { dead, probe, takes_over }),
-        };
-        let Some(command) = command else { return Ok(Next::Look) };
-        let ack = self.handle.execute_settled(&self.session, command).await?;
-        if ack.verdict == Verdict::Already {
-            self.repeated += 1;
-            if self.repeated > REPEATED_STEPS_MAX {
-                tracing::error!(session = %self.session, ?known, ?probe, "settled again and again");
-                self.repeated = 0;
-                self.delay_retry();
-                return Ok(Next::Wait(self.retry_at));
-            }
-        } else {
-            self.written += 1;
-        }
-        Ok(Next::Look)
-    }
-
-    /// Imports what a dead execution wrote down.
-    async fn drain(&mut self, execution: &ExecutionId) -> Result<()> {
-        let (handle, session) = (&self.handle, &self.session);
-        loop {
-            let after = handle.state(session).await?.spools.get(execution).cloned();
-            let drained = self.shared.0.executors.drain(session, execution, after).await;
-            if drained.is_empty() {
-                return Ok(());
-            }
-            let is_last = drained.damage.is_some();
-            let import = Command::Import(drained.import(execution.clone()));
-            match handle.execute_settled(session, import).await {
-                Ok(ack) if ack.verdict == Verdict::Already || is_last => return Ok(()),
-                Ok(_) => {}
-                Err(error @ Error::Refused(_)) => {
-                    tracing::error!(%session, %execution, code = %error.code(), "a dead execution's spool was not imported");
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Shakes hands and follows. One that refuses lives, and the log must not say that all is well.
-    async fn connect(&mut self, state: &State) -> Result<Next> {
-        let (Some(executions), Some(execution)) = (self.executions(), &self.execution) else {
-            return Ok(Next::Look);
-        };
-        let (executions, handle) = (executions.clone(), self.handle.clone());
-        let at = executions.at(&self.session, execution, state.lease.epoch).await?;
-        match executions.follow(&at, state.spools.get(execution).cloned()).await {
-            Ok(stream) => {
-                executions.set_connected(&self.session, execution);
-                executions.note_seen(&self.session, handle.view().now());
-                (self.link, self.silent_since, self.retry_at) = (Link::Connected, None, None);
-                self.connected_at = Instant::now();
-                self.following = Some(Box::pin(pump(executions.clone(), handle, at, stream)));
-                self.apply_choices(executions);
-                return Ok(Next::Look);
-            }
-            Err(Fault::Problem(problem)) => {
-                executions.refused(&handle, &at, state, &problem).await?;
-            }
-            Err(fault) => {
-                tracing::debug!(session = %self.session, %execution, %fault, "not connected");
-            }
-        }
-        // Whether it lives decides what comes next.
-        self.link = Link::Unknown;
-        self.delay_retry();
-        Ok(Next::Look)
-    }
-
-    /// What was chosen and then not given to the agent, because the process that was to do it died.
-    fn apply_choices(&mut self, executions: Executions) {
-        let session = self.session.clone();
-        self.jobs.push(Box::pin(async move {
-            if let Err(error) = executions.apply_choices(&session).await {
-                tracing::warn!(%session, code = %error.code(), %error, "not as it was chosen");
-            }
-            JobDone::Choices
-        }));
-    }
-
-    /// Nobody waits for the execution any longer. Should it return it is ended.
-    async fn abandon(&mut self) -> Result<Next> {
-        let Some(execution_id) = self.execution.clone() else { return Ok(Next::Look) };
-        tracing::warn!(session = %self.session, %execution_id, "abandoned: silent for too long");
-        let command = Command::Abandon { execution_id };
-        self.handle.execute_settled(&self.session, command).await?;
-        Ok(Next::Look)
-    }
-
-    /// A closed session needs no agent. What it said is read from its spool when it is gone.
-    async fn stop_execution(&mut self, state: &State) -> Result<Next> {
-        let (Some(executions), Some(execution)) = (self.executions(), &self.execution) else {
-            return Ok(Next::Look);
-        };
-        let (executions, execution) = (executions.clone(), execution.clone());
-        self.disconnect();
-        let at = executions.at(&self.session, &execution, state.lease.epoch).await?;
-        self.link = match executions.stop_at(&at).await {
-            Ok(()) => Link::Unknown,
-            Err(fault) => {
-                tracing::warn!(session = %self.session, %execution, %fault, "a closed session's agent was not ended");
-                self.delay_retry();
-                Link::Alive { rests: true }
-            }
-        };
-        Ok(Next::Look)
-    }
-
-    /// Decides that the agent is to be ended, unless somebody uses a shell beside it.
-    async fn end_idle_agent(&mut self, state: &State) -> Result<Next> {
-        let idle_for = self.shared.0.settings.get().agent_idle_timeout;
-        let (Some(executions), Some(execution_id), Some(idle_for)) =
-            (self.executions().cloned(), self.execution.clone(), idle_for)
-        else {
-            return Ok(Next::Look);
-        };
-        let at = executions.at(&self.session, &execution_id, state.lease.epoch).await?;
-        let in_use_for = match executions.has_shells(&at).await {
-            Ok(false) => {
-                let command = Command::EndIdleAgent { execution_id, idle_for };
-                let ack = self.handle.execute_settled(&self.session, command).await?;
-                // Something came up meanwhile: the log says since when it is idle now.
-                if ack.verdict == Verdict::Already { LOOK_AGAIN } else { Duration::ZERO }
-            }
-            Ok(true) => idle_for,
-            Err(fault) => {
-                tracing::debug!(session = %self.session, %fault, "not known whether it is in use");
-                LOOK_AGAIN
-            }
-        };
-        self.in_use_until = Some(Instant::now() + in_use_for);
-        Ok(Next::Look)
-    }
-
-    /// Ends the agent as was decided. Whoever wants one meanwhile waits for it, and gets another.
-    fn stop_agent(&mut self) -> Next {
-        let (Some(executions), Some(agents)) = (self.executions(), self.shared.agents()) else {
-            return Next::Wait(None);
-        };
-        if self.starting.is_some() {
-            return Next::Wait(None);
-        }
-        let (handle, executions) = (self.handle.clone(), executions.clone());
-        let session = self.session.clone();
-        let ending = Starter {
-            handle,
-            executions,
-            agents,
-            session: session.clone(),
-            auth_method: None,
-            context: StartContext::Native,
-        };
-        self.starting = Some(Box::pin(async move {
-            if let Err(error) = ending.end_agent().await {
-                tracing::warn!(%session, code = %error.code(), %error, "an idle agent was not ended");
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        }));
-        Next::Look
     }
 
     fn start(&mut self, trigger: StartTrigger) -> Next {
@@ -568,70 +346,9 @@ impl Supervisor {
         Next::Look
     }
 
-    /// Ends an execution that is not the session's any more.
-    fn end_leftover(&mut self, execution: ExecutionId) {
-        let Some(executions) = self.executions().cloned() else { return };
-        if self.execution.as_ref() == Some(&execution) || !self.ending.insert(execution.clone()) {
-            return;
-        }
-        let (handle, session) = (self.handle.clone(), self.session.clone());
-        self.jobs.push(Box::pin(async move {
-            let found = Found { session, execution };
-            executions.launched(&found.execution).await;
-            if let Err(error) = executions.end_leftover(&handle, &found).await {
-                let Found { session, execution } = &found;
-                tracing::warn!(%session, %execution, code = %error.code(), %error, "a leftover execution was not ended");
-            }
-            JobDone::Leftover(found.execution)
-        }));
-    }
-
     fn end(&self) -> Next {
         let is_busy = self.starting.is_some() || !self.jobs.is_empty();
         if is_busy { Next::Wait(None) } else { Next::End }
-    }
-
-    /// Until the next try, or until silence has lasted too long.
-    fn wait_for_retry(&self, known: &Known) -> Next {
-        let for_long = match known.link {
-            Link::Silent { for_long: false } => Some(self.silent_until()),
-            Link::Silent { for_long: true } => self.given_up_at(),
-            _ => None,
-        };
-        let retry_at = self.retry_at.filter(|_| known.link != Link::Launching);
-        Next::Wait(retry_at.into_iter().chain(for_long).min())
-    }
-
-    fn delay_retry(&mut self) {
-        let mut random = [0; 4];
-        // Without randomness the delay is only more regular.
-        let _ = self.shared.0.entropy.fill(&mut random);
-        let delay = supervise::reconnect_delay(self.failures, u32::from_le_bytes(random));
-        self.failures = self.failures.saturating_add(1);
-        self.retry_at = Some(Instant::now() + delay);
-    }
-
-    fn disconnect(&mut self) {
-        self.following = None;
-        if let (Some(executions), Some(execution)) = (self.executions(), &self.execution) {
-            executions.set_disconnected(&self.session, execution);
-        }
-    }
-
-    /// The connection is over, one way or the other.
-    fn lost(&mut self, over: &Result<Over>) {
-        self.disconnect();
-        self.link = Link::Unknown;
-        if self.connected_at.elapsed() >= GOOD_CONNECTION {
-            self.failures = 0;
-        }
-        if let Err(error) = over
-            && !is_not_ours(error)
-        {
-            let (session, execution) = (&self.session, self.execution.as_ref());
-            tracing::error!(%session, ?execution, code = %error.code(), %error, "execution not followed");
-        }
-        self.delay_retry();
     }
 
     /// The store or the log is in the way. What passes by itself is tried again; what was wanted is
@@ -684,8 +401,12 @@ impl Supervisor {
             },
             () = optional(&mut self.starting) => self.starting = None,
             Some(done) = self.jobs.next(), if !self.jobs.is_empty() => {
-                if let JobDone::Leftover(execution) = done {
-                    self.ending.remove(&execution);
+                match done {
+                    JobDone::Leftover(execution) => {
+                        self.ending.remove(&execution);
+                    }
+                    JobDone::AgentStopped => self.is_stopping = false,
+                    JobDone::Launch | JobDone::Choices => {}
                 }
             }
             over = optional(&mut self.following) => self.lost(&over),
