@@ -29,7 +29,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             agent_start_timeout: Duration::from_secs(90),
-            agent_idle_timeout: None,
+            agent_idle_timeout: Some(Duration::from_mins(30)),
             unreachable_after: UNREACHABLE_AFTER,
             abandon_after: None,
             boot_parallel: 4,

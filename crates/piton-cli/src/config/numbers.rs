@@ -35,7 +35,7 @@ const NUMBERS: &[(&str, Kind)] = &[
     ("wait.input", Kind::Span(Duration::from_hours(7 * 24))),
     ("wait.human", Kind::Span(Duration::from_hours(7 * 24))),
     ("agents.start_timeout", Kind::Span(Duration::from_secs(90))),
-    ("agents.idle_timeout", Kind::SpanOrNever(None)),
+    ("agents.idle_timeout", Kind::SpanOrNever(Some(Duration::from_mins(30)))),
     ("executor.ready_timeout", Kind::Span(MINUTE)),
     ("executor.unreachable_after", Kind::Span(MINUTE)),
     ("executor.abandon_after", Kind::SpanOrNever(None)),
