@@ -324,8 +324,6 @@ fn histories_reach_every_kind_that_decisions_write() {
         "session.imported",
         "session.registered",
         "anchors.recreated",
-        // Needs an agent that is ready and then idle for long: `supervise.rs` shows it.
-        "agent.ending",
         // The generator redacts nothing.
         "record.redacted",
     ];

@@ -275,9 +275,14 @@ fn dead(row: &Row) -> BTreeSet<BootId> {
 fn phases() -> Vec<Option<Phase>> {
     let mut phases = vec![None, Some(Phase::Open), Some(Phase::Paused), Some(Phase::Dismissed)];
     phases.extend(OUTCOMES.map(|outcome| Some(Phase::Ended(outcome))));
-    for reason in
-        [Reason::ProcessRestart, Reason::ProcessExit, Reason::WaitTimeout, Reason::Abandoned]
-    {
+    for reason in [
+        Reason::ProcessRestart,
+        Reason::ProcessExit,
+        Reason::WaitTimeout,
+        Reason::Abandoned,
+        Reason::AgentGaveUp,
+        Reason::AgentStartFailed,
+    ] {
         for was_waiting in [false, true] {
             phases.push(Some(Phase::Interrupted { reason, was_waiting, activity: None }));
         }
@@ -379,7 +384,7 @@ fn every_combination_is_as_the_rules_say() {
         let key = (status.name, status.reason, status.wait.is_some(), status.last_outcome);
         *seen.entry(key).or_default() += 1;
     });
-    assert_eq!(rows, 15 * (1 + 12 * 4 + 12 * 12) * 4 * 6 * 5 * 4);
+    assert_eq!(rows, 19 * (1 + 12 * 4 + 12 * 12) * 4 * 6 * 5 * 4);
 
     let names: BTreeSet<Name> = seen.keys().map(|(name, ..)| *name).collect();
     assert_eq!(names, Name::ALL.iter().copied().collect());
@@ -404,10 +409,8 @@ fn every_combination_is_as_the_rules_say() {
         Reason::RepositoryMissing,
         Reason::AgentMissing,
         Reason::LoginNeeded,
-        Reason::AgentGaveUp,
-        Reason::AgentStartFailed,
         Reason::AgentWaitingToLoad,
-        // Why an agent is ended, which is no status.
+        // Why an agent is ended, which is no status: a session whose agent was ended is idle.
         Reason::IdleTimeout,
         // Of prompts that are queued, which this table has none of: `queue.rs` shows them.
         Reason::PromptDue,

@@ -55,7 +55,7 @@ pub(crate) enum Step {
     Observe(u8, u8),
     /// What an execution's agent is to be given for the first prompt that waits.
     Prepare(u8),
-    /// An execution's agent is to end if it had nothing to do for a minute.
+    /// The agent is to end if it had nothing to do for so many minutes.
     EndIdle(u8),
     Abandon(u8),
     Recover(Option<Probe>),
@@ -129,16 +129,16 @@ fn step() -> impl Strategy<Value = Step> {
         (run(), few(), status).prop_map(|(r, c, s)| Step::Conclude(r, c, s)),
     ];
     let world = prop_oneof![
-        minutes().prop_map(Step::Pass),
-        Just(Step::Restart),
-        (0..12_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
-        few().prop_map(Step::Prepare),
-        few().prop_map(Step::EndIdle),
-        few().prop_map(Step::Abandon),
-        probe.prop_map(Step::Recover),
-        any::<bool>().prop_map(Step::Sweep),
-        any::<prop::sample::Index>().prop_map(Step::Done),
-        (few(), run(), prop::collection::vec(0..18_u8, 1..6))
+        2 => minutes().prop_map(Step::Pass),
+        2 => Just(Step::Restart),
+        6 => (0..12_u8, few()).prop_map(|(event, execution)| Step::Observe(event, execution)),
+        2 => few().prop_map(Step::Prepare),
+        2 => few().prop_map(Step::EndIdle),
+        2 => few().prop_map(Step::Abandon),
+        2 => probe.prop_map(Step::Recover),
+        1 => any::<bool>().prop_map(Step::Sweep),
+        3 => any::<prop::sample::Index>().prop_map(Step::Done),
+        2 => (few(), run(), prop::collection::vec(0..18_u8, 1..6))
             .prop_map(|(execution, run, facts)| Step::Import(execution, run, facts)),
     ];
     prop_oneof![
@@ -149,21 +149,34 @@ fn step() -> impl Strategy<Value = Step> {
         12 => run().prop_map(Step::Start),
         16 => (run(), wait(), kind, minutes()).prop_map(|(r, w, k, m)| Step::Wait(r, w, k, m)),
         4 => run().prop_map(Step::Resume),
-        12 => ends,
+        8 => ends,
         16 => answers,
         12 => stream,
-        48 => world,
+        24 => world,
         3 => (0..6_u8).prop_map(Step::Workspace),
-        8 => (0..5_u8, 0..8_u8).prop_map(|(choice, n)| Step::Prompt(choice, n)),
-        8 => (0..7_u8, 0..8_u8).prop_map(|(what, n)| Step::Queue(what, n)),
+        12 => (0..5_u8, 0..8_u8).prop_map(|(choice, n)| Step::Prompt(choice, n)),
+        12 => (0..7_u8, 0..8_u8).prop_map(|(what, n)| Step::Queue(what, n)),
     ]
+}
+
+/// An agent is started, and nothing needs it; single steps hardly ever come in this order.
+fn idles() -> impl Strategy<Value = Vec<Step>> {
+    (0..2_u8, 0..3_u64, 0..2_u8).prop_map(|(execution, passes, minutes)| {
+        vec![
+            Step::Observe(0, execution),
+            Step::Observe(8, execution),
+            Step::Pass(passes),
+            Step::EndIdle(minutes),
+        ]
+    })
 }
 
 /// Most histories begin with a session's creation; some do not.
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let created = prop::option::weighted(0.95, prop::option::of(json()).prop_map(Step::Create));
-    (created, prop::collection::vec(step(), 0..60))
-        .prop_map(|(created, rest)| created.into_iter().chain(rest).collect())
+    let stretch = prop_oneof![40 => step().prop_map(|step| vec![step]), 1 => idles()];
+    (created, prop::collection::vec(stretch, 0..60))
+        .prop_map(|(created, rest)| created.into_iter().chain(rest.into_iter().flatten()).collect())
 }
 
 fn workspace(step: u8) -> Command {
@@ -351,6 +364,9 @@ impl History {
     fn command(&mut self, step: Step) -> Command {
         let run = |n| id(&format!("run_{n}"));
         let wait = |n| id(&format!("wait_{n}"));
+        // The first number stands for the current run, whatever it is called.
+        let current = self.world.state.facts.run.as_ref().map(|run| run.run_id.clone());
+        let current_or = |n: u8| current.clone().filter(|_| n == 0).unwrap_or_else(|| run(n));
         let later = |world: &World, minutes| world.now.after(Duration::from_mins(minutes));
         match step {
             Step::Create(provider) => Command::Create(Create {
@@ -402,15 +418,17 @@ impl History {
                 fresh: fresh(&self.fresh()),
                 expires_at: minutes.map(|minutes| later(&self.world, minutes)),
             },
-            Step::Resume(n) => Command::Resume { run_id: run(n) },
-            Step::Pause(n) if n % 2 == 1 => requested(Command::Pause { run_id: run(n) }),
-            Step::Pause(n) => Command::Pause { run_id: run(n) },
-            Step::Complete(n) => Command::Complete { run_id: run(n) },
-            Step::Fail(n) => Command::Fail { run_id: run(n), code: None, error: "no".into() },
-            Step::Cancel(n) => cancel(&format!("run_{n}")),
-            Step::Dismiss(n) => Command::Dismiss { run_id: run(n) },
+            Step::Resume(n) => Command::Resume { run_id: current_or(n) },
+            Step::Pause(n) if n % 2 == 1 => requested(Command::Pause { run_id: current_or(n) }),
+            Step::Pause(n) => Command::Pause { run_id: current_or(n) },
+            Step::Complete(n) => Command::Complete { run_id: current_or(n) },
+            Step::Fail(n) => {
+                Command::Fail { run_id: current_or(n), code: None, error: "no".into() }
+            }
+            Step::Cancel(n) => cancel(current_or(n).as_str()),
+            Step::Dismiss(n) => Command::Dismiss { run_id: current_or(n) },
             Step::Interrupt(n) => {
-                Command::Interrupt { run_id: run(n), reason: Reason::ProcessExit }
+                Command::Interrupt { run_id: current_or(n), reason: Reason::ProcessExit }
             }
             Step::Say(n, offset, text) => {
                 Command::Say { message_id: id(&format!("msg_{n}")), offset, text }
@@ -444,15 +462,23 @@ impl History {
                     prompt: "All of it".into(),
                 })
             }
-            Step::EndIdle(execution) => Command::EndIdleAgent {
-                execution_id: id(&format!("exec_{execution}")),
-                idle_for: Duration::from_mins(1),
-            },
+            Step::EndIdle(minutes) => {
+                let executor = self.world.state.facts.executor.as_ref();
+                let current = executor.map(|executor| executor.execution_id.clone());
+                Command::EndIdleAgent {
+                    execution_id: current.unwrap_or_else(|| id("exec_0")),
+                    idle_for: Duration::from_mins(u64::from(minutes)),
+                }
+            }
             Step::Abandon(n) => Command::Abandon { execution_id: id(&format!("exec_{n}")) },
             Step::Recover(probe) => self.world.recovery(probe),
             Step::Sweep(live) => Command::Sweep { live },
             Step::Done(index) => {
-                Command::Done { of_seq: index.index(self.world.log.len() + 1) as u64 }
+                // Mostly one that is to be carried out.
+                let pending: Vec<_> = self.world.state.pending.keys().copied().collect();
+                let any = index.index(self.world.log.len() + 1) as u64;
+                let of_seq = pending.get(index.index(pending.len() + 1)).copied().unwrap_or(any);
+                Command::Done { of_seq }
             }
             Step::Import(execution, run, facts) => self.import(execution, run, &facts),
             Step::Pass(_) | Step::Restart => unreachable!("nothing is asked"),
