@@ -196,6 +196,11 @@ impl Executor for Remote {
             if remote.hit(faults.request_lost) {
                 return Err(unreachable("the request was lost"));
             }
+            if matches!(command.act, Act::Stop {}) && remote.world.chance(50) {
+                // An agent takes its time to end; meanwhile people say things.
+                tokio::time::sleep(Duration::from_millis(remote.world.range(1, 5_000))).await;
+                remote.step().await;
+            }
             let reply = remote.do_command(&at, &command);
             if remote.hit(faults.duplicated) {
                 // It came twice; nobody hears the second reply.

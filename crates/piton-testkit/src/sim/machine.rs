@@ -253,6 +253,8 @@ impl Machine {
                 Some(agent) if agent.is_ready => None,
                 _ => Some(Code::AgentNotRunning),
             },
+            // Without an agent there is nothing to end.
+            Act::Stop {} => None,
             _ => agent.is_none().then_some(Code::AgentNotRunning),
         }
     }
@@ -293,6 +295,7 @@ impl Machine {
                 let run_id = agent.turn.as_ref().map(|turn| turn.run_id.clone());
                 did.push(Did { run_id, fact: Fact::WaitEnded { wait_id: wait_id.clone(), why } });
             }
+            (Act::Stop {}, _) => self.agent_ended(world, None, true),
             _ => return Err(problem(Code::RequestInvalid)),
         }
         for did in did {

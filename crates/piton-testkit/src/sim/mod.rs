@@ -190,6 +190,9 @@ async fn live(on: On, seed: u64, tracing: bool) -> Report {
 /// Longer than it takes a boot to look at every execution that is there, twice.
 const LOOKED_AROUND: Duration = Duration::from_secs(65);
 
+/// Short, so that agents are ended between what clients do, and while they do it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Agents go on, whoever is there.
 async fn tick(world: Arc<World>) {
     loop {
@@ -234,7 +237,11 @@ impl Life {
             rules: PermissionRules::new(rules::of(world)),
             sweep_every: Duration::from_secs(5),
             snapshot_every: 8,
-            settings: Settings { unreachable_after: Duration::from_secs(5), ..Settings::default() },
+            settings: Settings {
+                unreachable_after: Duration::from_secs(5),
+                agent_idle_timeout: Some(IDLE_TIMEOUT),
+                ..Settings::default()
+            },
             ..Options::new(
                 boot.id.clone(),
                 Arc::clone(&store),
