@@ -212,9 +212,9 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] provider: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_profile_id: Option<String>,
     } content [];
-    /// The first record of a log that began elsewhere, in S4's first form: stands for the records
-    /// before it, as the snapshot beside that log vouched for them. `run_*` is the run that they
-    /// left open.
+    /// The first record of an adopted log, which another program began: it stands for the records
+    /// before it, as the snapshot beside that log describes them. `run` is the run that they left
+    /// open.
     SessionAdopted = "session.adopted" {
         session_id: SessionId,
         created_at: Timestamp,
@@ -223,7 +223,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] provider: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")] run: Option<AdoptedRun>,
     } content [];
-    /// The session has another title; `None`: it has none any more.
+    /// The session has a new title, or none any more.
     SessionRenamed = "session.renamed" {
         #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
     } content [];
@@ -240,15 +240,15 @@ events! {
     /// The writer stepped back while it lives.
     SessionReleased = "session.released" { boot_id: BootId, epoch: u64, } content [];
 
-    /// The session has this agent from now on; it had none, or another.
+    /// An agent was assigned to the session.
     SessionAgentAssigned = "session.agent_assigned" { agent_profile_id: String, } content [];
 
-    /// What the user said.
+    /// A prompt, as the user sent it.
     MessageUser = "message.user" {
         message_id: MessageId,
         #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
     } content ["content"];
-    /// A piece of what the agent says; `offset` in UTF-8 bytes from the message's beginning.
+    /// A piece of the agent's text; `offset` in UTF-8 bytes from the message's beginning.
     MessageDelta = "message.delta" {
         message_id: MessageId,
         #[serde(default, skip_serializing_if = "Option::is_none")] run_id: Option<RunId>,
@@ -276,24 +276,24 @@ events! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] first: bool,
         #[serde(default)] critical: Critical,
     } content ["content"];
-    /// A queued prompt says something else.
+    /// The text of a queued prompt was changed.
     PromptEdited = "prompt.edited" {
         message_id: MessageId,
         #[serde(default)] critical: Critical,
     } content ["content"];
-    /// A queued prompt has another place; the first is 1.
+    /// A queued prompt was moved; the first position is 1.
     PromptMoved = "prompt.moved" {
         message_id: MessageId,
         position: u32,
         #[serde(default)] critical: Critical,
     } content [];
-    /// A queued prompt will not be delivered.
+    /// A queued prompt was removed and will not be delivered.
     PromptRemoved = "prompt.removed" {
         message_id: MessageId,
         #[serde(default)] critical: Critical,
     } content [];
-    /// The prompts that were held are to be delivered. That they are held follows from the end of a
-    /// run: an interruption, a failure or a cancellation.
+    /// Held prompts are delivered again. An interruption, a failure or a cancellation of a run holds
+    /// them.
     QueueReleased = "queue.released" { #[serde(default)] critical: Critical, } content [];
 
     /// A tool call, before it runs.
@@ -306,7 +306,7 @@ events! {
     /// A tool call, after it ran.
     ToolOutcome = "tool.outcome" { call_id: CallId, run_id: RunId, status: ToolStatus, } content ["result"];
 
-    /// A stretch of work begins; `boot_id` is the process that runs it.
+    /// A run begins; `boot_id` is the process that runs it.
     RunStarted = "run.started" {
         run_id: RunId,
         boot_id: BootId,
@@ -320,7 +320,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] resume_token_id: Option<TokenId>,
         #[serde(default, skip_serializing_if = "Option::is_none")] deadline_at: Option<Timestamp>,
     } content ["question"];
-    /// The run goes on: with the answer to a wait, or after a pause or an interruption.
+    /// The run continues: with the answer to a wait, or after a pause or an interruption.
     RunResumed = "run.resumed" {
         run_id: RunId,
         boot_id: BootId,
@@ -333,7 +333,9 @@ events! {
         boot_id: BootId,
         #[serde(default, skip_serializing_if = "Vec::is_empty")] deadlines: Vec<WaitDeadline>,
     } content [];
+    /// A client paused the run.
     RunPaused = "run.paused" { run_id: RunId, } content [];
+    /// The agent ended its turn.
     RunCompleted = "run.completed" {
         run_id: RunId,
         /// Why the agent stopped, as it spelled it.
@@ -341,15 +343,17 @@ events! {
         /// A part of what the agent said was left out: it was over a limit.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool,
     } content [];
+    /// The run ended with an error.
     RunFailed = "run.failed" {
         run_id: RunId,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
     } content ["error"];
+    /// A client cancelled the run, or a new prompt took its place.
     RunCancelled = "run.cancelled" {
         run_id: RunId,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
     } content [];
-    /// The run stopped without anybody wanting it to.
+    /// The run stopped although no one asked for it.
     RunInterrupted = "run.interrupted" {
         run_id: RunId,
         reason: Reason,
@@ -361,9 +365,9 @@ events! {
         /// interrupted, too.
         #[serde(default, skip_serializing_if = "Option::is_none")] stop_reason: Option<String>,
     } content [];
-    /// Somebody decided not to go on with an interrupted run.
+    /// A client decided not to continue an interrupted run.
     RunDismissed = "run.dismissed" { run_id: RunId, } content [];
-    /// A wait ended without an answer; the agent is told `cancelled` and goes on.
+    /// A wait ended without an answer; the agent receives `cancelled` and continues.
     WaitCancelled = "wait.cancelled" { run_id: RunId, wait_id: WaitId, reason: Reason, } content [];
 
     /// A standing rule answers a permission request; the records after it, in the same batch, say so.
@@ -376,6 +380,7 @@ events! {
         option_id: String,
     } content [];
 
+    /// A resume token was created.
     TokenMinted = "token.minted" {
         token_id: TokenId,
         run_id: RunId,
@@ -386,55 +391,61 @@ events! {
         hash: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
     } content [];
-    /// Keeps what a retry needs to be given the first result again.
+    /// A resume token was used. Keeps what a retry needs to get the first result again.
     TokenConsumed = "token.consumed" {
         token_id: TokenId,
         run_id: RunId,
         answer_digest: String,
         result_seq: Seq,
     } content [];
+    /// A resume token was revoked before it was used.
     TokenRevoked = "token.revoked" { token_id: TokenId, reason: Reason, } content [];
+    /// A resume token was not used in time.
     TokenExpired = "token.expired" { token_id: TokenId, } content [];
 
+    /// An agentctl is being launched.
     ExecutorStarting = "executor.starting" {
         execution_id: ExecutionId,
         runtime: String,
     } content [];
+    /// agentctl responds, or was found again after a restart of the server.
     ExecutorReady = "executor.ready" { execution_id: ExecutionId, } content [];
+    /// agentctl may be alive and does not respond.
     ExecutorUnreachable = "executor.unreachable" {
         execution_id: ExecutionId,
         /// Why it is known to be alive and cannot be spoken to; none if it does not answer.
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
     } content ["message"];
+    /// The executor could not be launched, or failed.
     ExecutorError = "executor.error" {
         execution_id: ExecutionId,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
     } content ["message"];
-    /// Proven dead, or ended on request.
+    /// The executor is proven dead, or was ended on request.
     ExecutorStopped = "executor.stopped" { execution_id: ExecutionId, } content [];
-    /// Given up by a user; should it return it is told to end its agent.
+    /// A user gave the executor up; if it returns, its agent is ended.
     ExecutorAbandoned = "executor.abandoned" { execution_id: ExecutionId, } content [];
 
-    /// A worktree is about to be made for the session: whatever lies at its path until it is
-    /// prepared is nobody's work.
+    /// A worktree is about to be created for the session. Until it is prepared, nothing at its path
+    /// counts as work.
     WorkspacePlanned = "workspace.planned" { #[serde(flatten)] plan: WorktreePlan, } content [];
-    /// The worktree is there; from now on what is in it is somebody's work.
+    /// The worktree exists; from now on its contents count as work.
     WorkspacePrepared = "workspace.prepared" { #[serde(flatten)] plan: WorktreePlan, } content [];
-    /// The worktree is not there any more: cleaned up, or seen to be removed by hand.
+    /// The worktree no longer exists: it was cleaned up, or removed by hand.
     WorkspaceRemoved = "workspace.removed" {
         path: String,
         /// Its branch is still in the repository.
         kept_branch: bool,
     } content [];
 
-    /// An agent is about to be started, and this is how it is to get its conversation back. Before
+    /// An agent is about to be started, and this is how it gets its conversation back. Precedes
     /// every start.
     AgentResuming = "agent.resuming" {
         execution_id: ExecutionId,
         trigger: StartTrigger,
         strategy: Strategy,
-        /// If it starts afresh, its first prompt is to carry the history.
+        /// If it starts without its conversation, its first prompt carries the history.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] history: bool,
         /// Its first prompt is to say what an interruption cost.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] interruption_summary: bool,
@@ -443,13 +454,15 @@ events! {
         /// Why that is not its own conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")] context_reason: Option<Reason>,
     } content [];
+    /// The agent's process is being started.
     AgentStarting = "agent.starting" { execution_id: ExecutionId, } content [];
+    /// The agent has a conversation and accepts prompts.
     AgentReady = "agent.ready" {
         execution_id: ExecutionId,
         /// The agent's own handle on its conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
     } content [];
-    /// The agent calls its conversation by another id than before.
+    /// The agent has a new id for its conversation.
     AgentSessionAssigned = "agent.session_assigned" {
         execution_id: ExecutionId,
         agent_session_id: String,
@@ -465,18 +478,20 @@ events! {
         /// Whether it has the conversation that it was to have; absent: it was to have none.
         #[serde(default, skip_serializing_if = "Option::is_none")] context_restored: Option<bool>,
     } content [];
+    /// The agent could not be started, or reported an error.
     AgentError = "agent.error" {
         execution_id: ExecutionId,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
         /// How one could log in, if that is what the agent wants.
         #[serde(default, skip_serializing_if = "Vec::is_empty")] auth_methods: Vec<AuthMethod>,
     } content ["message"];
+    /// The agent's process ended.
     AgentExited = "agent.exited" {
         execution_id: ExecutionId,
         #[serde(default, skip_serializing_if = "Option::is_none")] exit_code: Option<i32>,
         #[serde(default, skip_serializing_if = "Option::is_none")] signal: Option<i32>,
     } content ["stderr"];
-    /// Plans, modes, commands, usage, and whatever else an agent tells about itself.
+    /// The agent reports about itself: plan, modes, commands, usage, and more.
     AgentUpdated = "agent.updated" {
         execution_id: ExecutionId,
         what: String,
@@ -484,12 +499,12 @@ events! {
         /// A part of what the agent said in the run was left out.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool,
     } content ["update"];
-    /// What the agent replayed of its history is not what the log has.
+    /// The conversation that the agent replayed differs from the log.
     AgentHistoryDiverged = "agent.history_diverged" {
         execution_id: ExecutionId,
         unseen: u64,
     } content ["rest"];
-    /// How far an execution's spool was imported. In the same batch as what was.
+    /// How far an execution's spool was imported. In the same batch as the imported records.
     SpoolImported = "spool.imported" {
         execution_id: ExecutionId,
         spool_id: String,
@@ -504,26 +519,26 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] agent_session_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
     } content [];
-    /// A user chose how the agent works: a mode, a model, config options. Given to the agent that runs,
-    /// and to every one that is started later.
+    /// A user chose a mode, a model or config options. Applied to the running agent and at every
+    /// later start.
     AgentConfigured = "agent.configured" { #[serde(flatten)] choice: Configure, } content [];
 
-    /// The session's agent is given these MCP servers with every conversation that it opens.
+    /// The session's agent gets these MCP servers with every conversation that it opens.
     AgentMcpServersSet = "agent.mcp_servers_set" { count: u64, } content ["servers"];
-    /// The agent is to be ended: nothing has needed it for a while. `agent.exited` says when it is.
+    /// The agent is about to be ended, because it was idle. `agent.exited` follows.
     AgentEnding = "agent.ending" { execution_id: ExecutionId, reason: Reason, } content [];
 
-    /// The agent is not started before a moment, for this reason: some cannot load their conversation
-    /// at once.
+    /// The agent is not started before this time, for this reason: some agents cannot load their
+    /// conversation at once.
     AgentWaiting = "agent.waiting" { until: Timestamp, reason: Reason, } content [];
 
-    /// What the status was when nobody was asked: after a recovery or a sweep. No authority.
+    /// The status after a recovery or a sweep, for readers of the log. It is no authority.
     StatusDerived = "status.derived" {
         status: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<Reason>,
     } content [];
-    /// What an execution's agent is given where a record demands that it be prompted: what was said,
-    /// and what it does not know any more.
+    /// The prompt as the agent receives it: the user's text, and what the agent does not know any
+    /// more (history, interruption summary).
     PromptPrepared = "prompt.prepared" {
         of_seq: Seq,
         run_id: RunId,
@@ -535,13 +550,13 @@ events! {
     } content ["prompt"];
     /// An effect that followed from the log was carried out.
     EffectDone = "effect.done" { of_seq: Seq, } content [];
-    /// Justifies the tombstone in place of the target's content.
+    /// The content of another record was redacted; this says when and why.
     RecordRedacted = "record.redacted" {
         target_seq: Seq,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     } content [];
 
-    /// Somebody asked for what the records before it, in the same batch, say. In a session's log or
+    /// A client requested what the records before it, in the same batch, say. In a session's log or
     /// the metadata log.
     RequestAccepted = "request.accepted" {
         /// Who asked.
@@ -554,7 +569,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] digest: Option<String>,
     } content ["response"];
 
-    /// In the metadata log: somebody wants something done.
+    /// In the metadata log: a task was created.
     TaskCreated = "task.created" { task_id: TaskId, title: String, } content [];
     /// In the metadata log: the task has another title.
     TaskUpdated = "task.updated" { task_id: TaskId, title: String, } content [];
@@ -562,9 +577,9 @@ events! {
     TaskClosed = "task.closed" { task_id: TaskId, outcome: Outcome, } content [];
     /// In the metadata log: the task's state follows from its sessions again.
     TaskReopened = "task.reopened" { task_id: TaskId, } content [];
-    /// In the metadata log: the task is listed no more. Its sessions stay.
+    /// In the metadata log: the task was deleted. Its sessions stay.
     TaskDeleted = "task.deleted" { task_id: TaskId, } content [];
-    /// In the metadata log: whoever knows the secret may use the API.
+    /// In the metadata log: an access token or a sign-in link was created.
     AccessTokenCreated = "access_token.created" {
         access_token_id: AccessTokenId,
         name: String,
@@ -575,10 +590,11 @@ events! {
         /// Good once, to be exchanged for a lasting one.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] single_use: bool,
     } content [];
-    /// In the metadata log: a secret that is good once was used.
+    /// In the metadata log: a sign-in link was used.
     AccessTokenUsed = "access_token.used" { access_token_id: AccessTokenId, } content [];
+    /// In the metadata log: an access token was revoked.
     AccessTokenRevoked = "access_token.revoked" { access_token_id: AccessTokenId, } content [];
-    /// In the metadata log: something that an operator may want to know of.
+    /// In the metadata log: a refusal, or a change that no session's log contains.
     AuditRecorded = "audit.recorded" {
         #[serde(default, skip_serializing_if = "Option::is_none")] principal: Option<String>,
         action: String,
