@@ -86,8 +86,14 @@ export function commandFaults(piton, paths) {
   const faults = [];
   const check = (page, words) => {
     const path = [];
+    let isValue = false;
     for (const word of words) {
       const at = of(path);
+      if (isValue) {
+        isValue = false;
+        continue;
+      }
+      isValue = ['--data', '--config', '--color'].includes(word);
       if (word.startsWith('--') || /^-[a-zA-Z]$/.test(word)) {
         const option = word.split('=')[0];
         if (option !== '--' && !at.options.has(option)) faults.push(`${page}: \`piton ${words.join(' ')}\`: no option ${option}`);
