@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Kills the server, the agent and agentctl in the middle of their work, and checks what is left. It uses
-# a data folder of its own and the built-in agent: no API key, no network. Needs jq.
+# Guide: docs/concepts/what-survives.md. Kills the server, the agent and agentctl in the middle of their
+# work, and checks what is left. It uses a data folder of its own and the built-in agent: no API key, no
+# network. Needs jq.
 set -euo pipefail
 
 PITON_DATA=$(mktemp -d)

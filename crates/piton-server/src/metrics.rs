@@ -69,34 +69,34 @@ impl Collector for Counted {
         counter(&mut encoder, "piton_append_batches", "Batches that were appended", stats.batches)?;
         counter(&mut encoder, "piton_append_records", "Records that were appended", stats.records)?;
         counter(&mut encoder, "piton_flushes", "Flushes of the log", stats.flushes)?;
-        let help = "How long a flush of the log took";
+        let help = "The time that a flush of the log took";
         histogram(&mut encoder, "piton_flush_duration", help, &stats.latency)?;
         let Counts { interruptions, resumes, reattached, time_to_resume, resumed_ended } =
             self.handle.counts();
-        let help = "Runs that were interrupted since the server began";
+        let help = "Runs that were interrupted, by phase and reason";
         by_phase(&mut encoder, "piton_interruptions", help, &interruptions)?;
-        let help = "Interrupted runs that went on since the server began";
+        let help = "Interrupted runs that were continued, by phase and reason";
         by_phase(&mut encoder, "piton_resumes", help, &resumes)?;
-        let help = "Runs whose agent was found again and had not noticed";
+        let help = "Runs whose agent was found alive after a restart of the server";
         counter(&mut encoder, "piton_reattached", help, reattached)?;
-        let help = "From an interruption until the run went on, of those the server saw";
+        let help = "From an interruption until the run was continued, if this server saw both";
         histogram(&mut encoder, "piton_time_to_resume", help, &time_to_resume)?;
-        let help = "How runs ended that had gone on after an interruption";
+        let help = "How continued runs ended, by outcome";
         labelled(&mut encoder, "piton_resumed_ended", help, "outcome", &resumed_ended, true)?;
         let ended: u64 = resumed_ended.values().sum();
         if ended > 0 {
             let completed = resumed_ended.get("completed").copied().unwrap_or(0);
-            let help = "Of the runs that went on and ended, the part that was completed";
+            let help = "The part of continued runs that was completed";
             gauge(&mut encoder, "piton_resume_success_ratio", help, ratio(completed, ended))?;
         }
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        gauge(&mut encoder, "piton_open_runs", "Runs that are open", ratio(open.runs, 1))?;
-        gauge(&mut encoder, "piton_open_waits", "Questions that are open", ratio(open.waits, 1))?;
-        gauge(&mut encoder, "piton_live_agents", "Agents that run", ratio(open.agents, 1))?;
-        let help = "What agents, and what runs beside them, have in memory";
+        gauge(&mut encoder, "piton_open_runs", "Open runs", ratio(open.runs, 1))?;
+        gauge(&mut encoder, "piton_open_waits", "Open waits", ratio(open.waits, 1))?;
+        gauge(&mut encoder, "piton_live_agents", "Running agents", ratio(open.agents, 1))?;
+        let help = "Memory of agents and their agentctl processes";
         let bytes = open.memory_bytes.values().sum();
         gauge(&mut encoder, "piton_agents_memory_bytes", help, ratio(bytes, 1))?;
-        let help = "Executions that may live, by the executor's status";
+        let help = "Executions that may be alive, by the executor's status";
         labelled(&mut encoder, "piton_executions", help, "status", &open.executions, false)
     }
 }
@@ -180,10 +180,14 @@ impl Metrics {
         let (subscribers, delivered) = (Gauge::default(), Counter::default());
         let (requests, problems) = (Counter::default(), Counter::default());
         registry.register("piton_subscribers", "Readers of sessions' logs", subscribers.clone());
-        let help = "Records that readers were given";
+        let help = "Records that were delivered to readers";
         registry.register("piton_records_delivered", help, delivered.clone());
         registry.register("piton_requests", "Requests that were answered", requests.clone());
-        registry.register("piton_problems", "Requests that ended in a problem", problems.clone());
+        registry.register(
+            "piton_problems",
+            "Requests that were answered with an error",
+            problems.clone(),
+        );
         let open = Arc::default();
         registry.register_collector(Box::new(Counted { handle, open: Arc::clone(&open) }));
         Self { registry: Arc::new(registry), subscribers, delivered, requests, problems, open }
