@@ -85,6 +85,35 @@ fn rules_answer_what_they_know_and_nothing_else() {
     assert_eq!(resumed["answer"], json!({"option_id": "reject_once"}), "one spelling in the log");
 }
 
+/// A run whose permission request a rule answers is not at its end: neither for `--print` nor for a
+/// script that is piped in. One that no rule answers still is.
+#[test]
+fn a_rule_answers_also_for_a_script() {
+    let home = Home::new();
+    std::fs::write(home.folder.path().join("config.toml"), RULES).unwrap();
+    let folder = home.folder.path();
+    let print = |prompt: &str| {
+        let print = ["--config", "config.toml", "chat", "--agent", "echo", "--print", prompt];
+        home.piton(&print).output().unwrap()
+    };
+    let output = print("ask-run touch printed.txt\nsay after");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("after"), "{output:?}");
+    assert!(folder.join("printed.txt").exists());
+
+    let mut piped = home.piton(&["--config", "config.toml", "chat", "--agent", "echo"]);
+    piped.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut piped = piped.spawn().unwrap();
+    std::io::Write::write_all(&mut piped.stdin.take().unwrap(), b"ask-run touch piped.txt\n")
+        .unwrap();
+    let output = piped.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(folder.join("piped.txt").exists());
+
+    let output = print("ask-run touch a.txt; touch b.txt");
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+}
+
 /// What is said with a rejection is the agent's next prompt, once, before all others.
 #[test]
 fn a_rejection_can_say_why() {

@@ -1,28 +1,28 @@
 //! One conversation: records to the screen, what is typed to the agent, and a way out.
 
+mod records;
+mod typing;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use piton_api::client::{self, Client, Records};
 use piton_api::queue::PromptRequest;
-use piton_api::session::{CloseRequest, ResumeRequest, RunRequest};
-use piton_api::wait::AnswerRequest;
 use piton_core::id::{SessionId, WaitId};
 use piton_core::{PromptContent, Seq};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::asking::{Asking, Pressed};
+use super::asking::Asking;
 use super::input::{self, Keys, Typed};
 use super::outcome::{self, Outcome};
-use super::screen::{Question, Screen, question};
-use super::slash::{Choosing, Slash};
+use super::screen::{Question, Screen};
+use super::slash::Slash;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::server;
-use crate::text::one_line;
 use crate::ui::{Tone, Ui};
 
 /// How often a server that is away is looked for.
@@ -203,7 +203,7 @@ impl<'a> Talk<'a> {
             };
             match event {
                 Event::Record(Ok(record)) => {
-                    if let Some(exit) = self.record(&record)? {
+                    if let Some(exit) = self.record(&record).await? {
                         return Ok(exit);
                     }
                     if !self.awaits_agent
@@ -258,137 +258,6 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// Shows a record; says how it ends if that was the last one.
-    fn record(&mut self, record: &Value) -> Result<Option<Exit>> {
-        self.after = record["seq"].as_u64().unwrap_or(self.after).max(self.after);
-        let kind = record["kind"].as_str().unwrap_or_default();
-        if self.ui.json {
-            self.ui.json_line(record)?;
-        } else if (self.until == Until::Left && !self.is_on_screen(record)) || is_answer(record) {
-            self.screen.show(self.ui, record)?;
-        }
-        if kind == "agent.ready" {
-            self.awaits_agent = false;
-        }
-        if self.until == Until::TurnEnds {
-            return self.ended(record);
-        }
-        if self.awaits_agent && matches!(kind, "agent.error" | "executor.error") {
-            // There is nobody to talk to.
-            let failed = Outcome::Failed.explained(self.session.as_str(), record);
-            return failed.map_or(Ok(Some(Exit::Failed)), Err);
-        }
-        if self.after >= self.history && !self.ui.json {
-            self.screen.go_live(self.ui)?;
-        }
-        self.follow_run(kind, record);
-        self.queue_changed(record)?;
-        if let Some(question) = question(record) {
-            if self.after < self.history && !self.ui.json {
-                let title = format!("? {}", question.request.title);
-                self.screen.line(self.ui, Tone::Attention, &title)?;
-            }
-            self.questions.push_back(question);
-        }
-        let runs = !self.open_runs.is_empty();
-        if matches!(kind, "run.resumed" | "wait.cancelled") || !runs {
-            let is_over =
-                |question: &Question| !runs || record["wait_id"] == question.wait_id.as_str();
-            self.questions.retain(|question| !is_over(question));
-            let is_rejected =
-                |rejecting: &mut Rejecting| !runs || record["wait_id"] == rejecting.wait.as_str();
-            self.rejecting.take_if(is_rejected);
-            if self.asking.as_ref().is_some_and(|asking| is_over(&asking.question)) {
-                self.asking = None;
-                self.keys.single(false);
-            }
-        }
-        self.ask_next()?;
-        Ok(None)
-    }
-
-    /// Which runs are open, and how the latest ended.
-    fn follow_run(&mut self, kind: &str, record: &Value) {
-        let run = record["run_id"].as_str();
-        match kind {
-            "run.started" | "run.resumed" | "run.reattached" => {
-                self.open_runs.extend(run.map(str::to_owned));
-                self.last_end = None;
-            }
-            "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
-                self.open_runs.remove(run.unwrap_or_default());
-                self.last_end = Outcome::of(record, run).map(|outcome| (outcome, record.clone()));
-            }
-            "agent.error" | "executor.error" => {
-                self.last_end = Some((Outcome::Failed, record.clone()));
-            }
-            "run.dismissed" => self.last_end = None,
-            "session.closed" => self.open_runs.clear(),
-            _ => {}
-        }
-    }
-
-    /// A script was read to its end, and nothing is left to hear: says how the latest run ended.
-    fn end_script(&mut self) -> Result<Exit> {
-        let Some((outcome, record)) = self.last_end.take() else { return self.leave() };
-        self.screen.end_line(self.ui)?;
-        if let Some(error) = outcome.explained(self.session.as_str(), &record) {
-            self.ui.report(&error);
-        }
-        Ok(outcome.exit())
-    }
-
-    /// What a record means for the prompts that were queued from here.
-    fn queue_changed(&mut self, record: &Value) -> Result<()> {
-        let message = record["message_id"].as_str().unwrap_or_default();
-        match record["kind"].as_str().unwrap_or_default() {
-            // Its run begins with the next record.
-            "message.user" if self.queued.remove(message) => {
-                self.open_runs.extend(record["run_id"].as_str().map(str::to_owned));
-            }
-            "prompt.removed" => {
-                self.queued.remove(message);
-            }
-            "queue.released" | "run.resumed" => self.is_held = false,
-            "run.failed" | "run.interrupted" => self.hold_queue()?,
-            "run.cancelled" if record["reason"] != "superseded" => self.hold_queue()?,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn hold_queue(&mut self) -> Result<()> {
-        if self.queued.is_empty() {
-            return Ok(());
-        }
-        self.is_held = true;
-        let call = &self.ui.call;
-        let text = format!(
-            "{} queued and held: /release delivers, {call} sessions queue list {} shows",
-            self.queued.len(),
-            self.session
-        );
-        self.remark(&text)
-    }
-
-    /// Tells a script how its run ended, if this record ends it.
-    fn ended(&mut self, record: &Value) -> Result<Option<Exit>> {
-        let run = self.own_run.as_deref();
-        let outcome = match Outcome::of(record, run) {
-            None => return Ok(None),
-            Some(Outcome::Cancelled) if self.interrupted_at.is_some() => Outcome::Stopped,
-            Some(outcome) => outcome,
-        };
-        self.screen.end_line(self.ui)?;
-        if self.ui.json {
-            self.ui.json_line(&outcome.to_json(self.session.as_str(), run, record))?;
-        }
-        if let Some(error) = outcome.explained(self.session.as_str(), record) {
-            self.ui.report(&error);
-        }
-        Ok(Some(outcome.exit()))
-    }
-
     /// Something that is no part of the conversation: what a script reads stays free of it.
     fn remark(&mut self, text: &str) -> Result<()> {
         match self.until {
@@ -396,15 +265,6 @@ impl<'a> Talk<'a> {
             Until::Left => self.screen.line(self.ui, Tone::Quiet, &format!("-- {text}")),
             Until::TurnEnds => self.ui.note(text),
         }
-    }
-
-    /// It was typed here, and is seen as it was typed.
-    fn is_on_screen(&mut self, record: &Value) -> bool {
-        let message = record["message_id"].as_str().unwrap_or_default();
-        if record["kind"] == "prompt.queued" && self.queued.contains(message) {
-            return true;
-        }
-        record["kind"] == "message.user" && self.typed_messages.remove(message)
     }
 
     /// Puts the next question on the screen, if none is there. What is asked may be answered already
@@ -431,119 +291,6 @@ impl<'a> Talk<'a> {
         asking.arm();
         let keys = asking.keys(&self.ui.call);
         self.remark(&keys)
-    }
-
-    /// Takes what was typed; true if that means to leave.
-    async fn typed(&mut self, typed: &Typed) -> Result<bool> {
-        let mut bytes = typed.bytes.as_slice();
-        if let Some(asking) = &mut self.asking {
-            match asking.press(typed) {
-                Pressed::Line => {}
-                Pressed::Nothing => return Ok(false),
-                Pressed::More => {
-                    asking.draw(&mut self.screen, self.ui)?;
-                    return Ok(false);
-                }
-                Pressed::Other => {
-                    let keys = asking.keys(&self.ui.call);
-                    return self.remark(&keys).map(|()| false);
-                }
-                Pressed::RejectAndSay => {
-                    let wait: WaitId = asking.question.wait_id.parse()?;
-                    let option_id = asking.question.rejection().unwrap_or_default().to_owned();
-                    let draft = std::mem::take(&mut self.line);
-                    self.rejecting = Some(Rejecting { wait, option_id, draft });
-                    self.asking = None;
-                    self.keys.single(false);
-                    return self.remark("say why, and press Enter").map(|()| false);
-                }
-                Pressed::Option { at, rest } => {
-                    // What was typed behind the key is not meant for the question.
-                    bytes = rest;
-                    let question = &asking.question;
-                    let wait: WaitId = question.wait_id.parse()?;
-                    let answer = json!({"option_id": question.options[at].0});
-                    let answer = AnswerRequest { answer, message: None };
-                    self.asking = None;
-                    self.keys.single(false);
-                    let answered = self.client.answer(&wait, &answer).await;
-                    self.told(answered.map(drop).map_err(Into::into))?;
-                    self.ask_next()?;
-                }
-            }
-        }
-        self.line.extend_from_slice(bytes);
-        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.line.drain(..=end).collect();
-            let line = String::from_utf8_lossy(&line).trim().to_owned();
-            let at_prompt = self.screen.entered();
-            if let Some(Rejecting { wait, option_id, mut draft }) = self.rejecting.take() {
-                let message = Some(line).filter(|line| !line.is_empty());
-                let answer = AnswerRequest { answer: json!({"option_id": option_id}), message };
-                let answered = self.client.answer(&wait, &answer).await;
-                self.told(answered.map(drop).map_err(Into::into))?;
-                draft.append(&mut self.line);
-                self.line = draft;
-                self.ask_next()?;
-                continue;
-            }
-            if let Some(choosing) = Choosing::of(&line) {
-                let done = self.choose(choosing).await;
-                self.told(done)?;
-                continue;
-            }
-            let done = match Slash::of(&line) {
-                None if line.is_empty() => Ok(()),
-                Some(Slash::Quit) => return Ok(true),
-                Some(Slash::Help) => self.help(),
-                Some(action) => self.act(action).await,
-                None => self.tell(line.into(), at_prompt).await,
-            };
-            self.told(done)?;
-        }
-        Ok(false)
-    }
-
-    async fn act(&self, action: Slash) -> Result<()> {
-        let (client, session, run) = (&self.client, &self.session, RunRequest::default());
-        let done = match action {
-            Slash::Resume => {
-                let how = ResumeRequest { continue_run: Some(true), context: None };
-                client.resume_with(session, &how).await
-            }
-            Slash::Pause => client.pause(session, &run).await,
-            Slash::Cancel => client.cancel(session, &run).await,
-            Slash::Close => client.close(session, &CloseRequest::default()).await,
-            Slash::Release => {
-                return client.release_queue(session).await.map(drop).map_err(Into::into);
-            }
-            Slash::Help | Slash::Quit => return Ok(()),
-        };
-        done.map(drop).map_err(Into::into)
-    }
-
-    /// Chooses the agent's mode or model, or shows which there are.
-    async fn choose(&mut self, choosing: Choosing) -> Result<()> {
-        if let Choosing::Choose(choice) = choosing {
-            self.client.configure_agent(&self.session, &choice).await?;
-            return Ok(());
-        }
-        let view = self.client.agent(&self.session).await?;
-        for (name, list) in [("Mode", view.modes), ("Model", view.models)] {
-            let Some(list) = list else { continue };
-            let ids: Vec<&str> = list.available.iter().map(|one| one.id.as_str()).collect();
-            let current = list.current.as_deref().unwrap_or("not known");
-            let line = one_line(&format!("{name}: {current} (of {})", ids.join(", ")));
-            self.remark(&line)?;
-        }
-        Ok(())
-    }
-
-    fn help(&mut self) -> Result<()> {
-        if self.ui.json {
-            return Ok(());
-        }
-        Slash::help().try_for_each(|line| self.screen.line(self.ui, Tone::Plain, &line))
     }
 
     /// What the server refuses is shown, and the conversation goes on.
@@ -620,14 +367,6 @@ impl<'a> Talk<'a> {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-    }
-}
-
-/// What the agent says, and not what it thinks on the way.
-fn is_answer(record: &Value) -> bool {
-    match record["kind"].as_str() {
-        Some("message.delta") => record["channel"] != "thought",
-        kind => kind == Some("message.completed"),
     }
 }
 

@@ -1,0 +1,129 @@
+//! What is typed: answers, commands, prompts.
+
+use piton_api::session::{CloseRequest, ResumeRequest, RunRequest};
+use piton_api::wait::AnswerRequest;
+use piton_core::id::WaitId;
+use serde_json::json;
+
+use super::{Rejecting, Talk};
+use crate::commands::chat::asking::Pressed;
+use crate::commands::chat::input::Typed;
+use crate::commands::chat::slash::{Choosing, Slash};
+use crate::error::Result;
+use crate::text::one_line;
+use crate::ui::Tone;
+
+impl Talk<'_> {
+    /// Takes what was typed; true if that means to leave.
+    pub(super) async fn typed(&mut self, typed: &Typed) -> Result<bool> {
+        let mut bytes = typed.bytes.as_slice();
+        if let Some(asking) = &mut self.asking {
+            match asking.press(typed) {
+                Pressed::Line => {}
+                Pressed::Nothing => return Ok(false),
+                Pressed::More => {
+                    asking.draw(&mut self.screen, self.ui)?;
+                    return Ok(false);
+                }
+                Pressed::Other => {
+                    let keys = asking.keys(&self.ui.call);
+                    return self.remark(&keys).map(|()| false);
+                }
+                Pressed::RejectAndSay => {
+                    let wait: WaitId = asking.question.wait_id.parse()?;
+                    let option_id = asking.question.rejection().unwrap_or_default().to_owned();
+                    let draft = std::mem::take(&mut self.line);
+                    self.rejecting = Some(Rejecting { wait, option_id, draft });
+                    self.asking = None;
+                    self.keys.single(false);
+                    return self.remark("say why, and press Enter").map(|()| false);
+                }
+                Pressed::Option { at, rest } => {
+                    // What was typed behind the key is not meant for the question.
+                    bytes = rest;
+                    let question = &asking.question;
+                    let wait: WaitId = question.wait_id.parse()?;
+                    let answer = json!({"option_id": question.options[at].0});
+                    let answer = AnswerRequest { answer, message: None };
+                    self.asking = None;
+                    self.keys.single(false);
+                    let answered = self.client.answer(&wait, &answer).await;
+                    self.told(answered.map(drop).map_err(Into::into))?;
+                    self.ask_next()?;
+                }
+            }
+        }
+        self.line.extend_from_slice(bytes);
+        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line).trim().to_owned();
+            let at_prompt = self.screen.entered();
+            if let Some(Rejecting { wait, option_id, mut draft }) = self.rejecting.take() {
+                let message = Some(line).filter(|line| !line.is_empty());
+                let answer = AnswerRequest { answer: json!({"option_id": option_id}), message };
+                let answered = self.client.answer(&wait, &answer).await;
+                self.told(answered.map(drop).map_err(Into::into))?;
+                draft.append(&mut self.line);
+                self.line = draft;
+                self.ask_next()?;
+                continue;
+            }
+            if let Some(choosing) = Choosing::of(&line) {
+                let done = self.choose(choosing).await;
+                self.told(done)?;
+                continue;
+            }
+            let done = match Slash::of(&line) {
+                None if line.is_empty() => Ok(()),
+                Some(Slash::Quit) => return Ok(true),
+                Some(Slash::Help) => self.help(),
+                Some(action) => self.act(action).await,
+                None => self.tell(line.into(), at_prompt).await,
+            };
+            self.told(done)?;
+        }
+        Ok(false)
+    }
+
+    pub(super) async fn act(&self, action: Slash) -> Result<()> {
+        let (client, session, run) = (&self.client, &self.session, RunRequest::default());
+        let done = match action {
+            Slash::Resume => {
+                let how = ResumeRequest { continue_run: Some(true), context: None };
+                client.resume_with(session, &how).await
+            }
+            Slash::Pause => client.pause(session, &run).await,
+            Slash::Cancel => client.cancel(session, &run).await,
+            Slash::Close => client.close(session, &CloseRequest::default()).await,
+            Slash::Release => {
+                return client.release_queue(session).await.map(drop).map_err(Into::into);
+            }
+            Slash::Help | Slash::Quit => return Ok(()),
+        };
+        done.map(drop).map_err(Into::into)
+    }
+
+    /// Chooses the agent's mode or model, or shows which there are.
+    async fn choose(&mut self, choosing: Choosing) -> Result<()> {
+        if let Choosing::Choose(choice) = choosing {
+            self.client.configure_agent(&self.session, &choice).await?;
+            return Ok(());
+        }
+        let view = self.client.agent(&self.session).await?;
+        for (name, list) in [("Mode", view.modes), ("Model", view.models)] {
+            let Some(list) = list else { continue };
+            let ids: Vec<&str> = list.available.iter().map(|one| one.id.as_str()).collect();
+            let current = list.current.as_deref().unwrap_or("not known");
+            let line = one_line(&format!("{name}: {current} (of {})", ids.join(", ")));
+            self.remark(&line)?;
+        }
+        Ok(())
+    }
+
+    fn help(&mut self) -> Result<()> {
+        if self.ui.json {
+            return Ok(());
+        }
+        Slash::help().try_for_each(|line| self.screen.line(self.ui, Tone::Plain, &line))
+    }
+}
