@@ -15,6 +15,10 @@ use crate::limits::MESSAGES_OPEN_MAX;
 use crate::mask::{REPLACEMENT, spellings};
 use crate::record::{Content, Record};
 
+mod copies;
+
+use copies::PromptCopies;
+
 /// How much of a message is remembered, to find what is split over its pieces.
 const TAIL_BYTES_MAX: usize = 64 * 1024;
 /// What an excerpt shows before and after a match.
@@ -71,6 +75,13 @@ pub struct Target {
     pub excerpt: String,
 }
 
+impl Target {
+    fn by_seq(record: &Record) -> Self {
+        let (seq, kind) = (record.seq, record.kind.clone());
+        Self { seq, kind, matches: 0, excerpt: String::new() }
+    }
+}
+
 /// What redacting would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedactionPlan {
@@ -93,6 +104,7 @@ pub struct Planner {
     targets: BTreeMap<Seq, Target>,
     plan: RedactionPlan,
     tails: BTreeMap<MessageId, Tail>,
+    copies: PromptCopies,
 }
 
 /// The end of a message that may go on.
@@ -111,13 +123,25 @@ impl Planner {
         if let Selector::Seqs(seqs) = &selector {
             plan.missing = seqs.iter().copied().collect();
         }
-        Self { selector, targets: BTreeMap::new(), plan, tails: BTreeMap::new() }
+        Self {
+            selector,
+            targets: BTreeMap::new(),
+            plan,
+            tails: BTreeMap::new(),
+            copies: PromptCopies::default(),
+        }
     }
 
     pub fn look(&mut self, record: &Record) {
         match &self.selector {
-            Selector::Seqs(seqs) if !seqs.contains(&record.seq) => {}
-            Selector::Seqs(_) => self.named(record),
+            Selector::Seqs(seqs) => {
+                let is_named = seqs.contains(&record.seq);
+                if is_named {
+                    self.named(record);
+                }
+                let copies = self.copies.look(record, is_named);
+                self.targets.extend(copies.into_iter().map(|target| (target.seq, target)));
+            }
             Selector::Matching(matcher) => {
                 let in_header = look_into(&**matcher, record, &record.header);
                 self.plan.in_headers.extend(in_header);
@@ -151,9 +175,7 @@ impl Planner {
             Content::None => self.plan.empty.push(seq),
             Content::Redacted => self.plan.gone.push(seq),
             Content::Json(_) | Content::Omitted => {
-                let kind = record.kind.clone();
-                let target = Target { seq, kind, matches: 0, excerpt: String::new() };
-                self.targets.insert(seq, target);
+                self.targets.insert(seq, Target::by_seq(record));
             }
         }
     }

@@ -116,3 +116,45 @@ pub(crate) fn the_memory_of_echo_is_masked_private_and_deleted() {
     assert!(deleted.status.success(), "{deleted:?}");
     assert_eq!(left(), 0);
 }
+
+/// Wants to show: a delivered prompt that was queued and edited before is named by one seq, and none of
+/// its copies is left: not over the API, and not in a byte of the data folder.
+#[test]
+pub(crate) fn every_copy_of_a_redacted_prompt_is_gone() {
+    let mut world = World::not_started();
+    world.start_with(|command| {
+        command.env("PITON_STORE", "files");
+    });
+    let session = world.session();
+    let of = |rest: &str| format!("/api/v1/sessions/{session}{rest}");
+    let content = |name: &str| {
+        let link = json!({"type": "resource_link", "uri": "file:///x", "name": name});
+        json!({"content": [{"type": "text", "text": "say done"}, link]})
+    };
+    world.prompt(&session, "wait 1500");
+    let queued = world.post(&of("/queue"), &content("leaked-at-first")).good();
+    let message = queued["message_id"].as_str().unwrap();
+    let path = of(&format!("/queue/{message}"));
+    world.ask("PATCH", &path, Some(&content("leaked-again")), &[]).good();
+    let run = queued["run_id"].as_str().unwrap();
+    world.when(&session, |status| status["run_id"] == run && status["status"] == "idle");
+    let holds = |world: &World| {
+        let records = world.records(&session);
+        let of_prompt = records.into_iter().filter(|record| record.to_string().contains("leaked"));
+        of_prompt.map(|record| record["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(holds(&world), ["prompt.queued", "prompt.edited", "message.user"]);
+    let records = world.records(&session);
+    let delivered = records.iter().rfind(|record| record["kind"] == "message.user").unwrap();
+    let redact = json!({"seqs": [delivered["seq"]]});
+    let redaction = world.post(&of("/redact"), &redact).good();
+    assert_eq!(redaction["taken_out"], 3, "{redaction:#}");
+    assert_eq!(holds(&world), [""; 0]);
+    let messages = world.get(&of("/messages")).good();
+    assert!(!messages.to_string().contains("leaked"), "{messages:#}");
+    assert_eq!(world.get(&of("/verify")).good()["problem"], Value::Null);
+    world.end();
+    for (path, text) in written(&world) {
+        assert!(!text.contains("leaked"), "{path}");
+    }
+}
