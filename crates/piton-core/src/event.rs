@@ -319,6 +319,8 @@ events! {
         wait_kind: WaitKind,
         #[serde(default, skip_serializing_if = "Option::is_none")] resume_token_id: Option<TokenId>,
         #[serde(default, skip_serializing_if = "Option::is_none")] deadline_at: Option<Timestamp>,
+        /// The ids of the options that reject what is asked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] reject_options: Vec<String>,
     } content ["question"];
     /// The run continues: with the answer to a wait, or after a pause or an interruption.
     RunResumed = "run.resumed" {
@@ -326,6 +328,8 @@ events! {
         boot_id: BootId,
         #[serde(default, skip_serializing_if = "Option::is_none")] wait_id: Option<WaitId>,
         #[serde(default, skip_serializing_if = "Option::is_none")] resume_token_id: Option<TokenId>,
+        /// The answer rejects what was asked.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] rejected: bool,
     } content ["answer"];
     /// A new boot found the run's agent alive and took it over.
     RunReattached = "run.reattached" {

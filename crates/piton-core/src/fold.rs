@@ -295,6 +295,7 @@ impl State {
                 if !self.streams(&e.run_id) {
                     return;
                 }
+                self.rejected_run = None;
                 let call = OpenCall { run_id: e.run_id.clone(), name: e.name.clone(), seq };
                 self.calls.insert(e.call_id.clone(), call);
             }

@@ -89,12 +89,14 @@ pub fn sentence(reason: Reason, activity: Option<Activity>) -> String {
     }
 }
 
-/// Whether an agent ended by a signal that it can answer before it ends, and nobody asked Piton to
-/// end it. Programs with a handler of their own exit with 128 and the signal.
+/// Whether an agent may have ended by a signal that it can answer before it ends, and nobody asked
+/// Piton to end it. Programs with a handler of their own exit with 128 and the signal, or with 0; an
+/// agent has no other reason to exit with 0.
 pub fn is_signalled(fact: &Fact) -> bool {
     let Fact::AgentExited { exit_code, signal, requested: false, .. } = fact else { return false };
     let of_code = exit_code.and_then(|code| code.checked_sub(128));
-    signal.or(of_code).is_some_and(|signal| ANSWERED_SIGNALS.contains(&signal))
+    *exit_code == Some(0)
+        || signal.or(of_code).is_some_and(|signal| ANSWERED_SIGNALS.contains(&signal))
 }
 
 #[cfg(test)]
@@ -114,7 +116,8 @@ mod tests {
             (exited(Some(130), None, false), true),
             (exited(None, Some(9), false), false),
             (exited(Some(137), None, false), false),
-            (exited(Some(0), None, false), false),
+            (exited(Some(0), None, false), true),
+            (exited(Some(0), None, true), false),
             (exited(Some(1), None, false), false),
             (exited(None, Some(15), true), false),
         ];

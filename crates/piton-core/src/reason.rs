@@ -69,6 +69,7 @@ reasons! {
     AgentStarting = "agent_starting", "The agent is starting.";
     AgentError = "agent_error", "The agent could not be started.";
     Superseded = "superseded", "A newer message took its place.";
+    PermissionRejected = "permission_rejected", "The agent ended its turn because a permission was rejected.";
     UserRequest = "user_request", "Somebody asked for it.";
     Rotated = "rotated", "A newer token took its place.";
     RunEnded = "run_ended", "The run it belonged to ended.";

@@ -60,6 +60,9 @@ pub struct State {
     /// The answer that the run's agent gave last, finished or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_answer: Option<MessageId>,
+    /// The run whose agent was rejected what it asked for, and has made no other tool call since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_run: Option<RunId>,
     /// What the user said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_said: Option<Said>,
@@ -295,6 +298,9 @@ pub struct Wait {
 /// Whether a wait's token could still answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+    /// The ids of the options that reject what is asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reject_options: Vec<String>,
 pub enum WaitToken {
     Active,
     Expired,

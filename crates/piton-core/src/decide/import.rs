@@ -387,6 +387,11 @@ impl Importing<'_> {
             return;
         };
         let run_id = run.run_id.clone();
+        if stop_reason == "cancelled" && self.state.rejected_run.as_ref() == Some(&run_id) {
+            // That is how some agents take a rejection, and the rejection is recorded.
+            let ended = run::cancel(&self.state, cx, run_id, Reason::PermissionRejected);
+            return self.extend(ended);
+        }
         if stop_reason == "cancelled" {
             // Whoever cancels a run records that first, and the run has ended: nobody asked for this.
             return self.turn_belied(cx, Some(&run_id), stop_reason);

@@ -87,7 +87,8 @@ pub(super) fn resume(state: &State, cx: &Context, run_id: RunId) -> Result<Decis
     // A token for the interruption has lost its purpose; a paused run has none.
     revoke_all(state, cx, Reason::UserRequest, &mut records);
     let boot_id = cx.boot.clone();
-    let event = RunResumed { run_id, boot_id, wait_id: None, resume_token_id: None };
+    let event =
+        RunResumed { run_id, boot_id, wait_id: None, resume_token_id: None, rejected: false };
     records.push(NewRecord::new(cx.now, event));
     Ok(Decision::done(records))
 }

@@ -17,6 +17,10 @@ use crate::state::{self, Run, State};
 use crate::status::is_past;
 use crate::token::NewToken;
 
+/// Options that reject are remembered by their ids, so many of them.
+const REJECT_OPTIONS_MAX: usize = 8;
+const OPTION_ID_BYTES_MAX: usize = 128;
+
 pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, Refusal> {
     let run = open_run(state, &wait.run_id)?;
     let (wait_id, wait_kind) = (wait.wait_id, wait.kind);
@@ -45,6 +49,7 @@ pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, 
         wait_kind,
         resume_token_id: Some(wait.fresh.id),
         deadline_at: Some(wait.deadline_at),
+        reject_options: reject_options(&wait.question),
     };
     let records = vec![
         NewRecord::new(cx.now, minted),
@@ -73,6 +78,7 @@ pub(super) fn block(
         wait_kind: wait.kind,
         resume_token_id: wait.token_id.clone(),
         deadline_at: wait.deadline_at,
+        reject_options: wait.reject_options.clone(),
     };
     Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))
 }
@@ -177,11 +183,33 @@ pub(super) fn consume(
         answer_digest: digest,
         result_seq,
     };
-    let boot_id = cx.boot.clone();
-    let resumed = RunResumed { run_id, boot_id, wait_id, resume_token_id: Some(token_id) };
+    let rejected = wait_id.as_ref().is_some_and(|wait_id| is_rejected(state, wait_id, &answer));
+    let (boot_id, resume_token_id) = (cx.boot.clone(), Some(token_id));
+    let resumed = RunResumed { run_id, boot_id, wait_id, resume_token_id, rejected };
     records.push(NewRecord::new(cx.now, consumed));
     records.push(NewRecord::with_content(cx.now, resumed, "answer", answer));
     Decision { records, outcome: Verdict::Resumed { result_seq } }
+}
+
+/// The ids of the options that reject what is asked, as far as a header holds them.
+fn reject_options(question: &Value) -> Vec<String> {
+    let options = question.get("options").and_then(Value::as_array);
+    let rejects = |option: &&Value| {
+        let kind = option.get("kind").and_then(Value::as_str);
+        kind.is_some_and(|kind| kind.starts_with("reject"))
+    };
+    let ids = options.into_iter().flatten().filter(rejects).filter_map(option_id);
+    let ids = ids.filter(|id| id.len() <= OPTION_ID_BYTES_MAX).take(REJECT_OPTIONS_MAX);
+    ids.map(str::to_owned).collect()
+}
+
+/// Whether an answer rejects what a wait asks.
+fn is_rejected(state: &State, wait_id: &WaitId, answer: &Value) -> bool {
+    let wait = state.facts.run.as_ref().and_then(|run| run.waits.get(wait_id));
+    let chosen = option_id(answer);
+    wait.zip(chosen).is_some_and(|(wait, chosen)| {
+        wait.reject_options.iter().any(|rejecting| rejecting == chosen)
+    })
 }
 
 /// Whether an answer is one of those that a question offers. A question that offers none takes all;

@@ -34,6 +34,7 @@ impl State {
                     token_id: e.resume_token_id.clone(),
                     token,
                     deadline_at: e.deadline_at,
+                    reject_options: e.reject_options.clone(),
                 });
             }
             Event::RunResumed(e) => {
@@ -48,6 +49,7 @@ impl State {
                 run.blocked = false;
                 run.wait_timed_out = false;
                 let run_id = e.run_id.clone();
+                self.rejected_run = e.rejected.then(|| run_id.clone());
                 if was_interrupted {
                     self.release_queue();
                 }
@@ -97,9 +99,13 @@ impl State {
             }
             Event::RunCancelled(e) => {
                 self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Cancelled));
-                // The prompt that took its place is one that somebody wants; so are those behind it.
-                if e.reason != Some(Reason::Superseded) {
-                    self.hold_queue(&e.run_id, Phase::Ended(Outcome::Cancelled));
+                match e.reason {
+                    // The prompt that took its place is one that somebody wants; so are those behind it.
+                    Some(Reason::Superseded) => {}
+                    // Its turn is over: there is nothing to stop. What was said with the rejection
+                    // is the next prompt.
+                    Some(Reason::PermissionRejected) => drop(self.pending.remove(&seq)),
+                    _ => self.hold_queue(&e.run_id, Phase::Ended(Outcome::Cancelled)),
                 }
             }
             Event::RunInterrupted(e) => {

@@ -464,6 +464,7 @@ fn free_fields(event: &Event) -> Free {
         Event::TaskCreated(_) | Event::TaskUpdated(_) | Event::SessionRenamed(_) => {
             Free::Fields(&["title"])
         }
+        Event::RunWaiting(_) => Free::Fields(&["reject_options"]),
         Event::PermissionDecided(_) => Free::Fields(&["rule", "option_id"]),
         Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {

@@ -110,11 +110,53 @@ fn a_cancel_that_was_recorded_is_a_cancel() {
     assert_eq!(world.count("run.interrupted"), 0);
 }
 
+/// Some agents end their turn as cancelled when a permission is rejected. The run ended because of that
+/// answer: nothing interrupted it, and what was said with the rejection is the next prompt. An agent
+/// that was allowed, or did something else since, was interrupted.
+#[test]
+fn a_turn_that_ends_as_cancelled_after_a_rejection_is_no_interruption() {
+    let call =
+        |id_: &str| Fact::ToolCall { call_id: id(id_), name: "shell".into(), arguments: json!({}) };
+    let question = json!({"options": [
+        {"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}]});
+    let wait_id: piton_core::id::WaitId = id("wait_1");
+    let opened =
+        Fact::WaitOpened { wait_id: wait_id.clone(), wait_kind: WaitKind::Permission, question };
+    for (option, later, expected) in [
+        ("no", false, (Name::Running, Reason::PromptDue)),
+        ("no", true, (Name::InterruptedStartup, Reason::ProcessExit)),
+        ("yes", false, (Name::InterruptedStartup, Reason::ProcessExit)),
+    ] {
+        let (mut world, now) = begun();
+        import(&mut world, 1, vec![(now, call("call_1")), (now, opened.clone())]);
+        world.queue(&["next"]);
+        let answer = json!({"option_id": option});
+        let fresh = fresh("rt_answer");
+        world.done(Command::AnswerByWait { wait_id: wait_id.clone(), fresh, answer });
+        let mut facts = vec![(now + 2, ended("cancelled"))];
+        if later {
+            facts.insert(0, (now + 1, call("call_2")));
+        }
+        import(&mut world, 3, facts);
+        assert_eq!(world.named(), expected, "{option} {later}");
+        let is_rejected = expected.1 == Reason::PromptDue;
+        assert_eq!(world.count("run.cancelled"), usize::from(is_rejected));
+        assert_eq!(world.state.queue[0].held, !is_rejected, "{option} {later}");
+        let stops = world
+            .state
+            .pending
+            .values()
+            .filter(|effect| matches!(effect, piton_core::state::Effect::Stop { .. }));
+        assert_eq!(stops.count(), 0, "its turn is over");
+    }
+}
+
 /// As copilot did: `end_turn`, and 0.28 s later it exits by the signal. Together or apart, the run is
 /// interrupted; only where the end was imported alone is it first said to be completed.
 #[test]
 fn a_turn_that_ends_just_before_its_agent_is_signalled_is_interrupted() {
-    for (exit_code, signal) in [(None, Some(15)), (Some(143), None), (Some(130), None)] {
+    let exits = [(None, Some(15)), (Some(143), None), (Some(130), None), (Some(0), None)];
+    for (exit_code, signal) in exits {
         let (mut world, now) = begun();
         let facts = vec![(now, ended("end_turn")), (now + 280, exited(exit_code, signal))];
         import(&mut world, 1, facts.clone());
@@ -131,13 +173,13 @@ fn a_turn_that_ends_just_before_its_agent_is_signalled_is_interrupted() {
     }
 }
 
-/// A killed agent says nothing any more, one that exits by itself was not told to, and what was long
+/// A killed agent says nothing any more, one that fails by itself was not told to end, and what was long
 /// ago has nothing to do with it.
 #[test]
 fn a_turn_that_ended_before_stays_completed() {
     let table = [
         (280, exited(None, Some(9))),
-        (280, exited(Some(0), None)),
+        (501, exited(Some(0), None)),
         (280, exited(Some(1), None)),
         (501, exited(None, Some(15))),
         (

@@ -151,12 +151,14 @@ fn late_questions_and_resumptions_reopen_nothing() {
         wait_kind: WaitKind::Input,
         resume_token_id: None,
         deadline_at: None,
+        reject_options: Vec::new(),
     };
     let resumed = event::RunResumed {
         run_id: id("run_1"),
         boot_id: id("boot_1"),
         wait_id: None,
         resume_token_id: None,
+        rejected: false,
     };
     let dismissed = over(Command::Dismiss { run_id: id("run_1") });
     let replaced = over(start("run_2"));

@@ -42,7 +42,7 @@ fn remove(name: &str) -> Command {
 }
 
 impl World {
-    fn queue(&mut self, names: &[&str]) {
+    pub(crate) fn queue(&mut self, names: &[&str]) {
         for name in names {
             assert_eq!(self.done(prompt(name, IfBusy::Queue)), ["prompt.queued"]);
         }

@@ -227,6 +227,7 @@ fn facts(row: &Row) -> Facts {
             token_id: None,
             token: wait.token,
             deadline_at: moment(wait.deadline),
+            reject_options: Vec::new(),
         };
         (wait_id(index), told)
     });
@@ -396,6 +397,7 @@ fn every_combination_is_as_the_rules_say() {
         Reason::NotResumable,
         Reason::MissingResumeToken,
         Reason::Superseded,
+        Reason::PermissionRejected,
         Reason::UserRequest,
         Reason::Rotated,
         Reason::RunEnded,

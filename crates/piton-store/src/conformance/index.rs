@@ -33,6 +33,7 @@ fn waiting(run: &str, millis: i64, deadline: i64) -> piton_core::NewRecord {
         wait_kind: WaitKind::Input,
         resume_token_id: None,
         deadline_at: Some(at(deadline)),
+        reject_options: Vec::new(),
     };
     of(millis, event)
 }
