@@ -218,6 +218,9 @@ pub struct SessionStatus {
     pub waits: Vec<Wait>,
     /// Null where no server was asked.
     pub live: Option<Live>,
+    /// The request started the agent, which is not ready yet. In answers to `open` only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
 }
 
 impl SessionSummary {
@@ -340,6 +343,7 @@ impl SessionStatus {
             wait: waits.first().cloned(),
             waits,
             live,
+            pending: false,
             summary,
         }
     }

@@ -50,6 +50,7 @@ codes! {
     OffsetMismatch = "offset_mismatch", "Continue the message at the offset that the error names.";
     ExecutorNotFound = "executor_not_found", "The session has no executor that could be meant.";
     ExecutorAlive = "executor_alive", "Wait until the executor is proven dead, or give it up with `piton sessions abandon SESSION`; a deletion can be forced.";
+    ExecutorInUse = "executor_in_use", "Cancel the run with `piton sessions cancel SESSION`, or end its agent with `POST /api/v1/sessions/SESSION/stop`; only an executor that does not respond is abandoned.";
     AgentctlRefused = "agentctl_refused", "Read what agentctl says; it changed nothing.";
     AgentctlUnreachable = "agentctl_unreachable", "Wait: it is asked again; if it will not come back, give it up with `piton sessions abandon SESSION`.";
     SpoolGap = "spool_gap", "Read the spool again from the position that the error names.";

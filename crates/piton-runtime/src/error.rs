@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use piton_core::content::BlockKind;
 use piton_core::decide::Refusal;
-use piton_core::id::{self, SessionId, TaskId};
+use piton_core::id::{self, ExecutionId, SessionId, TaskId};
 use piton_core::reason::Reason;
 use piton_core::{AnyCode, Code};
 use piton_exec::client::ClientError;
@@ -55,6 +55,9 @@ pub enum Error {
     /// The restart policy does not start it for a prompt.
     #[error("The session's agent does not run")]
     AgentNotRunning,
+    /// It was to be given up as one that does not respond.
+    #[error("The executor {execution} responds")]
+    ExecutorInUse { execution: ExecutionId },
     #[error("The session's agent takes no content of the kind {kind}")]
     ContentNotSupported { kind: BlockKind },
     #[error("The request was fulfilled before, under this key")]
@@ -131,6 +134,7 @@ impl Error {
             Self::AgentNotFound { .. } => Code::AgentNotFound,
             Self::AgentProfileRequired { .. } => Code::AgentProfileRequired,
             Self::Folder(error) => error.code(),
+            Self::ExecutorInUse { .. } => Code::ExecutorInUse,
             Self::ContentNotSupported { .. } => Code::ContentNotSupported,
             Self::ResponseNotKept => Code::ResponseNotKept,
             Self::ServerRequired => Code::ServerNotRunning,

@@ -32,10 +32,10 @@ mod world;
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
     Contact, CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec,
-    Fulfilled, IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedShell, Prompted,
-    Pruned, QueueReport, QueuedPromptReport, RedactionReport, ResumeSpec, RunningEngine,
-    SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport,
-    VerifiedPage, check_terminal_side,
+    Fulfilled, IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedSession,
+    OpenedShell, Prompted, Pruned, QueueReport, QueuedPromptReport, RedactionReport, ResumeSpec,
+    RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage,
+    TaskReport, VerifiedPage, check_terminal_side,
 };
 pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;

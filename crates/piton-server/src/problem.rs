@@ -102,6 +102,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::RunNotInterrupted
         | Code::ExecutorNotFound
         | Code::ExecutorAlive
+        | Code::ExecutorInUse
         | Code::AgentctlRefused
         | Code::AgentNotRunning
         | Code::AgentProfileRequired

@@ -53,7 +53,7 @@ pub use catalog::{AgentCatalog, DEFAULT_AGENT, SESSION_PLACEHOLDER};
 pub use queue::{AffectedQueue, Prompted, QueueReport, QueuedPromptReport};
 pub use removal::{ArchiveTarget, Deleted, RedactionReport};
 pub use requests::Fulfilled;
-pub use runs::{AffectedRun, ResumeSpec};
+pub use runs::{AffectedRun, OpenedSession, ResumeSpec};
 pub use sessions::{CreatedSession, SessionFilter, SessionSpec};
 pub use status::{Contact, SessionReport};
 pub use store::{Pruned, VerifiedPage};

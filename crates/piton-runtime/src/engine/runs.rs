@@ -12,6 +12,14 @@ use super::requests::Request;
 use super::{Caller, Engine, Fulfilled, SessionReport};
 use crate::error::{Error, Result};
 
+/// A session that a client looks at.
+#[derive(Debug)]
+pub struct OpenedSession {
+    pub report: SessionReport,
+    /// Its agent still starts: what becomes of it is not known yet.
+    pub pending: bool,
+}
+
 /// The session that a request changed, and the run that it was about, if it was about one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AffectedRun {
@@ -135,24 +143,25 @@ impl Engine {
     }
 
     /// A client looks at the session: its agent is started, and an interrupted run continued, if the
-    /// policy says so. Answers how the session stands then.
-    pub async fn open(&self, session: &SessionId) -> Result<SessionReport> {
+    /// policy says so. Answers how the session stands then; an agent that could not be started is an
+    /// error.
+    pub async fn open(&self, session: &SessionId) -> Result<OpenedSession> {
         let running = self.running()?;
         let state = self.view().state(session).await?;
+        let mut pending = false;
         // A closed session can be looked at, too.
         if state.facts.closed.is_none() {
             let supervisors = running.handle.supervisors();
             let opening = supervisors.ensure_running(session, StartTrigger::Open);
             let opened = tokio::time::timeout(self.0.start_wait, opening).await;
             match opened.unwrap_or(Err(Error::AgentLate)) {
-                // The log says why there is no agent, or that it still starts, and so does the status.
-                Err(Error::Obstacle(_) | Error::StartFailed(_) | Error::AgentLate) => {}
-                ensured => {
-                    ensured?;
+                Err(Error::AgentLate) => pending = true,
+                opened => {
+                    opened?;
                 }
             }
         }
-        self.session(session).await
+        Ok(OpenedSession { report: self.session(session).await?, pending })
     }
 
     /// Stops the run's turn; the run continues when it is resumed. `run`: refused if it is not the
@@ -200,10 +209,21 @@ impl Engine {
         execution: Option<ExecutionId>,
     ) -> Result<Fulfilled<AffectedRun>> {
         let arguments = json!({"agent_execution_id": execution});
+        let running = self.running()?;
         let request = Request::new(caller, "sessions.abandon", session, &arguments)?;
-        let facts = self.view().state(session).await?.facts;
+        let state = self.view().state(session).await?;
+        if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
+            return Ok(replayed);
+        }
+        let facts = state.facts;
+        let may_live = facts.executor.as_ref().is_some_and(Executor::may_live);
         let current = facts.executor.map(|executor| executor.execution_id);
+        let is_current = execution.is_none() || execution == current;
         let current = execution.or(current).ok_or(Refusal::ExecutorNotFound)?;
+        // Two agents in one workspace would be worse than waiting, so the executor is asked once more.
+        if may_live && is_current && running.executions.responds(&current).await {
+            return Err(Error::ExecutorInUse { execution: current });
+        }
         let run_id = facts.run.filter(Run::is_open).map(|run| run.run_id);
         let abandoned = AffectedRun::new(session, run_id);
         let command = Command::Abandon { execution_id: current };

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use piton_core::decide::{Command, Refusal};
+use piton_core::decide::{Command, Probe, Refusal};
 use piton_core::event::{AgentResuming, Event, ExecutorError, ExecutorReady, ExecutorStarting};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::planted::{self, Bug};
@@ -472,6 +472,11 @@ impl Executions {
         let handle = self.handle().await?;
         let (at, _) = self.current(&handle, session).await?;
         Ok(self.tell(&at, id, Act::Ask { method, params }).await?.result)
+    }
+
+    /// Whether an execution responds right now.
+    pub(crate) async fn responds(&self, execution: &ExecutionId) -> bool {
+        self.0.executor.probe(execution).await == Probe::Alive
     }
 
     /// The session's execution, which may live.

@@ -17,7 +17,9 @@ use piton_core::event::Outcome;
 use piton_core::id::{RunId, SessionId};
 use piton_core::resume::StartContext;
 use piton_core::status::Name;
-use piton_runtime::{AffectedRun, Caller, Fulfilled, ResumeSpec, SessionFilter, SessionSpec};
+use piton_runtime::{
+    AffectedRun, Caller, Fulfilled, OpenedSession, ResumeSpec, SessionFilter, SessionSpec,
+};
 use piton_store::Cursor;
 
 use super::{Reply, status, worktrees};
@@ -209,23 +211,27 @@ pub(crate) async fn start_now(
     Ok(about(app.engine().start_agent(caller, &session, context).await?))
 }
 
-/// Somebody looks at the session: its agent is started, and an interrupted turn goes on, if the
-/// settings want that. Says where the session stands then.
+/// Opens the session: starts its agent and continues an interrupted run, if the settings say so. Answers
+/// with the status after that, or 202 while the agent still starts. An agent that could not be started
+/// is an error.
 #[utoipa::path(post, path = "/sessions/{session_id}/open", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
-    responses((status = 200, body = SessionStatus),
+    responses((status = 200, body = SessionStatus), (status = 202, body = SessionStatus),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn open(
     State(app): State<App>,
     _controller: Controller,
     Path(session): Path<String>,
-) -> Result<Json<SessionStatus>> {
-    Ok(Json(open_now(&app, &session).await?))
+) -> Result<Reply<SessionStatus>> {
+    let response = open_now(&app, &session).await?;
+    let opened = Fulfilled { response, replayed: false };
+    Ok(if opened.response.pending { Reply::accepted(opened) } else { Reply::ok(opened) })
 }
 
 pub(crate) async fn open_now(app: &App, session: &str) -> Result<SessionStatus> {
     let session = SessionId::from_user(session)?;
-    Ok(status::spelled(&app.engine().open(&session).await?))
+    let OpenedSession { report, pending } = app.engine().open(&session).await?;
+    Ok(SessionStatus { pending, ..status::spelled(&report) })
 }
 
 /// Stops the run's turn; it goes on when it is resumed.

@@ -1,5 +1,6 @@
 //! An executor that does not respond is given up on request.
 
+use piton_api::queue::PromptRequest;
 use piton_api::session::{AbandonRequest, NewSession};
 use piton_core::Code;
 use piton_core::access::Scope;
@@ -7,6 +8,7 @@ use piton_core::event::{ExecutorReady, ExecutorStarting};
 use piton_core::id::{ExecutionId, SessionId};
 use serde_json::{Value, json};
 
+use crate::agentctl::HANG;
 use crate::world::World;
 
 async fn launched(world: &World) -> SessionId {
@@ -43,6 +45,30 @@ async fn an_executor_is_abandoned_on_request() {
     assert_eq!(abandoned, 1);
     // Again without a key: it is so already.
     client.abandon(&session, &AbandonRequest::default()).await.unwrap();
+}
+
+/// Wants to show: a run is not taken from an agent that is at work on it. When its executor is silent,
+/// the same request gives it up, under the same key, and a repetition finds the first answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_responds_is_not_abandoned() {
+    let (world, fleet) = World::with_agents().await;
+    let client = &world.client;
+    let session = client.create_session(&NewSession::default()).await.unwrap().session_id;
+    client.prompt(&session, &PromptRequest::new(HANG)).await.unwrap();
+    let keyed = client.with_idempotency_key("a");
+    let refused = keyed.abandon(&session, &AbandonRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::ExecutorInUse));
+    let piton_api::client::Error::Problem(problem) = &refused else { panic!("{refused:?}") };
+    assert!(problem.hint.contains("piton sessions cancel"), "{problem:?}");
+    let records = client.raw("GET", &format!("/api/v1/sessions/{session}/records"), "").await;
+    assert!(!records.unwrap().to_string().contains("executor.abandoned"), "nothing was written");
+    fleet.set_away(true);
+    let abandoned = keyed.abandon(&session, &AbandonRequest::default()).await.unwrap();
+    assert!(abandoned.run_id.is_some());
+    let status = client.session(&session).await.unwrap();
+    assert_eq!(json!(status.summary.status), json!("interrupted_startup"));
+    fleet.set_away(false);
+    assert_eq!(keyed.abandon(&session, &AbandonRequest::default()).await.unwrap(), abandoned);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -128,6 +128,7 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         | Error::AgentProfileRequired { .. }
         | Error::Folder(_)
         | Error::AgentNotRunning
+        | Error::ExecutorInUse { .. }
         | Error::ContentNotSupported { .. }
         | Error::ResponseNotKept
         | Error::ServerRequired

@@ -123,7 +123,12 @@ pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Resul
     let status = client.session(&session).await?;
     if status.is_resumable && !status.is_agent_running {
         // Only the agent is started: whether an interrupted run goes on is for a person to say.
-        client.open_session(&session).await?;
+        // An agent that cannot be started is no reason to hide what was said.
+        match client.open_session(&session).await {
+            Err(error) if error.is_connection() => return Err(error.into()),
+            Err(error) => drop(ui.report(&error.into())),
+            Ok(_) => {}
+        }
     }
     let talk = Talk::new(ui, cx, client, session, Until::Left);
     talk.with_key_delay(cx.settings.permissions.key_delay).run().await

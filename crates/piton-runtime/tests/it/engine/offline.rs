@@ -83,10 +83,11 @@ async fn what_needs_an_agent_needs_a_server() {
             .map(|e| e.code()),
         offline.open(&session).await.err().map(|e| e.code()),
         offline.pause(&caller, &session, None).await.err().map(|e| e.code()),
+        offline.abandon(&caller, &session, None).await.err().map(|e| e.code()),
         offline.close(&caller, &session, Outcome::Completed).await.err().map(|e| e.code()),
         offline.answer(&caller, &wait, json!({})).await.err().map(|e| e.code()),
         offline.workspace(&session).await.err().map(|e| e.code()),
         offline.repair_worktree(&session).await.err().map(|e| e.code()),
     ];
-    assert_eq!(codes, [Some(Code::ServerNotRunning); 10]);
+    assert_eq!(codes, [Some(Code::ServerNotRunning); 11]);
 }
