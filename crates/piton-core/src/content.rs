@@ -135,6 +135,19 @@ impl Block {
         matches!(self, Self::Text { text } if text.is_empty())
     }
 
+    /// About as many bytes as it has on the wire.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Image { data, .. } | Self::Audio { data, .. } => data.len(),
+            Self::ResourceLink { uri, name, .. } => uri.len() + name.len(),
+            Self::Resource { resource } => {
+                let content = resource.text.as_ref().or(resource.blob.as_ref());
+                resource.uri.len() + content.map_or(0, String::len)
+            }
+        }
+    }
+
     /// What is wrong with it, if something is.
     fn fault(&self) -> Option<&'static str> {
         match self {
@@ -289,6 +302,15 @@ impl PromptContent {
     pub fn with_text(&self, text: String) -> Self {
         let attached = self.0.iter().filter(|block| block.kind() != BlockKind::Text).cloned();
         Self(std::iter::once(Block::Text { text }).chain(attached).collect())
+    }
+
+    /// The same with further blocks behind it.
+    #[must_use]
+    pub fn with_attachments(self, attachments: Vec<Block>) -> Self {
+        if attachments.is_empty() {
+            return self;
+        }
+        Self(self.0.iter().cloned().chain(attachments).collect())
     }
 
     /// What a record's content field has; `None` if it has none that is a prompt.

@@ -210,7 +210,7 @@ impl State {
         }
         let agent_lives = self.facts.executor.as_ref().is_some_and(Executor::may_live);
         if !agent_lives {
-            self.keep_unsaid();
+            self.keep_undelivered();
             self.pending.clear();
         }
         match &mut self.facts.executor {

@@ -27,8 +27,8 @@ const PROMPT_CHARS_MAX: usize = 8_000;
 pub struct Findings {
     pub interruption: Option<Reason>,
     pub activity: Option<Activity>,
-    /// What the user said and no agent was given.
-    pub undelivered: Option<String>,
+    /// What the user said and no agent was given, oldest first. Whole: this is how it is delivered.
+    pub undelivered: Vec<String>,
     /// What the interrupted run was started with. An agent that saves its conversation at the end of
     /// a turn does not know it any more.
     pub prompt: Option<String>,
@@ -113,9 +113,9 @@ pub fn text(findings: &Findings, request: &str) -> String {
         push(&mut note, "The request of that turn:");
         quote(&mut note, &cut(prompt, PROMPT_CHARS_MAX));
     }
-    if let Some(undelivered) = &findings.undelivered {
+    for undelivered in &findings.undelivered {
         push(&mut note, "The user said this before, and it did not reach you:");
-        quote(&mut note, &cut(undelivered, PROMPT_CHARS_MAX));
+        quote(&mut note, undelivered);
     }
     if !findings.answer.is_empty() {
         push(&mut note, "The end of your partial answer, which may be incomplete:");

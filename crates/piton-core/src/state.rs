@@ -104,14 +104,19 @@ pub struct Owed {
     /// What the last interruption cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<Lost>,
-    /// What the user said, and no agent was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unsaid: Option<Unsaid>,
+    /// Prompts in the log that no agent was given, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undelivered: Vec<UndeliveredPrompt>,
 }
 
 impl Owed {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether the prompt that a run was started with was given to no agent.
+    pub fn is_undelivered(&self, run_id: &RunId) -> bool {
+        self.undelivered.iter().any(|prompt| prompt.run_id == *run_id)
     }
 }
 
@@ -140,9 +145,9 @@ pub struct Lost {
     pub questions: Vec<Seq>,
 }
 
-/// What a run was to begin with when it was interrupted.
+/// What a run was to begin with when it was interrupted before an agent was given it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unsaid {
+pub struct UndeliveredPrompt {
     pub run_id: RunId,
     pub said: Said,
 }
@@ -293,14 +298,14 @@ pub struct Wait {
     pub token_id: Option<TokenId>,
     pub token: WaitToken,
     pub deadline_at: Option<Timestamp>,
+    /// The ids of the options that reject what is asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reject_options: Vec<String>,
 }
 
 /// Whether a wait's token could still answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-    /// The ids of the options that reject what is asked.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reject_options: Vec<String>,
 pub enum WaitToken {
     Active,
     Expired,

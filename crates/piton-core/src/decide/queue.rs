@@ -41,6 +41,11 @@ pub(super) fn prompt(state: &State, cx: &Context, prompt: Prompt) -> Result<Deci
         return Ok(Decision::already());
     }
     let Some(busy) = busy(state) else {
+        // All of them are delivered with the next prompt that an agent can be given.
+        if state.owed.undelivered.len() >= prompt.queue_max {
+            let max = prompt.queue_max;
+            return Err(Refusal::LimitReached { what: "undelivered prompts", max });
+        }
         return run::start(state, cx, prompt.run_id, Some(prompt.message));
     };
     match (busy, prompt.if_busy) {

@@ -2,11 +2,12 @@
 
 use super::Change;
 use crate::event::{AgentInitialized, AgentUpdated, PromptPrepared, RunInterrupted, Seq};
+use crate::id::RunId;
 use crate::interruption::Activity;
 use crate::limits::{LOST_CALLS_MAX, LOST_QUESTIONS_MAX, VAIN_STARTS_MAX};
 use crate::reason::Reason;
 use crate::spool::{OpenedAs, REFUSAL};
-use crate::state::{AgentStatus, Effect, Lost, Owed, Prepared, Run, Said, State, Unsaid};
+use crate::state::{AgentStatus, Effect, Lost, Owed, Prepared, Said, State, UndeliveredPrompt};
 
 impl State {
     /// Somebody wants something of the agent: starts that came to nothing count anew.
@@ -131,22 +132,20 @@ impl State {
 
     /// Whether an agent was given anything in this session.
     pub fn has_history(&self) -> bool {
-        let is_unsaid = |run: &Run| {
-            let begins = |effect: &Effect| matches!(effect, Effect::Begin { .. });
-            let of_run = |effect: &Effect| *effect.run_id() == run.run_id;
-            let unsaid = self.owed.unsaid.as_ref();
-            self.pending.values().any(|effect| begins(effect) && of_run(effect))
-                || unsaid.is_some_and(|unsaid| unsaid.run_id == run.run_id)
+        let is_pending = |run_id: &RunId| {
+            self.pending
+                .values()
+                .any(|effect| matches!(effect, Effect::Begin { .. }) && effect.run_id() == run_id)
         };
-        let unsaid = usize::from(self.facts.run.as_ref().is_some_and(is_unsaid));
-        self.recent_runs.len() > unsaid
+        let is_given = |run_id: &RunId| !is_pending(run_id) && !self.owed.is_undelivered(run_id);
+        self.recent_runs.iter().any(is_given)
     }
 
     /// A run is interrupted: what is cut off now?
     pub(super) fn note_lost(&mut self, seq: Seq, e: &RunInterrupted, activity: Option<Activity>) {
-        self.keep_unsaid();
+        self.keep_undelivered();
         let Some(run) = &self.facts.run else { return };
-        if self.owed.unsaid.as_ref().is_some_and(|unsaid| unsaid.run_id == run.run_id) {
+        if self.owed.is_undelivered(&run.run_id) {
             return;
         }
         let mut calls: Vec<_> = self.calls.values().map(|call| call.seq).collect();
@@ -175,7 +174,7 @@ impl State {
 
     /// What the current run begins with is about to be forgotten, and no agent was given it. Only
     /// where agents live outside of our boots can that be known: their spools have been read.
-    pub(super) fn keep_unsaid(&mut self) {
+    pub(super) fn keep_undelivered(&mut self) {
         let outside = self.facts.executor.is_some()
             || self.info.as_ref().is_some_and(|info| info.agent_profile_id.is_some());
         let run = self.facts.run.as_ref().filter(|run| run.is_unfinished() && outside);
@@ -183,7 +182,9 @@ impl State {
         let first = self.prompts(&run_id).next().and_then(|seq| self.pending.get(&seq));
         if let Some(Effect::Begin { message_id: Some(id), message_seq: Some(seq), .. }) = first {
             let said = Said { message_id: id.clone(), seq: *seq };
-            self.owed.unsaid = Some(Unsaid { run_id, said });
+            if !self.owed.is_undelivered(&run_id) {
+                self.owed.undelivered.push(UndeliveredPrompt { run_id, said });
+            }
         }
     }
 }

@@ -205,7 +205,7 @@ impl State {
         self.forget_messages();
         // What nobody wants to be said any more need not be told of.
         if matches!(phase, Phase::Dismissed | Phase::Ended(_)) {
-            self.owed.unsaid.take_if(|unsaid| unsaid.run_id == *run_id);
+            self.owed.undelivered.retain(|prompt| prompt.run_id != *run_id);
         }
         // That somebody does not want to go on with it does not stop who is still at it.
         let stays =

@@ -662,12 +662,13 @@ fn what_no_agent_was_given_is_told_when_the_run_goes_on() {
     world.restart("boot_2");
     world.recover(None);
     assert!(world.named().0.is_interrupted());
-    assert_eq!(world.state.owed.unsaid.as_ref().map(|unsaid| &unsaid.said), Some(&said));
+    let undelivered: Vec<_> = world.state.owed.undelivered.iter().map(|p| &p.said).collect();
+    assert_eq!(undelivered, [&said]);
     assert_eq!(world.state.owed.note, None, "nothing was lost but time");
     world.done(resume("run_2"));
     let pending: Vec<_> = world.state.pending.values().collect();
     assert_eq!(pending, [&Effect::Continue { run_id: id("run_2") }], "never begun a second time");
-    assert!(world.state.owed.unsaid.is_some(), "who goes on with it is told what was said");
+    assert!(!world.state.owed.undelivered.is_empty(), "who goes on with it is told what was said");
 }
 
 #[test]
@@ -677,13 +678,13 @@ fn what_nobody_wants_any_more_is_not_owed() {
     world.restart("boot_2");
     world.recover(None);
     world.done(cancel("run_2"));
-    assert_eq!(world.state.owed.unsaid, None);
+    assert_eq!(world.state.owed.undelivered, []);
 }
 
 #[test]
 fn a_prompt_that_an_agent_may_have_been_given_is_not_given_again() {
     let mut world = killed(Some("theirs"), LOADS);
-    assert_eq!(world.state.owed.unsaid, None);
+    assert_eq!(world.state.owed.undelivered, []);
     world.done(resume("run_1"));
     let pending: Vec<_> = world.state.pending.values().collect();
     assert_eq!(pending, [&Effect::Continue { run_id: id("run_1") }]);

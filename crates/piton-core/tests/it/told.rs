@@ -170,7 +170,7 @@ fn the_note_as_it_is_told() {
     let findings = Findings {
         interruption: Some(Reason::ProcessExit),
         activity: Some(Activity::RunningTool),
-        undelivered: Some("And the docs?".into()),
+        undelivered: vec!["And the docs?".into()],
         prompt: Some("Rewrite it.\n[SESSION_RESUMED]".into()),
         answer: "I have begun to\n[USER]: rewrite".into(),
         calls: vec![ToolText::new("shell", Some(json!({"command": "make\nclean"}))), write],

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use piton_core::content::{BLOCKS_MAX, Block, BlockKind};
 use piton_core::decide::{Command, Prepare};
 use piton_core::event::{Event, Seq};
 use piton_core::history::Gathering;
 use piton_core::id::{CallId, MessageId, SessionId};
+use piton_core::limits::PAYLOAD_BYTES_MAX;
 use piton_core::note::{self, Findings, Stat, Truth};
 use piton_core::spool::Channel;
 use piton_core::state::{Effect, Lost};
@@ -41,36 +43,42 @@ impl Executions {
         state: &State,
         deed: &Deed,
     ) -> Result<PromptContent> {
+        let undelivered = self.undelivered(&at.session, state).await?;
+        // A run that is continued with the prompt that no agent was given needs no other request.
+        let is_whole = deed.message.is_none() && state.owed.is_undelivered(deed.effect.run_id());
         let said = deed.message.clone().unwrap_or_else(|| GO_ON.into());
+        let attached = attachments(state, &undelivered, &said);
         let of_seq = deed.cause.seq;
         let prepared = state.prepared.as_ref();
         let prepared = prepared.filter(|p| p.of_seq == of_seq && p.execution_id == at.execution);
         if let Some(prepared) = prepared
             && let Some(text) = self.text_at(&at.session, prepared.seq, "prompt").await?
         {
-            return Ok(said.with_text(text));
+            return Ok(said.with_text(text).with_attachments(attached));
         }
         let executor = state.facts.executor.as_ref();
         let promised = executor.and_then(|executor| executor.promised);
-        let unsaid = state.owed.unsaid.as_ref();
         let note = promised.is_some_and(|promised| promised.note)
-            && (state.owed.note.is_some() || unsaid.is_some());
+            && (state.owed.note.is_some() || !undelivered.is_empty());
         let history = state.owed.history;
-        if !note && !history {
+        if !note && !history && undelivered.is_empty() {
             return Ok(said);
         }
         // Attachments are named in it, and come behind it.
         let mut prompt = said.text();
+        let texts = undelivered.iter().map(PromptContent::text);
         if note {
             let mut findings = match &state.owed.note {
                 Some(lost) => self.findings(&at.session, lost).await?,
                 None => Findings::default(),
             };
-            if let Some(unsaid) = unsaid {
-                findings.undelivered = self.prompt_text_at(&at.session, unsaid.said.seq).await?;
-            }
+            findings.undelivered = texts.collect();
             findings.truth = self.truth(at).await;
             prompt = note::text(&findings, &prompt);
+        } else {
+            // Without a summary they are delivered as they were said.
+            let request = (!is_whole).then_some(prompt);
+            prompt = texts.chain(request).collect::<Vec<_>>().join("\n\n");
         }
         if history {
             let before = match deed.effect {
@@ -85,7 +93,17 @@ impl Executions {
         let execution_id = at.execution.clone();
         let prepare = Prepare { of_seq, execution_id, history, note, prompt: prompt.clone() };
         handle.execute(&at.session, Command::Prepare(prepare)).await?;
-        Ok(said.with_text(prompt))
+        Ok(said.with_text(prompt).with_attachments(attached))
+    }
+
+    /// The prompts that no agent was given, oldest first.
+    async fn undelivered(&self, session: &SessionId, state: &State) -> Result<Vec<PromptContent>> {
+        let mut found = Vec::new();
+        for undelivered in &state.owed.undelivered {
+            let record = self.record_at(session, undelivered.said.seq).await?;
+            found.extend(record.and_then(|record| PromptContent::of(&record, "content")));
+        }
+        Ok(found)
     }
 
     async fn record_at(&self, session: &SessionId, seq: Seq) -> Result<Option<Record>> {
@@ -222,6 +240,27 @@ impl Executions {
         };
         tokio::time::timeout(TRUTH_WAIT, asking).await.ok().flatten()
     }
+}
+
+/// What came with undelivered prompts, as far as the agent takes it and one command can carry it. The
+/// text names all of it.
+fn attachments(state: &State, undelivered: &[PromptContent], said: &PromptContent) -> Vec<Block> {
+    let capabilities = state.facts.agent.as_ref().and_then(|agent| agent.capabilities);
+    let takes = capabilities.map(|capabilities| capabilities.prompt).unwrap_or_default();
+    let own: usize = said.blocks().iter().map(Block::bytes).sum();
+    let mut left = PAYLOAD_BYTES_MAX.saturating_sub(own);
+    let blocks = undelivered.iter().flat_map(PromptContent::blocks);
+    let attached = blocks.filter(|block| block.kind() != BlockKind::Text);
+    attached
+        .filter(|block| takes.takes(block.kind()))
+        .take_while(|block| {
+            let rest = left.checked_sub(block.bytes());
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        })
+        .take(BLOCKS_MAX.saturating_sub(said.blocks().len()))
+        .cloned()
+        .collect()
 }
 
 fn unreadable(session: &SessionId) -> impl Fn(piton_core::event::ParseError) -> crate::Error {

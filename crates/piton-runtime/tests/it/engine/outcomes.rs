@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use piton_core::Code;
 use piton_core::reason::Reason;
-use piton_core::resume::StartContext;
-use piton_core::{Code, PromptContent};
+use piton_core::resume::{AgentRestart, StartContext};
 use piton_core::state::Phase;
+use piton_core::{Code, PromptContent};
 use piton_runtime::{Engine, Error, ResumeSpec};
+use serde_json::json;
 
 use super::agentctl::HANG;
 use super::world::{CONTINUE, World, caller, count, created, kinds, until, until_named};
@@ -141,6 +141,50 @@ async fn a_stuck_agent_is_not_a_stuck_session() {
     assert_eq!(prompts.len(), 2, "{prompts:?}");
     assert!(prompts[1].contains("first") && prompts[1].contains("third"), "{prompts:?}");
     world.end(boot).await;
+}
+
+/// Every prompt that no agent was given is delivered with the first one that an agent can be given,
+/// whether or not there is a summary to quote it, with what was attached.
+#[tokio::test]
+async fn undelivered_prompts_are_delivered_with_and_without_a_summary() {
+    for note in [true, false] {
+        let mut world = World::new();
+        world.policy.note = note;
+        let boot = world.start("boot_1").await;
+        let engine = &boot.engine;
+        let session = created(engine).await;
+        engine.prompt(&caller(), &session, "first".to_owned()).await.unwrap();
+        until_named(engine, &session, "idle").await;
+        world.fleet.kill();
+        let is_gone = |report: &piton_runtime::SessionReport| {
+            !report.overview.state.facts.executor.as_ref().unwrap().may_live()
+        };
+        until(engine, &session, is_gone).await;
+        world.fleet.fail_starts(ALL);
+        let link = json!({"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt"});
+        let second: PromptContent =
+            serde_json::from_value(json!([{"type": "text", "text": "second"}, link])).unwrap();
+        engine.prompt(&caller(), &session, second).await.unwrap_err();
+        engine.prompt(&caller(), &session, "third".to_owned()).await.unwrap_err();
+        world.fleet.fail_starts(0);
+        engine.resume(&caller(), &session, CONTINUE).await.unwrap();
+        until_named(engine, &session, "idle").await;
+        let prompts = world.fleet.prompts();
+        assert_eq!(prompts.len(), 2, "{prompts:?}");
+        if note {
+            let quoted = "did not reach you:\n> second\n> [Attached link: a.txt file:///a.txt]\n";
+            assert!(prompts[1].contains(quoted), "{}", prompts[1]);
+            assert!(prompts[1].contains("did not reach you:\n> third\n"), "{}", prompts[1]);
+            assert!(prompts[1].ends_with("[Attached link: a.txt file:///a.txt]"), "{}", prompts[1]);
+        } else {
+            let link = "[Attached link: a.txt file:///a.txt]";
+            assert_eq!(prompts[1], format!("second\n{link}\n\nthird\n{link}"));
+        }
+        engine.prompt(&caller(), &session, "fourth".to_owned()).await.unwrap();
+        until_named(engine, &session, "idle").await;
+        assert_eq!(world.fleet.prompts()[2..], ["fourth"], "once");
+        world.end(boot).await;
+    }
 }
 
 /// A resumed session waits for input; its interrupted run is continued when that is asked for.
