@@ -3,8 +3,8 @@
 //
 //   node scripts/docs.mjs            write the generated pages of docs/reference
 //   node scripts/docs.mjs --check    fail if a generated page is stale, a link leads nowhere, a page names
-//                                    a command or an option that the program does not have, or uses a
-//                                    word that only we understand
+//                                    a command, an option or a setting that the program does not have, or
+//                                    uses a word that only we understand
 //   node scripts/docs.mjs --run [PAGE…]   run the commands of the pages, each page in a sandbox, and the
 //                                    scripts of examples
 //
@@ -21,7 +21,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { commandFaults, linkFaults, pages, wordFaults } from './docs/check.mjs';
+import { commandFaults, linkFaults, pages, settingsFaults, wordFaults } from './docs/check.mjs';
 import { generated } from './docs/generate.mjs';
 import { runExample, runPage } from './docs/run.mjs';
 
@@ -48,6 +48,7 @@ if (mode === undefined) {
   const stale = (await generated(piton)).filter(([path, text]) => !existsSync(path) || readFileSync(path, 'utf8') !== text);
   const faults = stale.map(([path]) => `${path} is stale: run \`make docs\``);
   faults.push(...linkFaults(markdown), ...commandFaults(piton, pages(markdown)), ...wordFaults(pages(markdown)));
+  faults.push(...settingsFaults(piton, [...pages(markdown), ...markdown.filter((path) => path.startsWith('examples/'))]));
   for (const fault of faults) console.error(fault);
   console.log(faults.length === 0 ? 'docs: good' : `docs: ${faults.length} faults`);
   process.exit(faults.length === 0 ? 0 : 1);

@@ -1,6 +1,8 @@
 // Links and commands of the pages, without running anything but `--help`.
 
-import { existsSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { blocks } from './blocks.mjs';
 import { help, subcommands } from './generate.mjs';
@@ -117,4 +119,24 @@ export function commandFaults(piton, paths) {
     }
   }
   return [...new Set(faults)];
+}
+
+/** Settings in pages that the program does not accept. */
+export function settingsFaults(piton, paths) {
+  const faults = [];
+  const folder = mkdtempSync(join(tmpdir(), 'piton-docs-'));
+  const file = join(folder, 'config.toml');
+  try {
+    for (const page of paths) {
+      for (const [, toml] of readFileSync(page, 'utf8').matchAll(/^```toml\n([\s\S]*?)^```$/gm)) {
+        writeFileSync(file, toml);
+        const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: '1' };
+        const shown = spawnSync(piton, ['--config', file, 'config', 'show'], { env });
+        if (shown.status !== 0) faults.push(`${page}: ${shown.stderr.toString().split('\n')[0]}`);
+      }
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  return faults;
 }
