@@ -99,9 +99,9 @@ class Model {
     const directive = at < 0 ? null : directiveIn(items[at].text);
     const since = (role) => items.slice(at + 1).some((item) => item.role === role);
     const hasResult = since("result");
-    // No turns: what an agent asks for itself, such as titles, without a shell among the tools or in a form;
-    // and what it asks when a turn has its answer, such as what the user might say next.
-    const isSide = !shellOf(tools) || isForm || (directive !== null && since("assistant"));
+    // No turns: what an agent asks for itself, such as titles, with no tool or one, or in a form; and what it
+    // asks when a turn has its answer, such as what the user might say next.
+    const isSide = tools.length < 2 || isForm || (directive !== null && since("assistant"));
     const begins = !isSide && directive !== null && !hasResult;
     this.requests.push({ at: new Date().toISOString(), items, tools, directive, isSide, begins, body });
     const reply = wire.answer(response, body, path);
@@ -147,7 +147,8 @@ function directiveIn(text) {
 
 /** Calls whichever shell tool was offered, with what its schema asks for. */
 function callShell(reply, tools, command) {
-  const tool = shellOf(tools);
+  const tool = SHELLS.map((name) => tools.find((offered) => offered.name === name)).find(Boolean);
+  if (!tool) return reply.text(`No shell among the tools: ${tools.map(({ name }) => name).join(", ")}`);
   const wants = tool.schema?.properties ?? {};
   const why = "Writes a file, to see whether somebody is asked";
   const key = ["cmd", "command", "commands"].find((name) => wants[name]) ?? "command";
@@ -162,8 +163,6 @@ function callShell(reply, tools, command) {
   for (const name of tool.schema?.required ?? []) input[name] ??= anyOf(wants[name]);
   return reply.call(tool.name, input);
 }
-
-const shellOf = (tools) => SHELLS.map((name) => tools.find((offered) => offered.name === name)).find(Boolean);
 
 /** A line, a list of lines, or a program with its arguments. */
 function commandAs(schema, command, isList) {
