@@ -29,6 +29,8 @@ export class Scene {
   said = new Map();
   /** What `sessions show` and others printed, in order: `{ step, command, text }`. */
   printed = [];
+  /** Why the last turn had to wait for its agent, as the status said meanwhile. */
+  waits = new Set();
   /** How many permissions were asked for. */
   asked = 0;
 
@@ -121,7 +123,9 @@ export class Scene {
   }
 
   async completed(run) {
+    this.waits.clear();
     const status = await this.session.when("the turn has ended", TURN_MS, (now) => {
+      if (now.status === "starting") this.waits.add(now.reason);
       const isOver = now.status === "error" || isInterrupted(now);
       if (now.run_id === run && isOver) throw new Error(`${now.reason}: ${now.sentence}`);
       return now.run_id === run && now.status === "idle";

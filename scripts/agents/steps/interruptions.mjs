@@ -28,8 +28,10 @@ export async function killAgent(scene) {
 export async function comeBack(scene) {
   const { name, status } = await scene.isBack("damson");
   scene.afterKill = name;
-  const records = await scene.session.recordsOf("agent.initialized");
-  return `opened as ${records.at(-1).opened_as}, context ${status.context}`;
+  const { opened_as: openedAs } = (await scene.session.recordsOf("agent.initialized")).at(-1);
+  const [waiting] = await scene.session.recordsOf("agent.waiting");
+  if (waiting) assert.ok(scene.waits.has(waiting.reason), "The status says what the start waits for");
+  return [`opened as ${openedAs}`, `context ${status.context}`, ...scene.waits].join(", ");
 }
 
 export function note(scene) {
