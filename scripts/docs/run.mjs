@@ -2,9 +2,9 @@
 // its own. Programs of the system that a test must not call are replaced by ones that only say so.
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { blocks } from './blocks.mjs';
 
 /** A block that is not done by then has failed. */
@@ -117,17 +117,21 @@ exit 1`);
   run('git', 'add', '.');
   run('git', 'commit', '-q', '-m', 'first');
   const end = () => {
-    // Closing a session ends its agent; then nothing of the sandbox runs any more.
-    const quiet = (...args) => spawnSync(join(bin, 'piton'), args, { env, cwd: project, timeout: 20_000 });
-    const listed = quiet('sessions', 'list', '--limit', '200', '--json').stdout?.toString() ?? '';
-    for (const line of listed.split('\n').filter(Boolean)) {
-      const { session_id: id, status } = JSON.parse(line);
-      if (id && status !== 'closed') {
-        quiet('sessions', 'cancel', id);
-        quiet('sessions', 'close', id);
+    // A block may name a data folder of its own. Closing a session ends its agent; then nothing of the
+    // sandbox runs any more.
+    const quiet = (data, ...args) => spawnSync(join(bin, 'piton'), ['--data', data, ...args], { env, cwd: project, timeout: 20_000 });
+    const files = readdirSync(folder, { recursive: true }).filter((path) => path.endsWith('run/server.json'));
+    for (const data of files.map((path) => join(folder, dirname(dirname(path))))) {
+      const listed = quiet(data, 'sessions', 'list', '--limit', '200', '--json').stdout?.toString() ?? '';
+      for (const line of listed.split('\n').filter(Boolean)) {
+        const { session_id: id, status } = JSON.parse(line);
+        if (id && !['completed', 'failed', 'cancelled'].includes(status)) {
+          quiet(data, 'sessions', 'cancel', id);
+          quiet(data, 'sessions', 'close', id);
+        }
       }
+      quiet(data, 'stop');
     }
-    quiet('stop');
     rmSync(folder, { recursive: true, force: true });
   };
   return { folder, env, end };
