@@ -10,9 +10,11 @@ use crate::state::State;
 /// for a part of the exit, in milliseconds: agents answer a running turn when they are told to end.
 pub const EXIT_WINDOW_MS: i64 = 500;
 
-/// Signals that a process can answer before it ends: HUP, INT, QUIT, TERM. After a KILL it says
-/// nothing, so what it said before that counts.
+/// Signals that a process can answer before it ends: HUP, INT, QUIT, TERM.
 const ANSWERED_SIGNALS: [i32; 4] = [1, 2, 3, 15];
+/// After a KILL a process says nothing, so what it said before that counts. What is said after it comes
+/// from a process that it had started.
+const KILL: i32 = 9;
 
 /// What a run was doing when it was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -89,14 +91,20 @@ pub fn sentence(reason: Reason, activity: Option<Activity>) -> String {
     }
 }
 
-/// Whether an agent may have ended by a signal that it can answer before it ends, and nobody asked
-/// Piton to end it. Programs with a handler of their own exit with 128 and the signal, or with 0; an
-/// agent has no other reason to exit with 0.
-pub fn is_signalled(fact: &Fact) -> bool {
-    let Fact::AgentExited { exit_code, signal, requested: false, .. } = fact else { return false };
+/// How long before this exit of an agent the end of its turn is taken for a part of the exit, in
+/// milliseconds; `None`: the exit says nothing about the turn, or Piton was asked to end the agent.
+/// Programs with a handler of their own exit with 128 and the signal, or with 0; an agent has no other
+/// reason to exit with 0.
+pub fn exit_window_ms(fact: &Fact) -> Option<i64> {
+    let Fact::AgentExited { exit_code, signal, requested: false, .. } = fact else { return None };
+    if *exit_code == Some(0) {
+        return Some(EXIT_WINDOW_MS);
+    }
     let of_code = exit_code.and_then(|code| code.checked_sub(128));
-    *exit_code == Some(0)
-        || signal.or(of_code).is_some_and(|signal| ANSWERED_SIGNALS.contains(&signal))
+    match signal.or(of_code)? {
+        KILL => Some(0),
+        signal => ANSWERED_SIGNALS.contains(&signal).then_some(EXIT_WINDOW_MS),
+    }
 }
 
 #[cfg(test)]
@@ -110,19 +118,21 @@ mod tests {
     #[test]
     fn an_agent_can_answer_some_signals_before_it_ends() {
         let table = [
-            (exited(None, Some(15), false), true),
-            (exited(None, Some(2), false), true),
-            (exited(Some(143), None, false), true),
-            (exited(Some(130), None, false), true),
-            (exited(None, Some(9), false), false),
-            (exited(Some(137), None, false), false),
-            (exited(Some(0), None, false), true),
-            (exited(Some(0), None, true), false),
-            (exited(Some(1), None, false), false),
-            (exited(None, Some(15), true), false),
+            (exited(None, Some(15), false), Some(500)),
+            (exited(None, Some(2), false), Some(500)),
+            (exited(Some(143), None, false), Some(500)),
+            (exited(Some(130), None, false), Some(500)),
+            (exited(None, Some(9), false), Some(0)),
+            (exited(Some(137), None, false), Some(0)),
+            (exited(None, Some(11), false), None),
+            (exited(Some(0), None, false), Some(500)),
+            (exited(Some(0), None, true), None),
+            (exited(Some(1), None, false), None),
+            (exited(None, Some(15), true), None),
+            (exited(None, Some(9), true), None),
         ];
-        for (fact, is) in table {
-            assert_eq!(is_signalled(&fact), is, "{fact:?}");
+        for (fact, window) in table {
+            assert_eq!(exit_window_ms(&fact), window, "{fact:?}");
         }
     }
 

@@ -123,17 +123,21 @@ pub(super) fn import(state: &State, cx: &Context, import: Import) -> Result<Deci
     Ok(Decision::done(records))
 }
 
-/// The turn ends after which the agent ended by a signal within a moment.
+/// The turn ends after which the agent ended by a signal within a moment, and the questions that ended with
+/// them unanswered: these were cut off, not withdrawn.
 fn suspects(entries: &[Entry]) -> BTreeSet<Pos> {
     let mut suspects = BTreeSet::new();
-    let mut exited_at = None;
+    let mut exit = None;
     for entry in entries.iter().rev() {
+        let is_part_of_exit = || exit.is_some_and(|(at, window)| is_soon(entry.at, at, window));
         match &entry.fact {
             fact @ Fact::AgentExited { .. } => {
-                exited_at = interruption::is_signalled(fact).then_some(entry.at);
+                exit = interruption::exit_window_ms(fact).map(|window| (entry.at, window));
             }
-            Fact::TurnStarted {} => exited_at = None,
-            Fact::TurnEnded { .. } if exited_at.is_some_and(|at| is_soon(entry.at, at)) => {
+            Fact::TurnStarted {} => exit = None,
+            Fact::TurnEnded { .. } | Fact::WaitEnded { why: Ended::Withdrawn, .. }
+                if is_part_of_exit() =>
+            {
                 suspects.insert(entry.pos);
             }
             _ => {}
@@ -143,8 +147,8 @@ fn suspects(entries: &[Entry]) -> BTreeSet<Pos> {
 }
 
 /// Whether an agent ended so soon after its turn that the turn's end is a part of its own.
-fn is_soon(ended_at: Timestamp, exited_at: Timestamp) -> bool {
-    exited_at.as_millis().saturating_sub(ended_at.as_millis()) <= interruption::EXIT_WINDOW_MS
+fn is_soon(ended_at: Timestamp, exited_at: Timestamp, window_ms: i64) -> bool {
+    exited_at.as_millis().saturating_sub(ended_at.as_millis()) <= window_ms
 }
 
 /// An execution of long ago, of which it is not known how far its spool was imported.
@@ -254,6 +258,7 @@ impl Importing<'_> {
             Fact::TurnEnded { stop_reason } if self.suspects.contains(&entry.pos) => {
                 self.turn_belied(&cx, run_id.as_ref(), stop_reason);
             }
+            Fact::WaitEnded { .. } if self.suspects.contains(&entry.pos) => {}
             fact => self.fact(&cx, run_id, fact),
         }
     }

@@ -8,7 +8,7 @@ use piton_core::decide::{Command, Import, asks};
 use piton_core::event::{Event, RunInterrupted, ToolStatus, WaitKind};
 use piton_core::interruption::Activity;
 use piton_core::reason::Reason;
-use piton_core::spool::{Channel, ENTRY_VERSION, Entry, Fact, Pos};
+use piton_core::spool::{Channel, ENTRY_VERSION, Ended, Entry, Fact, Pos};
 use piton_core::state::Phase;
 use piton_core::status::Name;
 use serde_json::json;
@@ -170,6 +170,33 @@ fn a_turn_that_ends_just_before_its_agent_is_signalled_is_interrupted() {
         assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessExit));
         assert_eq!(interruption(&world).stop_reason.as_deref(), Some("end_turn"));
         assert!(world.state.owed.note.is_some(), "the next prompt tells of it");
+    }
+}
+
+/// As copilot did: its first process is killed, and what that had started ends the turn as completed, and
+/// withdraws its question, before it is killed as well.
+#[test]
+fn a_turn_that_ends_after_its_agent_was_killed_is_interrupted() {
+    let asked = Fact::WaitOpened {
+        wait_id: id("w1"),
+        wait_kind: WaitKind::Permission,
+        question: json!("May I?"),
+    };
+    let withdrawn = Fact::WaitEnded { wait_id: id("w1"), why: Ended::Withdrawn };
+    for (exit_code, signal) in [(None, Some(9)), (Some(137), None)] {
+        let (mut world, now) = begun();
+        import(&mut world, 1, vec![(now, asked.clone())]);
+        let end = [(now + 62, withdrawn.clone()), (now + 62, ended("end_turn"))];
+        let exit = (now + 50, exited(exit_code, signal));
+        import(&mut world, 2, end.into_iter().chain([exit]).collect());
+        assert_eq!(world.named(), (Name::InterruptedWaiting, Reason::ProcessExit));
+        assert_eq!(interruption(&world).phase, Some(Activity::Waiting));
+        assert_eq!((world.count("run.completed"), world.count("wait.cancelled")), (0, 0));
+
+        let (mut world, now) = begun();
+        import(&mut world, 1, vec![(now + 62, ended("end_turn"))]);
+        import(&mut world, 2, vec![(now + 50, exited(exit_code, signal))]);
+        assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessExit));
     }
 }
 

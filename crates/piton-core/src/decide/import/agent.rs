@@ -110,7 +110,7 @@ impl Importing<'_> {
             }
             Fact::AgentExited { exit_code, signal, requested, stderr } => {
                 let is_current = self.is_current();
-                let is_signalled = interruption::is_signalled(&Fact::AgentExited {
+                let window_ms = interruption::exit_window_ms(&Fact::AgentExited {
                     exit_code,
                     signal,
                     requested,
@@ -126,9 +126,9 @@ impl Importing<'_> {
                     self.extend(Ok(Decision::done(records)));
                 } else if let Some(run) = run
                     && is_current
-                    && is_signalled
+                    && let Some(window_ms) = window_ms
                     && run.phase == Phase::Ended(Outcome::Completed)
-                    && run.ended_at.is_some_and(|ended_at| is_soon(ended_at, cx.now))
+                    && run.ended_at.is_some_and(|ended_at| is_soon(ended_at, cx.now, window_ms))
                 {
                     // The end of its turn was imported a moment ago, and was a part of its exit.
                     let (reason, stop_reason) = (Reason::ProcessExit, Some("end_turn".to_owned()));
