@@ -14,11 +14,16 @@ pub(super) fn is_operator(c: char) -> bool {
     c.is_control() && c != '\t' || matches!(c, '&' | ';' | '|' | '<' | '>' | '(' | ')' | '$' | '`')
 }
 
-/// The command line that arguments ask for: a text, or a list of words.
+/// The command line that arguments ask for: a text, or a list of words. Several command lines are one line
+/// each.
 pub(super) fn of_arguments(arguments: &Value) -> Option<String> {
-    let command = ["command", "cmd", "script"].iter().find_map(|key| arguments.get(key))?;
     let words = |value: &Value| -> Option<Vec<String>> {
         value.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+    };
+    let command = ["command", "cmd", "script"].iter().find_map(|key| arguments.get(key));
+    let Some(command) = command else {
+        let lines = words(arguments.get("commands")?).filter(|lines| !lines.is_empty())?;
+        return Some(lines.join("\n").trim().to_owned());
     };
     let rest = arguments.get("args").and_then(words).unwrap_or_default();
     match command {
@@ -106,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_a_text_or_a_list_of_words() {
+    fn a_command_is_a_text_or_a_list_of_words_or_several_lines() {
         for (arguments, command) in [
             (json!({"command": " git status "}), Some("git status")),
             (json!({"command": ["bash", "-lc", "a && b"]}), Some("a && b")),
@@ -115,6 +120,11 @@ mod tests {
             (json!({"cmd": "ls"}), Some("ls")),
             (json!({"command": ["git", 1]}), None),
             (json!({"command": []}), None),
+            (json!({"commands": ["git status"]}), Some("git status")),
+            (json!({"commands": ["a", "b c"]}), Some("a\nb c")),
+            (json!({"commands": ["a"], "command": "a"}), Some("a")),
+            (json!({"commands": [{"command": "a"}]}), None),
+            (json!({"commands": []}), None),
             (json!({"path": "x"}), None),
         ] {
             assert_eq!(of_arguments(&arguments).as_deref(), command, "{arguments}");
