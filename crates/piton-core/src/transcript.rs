@@ -151,6 +151,18 @@ pub fn build<'a>(
                     *arguments = Some(merged(arguments.take().unwrap_or_default(), said.clone()));
                 }
             }
+            // Some agents say only here with what they make a call.
+            Event::RunWaiting(e) => {
+                if let Some(question) = record.content_field("question")
+                    && let Some(said) = said_of_call(&question)
+                    && let Ok(call_id) =
+                        question["call_id"].as_str().unwrap_or_default().parse::<CallId>()
+                    && let Some(Item::Tool { arguments, .. }) =
+                        calls.get(&(e.run_id, call_id)).and_then(|index| items.get_mut(*index))
+                {
+                    *arguments = Some(merged(arguments.take().unwrap_or_default(), said.clone()));
+                }
+            }
             Event::ToolOutcome(e) => {
                 let result = record.content_field("result");
                 let known = Outcome::Known { status: e.status, result };
@@ -175,6 +187,11 @@ pub fn build<'a>(
         }
     }
     Ok(items)
+}
+
+/// The arguments of the tool call that a question is about.
+fn said_of_call(question: &Value) -> Option<&Value> {
+    question.get("toolCall")?.get("rawInput").filter(|said| !is_nothing(said))
 }
 
 /// Marks the message that a run's agent said last, or one of which nothing is there; says which.

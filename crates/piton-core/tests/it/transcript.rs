@@ -95,6 +95,24 @@ fn dangling_intents_are_unknown_and_live_ones_pending() {
     );
 }
 
+/// As qwen does: it announces a call with nothing, and says with what when it asks for permission.
+#[test]
+fn a_call_has_the_arguments_that_its_permission_request_says() {
+    let event = event::RunWaiting {
+        run_id: run("run_1"),
+        wait_id: None,
+        wait_kind: event::WaitKind::Permission,
+        resume_token_id: None,
+        deadline_at: None,
+        reject_options: Vec::new(),
+    };
+    let question = json!({"call_id": "call_1", "toolCall": {"rawInput": {"command": "ls"}}});
+    let log = [intent(1, "run_1", "call_1"), record(2, event, Some(("question", question)))];
+    let items = build(&log, None).unwrap();
+    let [Item::Tool { arguments, .. }] = items.as_slice() else { panic!("{items:?}") };
+    assert_eq!(*arguments, Some(json!({"seq": 1, "command": "ls"})));
+}
+
 /// A late outcome replaces `unknown`, written or derived; the first known one stays.
 #[test]
 fn late_outcomes_replace_unknown_and_the_first_known_one_counts() {

@@ -197,6 +197,15 @@ impl Executions {
                         call.update(&update);
                     }
                 }
+                // Some say it only when they ask for permission.
+                Ok(Event::RunWaiting(_)) => {
+                    if let Some(question) = record.content_field("question")
+                        && question["call_id"].as_str() == Some(call_id.as_str())
+                        && let Some(asked) = question.get("toolCall")
+                    {
+                        call.update(asked);
+                    }
+                }
                 _ => {}
             }
         }
