@@ -55,7 +55,7 @@ impl State {
             }
             Event::EffectDone(e) => return self.done(e.of_seq),
             Event::PromptPrepared(e) => {
-                self.is_prepared(seq, e);
+                self.mark_prepared(seq, e);
                 return Change::Inner;
             }
             Event::SpoolImported(e) => {
@@ -66,7 +66,7 @@ impl State {
                 self.requests.taken(seq, ts, e);
                 return Change::Inner;
             }
-            Event::AgentUpdated(e) if e.what == REFUSAL => return self.has_refused(e),
+            Event::AgentUpdated(e) if e.what == REFUSAL => return self.apply_refusal(e),
             Event::AgentUpdated(e) => {
                 if self.is_current(&e.execution_id) {
                     self.features.updated(seq, e);
@@ -105,7 +105,7 @@ impl State {
             | Event::AnchorsRecreated(_) => return Change::Inner,
             Event::SessionLeased(_) | Event::SessionReleased(_) => {
                 let change = match event {
-                    Event::SessionLeased(e) => self.is_leased_by(&e.boot_id),
+                    Event::SessionLeased(e) => self.apply_lease(&e.boot_id),
                     _ => Change::Inner,
                 };
                 self.lease.apply(event);
@@ -204,7 +204,7 @@ impl State {
 
     /// An agent that lived inside a dead boot can be told nothing any more, and one that the boot was
     /// about to start is started by nobody.
-    fn is_leased_by(&mut self, boot: &BootId) -> Change {
+    fn apply_lease(&mut self, boot: &BootId) -> Change {
         if self.lease.owner.as_ref() == Some(boot) {
             return Change::Inner;
         }

@@ -1,4 +1,4 @@
-//! The history that an agent is told which began afresh: S3's text, made from the log. Its size, and
+//! The history for an agent that was started without its conversation, made from the log. Its size, and
 //! what it costs to make, do not depend on how long the session is: the newest is kept.
 
 use std::collections::VecDeque;

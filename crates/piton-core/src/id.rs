@@ -179,7 +179,7 @@ impl WaitId {
 }
 
 impl From<&TokenId> for WaitId {
-    /// Logs that name no wait (S4's first form) know a wait by its token.
+    /// Logs that name no wait (adopted ones) know a wait by its token.
     fn from(token: &TokenId) -> Self {
         Self(token.0.clone())
     }

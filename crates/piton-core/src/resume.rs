@@ -240,7 +240,7 @@ pub struct Evaluation {
     pub context_reason: Option<Reason>,
 }
 
-/// S3's four cases, under our decisions. `is_asked`: its executor is being asked whether it lives.
+/// Whether a session can and has to be resumed, and how. `is_asked`: its executor is being asked whether it lives.
 pub fn evaluate(state: &State, abilities: Abilities, is_asked: bool) -> Evaluation {
     let facts = &state.facts;
     let strategy = strategy(facts, abilities);

@@ -423,7 +423,7 @@ impl Agent {
     }
 
     /// What it has before it from now on has no name yet; the name that it went by is kept.
-    pub(crate) fn is_unnamed(&mut self) {
+    pub(crate) fn clear_session_id(&mut self) {
         self.earlier_session_ids.extend(self.session_id.take());
         self.forget_names();
     }
@@ -434,7 +434,7 @@ impl Agent {
     }
 
     /// It goes by this handle from now on; the one before is kept.
-    pub(crate) fn is_called(&mut self, id: &str) {
+    pub(crate) fn set_session_id(&mut self, id: &str) {
         if self.session_id.as_deref() == Some(id) {
             return;
         }
@@ -444,7 +444,7 @@ impl Agent {
     }
 
     /// It said that it does not know this handle; `None`: the one that it goes by.
-    pub(crate) fn is_disowned(&mut self, id: Option<&str>) {
+    pub(crate) fn apply_session_cleared(&mut self, id: Option<&str>) {
         if id.is_none() || self.session_id.as_deref() == id {
             self.session_id = None;
         }

@@ -30,7 +30,7 @@ pub enum Name {
     Idle,
 }
 
-/// The state on S2's and S3's wire.
+/// The session's state on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum WireState {

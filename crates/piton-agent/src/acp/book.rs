@@ -286,7 +286,7 @@ impl Book {
     }
 
     /// It offers this way to go on, and does not have it.
-    pub(super) fn has_not(&mut self, way: OpenedAs) {
+    pub(super) fn mark_not_offered(&mut self, way: OpenedAs) {
         let Some(hello) = &mut self.hello else { return };
         match way {
             OpenedAs::Resumed => hello.capabilities.resume = false,

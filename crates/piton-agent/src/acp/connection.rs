@@ -171,7 +171,7 @@ impl Connection {
                     }
                     // It offers what it does not have; a copy is nothing else's.
                     Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if !fork => {
-                        self.book.lock().await.has_not(opened_as);
+                        self.book.lock().await.mark_not_offered(opened_as);
                     }
                     other => return other,
                 }

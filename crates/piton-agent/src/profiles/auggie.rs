@@ -1,5 +1,5 @@
-//! Auggie, of Augment Code. S3's table: it starts afresh and is told the history. Later releases are
-//! said to load; if they advertise it, that counts.
+//! Auggie, of Augment Code. It starts without its conversation, and its first prompt carries the
+//! history. Later releases are said to load; if they advertise it, that counts.
 
 use piton_core::resume::Abilities;
 

@@ -1,7 +1,7 @@
 //! Claude Code, through the adapter that speaks the protocol for it.
 //!
-//! The adapter resumes natively. `claude` itself is continued by its command line, as S3's table has
-//! it; `--resume-session-at` is not in its help, and counts with `-p` alone.
+//! The adapter resumes natively. `claude` itself is continued by its command line;
+//! `--resume-session-at` is not in its help, and counts with `-p` alone.
 
 use super::{
     AGENT_MESSAGE_ID, AGENT_SESSION_ID, CommandLine, Continuation, Output, Profile, Quirks, npm,

@@ -79,7 +79,7 @@ impl Origin {
     }
 }
 
-/// Those that are built in, as S3's table has them and then by name.
+/// The built-in profiles: first those that must resume natively or by history, then by name.
 pub fn built_in() -> Vec<Profile> {
     vec![
         claude_code::profile(),

@@ -1,4 +1,4 @@
-//! The agents that Piton knows: S3's table row by row, and what each of them answers to the real
+//! The built-in agents: how each of them resumes, row by row, and what each of them answers to the real
 //! client, as `fixtures/profiles` has it.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 

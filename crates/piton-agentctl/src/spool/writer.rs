@@ -254,14 +254,14 @@ impl Writer {
         while !self.pending.is_empty() {
             self.write_some()?;
         }
-        if self.is_flush_due() {
+        if self.check_flush_due() {
             self.flush()?;
         }
         Ok(())
     }
 
     /// Whether what must be durable is to be made so here and now.
-    fn is_flush_due(&mut self) -> bool {
+    fn check_flush_due(&mut self) -> bool {
         if !self.closing.is_empty() || self.unflushed_bytes > UNFLUSHED_BYTES_MAX {
             return true;
         }
@@ -354,11 +354,11 @@ impl Writer {
             self.must_rewrite = true;
             return Err(error);
         }
-        self.is_flushed();
+        self.mark_flushed();
         Ok(())
     }
 
-    fn is_flushed(&mut self) {
+    fn mark_flushed(&mut self) {
         if let Some((last, _)) = self.unflushed.back() {
             self.flushed = *last;
             self.disk.note_flushed(self.sealer.spool_id(), self.flushed);
@@ -405,7 +405,7 @@ impl Writer {
         state.segments.push_back(segment);
         drop(state);
         self.must_rewrite = false;
-        self.is_flushed();
+        self.mark_flushed();
         Ok(())
     }
 

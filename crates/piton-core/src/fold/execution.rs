@@ -93,14 +93,14 @@ impl State {
                 }
                 let agent = self.agent_is(&e.execution_id, AgentStatus::Ready);
                 if let (Some(agent), Some(id)) = (agent, &e.agent_session_id) {
-                    agent.is_called(id);
+                    agent.set_session_id(id);
                 }
             }
             Event::AgentSessionAssigned(e) => {
                 if self.is_current(&e.execution_id)
                     && let Some(agent) = &mut self.facts.agent
                 {
-                    agent.is_called(&e.agent_session_id);
+                    agent.set_session_id(&e.agent_session_id);
                 }
             }
             Event::AgentError(e) => {
@@ -128,7 +128,7 @@ impl State {
                     && let Some(agent) = &mut self.facts.agent
                 {
                     let had_one = agent.session_id.is_some();
-                    agent.is_disowned(e.agent_session_id.as_deref());
+                    agent.apply_session_cleared(e.agent_session_id.as_deref());
                     // Whatever it calls itself next is another conversation.
                     if had_one && agent.session_id.is_none() {
                         let reason = e.reason.unwrap_or(Reason::SessionRefused);

@@ -11,7 +11,7 @@ use crate::state::{AgentStatus, Effect, Lost, Owed, Prepared, Said, State, Undel
 
 impl State {
     /// Somebody wants something of the agent: starts that came to nothing count anew.
-    pub(super) fn is_wanted(&mut self) {
+    pub(super) fn reset_failed_starts(&mut self) {
         if let Some(agent) = &mut self.facts.agent {
             agent.failed_starts = 0;
         }
@@ -19,13 +19,13 @@ impl State {
 
     /// A prompt is to be delivered. After a run whose agent could not be started, one more start is
     /// tried.
-    pub(super) fn is_prompted(&mut self, follows_failure: bool) {
+    pub(super) fn mark_prompted(&mut self, follows_failure: bool) {
         if let Some(agent) = &mut self.facts.agent {
             agent.failed_starts = if follows_failure { VAIN_STARTS_MAX - 1 } else { 0 };
         }
     }
 
-    pub(super) fn is_prepared(&mut self, seq: Seq, e: &PromptPrepared) {
+    pub(super) fn mark_prepared(&mut self, seq: Seq, e: &PromptPrepared) {
         let (of_seq, execution_id, history) = (e.of_seq, e.execution_id.clone(), e.history);
         self.prepared = Some(Prepared { of_seq, seq, execution_id, history });
     }
@@ -35,7 +35,7 @@ impl State {
         if !self.pending.remove(&of_seq).is_some_and(|effect| effect.is_prompt()) {
             return Change::Inner;
         }
-        self.is_wanted();
+        self.reset_failed_starts();
         let prepared = self.prepared.take_if(|prepared| prepared.of_seq == of_seq);
         let told = prepared.is_some_and(|prepared| prepared.history);
         // That it is owed may have come out after the prompt was made: then the next one tells it.
@@ -52,27 +52,27 @@ impl State {
 
     /// A turn ended well: what the agent was told with it, or before, it has kept. One that is
     /// killed in its turn may have kept nothing, and what it refuses it drops by the protocol's rule.
-    pub(super) fn is_kept(&mut self, stop_reason: Option<&str>) {
+    pub(super) fn mark_history_kept(&mut self, stop_reason: Option<&str>) {
         if stop_reason == Some(REFUSAL) {
-            self.is_unkept();
+            self.mark_history_lost();
         } else if let Some(agent) = self.facts.agent.as_mut().filter(|agent| agent.is_told) {
             (agent.is_told, agent.is_ignorant) = (false, false);
         }
     }
 
     /// What it was told and has not kept it may not know.
-    pub(super) fn is_unkept(&mut self) {
+    pub(super) fn mark_history_lost(&mut self) {
         if self.facts.agent.as_ref().is_some_and(|agent| agent.is_told) {
             self.goes_on();
         }
     }
 
     /// It refused a prompt in a turn that was stopped.
-    pub(super) fn has_refused(&mut self, e: &AgentUpdated) -> Change {
+    pub(super) fn apply_refusal(&mut self, e: &AgentUpdated) -> Change {
         if !self.is_current(&e.execution_id) {
             return Change::Inner;
         }
-        self.is_unkept();
+        self.mark_history_lost();
         Change::Summary
     }
 
@@ -99,7 +99,7 @@ impl State {
                     (None, None) => Reason::MissingResumeToken,
                 };
                 agent.context_reason = has_history.then_some(reason);
-                agent.is_unnamed();
+                agent.clear_session_id();
             }
             self.begins_afresh();
         } else {

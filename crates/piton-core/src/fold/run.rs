@@ -53,7 +53,7 @@ impl State {
                 if was_interrupted {
                     self.release_queue();
                 }
-                self.is_wanted();
+                self.reset_failed_starts();
                 let Some(run) = self.run_named(&run_id) else { return };
                 let Some(wait_id) = &e.wait_id else { return self.go_on(seq, run_id) };
                 run.settle_wait(wait_id);
@@ -86,13 +86,13 @@ impl State {
             }
             Event::RunCompleted(e) => {
                 if self.streams(&e.run_id) {
-                    self.is_kept(e.stop_reason.as_deref());
+                    self.mark_history_kept(e.stop_reason.as_deref());
                 }
                 self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Completed));
             }
             Event::RunFailed(e) => {
                 if self.streams(&e.run_id) {
-                    self.is_unkept();
+                    self.mark_history_lost();
                 }
                 self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Failed));
                 self.hold_queue(&e.run_id, Phase::Ended(Outcome::Failed));
@@ -175,7 +175,7 @@ impl State {
         });
         let (run_id, message_id) = (e.run_id.clone(), e.message_id.clone());
         self.pending.insert(seq, Effect::Begin { run_id, message_id, message_seq });
-        self.is_prompted(follows_failure);
+        self.mark_prompted(follows_failure);
     }
 
     /// The run is to go on: with the prompt that it was paused before, if no agent can have been

@@ -1,5 +1,5 @@
-//! S4's acceptance criteria, derived-status rules and detection rules, each as a named test on
-//! the pure core. The life of tokens is in `s4_tokens.rs`.
+//! The log's acceptance criteria, derived-status rules and detection rules, each as a named test on
+//! the pure core. The life of tokens is in `resume_tokens.rs`.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ fn one_moment_before_the_deadline_a_wait_is_answered() {
     assert_eq!(world.done(answer), ["token.consumed", "run.resumed"]);
 }
 
-/// The lines of S4's page: a wait whose token was never minted, then an interruption.
+/// A log with a wait whose token was never minted, then an interruption.
 #[test]
 fn missing_token_is_interrupted_waiting_and_s4s_example_stays_so() {
     let lines = [

@@ -170,7 +170,7 @@ fn late_questions_and_resumptions_reopen_nothing() {
     }
 }
 
-/// S4: a waiting run whose token is missing is `interrupted_waiting`; also when its record names
+/// A waiting run whose token is missing is `interrupted_waiting`; also when its record names
 /// nothing at all.
 #[test]
 fn a_wait_that_names_neither_wait_nor_token_cannot_be_answered() {

@@ -1,4 +1,4 @@
-//! S4's resume-token lifecycle on the pure core: mint, validate, consume, rotate, revoke, audit.
+//! The lifecycle of resume tokens on the pure core: mint, validate, consume, rotate, revoke, audit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

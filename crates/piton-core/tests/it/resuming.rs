@@ -1,4 +1,4 @@
-//! How an agent comes back: S3's tables row by row, the blueprint's decisions, and what is owed.
+//! How an agent comes back: the tables row by row, and what its next prompt carries.
 
 use crate::common::{World, cancel, complete, id, resume, start};
 use piton_core::decide::{Command, Import, Prepare, Probe};

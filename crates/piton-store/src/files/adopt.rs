@@ -1,4 +1,4 @@
-//! Logs that were written elsewhere, in S4's first form: read as they are, with a record before the
+//! Logs that were written elsewhere, in the first form of this layout: read as they are, with a record before the
 //! first line that stands for everything before it.
 
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl Folder {
         (file.id == *session && file.own.is_none()).then_some(file)
     }
 
-    /// A log in S4's first form, with the snapshot that vouches for what came before it.
+    /// A log in the first form of this layout, with the snapshot that vouches for what came before it.
     pub(super) fn open_foreign(
         &self,
         session: &SessionId,

@@ -1,4 +1,4 @@
-//! A store of plain files, in S4's layout: one log of lines per session, which `tail` and `jq` can
+//! A store of plain files: one log of lines per session, which `tail` and `jq` can
 //! read, with a snapshot and a token index beside it.
 //!
 //! **Nothing here is encrypted.** The files are readable by their owner only, and that is all; a

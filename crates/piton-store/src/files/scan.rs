@@ -32,7 +32,7 @@ pub(crate) const WRONG_CONTENT: Why = "its content is not what was written";
 pub(crate) enum Form {
     /// By this store.
     Native,
-    /// Elsewhere, in S4's first form: without chain and batches.
+    /// Elsewhere, in the first form of this layout: without chain and batches.
     Foreign,
 }
 

@@ -1,4 +1,4 @@
-//! The snapshot beside a log, in S4's form, and the token index. Both are caches: what does not fit
+//! The snapshot beside a log, and the token index. Both are caches: what does not fit
 //! the log, or is not whole, is passed over.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Marks that are kept for the next life, beside those that it needs.
 const MARKS_KEPT: usize = 32;
 
-/// `<id>.json`: S4's fields, and ours in `_`.
+/// `<id>.json`: the fields that other programs read, and ours in `_`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SnapshotFile {
     pub(crate) id: SessionId,

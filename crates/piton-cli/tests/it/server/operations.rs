@@ -275,7 +275,7 @@ fn every_operation_does_what_it_says() {
     assert_eq!(walk.asked, described);
 }
 
-/// S2's fields, name by name.
+/// The fields of an executor, name by name.
 #[test]
 fn a_status_has_every_field_that_is_asked_for() {
     let mut world = World::new();

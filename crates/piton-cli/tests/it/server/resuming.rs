@@ -251,11 +251,11 @@ fn arrows(records: &[serde_json::Value], after: u64) -> Vec<&str> {
     kinds.filter(told).filter(|kind| *kind != "agent.updated").collect()
 }
 
-/// S2's diagram of the standalone executor, arrow by arrow: what ran is known from the log, nothing of
+/// The standalone executor after a restart, step by step: what ran is known from the log, nothing of
 /// it is there, it is launched, `starting`, `ready`, and the agent resumed; `WAITING_FOR_INPUT`. That
 /// an agent will be is said with the launch, so that the start is one state.
 #[test]
-fn s2_standalone_after_a_restart_executor_then_agent_come_back() {
+fn standalone_after_a_restart_executor_then_agent_come_back() {
     let mut world = crate::server::matrix::world();
     let session = all_dead(&mut world, "loads");
     crate::server::matrix::restart(&mut world, "on_boot");
@@ -279,10 +279,10 @@ fn s2_standalone_after_a_restart_executor_then_agent_come_back() {
     world.get(&format!("/api/v1/sessions/{session}/files")).good();
 }
 
-/// S2's other branch: without a way to resume the workspace is there all the same, and what is lost is
+/// The other branch: without a way to resume the workspace is there all the same, and what is lost is
 /// said.
 #[test]
-fn s2_standalone_an_agent_that_cannot_resume_keeps_its_workspace() {
+fn standalone_an_agent_that_cannot_resume_keeps_its_workspace() {
     let mut world = crate::server::matrix::world();
     let session = all_dead(&mut world, "ignorant");
     crate::server::matrix::restart(&mut world, "on_prompt");

@@ -1,4 +1,4 @@
-//! Methods and events over the WebSocket: the same as over HTTP, S2's names, and what must not work.
+//! Methods and events over the WebSocket: the same as over HTTP, the names of events, and what must not work.
 
 use std::io::Read as _;
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ fn every_method_does_what_its_operation_does() {
     assert_eq!(socket.refused("task.session.start", &of), "session_closed");
 }
 
-/// S2's events, name by name, in the life of one session.
+/// The events, name by name, in the life of one session.
 #[test]
 fn a_session_is_told_by_s2_s_names() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! A folder in S4's first form opens as it is, and is brought into this store's form when it is
+//! A folder in the first form of this layout opens as it is, and is brought into this store's form when it is
 //! written to. The texts are the requirement's own.
 
 use std::collections::BTreeSet;
