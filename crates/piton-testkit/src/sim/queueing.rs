@@ -157,7 +157,10 @@ impl Model {
             }
             Event::RunInterrupted(e) => self.hold(&e.run_id, Phase::Interrupted),
             Event::RunFailed(e) => self.hold(&e.run_id, Phase::Ended),
-            Event::RunCancelled(RunCancelled { run_id, reason: Some(Reason::Superseded) }) => {
+            Event::RunCancelled(RunCancelled {
+                run_id,
+                reason: Some(Reason::Superseded | Reason::PermissionRejected),
+            }) => {
                 self.end(run_id);
             }
             Event::RunCancelled(e) => self.hold(&e.run_id, Phase::Ended),
