@@ -51,7 +51,7 @@ reasons! {
     RunFailed = "run_failed", "The last run failed.";
     RunCancelled = "run_cancelled", "The last run was cancelled.";
     RunDismissed = "run_dismissed", "The interrupted run was dismissed.";
-    Paused = "paused", "It was paused and goes on when resumed.";
+    Paused = "paused", "It is paused; resume the session to continue it.";
     Input = "input", "It waits for an answer from the user.";
     Permission = "permission", "It waits for a permission.";
     ToolResult = "tool_result", "It waits for a tool's result.";
@@ -80,7 +80,7 @@ reasons! {
     AgentStartFailed = "agent_start_failed", "The agent could not be started, and the run's prompt was not delivered.";
     AgentWaitingToLoad = "agent_waiting_to_load", "The agent cannot load its conversation in the minute in which it was opened: it starts in the next minute.";
     Withdrawn = "withdrawn", "The agent took its question back.";
-    Abandoned = "abandoned", "Its executor was given up by a user.";
+    Abandoned = "abandoned", "A user abandoned its executor.";
     WorkspaceMissing = "workspace_missing", "The folder that it works in is not there any more.";
     WorktreeMissing = "worktree_missing", "Its git worktree was removed.";
     BranchMissing = "branch_missing", "The branch that it works on is not in the repository any more.";

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use clap::Subcommand;
 use piton_agent::profiles;
+use piton_core::permission::Rule;
 use serde_json::{Value, json};
 
 use crate::agents;
 use crate::commands::serve;
-use crate::config::{self, AgentSetting, Number, Origin, Settings, Sourced};
+use crate::config::{self, AgentSetting, Number, Origin, PermissionSettings, Settings, Sourced};
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::stores;
@@ -48,7 +49,7 @@ A config file with everything that can be set:
   env = { MODEL = \"large\" }  # added to its environment; values are never shown
   env_remove = [\"DEBUG\"]     # removed from it; HOME stays as it is
   resume = \"native\"          # or \"history\", \"command_line\", \"none\"
-  history = false            # may be told the history where nothing else works
+  history = false            # whether a prompt carries the history where nothing else works
   [agents.gemini]            # one that Piton knows: what is not said stays as it was
   command = [\"/opt/gemini\", \"--acp\"]
   [chat]
@@ -56,7 +57,12 @@ A config file with everything that can be set:
   [resume]
   agent_restart = \"on_open\" # or \"on_boot\", \"on_prompt\", \"manual\"
   continue_run = \"ask\"     # an interrupted turn; or \"auto\", \"never\"
-  note = \"on\"               # whether an agent is told what it lost
+  interruption_summary = \"on\"  # what an agent lost goes with its next prompt; or \"off\"
+  [permissions]
+  key_delay_ms = 300         # keys count so long after a request is shown
+  [[permissions.rules]]      # `piton permissions --help` has more
+  action = \"allow\"          # or \"ask\", \"deny\"
+  command = \"git status*\"
   [retention]
   archive_after = \"30d\"      # closed sessions; or \"never\"
   delete_after = \"never\"";
@@ -123,7 +129,11 @@ fn origin(origin: &Origin) -> String {
 
 /// The settings that differ.
 pub(crate) fn changed_keys(old: &Settings, new: &Settings) -> Vec<String> {
-    let (old_shown, new_shown) = (shown(old), shown(new));
+    // Rules are compared by those who read them again; the delay of keys is the terminal's own.
+    let all = |settings| -> Vec<Shown> {
+        shown(settings).into_iter().filter(|one| !one.key.starts_with("permissions.")).collect()
+    };
+    let (old_shown, new_shown) = (all(old), all(new));
     let value = |list: &[Shown], key: &str| {
         list.iter().find(|one| one.key == key).map(|one| one.value.clone())
     };
@@ -222,8 +232,45 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         span("retention.archive_after", &settings.archive_after),
         span("retention.delete_after", &settings.delete_after),
     ]);
+    shown.extend(shown_permissions(&settings.permissions));
     shown.extend(settings.agents.iter().map(shown_agent));
     shown
+}
+
+fn shown_permissions(permissions: &PermissionSettings) -> Vec<Shown> {
+    let delay_ms = u64::try_from(permissions.key_delay.as_millis()).unwrap_or(u64::MAX);
+    let delay = Shown {
+        key: "permissions.key_delay_ms".to_owned(),
+        text: delay_ms.to_string(),
+        value: delay_ms.into(),
+        origin: permissions.key_delay_origin.clone(),
+    };
+    let rules = (1..).zip(permissions.rules.iter()).zip(&permissions.origins);
+    let rules = rules.map(|((number, rule), origin)| Shown {
+        key: format!("permissions.rules.{number}"),
+        text: rule_text(rule),
+        value: json!(rule),
+        origin: origin.clone(),
+    });
+    std::iter::once(delay).chain(rules).collect()
+}
+
+/// A rule as one line: `allow command git status*`.
+fn rule_text(rule: &Rule) -> String {
+    let mut text = rule.action.as_str().to_owned();
+    let conditions = [
+        ("tool", &rule.tool),
+        ("command", &rule.command),
+        ("path", &rule.path),
+        ("agent", &rule.agent),
+        ("folder", &rule.folder),
+    ];
+    for (name, pattern) in conditions {
+        if let Some(pattern) = pattern {
+            text.push_str(&format!(" {name} {pattern}"));
+        }
+    }
+    text
 }
 
 fn shown_number(key: &str, number: &Sourced<Number>) -> Shown {

@@ -27,11 +27,17 @@ pub(crate) struct PermissionSettings {
     /// Where each rule stands.
     pub(crate) origins: Vec<Origin>,
     pub(crate) key_delay: Duration,
+    pub(crate) key_delay_origin: Origin,
 }
 
 impl Default for PermissionSettings {
     fn default() -> Self {
-        Self { rules: Rules::default(), origins: Vec::new(), key_delay: KEY_DELAY }
+        Self {
+            rules: Rules::default(),
+            origins: Vec::new(),
+            key_delay: KEY_DELAY,
+            key_delay_origin: Origin::Default,
+        }
     }
 }
 
@@ -75,6 +81,8 @@ pub(super) fn read(
                     return Err(wrong(reader, at, &why));
                 };
                 settings.key_delay = Duration::from_millis(ms);
+                settings.key_delay_origin =
+                    Origin::File { path: reader.path.into(), line: reader.line(at) };
             }
             key => {
                 let why = format!("there is no setting \"permissions.{key}\"");

@@ -116,7 +116,8 @@ pub(crate) async fn messages(
     Ok(Json(MessagePage { messages: items.into_iter().map(Message::from).collect(), next }))
 }
 
-/// Walks a session's log and checks every link.
+/// Checks every record of a session's log. Who may read the log may check it: the answer says less than
+/// the records do.
 #[utoipa::path(get, path = "/sessions/{session_id}/verify", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = Verification),

@@ -115,7 +115,7 @@ pub(crate) async fn show(
     Ok(Json(status::of(&app, &SessionId::from_user(&session)?).await?))
 }
 
-/// Where a session stands; S2's name for it.
+/// A session's status, under its older name.
 #[utoipa::path(get, path = "/sessions/{session_id}/status", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),

@@ -38,9 +38,9 @@ Ctrl-C stops the turn; a second one leaves, and the agent stays: piton attach br
 /help lists what can be typed beside prompts.
 
 Exit codes of --print: 0 completed, 1 failed, 4 interrupted, 5 it waits for an answer, 6 cancelled
-and 7 paused by somebody else, 130 stopped by Ctrl-C. Unless it completed, stderr says why and how
-to go on; nobody is asked. The agent ends with the run unless --keep is given; one that waits for an
-answer, is paused or was stopped by Ctrl-C stays.
+and 7 paused by another client, 130 stopped by Ctrl-C. Unless it completed, stderr says why and how
+to continue. No question is asked. The agent ends with the run unless --keep is given; an agent that
+waits for an answer, is paused or was stopped by Ctrl-C keeps running.
 JSON: with --print, the records of the turn, one per line; the last line has outcome (completed,
 failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and wait_id.";
 

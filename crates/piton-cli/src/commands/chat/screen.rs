@@ -146,7 +146,7 @@ impl Screen {
     /// The server is away; the line ends when there is another one.
     pub(super) fn away(&mut self, ui: &mut Ui) -> Result<()> {
         self.end_line(ui)?;
-        let text = "-- the server is away; the agent goes on, and this waits";
+        let text = "-- the server is away; the agent keeps running. Waiting for a server";
         ui.text(&ui.paint(Tone::Quiet, text))?;
         self.open = Some(Open::Away);
         Ok(())

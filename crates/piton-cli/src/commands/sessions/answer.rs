@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Answer that there will be no answer
     #[arg(long)]
     refuse: bool,
-    /// Say this to the agent, too: its first prompt when the turn has ended
+    /// Also send this message: the agent receives it as its first prompt after the turn
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
 }

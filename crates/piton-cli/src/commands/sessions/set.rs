@@ -38,7 +38,7 @@ pub(crate) struct ChoiceArgs {
     /// The id of a model
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// A config option; `true` and `false` are switches
+    /// A config option of the agent; `true` or `false` for a switch
     #[arg(long = "option", value_name = "ID=VALUE")]
     options: Vec<String>,
 }

@@ -14,7 +14,7 @@ use piton_core::state::{Info, OpenCall};
 use piton_core::status::{Name, Status};
 use piton_core::transcript::{Item, Outcome, Text};
 use piton_core::worktree::{Worktree, WorktreePlan};
-use piton_core::{Code, State};
+use piton_core::{Code, PromptContent, State};
 use piton_runtime::View;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -42,6 +42,8 @@ and worktree (null without one) {path, repository, branch, base, base_commit}, l
 pid, program, epoch}, calls {call_id, name, seq, outcome}, messages as the API's, advice {what,
 command}.";
 
+/// Queued prompts that are shown; `sessions queue list` has all of them.
+const QUEUED_SHOWN: usize = 3;
 /// Records that are looked through for the last messages.
 const WINDOW: Seq = 1_000;
 
@@ -72,6 +74,8 @@ struct Session<'a> {
     state: State,
     status: Status,
     waits: Vec<OpenWait>,
+    /// The first of the queued prompts, each on one line.
+    queued: Vec<String>,
     items: Vec<Item>,
     server: Option<ServerInfo>,
     /// As the API spells it; with what the server knows of the agent, which no log does.
@@ -102,7 +106,7 @@ fn agent_sentence(status: &SessionStatus) -> String {
     let is_connected = status.live.as_ref().is_some_and(|live| live.is_connected);
     match (status.is_agent_running, is_connected) {
         (true, true) => format!("runs ({runtime}, {executor})"),
-        (true, false) => format!("is said to run, and not at hand ({runtime}, {executor})"),
+        (true, false) => format!("runs, and its executor does not respond ({runtime}, {executor})"),
         (false, _) => "does not run".to_owned(),
     }
 }
@@ -120,6 +124,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         for (wait_id, wait) in &run.waits {
             waits.push(OpenWait::read(&**view.store(), &id, run, wait_id, wait).await?);
         }
+    }
+    let mut queued = Vec::new();
+    for prompt in state.queue.iter().take(QUEUED_SHOWN) {
+        queued.push(queued_text(&view, &id, prompt.seq).await?);
     }
     let features = view.agent_view(&id, &state).await?;
     let after = state.last_seq.saturating_sub(WINDOW);
@@ -152,6 +160,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         state,
         status,
         waits,
+        queued,
         items,
         server,
         spelled,
@@ -193,6 +202,9 @@ impl Session<'_> {
         let know = |what| Advice { what, command: None };
         let owned = self.is_owned_elsewhere();
         let mut advice = self.choices(call);
+        if self.state.queue.iter().any(|prompt| prompt.held) && !owned {
+            advice.push(do_it("Deliver the queued prompts", &format!("queue release {id}")));
+        }
         advice.extend(match self.status.name {
             Name::Starting | Name::Running => {
                 vec![do_it("Watch it", &format!("log {id} --follow"))]
@@ -201,7 +213,7 @@ impl Session<'_> {
             Name::Waiting => vec![
                 do_it("Answer it", &format!("answer {id}")),
                 do_it("Make a token to answer with", &format!("resume-token {id}")),
-                do_it("Give it up", &format!("cancel {id}")),
+                do_it("Cancel the run", &format!("cancel {id}")),
             ],
             Name::InterruptedStartup | Name::InterruptedWaiting if owned => {
                 vec![know("Resume or dismiss it through the process that owns it.")]
@@ -209,11 +221,11 @@ impl Session<'_> {
             Name::InterruptedStartup | Name::InterruptedWaiting => vec![
                 do_it("Continue the run", &format!("resume {id} --continue")),
                 do_it("Make a token to resume with", &format!("resume-token {id}")),
-                do_it("Do not go on with it", &format!("dismiss {id}")),
+                do_it("Dismiss the run", &format!("dismiss {id}")),
             ],
-            Name::Paused if owned => vec![know("It goes on when it is resumed.")],
-            Name::Paused => vec![do_it("Go on with it", &format!("resume {id}"))],
-            Name::Error if advice.is_empty() => vec![
+            Name::Paused if owned => vec![know("Resume it through the process that owns it.")],
+            Name::Paused => vec![do_it("Continue the run", &format!("resume {id}"))],
+            Name::Error if self.spelled.choices.is_empty() => vec![
                 do_it("See what happened", &format!("log {id}")),
                 do_it("Retry", &format!("resume {id}")),
                 do_it("Continue with history", &format!("resume {id} --with-history")),
@@ -301,6 +313,7 @@ impl Session<'_> {
         self.print_waits(ui)?;
         self.print_calls(ui)?;
         self.print_items(ui)?;
+        self.print_queue(ui)?;
         let advice = self.advice(&ui.call);
         if !advice.is_empty() {
             heading(ui, "What to do")?;
@@ -320,7 +333,7 @@ impl Session<'_> {
     }
 
     fn owner(&self) -> String {
-        let Some(owner) = &self.state.lease.owner else { return "nobody".to_owned() };
+        let Some(owner) = &self.state.lease.owner else { return "none".to_owned() };
         if !self.view.is_alive(owner) {
             return format!("{owner}, which has ended");
         }
@@ -384,6 +397,25 @@ impl Session<'_> {
         Ok(())
     }
 
+    fn print_queue(&self, ui: &mut Ui) -> Result<()> {
+        let length = self.state.queue.len();
+        if length == 0 {
+            return Ok(());
+        }
+        let is_held = self.state.queue.iter().any(|prompt| prompt.held);
+        let prompts = if length == 1 { "prompt" } else { "prompts" };
+        let held = if is_held { ", held until the queue is released" } else { "" };
+        heading(ui, &format!("Queue: {length} {prompts}{held}"))?;
+        for (at, text) in self.queued.iter().enumerate() {
+            let line = format!("{}. {text}", at + 1);
+            ui.line(format_args!("  {}", shortened(&line, Ui::width() - 2)))?;
+        }
+        if length > self.queued.len() {
+            ui.line(format_args!("  and {} more", length - self.queued.len()))?;
+        }
+        Ok(())
+    }
+
     fn shown(&self, call: &Call) -> Shown<'_> {
         let open_call = |(id, call): (&CallId, &OpenCall)| {
             let outcome = if self.is_live() { "pending" } else { "unknown" };
@@ -400,6 +432,14 @@ impl Session<'_> {
                 .filter(|_| self.features != Features::default()),
         }
     }
+}
+
+/// A queued prompt on one line; attachments are named.
+async fn queued_text(view: &View, session: &SessionId, seq: Seq) -> Result<String> {
+    let records = view.records(session, seq - 1, 1).await?;
+    let record = records.first().filter(|record| record.seq == seq);
+    let content = record.and_then(|record| PromptContent::of(record, "content"));
+    Ok(content.map_or_else(|| "(redacted)".to_owned(), |content| one_line(&content.text())))
 }
 
 fn heading(ui: &mut Ui, text: &str) -> Result<()> {

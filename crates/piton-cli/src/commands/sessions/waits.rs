@@ -36,7 +36,7 @@ const SESSIONS_MAX: usize = 200;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Only this wait, or only of this session: its id, or its beginning
+    /// One wait, or the waits of one session: an id or its beginning
     #[arg(value_name = "WAIT|SESSION")]
     target: Option<String>,
     /// Show the whole of what is asked

@@ -40,6 +40,21 @@ fn every_value_says_where_it_comes_from() {
     assert_snapshot!("config_other_file_by_variable", home.run("config show"));
 }
 
+/// Each rule of the file is a row, with where it stands.
+#[test]
+fn permission_rules_are_shown() {
+    let home = Home::new();
+    home.write(
+        FILE,
+        "[permissions]\nkey_delay_ms = 500\n\n\
+         [[permissions.rules]]\naction = 'allow'\ncommand = 'git status*'\n\n\
+         [[permissions.rules]]\nname = 'env'\naction = 'deny'\npath = '.env'\nagent = 'codex'\n",
+    );
+    let shown = home.run("config show");
+    let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("permissions.")).collect();
+    assert_snapshot!("config_permissions", rows.join("\n"));
+}
+
 /// Agents and the server are set in the file; a program that is named by its path lies beside it.
 #[test]
 fn agents_are_shown() {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 #![expect(clippy::print_stderr, reason = "seeds of what is random")]
 
+mod adopted;
 mod agents;
 pub(crate) mod attacks;
 pub(crate) mod broadcast;

@@ -85,7 +85,7 @@ impl Terminal {
     }
 
     /// Waits until somebody may type: the cursor stands behind the prompt, below a line that ends like this.
-    pub(crate) fn is_ready_below(&mut self, line: &str) {
+    pub(crate) fn await_prompt_below(&mut self, line: &str) {
         let until = Instant::now() + PATIENCE;
         loop {
             let screen = self.seen.screen();

@@ -243,3 +243,26 @@ fn attachments_reach_the_agent() {
     world.when(&session, |status| status["run_id"] == run && status["reason"] == "run_completed");
     assert!(world.said(&session, run).contains("[image image/png 6291456 bytes]"));
 }
+
+/// `sessions show` has the queue: how many, whether they are held, and the first lines.
+#[test]
+fn a_session_is_shown_with_its_queue() {
+    let mut world = World::new();
+    let session = world.session();
+    world.prompt(&session, "wait 60000");
+    for number in 1..=4 {
+        queue(&world, &session, &format!("say {number}\nand more"));
+    }
+    let show = || {
+        let output = world.command(&["sessions", "show", &session]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = show();
+    let expected = "Queue: 4 prompts\n  1. say 1 and more\n  2. say 2 and more\n  \
+                    3. say 3 and more\n  and 1 more\n";
+    assert!(shown.contains(expected), "{shown}");
+    world.post(&of(&session, "/cancel"), &json!({})).good();
+    let shown = show();
+    assert!(shown.contains("Queue: 4 prompts, held until the queue is released\n"), "{shown}");
+    assert!(shown.contains(&format!("sessions queue release {session}")), "{shown}");
+}

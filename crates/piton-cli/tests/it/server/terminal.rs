@@ -31,7 +31,7 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     chat.shows("\r\nbefore");
     kill_process(home.server_pid(), Signal::KILL).unwrap();
     // It ran in the background: this terminal starts another one, which all others find.
-    chat.shows("the server was killed; the agent goes on, and a new server is started");
+    chat.shows("the server was killed; the agent keeps running, and a new server is started");
     chat.shows("-- a new server took over; nothing was lost");
     let listed = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
     assert_eq!(String::from_utf8(listed.stdout).unwrap(), "from elsewhere\n");
@@ -193,11 +193,11 @@ fn a_script_is_told_who_stopped_it() {
 fn help_is_the_chats_and_other_slashes_are_the_agents() {
     let home = Home::new();
     let mut chat = Terminal::run(colored(home.piton(&["chat"])));
-    chat.is_ready_below("Ctrl-C stops a turn, twice leaves.");
+    chat.await_prompt_below("Ctrl-C stops a turn, twice leaves.");
     chat.type_in("/help\n");
-    chat.is_ready_below("  All else goes to the agent, its own /commands too.");
+    chat.await_prompt_below("  All else goes to the agent, its own /commands too.");
     chat.type_in("/compact now\n");
-    chat.is_ready_below("/compact now");
+    chat.await_prompt_below("/compact now");
     let screen = chat.screen();
     assert!(screen.contains("\n  /pause    Pause the turn, to go on with it later\n"), "{screen}");
     // What was told to the agent it says back.
@@ -238,17 +238,17 @@ fn colored(mut command: Command) -> Command {
 fn the_screen_tells_the_whole_story() {
     let home = Home::new();
     let mut chat = Terminal::run(colored(home.piton(&["chat"])));
-    chat.is_ready_below("Ctrl-C stops a turn, twice leaves.");
+    chat.await_prompt_below("Ctrl-C stops a turn, twice leaves.");
     chat.type_in("say # A **bold** `plan`: [look](http://x.y)\n");
-    chat.is_ready_below("A bold plan: look (http://x.y)");
+    chat.await_prompt_below("A bold plan: look (http://x.y)");
     assert!(chat.looks("A bold").bold() && !chat.looks("> say").bold());
     assert!(chat.looks("look (http").underline());
     chat.type_in("ask May I?\n");
     chat.shows("press 1 to 2 to answer");
     chat.type_in("1");
-    chat.is_ready_below("chosen: allow_once");
+    chat.await_prompt_below("chosen: allow_once");
     chat.type_in("say before\n");
-    chat.is_ready_below("before");
+    chat.await_prompt_below("before");
     assert_snapshot!("chat_first", chat.screen());
 
     // A turn is under way when its server is killed, and goes on beside the one that is started.
@@ -260,14 +260,14 @@ fn the_screen_tells_the_whole_story() {
     assert!(home.piton(&["sessions", "list"]).output().unwrap().status.success());
     let other = home.piton(&["chat", "--print", "say from elsewhere"]).output().unwrap();
     assert_eq!(String::from_utf8(other.stdout).unwrap(), "from elsewhere\n");
-    chat.is_ready_below("-- a new server took over; nothing was lost");
+    chat.await_prompt_below("-- a new server took over; nothing was lost");
     chat.type_in("crash\n");
-    chat.is_ready_below("   What it had done is in the log; say `/resume` to go on.");
+    chat.await_prompt_below("   What it had done is in the log; say `/resume` to go on.");
     chat.type_in("/resume\n");
     // The agent is asked to go on, and this one says what it is asked.
-    chat.is_ready_below("Continue where you left off.");
+    chat.await_prompt_below("Continue where you left off.");
     chat.type_in("say the end\n");
-    chat.is_ready_below("the end");
+    chat.await_prompt_below("the end");
     assert_snapshot!("chat_second", chat.screen());
     chat.type_in("/quit\n");
     let (good, screen) = chat.ends();
@@ -278,7 +278,7 @@ fn the_screen_tells_the_whole_story() {
     let session = session.trim_end_matches(|c: char| !c.is_ascii_hexdigit());
     let session = session.split('\x1b').next().unwrap().trim().to_owned();
     let mut attached = Terminal::run(colored(home.piton(&["attach", &session])));
-    attached.is_ready_below("the end");
+    attached.await_prompt_below("the end");
     assert_snapshot!("chat_attached", attached.screen());
     attached.type_in("/quit\n");
     assert!(attached.ends().0);
@@ -413,7 +413,7 @@ fn a_terminal_waits_for_a_server_that_somebody_started() {
     attached.type_in("wait 4000\n");
     world.when(&session, |status| status["status"] == "running");
     world.kill();
-    attached.shows("-- the server is away; the agent goes on, and this waits");
+    attached.shows("-- the server is away; the agent keeps running. Waiting for a server");
     world.start();
     attached.shows("; a new one took over");
     attached.type_in("say back again\n");

@@ -351,7 +351,7 @@ impl<'a> Talk<'a> {
             }
             if server::was_background_killed(&self.cx.settings.data.value) {
                 self.remark(
-                    "the server was killed; the agent goes on, and a new server is started",
+                    "the server was killed; the agent keeps running, and a new server is started",
                 )?;
                 self.ui.flush()?;
                 background::ensure(self.cx).await?;
@@ -361,7 +361,9 @@ impl<'a> Talk<'a> {
                 said = true;
                 match self.until {
                     Until::Left => self.screen.away(self.ui)?,
-                    Until::TurnEnds => self.remark("the server is away; the agent goes on")?,
+                    Until::TurnEnds => {
+                        self.remark("the server is away; the agent keeps running")?
+                    }
                 }
                 self.ui.flush()?;
             }
