@@ -8,6 +8,7 @@ mod agentctl;
 mod abandon;
 mod agent;
 mod agent_sessions;
+mod bad_input;
 mod description;
 mod login;
 mod mcp;

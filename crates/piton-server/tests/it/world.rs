@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use piton_agent::profiles::Profile;
@@ -16,7 +17,7 @@ use piton_runtime::{
     Clock, Engine, EngineOptions, Handle, Ids, Options, RunningEngine, SystemClock,
 };
 use piton_server::Server;
-use piton_store::memory::{Disk, MemoryStore, Reliable};
+use piton_store::memory::{Disk, Hooks, MemoryStore};
 use piton_store::{BoxFuture as StoreFuture, Liveness, OsEntropy, Store};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -89,10 +90,21 @@ impl Executor for ScriptedExecutor {
     }
 }
 
+/// A disk that can be full.
+#[derive(Debug, Default)]
+struct FullDisk(AtomicBool);
+
+impl Hooks for FullDisk {
+    fn disk_full(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) handle: Handle,
     address: String,
+    full: Arc<FullDisk>,
     // Ended by being dropped.
     _server: Server,
     _running: RunningEngine,
@@ -116,13 +128,13 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ids = Ids::new(Arc::clone(&clock), Arc::new(OsEntropy));
-        let disk: Arc<Mutex<Disk>> = Arc::default();
+        let (disk, full): (Arc<Mutex<Disk>>, Arc<FullDisk>) = Default::default();
         let liveness: Arc<dyn Liveness> = Arc::new(Alive);
         let store: Arc<dyn Store> = Arc::new(MemoryStore::open(
             disk,
             Arc::clone(&liveness),
             Arc::new(OsEntropy),
-            Arc::new(Reliable),
+            Arc::<FullDisk>::clone(&full),
         ));
         let boot = ids.boot().unwrap();
         let options = Options {
@@ -150,7 +162,11 @@ impl World {
         let server = Server::start(listener, None, options).unwrap();
         let address = format!("http://{}", server.address());
         let client = Client::new(&address, local.reveal());
-        Self { client, handle, address, _server: server, _running: running, _folder: folder }
+        Self { client, handle, address, full, _server: server, _running: running, _folder: folder }
+    }
+
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.full.0.store(is_full, Ordering::SeqCst);
     }
 
     /// A client with an access token of these scopes.
