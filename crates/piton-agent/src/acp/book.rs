@@ -295,6 +295,11 @@ impl Book {
         }
     }
 
+    /// Whether the agent opened an empty conversation in place of the one that it was asked for.
+    pub(super) fn has_lost_conversation(&self) -> bool {
+        self.wording.silence && self.replay.is_silent()
+    }
+
     /// The session is open. What the agent told of its history is settled.
     pub(crate) fn set_opened(
         &mut self,

@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use super::book::{Ask, Book};
 use super::link::{Answer, Failure, Link, Outgoing, Waiter, Waiting};
+use super::refusal::RESOURCE_NOT_FOUND;
 use super::serve::{Request, Serving};
 use super::wire::{self, code, method};
 use super::{Error, Limits};
@@ -213,6 +214,15 @@ impl Reading {
                     {
                         let why = "It names no session".to_owned();
                         Err(Error::Protocol { method: method.to_owned(), why })
+                    }
+                    Ok(_) if opened_as == OpenedAs::Loaded && book.has_lost_conversation() => {
+                        book.replay.live();
+                        Err(Error::Agent {
+                            method: method.to_owned(),
+                            code: RESOURCE_NOT_FOUND,
+                            message: "Session lost: the agent loaded it and replayed nothing"
+                                .into(),
+                        })
                     }
                     Ok(answer) => {
                         book.set_opened(opened_as, asked_id, &answer);

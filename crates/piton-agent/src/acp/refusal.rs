@@ -11,7 +11,7 @@ pub enum Refusal {
     Ambiguous,
 }
 
-const RESOURCE_NOT_FOUND: i64 = -32002;
+pub(super) const RESOURCE_NOT_FOUND: i64 = -32002;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
@@ -22,6 +22,9 @@ pub struct Wording {
     pub refused: &'static [Words],
     /// Errors that leave it open, though they may look like a refusal. These count more.
     pub unsure: &'static [Words],
+    /// It replays a conversation before it answers that it has loaded it. If it replays nothing, it has
+    /// lost the conversation and began an empty one.
+    pub silence: bool,
 }
 
 /// A part of an error's text, in lower case.

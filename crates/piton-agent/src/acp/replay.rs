@@ -38,6 +38,8 @@ enum Phase {
 #[derive(Debug, Default)]
 struct Told {
     seen: HashSet<String>,
+    /// Something of the conversation came.
+    has_begun: bool,
     /// A message that the log knows came.
     is_anchored: bool,
     has_ids: bool,
@@ -74,6 +76,11 @@ impl Replay {
         self.phase = Phase::Telling(Told { seen: seen.into_iter().collect(), ..Told::default() });
     }
 
+    /// Whether nothing of a conversation was told so far.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(&self.phase, Phase::Telling(told) if !told.has_begun)
+    }
+
     /// From now on everything is said now.
     pub(super) fn live(&mut self) {
         self.phase = Phase::Live;
@@ -91,6 +98,7 @@ impl Replay {
             Phase::Live => return Some(update),
             Phase::Trailing => {}
             Phase::Telling(told) => {
+                told.has_begun = true;
                 let id = wire::text_at(&update, "messageId").filter(|_| is_user || is_agent);
                 told.has_ids |= id.is_some();
                 match id {

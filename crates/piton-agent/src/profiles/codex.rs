@@ -22,6 +22,7 @@ pub(super) fn profile() -> Profile {
                     Words { code: None, text: "already has an active writer" },
                     Words { code: None, text: "in use by another codex client" },
                 ],
+                silence: false,
             },
             notes: &[
                 "INITIAL_AGENT_MODE=workspace-write makes it ask before it does something.",

@@ -26,7 +26,7 @@ pub(super) fn profile() -> Profile {
                     code: Some(INTERNAL),
                     text: "no previous sessions found for this project",
                 }],
-                unsure: &[],
+                ..Wording::default()
             },
             loads: Loads::InAnotherMinute,
             replays_late: true,

@@ -12,7 +12,7 @@ pub(super) fn profile() -> Profile {
             wording: Wording {
                 // Its session service does not find the session; the error's data says no more.
                 refused: &[Words { code: Some(INTERNAL), text: r#"{"service":"session"}"# }],
-                unsure: &[],
+                ..Wording::default()
             },
             notes: &["It takes 700 to 850 MiB of memory."],
             ..Quirks::default()

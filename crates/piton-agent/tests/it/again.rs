@@ -212,6 +212,25 @@ async fn what_is_offered_and_missing_gives_way_to_the_next() {
     assert_eq!(world.notes.facts().len(), 1);
 }
 
+/// As pi does when the file of a conversation is gone: it says that it has loaded it, and begins an empty one.
+#[tokio::test]
+async fn a_load_that_replays_nothing_is_a_refusal_where_the_agent_replays() {
+    let pi = Wording { silence: true, ..Wording::default() };
+    let capabilities = || json!({ "loadSession": true });
+    let new = json!({ "sessionId": "s2" });
+    let answers = || vec![("session/load", json!({})), ("session/new", new.clone())];
+    let (world, opened, _) = with_answers_of(pi, capabilities(), answers()).await;
+    let opened = opened.unwrap();
+    assert_eq!((opened.opened_as, opened.agent_session_id.as_str()), (OpenedAs::New, "s2"));
+    let facts = world.notes.facts();
+    let Fact::AgentSessionRefused { code: -32002, agent_session_id, .. } = &facts[0] else {
+        panic!("{facts:?}")
+    };
+    assert_eq!(agent_session_id.as_deref(), Some("s1"));
+    let (_, opened, _) = with_answers(capabilities(), vec![("session/load", json!({}))]).await;
+    assert_eq!(opened.unwrap().opened_as, OpenedAs::Loaded, "most agents need not replay");
+}
+
 /// Cline advertises that it loads, and some releases do not.
 #[tokio::test]
 async fn what_is_offered_and_missing_altogether_is_begun_anew() {
