@@ -4,13 +4,28 @@ use piton_core::agent_view::{AgentView, ConfigValue, Selection};
 
 use crate::text::one_line;
 
+/// Models and commands that are named; some agents have more than a hundred.
+const LISTED_MAX: usize = 8;
+/// Fractions of a currency unit that are shown.
+const COST_DIGITS: i32 = 4;
+
+/// The first of these, and how many more there are.
+fn listed(names: &[impl AsRef<str>], separator: &str) -> String {
+    let first: Vec<&str> = names.iter().take(LISTED_MAX).map(AsRef::as_ref).collect();
+    let first = first.join(separator);
+    match names.len().saturating_sub(LISTED_MAX) {
+        0 => first,
+        more => format!("{first}{separator}and {more} more"),
+    }
+}
+
 fn selection(of: Option<&Selection>) -> Option<String> {
     let of = of.filter(|selection| !selection.available.is_empty())?;
     let current = of.current.as_deref().unwrap_or("not known");
     let others = of.available.iter().map(|one| one.id.as_str());
     let others: Vec<&str> = others.filter(|id| Some(*id) != of.current.as_deref()).collect();
     let rest =
-        if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
+        if others.is_empty() { String::new() } else { format!(" (or {})", listed(&others, ", ")) };
     Some(one_line(&format!("{current}{rest}")))
 }
 
@@ -32,7 +47,7 @@ pub(super) fn facts(view: &AgentView) -> Vec<(&'static str, String)> {
     }
     if !view.commands.is_empty() {
         let names: Vec<String> = view.commands.iter().map(|one| format!("/{}", one.name)).collect();
-        facts.push(("Commands", one_line(&names.join(" "))));
+        facts.push(("Commands", one_line(&listed(&names, " "))));
     }
     if !view.plan.is_empty() {
         let done = view.plan.iter().filter(|one| one.status.as_deref() == Some("completed"));
@@ -46,7 +61,8 @@ pub(super) fn facts(view: &AgentView) -> Vec<(&'static str, String)> {
         }
         if let Some(amount) = usage.cost_amount {
             let currency = usage.cost_currency.as_deref().unwrap_or_default();
-            parts.push(format!("{amount} {currency}"));
+            let digits = 10_f64.powi(COST_DIGITS);
+            parts.push(format!("{} {currency}", (amount * digits).round() / digits));
         }
         if !parts.is_empty() {
             facts.push(("Usage", one_line(&parts.join(", "))));
@@ -85,7 +101,7 @@ mod tests {
             usage: Some(Usage {
                 context_tokens: Some(10),
                 context_window_tokens: Some(100),
-                cost_amount: Some(0.5),
+                cost_amount: Some(0.002_400_000_000_000_000_2),
                 cost_currency: Some("USD".into()),
                 ..Usage::default()
             }),
@@ -94,8 +110,14 @@ mod tests {
         let expected = [
             ("Mode", "ask (or code)".to_owned()),
             ("Plan", "1 of 2 steps are done".to_owned()),
-            ("Usage", "10 of 100 tokens, 0.5 USD".to_owned()),
+            ("Usage", "10 of 100 tokens, 0.0024 USD".to_owned()),
         ];
         assert_eq!(facts(&view), expected);
+        let ids: Vec<String> = (0..11).map(|n| format!("m{n}")).collect();
+        let models =
+            Selection { current: None, available: ids.iter().map(|id| named(id)).collect() };
+        let view = AgentView { models: Some(models), ..AgentView::default() };
+        let text = "not known (or m0, m1, m2, m3, m4, m5, m6, m7, and 3 more)".to_owned();
+        assert_eq!(facts(&view), [("Model", text)]);
     }
 }
