@@ -143,6 +143,7 @@ pub(super) async fn run(
         owner.is_called(id);
     }
     // Who prompts from here on is told that there is nobody.
+    connected.send_replace(None);
     drop((connected, incoming));
     agent.end_leftovers().await;
     let _ = agent.turns.conversation.gone().await;

@@ -123,6 +123,8 @@ pub(super) async fn run(
         Some(Err(error)) => Ended::Failed(error),
         None => Ended::Asked,
     };
+    // The burial takes its time; what is accepted meanwhile would reach no agent.
+    connected.send_replace(None);
     drop(connected);
     bury(owner, ended, child, &connection, driver, &stderr, stop).await
 }
