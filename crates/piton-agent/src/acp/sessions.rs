@@ -54,6 +54,12 @@ impl Connection {
             .ok_or_else(|| protocol(method::LIST, "It lists no sessions".to_owned()))
     }
 
+    /// Whether the agent disowned the conversation that it had open, and has none any more.
+    pub async fn has_lost_session(&self) -> bool {
+        let book = self.book.lock().await;
+        book.turns > 0 && book.session.is_none()
+    }
+
     /// Lets the agent put away a conversation that is not the one at hand.
     pub async fn close_session(&self, id: &str) -> Result<(), Error> {
         self.is_offered(method::CLOSE, |capabilities| capabilities.close).await?;

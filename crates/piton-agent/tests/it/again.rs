@@ -283,6 +283,7 @@ async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
         turn.ended().await.unwrap_err();
         // Somebody else may bring it back; who prompts it before that has nobody to speak to.
         world.connection.until_deaf().await;
+        assert!(world.connection.has_lost_session().await);
         let again = world.connection.prompt("run_2".parse().unwrap(), "go on").await.unwrap_err();
         assert_eq!(again, piton_agent::acp::Error::Closed);
     };

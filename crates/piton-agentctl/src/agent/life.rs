@@ -199,6 +199,8 @@ async fn bury(
         Ended::Exited(Ok(status)) => Some(status),
         _ => status,
     };
+    // That it disowned its conversation is noted: it is no error of its own that it is ended for that.
+    let is_disowned = matches!(ended, Ended::Deaf) && connection.has_lost_session().await;
     let cut_off = match ended {
         Ended::Silent => Some("The agent closed its output, and was ended"),
         Ended::Deaf => Some("The agent does not take what it is told any more, and was ended"),
@@ -206,7 +208,7 @@ async fn bury(
     };
     owner.is_ending();
     // The signal that it ends by is agentctl's own: who reads of it must not look for another.
-    if let Some(why) = cut_off.filter(|_| died.is_none()) {
+    if let Some(why) = cut_off.filter(|_| died.is_none() && !is_disowned) {
         let (code, message) = (Code::AgentClosed.into(), why.to_owned());
         note(owner, Fact::AgentError { code, message, auth_methods: Vec::new() }).await;
     }
