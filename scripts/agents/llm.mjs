@@ -64,7 +64,7 @@ class Model {
   address = "";
   /** All that asked for an answer: `{ at, items, tools, directive, isSide, begins, body }`. */
   requests = [];
-  /** By the directive's name: what was sent so far, and whether somebody still reads. */
+  /** By the directive's name: what was sent so far, and whether the agent still reads. */
   answers = new Map();
   /** What it did not understand. */
   complaints = [];
@@ -150,7 +150,7 @@ function callShell(reply, tools, command) {
   const tool = SHELLS.map((name) => tools.find((offered) => offered.name === name)).find(Boolean);
   if (!tool) return reply.text(`No shell among the tools: ${tools.map(({ name }) => name).join(", ")}`);
   const wants = tool.schema?.properties ?? {};
-  const why = "Writes a file, to see whether somebody is asked";
+  const why = "Writes a file, to see whether a permission is asked for";
   const key = ["cmd", "command", "commands"].find((name) => wants[name]) ?? "command";
   const input = { [key]: commandAs(wants[key], command, key === "commands") };
   if (wants.description) input.description = why;

@@ -9,7 +9,7 @@ function read(pid, file) {
   try {
     return readFileSync(`/proc/${pid}/${file}`, "latin1");
   } catch {
-    // It has ended meanwhile, or is somebody else's.
+    // It has ended meanwhile, or belongs to another user.
     return "";
   }
 }
@@ -32,7 +32,7 @@ export function having(variables) {
   });
 }
 
-/** Those among these that are nobody's child among these. */
+/** Those among these that are no child of another one among these. */
 export function roots(family) {
   return family.filter((pid) => !family.includes(stat(pid).parent));
 }
