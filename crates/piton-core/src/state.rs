@@ -354,7 +354,6 @@ pub enum ExecutorStatus {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 pub struct Agent {
     pub status: AgentStatus,
     /// The agent's own handle on its conversation; dropped only when the agent disowns it.

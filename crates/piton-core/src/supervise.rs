@@ -49,6 +49,7 @@ pub enum Link {
 
 /// What the supervisor knows and the log does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 pub struct Known {
     pub owner: Owner,
     /// Of the boots that the log names, those that have died.
