@@ -1,7 +1,9 @@
 //! What a store of files writes to the metadata log by itself, as the world knows it must: every
 //! session once, when it is durable, with the time at which it began; and that anchors were gone only
-//! if the world spoiled some or the power failed, as they are written without a flush: never because a
-//! process was killed. Nothing of this is asked of the store.
+//! if the world spoiled some or the power failed: never because a process was killed. Anchors are
+//! written without a flush, so that an append costs one flush and not two; a power failure can tear one,
+//! and a torn anchor cannot be told from one that was tampered with, so that it is reported as one.
+//! Nothing of this is asked of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,6 +36,7 @@ pub(super) fn check(world: &Arc<World>, folder: &Folder, is_durable: bool) {
         folder.read(&session, 0, usize::MAX, Detail::Full).unwrap_or_default()
     };
     let found = read(folder);
+    let is_empty = found.is_empty();
     let mut lost = false;
     if is_durable {
         let mut inner = world.inner();
@@ -52,9 +55,10 @@ pub(super) fn check(world: &Arc<World>, folder: &Folder, is_durable: bool) {
         (inner.roster.spoiled, inner.roster.power_failed || is_durable)
     };
     if let Err(error) = folder.register() {
-        // An anchor that cannot be read and a log that is not there: it may have been taken away, and
-        // the store makes no other one in its place.
-        if !(spoiled && error.code() == Code::ChainBroken) {
+        // The metadata log's anchor cannot be read, and the log is not there: either it has no line yet,
+        // or it was taken away with all of them. The store cannot tell, so it does not begin another
+        // one in its place; `verify` says what is missing. A metadata log with a line never gets here.
+        if !(spoiled && is_empty && error.code() == Code::ChainBroken) {
             broken(format!("sessions cannot be listed: {error}"));
         }
         return;

@@ -393,7 +393,7 @@ impl World {
             let is_cache = path.extension().is_some_and(|e| e == "json" || e == "anchor");
             let in_sessions = path.parent().is_some_and(|folder| folder.ends_with("sessions"));
             if is_cache && in_sessions && rng.u32(0..10) == 0 {
-                roster.spoiled = true;
+                roster.spoiled |= path.extension().is_some_and(|e| e == "anchor");
                 let files = self.files.iter();
                 for (files, mut bytes) in files.filter_map(|f| Some((f, f.content(&path)?))) {
                     let at = rng.usize(0..bytes.len().max(1));
