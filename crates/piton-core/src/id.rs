@@ -40,11 +40,12 @@ fn check(what: &'static str, text: &str) -> Result<(), Error> {
     if text.len() > ID_BYTES_MAX {
         return Err(Error::TooLong { what, bytes: text.len() });
     }
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    match text.chars().find(|c| !allowed(*c)) {
-        Some(found) => Err(Error::Character { what, found }),
-        None => Ok(()),
-    }
+    // By bytes: every record that is read has ids. Outside of ASCII nothing is allowed, so the first
+    // byte that is not begins a character.
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    let Some(at) = text.bytes().position(|b| !allowed(b)) else { return Ok(()) };
+    let found = text[at..].chars().next().unwrap_or(char::REPLACEMENT_CHARACTER);
+    Err(Error::Character { what, found })
 }
 
 /// Parses a string where it lies: every record that is read has ids, and a copy of each before it is
