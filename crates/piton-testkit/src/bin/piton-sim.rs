@@ -173,11 +173,14 @@ fn add(total: &mut Stats, one: &Stats) {
     total.interruptions += one.interruptions;
     total.answers += one.answers;
     total.replays += one.replays;
+    total.idle_ends += one.idle_ends;
+    total.failed_starts += one.failed_starts;
+    total.abandoned += one.abandoned;
 }
 
 fn summary(total: &Stats) {
     println!(
-        "{} boots, {} steps, {} records, {} acknowledged, {} delivered, {} effects, {} answers, {} replays",
+        "{} boots, {} steps, {} records, {} acknowledged, {} delivered, {} effects, {} answers, {} replays, {} idle ends, {} failed starts, {} abandoned",
         total.lives,
         total.steps,
         total.records,
@@ -185,6 +188,9 @@ fn summary(total: &Stats) {
         total.delivered,
         total.deeds,
         total.answers,
-        total.replays
+        total.replays,
+        total.idle_ends,
+        total.failed_starts,
+        total.abandoned
     );
 }

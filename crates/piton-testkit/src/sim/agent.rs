@@ -8,7 +8,9 @@ use piton_core::event::{ToolStatus, WaitKind};
 use piton_core::id::{CallId, MessageId, RunId, WaitId};
 use piton_core::spool::{Channel, Ended, Fact, OpenedAs, SessionCapabilities};
 use serde_json::json;
+use tokio::time::Instant;
 
+use super::stuck::{LOAD_TIMEOUT, Stuck};
 use super::world::World;
 
 /// Part of what is streamed is a secret that the log must not have; see [`super::MASKER`].
@@ -31,6 +33,7 @@ pub(super) struct Agent {
     pub answers: BTreeMap<WaitId, bool>,
     /// The conversation that it was asked to go on with, and the one that it has.
     asked: Option<String>,
+    started_at: Instant,
     pub conversation: Option<String>,
 }
 
@@ -60,7 +63,8 @@ impl Agent {
     pub(super) fn new(asked: Option<String>) -> Self {
         let (asks, answers) = (BTreeSet::new(), BTreeMap::new());
         let (turn, conversation) = (None, None);
-        Self { is_ready: false, turn, asks, hangs: false, answers, asked, conversation }
+        let started_at = Instant::now();
+        Self { is_ready: false, turn, asks, hangs: false, answers, asked, started_at, conversation }
     }
 
     pub(super) fn begin(&mut self, run_id: RunId) {
@@ -141,6 +145,17 @@ impl Agent {
 
     fn start(&mut self, world: &World, calm: bool, did: &mut Vec<Did>) -> After {
         let note = |fact| Did { run_id: None, fact };
+        let stuck = world.habits.and_then(|habits| habits.stuck);
+        if let Some(stuck) = stuck.filter(|_| self.asked.is_some()) {
+            let code = match stuck {
+                Stuck::Silent if self.started_at.elapsed() < LOAD_TIMEOUT => return After::Lives,
+                Stuck::Silent => Code::AgentTimeout,
+                Stuck::Fails => Code::AgentError,
+            };
+            let (code, message) = (code.into(), "It cannot be loaded".to_owned());
+            did.push(note(Fact::AgentError { code, message, auth_methods: Vec::new() }));
+            return After::Ends { exit_code: Some(2) };
+        }
         if !calm && world.chance(5) {
             let (code, message) = (Code::AgentError.into(), "No luck".to_owned());
             did.push(note(Fact::AgentError { code, message, auth_methods: Vec::new() }));

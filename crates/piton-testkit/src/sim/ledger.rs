@@ -77,6 +77,9 @@ pub enum Property {
     /// A queued prompt is delivered once, in the queue's order and not while it is held, or is still
     /// queued, or was removed; one that is due is delivered by the next boot that can.
     QueueKept,
+    /// An agent that cannot be started is started three times for a prompt, and once for a prompt that
+    /// follows a run without an agent; it keeps the id of its conversation.
+    StartsAreLimited,
     /// The same seed does the same.
     Deterministic,
 }
@@ -109,6 +112,7 @@ impl Property {
         Self::OneSupervisor,
         Self::RulesHold,
         Self::QueueKept,
+        Self::StartsAreLimited,
         Self::Deterministic,
     ];
 }

@@ -12,7 +12,7 @@ use piton_store::Store;
 
 use super::ledger::Property;
 use super::world::World;
-use super::{agent_checks, parts, queueing, roster};
+use super::{agent_checks, parts, queueing, roster, stuck};
 
 /// Checks each log, and the state that would be loaded from it.
 pub(super) async fn all(world: &Arc<World>) {
@@ -40,6 +40,7 @@ pub(super) async fn all(world: &Arc<World>) {
         queueing::check(world, &session, &records);
         if world.agents {
             agent_checks::log(world, &session, &records);
+            stuck::check(world, &session, &records);
         }
         let Ok(replayed) = fold::replay(&records) else {
             world.violated(Property::SnapshotIsReplay, format!("{session} does not replay"));

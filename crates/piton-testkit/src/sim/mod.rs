@@ -21,6 +21,7 @@ mod queueing;
 mod resuming;
 mod roster;
 mod rules;
+mod stuck;
 mod world;
 
 use std::fmt;
@@ -81,6 +82,12 @@ pub struct Stats {
     pub replays: u64,
     /// Changes that offline writers made.
     pub visits: u64,
+    /// In worlds whose agents are brought back, of the session that had most of them: agents that were
+    /// ended because they were idle, runs that were interrupted because no agent could be started, and
+    /// executors that were given up.
+    pub idle_ends: u64,
+    pub failed_starts: u64,
+    pub abandoned: u64,
 }
 
 /// Runs one seed, with a planted bug or without.
@@ -240,6 +247,7 @@ impl Life {
             settings: Settings {
                 unreachable_after: Duration::from_secs(5),
                 agent_idle_timeout: Some(IDLE_TIMEOUT),
+                abandon_after: stuck::abandon_after(world.seed),
                 ..Settings::default()
             },
             ..Options::new(

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use piton_core::decide::Command;
 use piton_core::event::Outcome;
 use piton_core::id::{RunId, SessionId};
-use piton_core::resume::{self, Abilities, AgentRestart, ContinueRun, Policy, StartTrigger};
+use piton_core::resume::{
+    self, Abilities, AgentRestart, ContinueRun, Policy, StartContext, StartTrigger,
+};
 use piton_core::spool::SessionCapabilities;
 use piton_core::state::AgentStatus;
 use piton_core::{Code, Reason, State};
@@ -21,6 +23,7 @@ use super::agentctl::PROMPT;
 use super::client::settled;
 use super::ledger::Property;
 use super::parts::step;
+use super::stuck::Stuck;
 use super::world::{Boot, World};
 
 /// What the history begins with that an agent is told.
@@ -38,10 +41,12 @@ pub(super) struct Habits {
     /// Chances in a hundred, per start.
     pub forgets: u32,
     obstacle: u32,
+    /// They never get a conversation back that they had.
+    pub stuck: Option<Stuck>,
 }
 
 impl Habits {
-    pub(super) fn draw(rng: &mut fastrand::Rng) -> Self {
+    pub(super) fn draw(rng: &mut fastrand::Rng, seed: u64) -> Self {
         let restarts = [AgentRestart::OnBoot, AgentRestart::OnOpen, AgentRestart::OnPrompt];
         let agent_restart = match rng.usize(0..8) {
             7 => AgentRestart::Manual,
@@ -59,7 +64,18 @@ impl Habits {
         };
         let (forgets, obstacle) = (rng.u32(0..20), rng.u32(0..10));
         let saves_late = rng.bool();
-        Self { policy, abilities, capabilities, saves_late, forgets, obstacle }
+        let stuck = super::stuck::in_world(seed);
+        let drawn = Self { policy, abilities, capabilities, saves_late, forgets, obstacle, stuck };
+        match stuck {
+            None => drawn,
+            // They have what they said, would load it, and cannot.
+            Some(_) => Self {
+                abilities: Abilities { native: true, ..abilities },
+                capabilities: SessionCapabilities { load: true, ..capabilities },
+                forgets: 0,
+                ..drawn
+            },
+        }
     }
 }
 
@@ -212,6 +228,13 @@ pub(super) async fn operate(
     supervisors: &Supervisors,
     session: &SessionId,
 ) -> Result<bool, Error> {
+    if world.habits.is_some_and(|habits| habits.stuck.is_some()) && world.chance(10) {
+        // Somebody chooses one of the ways out.
+        let ways = [StartContext::Injected, StartContext::None, StartContext::Native];
+        let context = world.pick(&ways).unwrap_or_default();
+        supervisors.start_with(session, context).await?;
+        return Ok(true);
+    }
     let ack = match world.range(0, 19) {
         0..=3 => {
             supervisors.ensure_running(session, StartTrigger::Open).await?;

@@ -70,6 +70,7 @@ pub(super) struct World {
     pub agents: bool,
     /// How they are brought back; `None`: by whoever starts them.
     pub habits: Option<Habits>,
+    pub seed: u64,
     /// The permission rules that it has; see [`super::rules`].
     pub rules: u64,
     fleet: Mutex<Fleet>,
@@ -145,7 +146,7 @@ impl World {
         let agents = agents_in(seed) || resumes_in(seed);
         let faults_of_fleet =
             if agents { machine::Faults::draw(some) } else { machine::Faults::default() };
-        let habits = resumes_in(seed).then(|| Habits::draw(&mut rng));
+        let habits = resumes_in(seed).then(|| Habits::draw(&mut rng, seed));
         let inner = Inner {
             rng,
             started: tokio::time::Instant::now(),
@@ -170,7 +171,7 @@ impl World {
         let fleet = Mutex::new(Fleet::new(faults_of_fleet));
         let inner = Mutex::new(inner);
         let rules = super::rules::in_world(seed);
-        Arc::new(Self { disk, files, files_open, died, inner, agents, habits, rules, fleet })
+        Arc::new(Self { disk, files, files_open, died, inner, agents, habits, seed, rules, fleet })
     }
 
     /// Whether a process has the files open: then only what was flushed is found.
