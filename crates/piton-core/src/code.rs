@@ -104,6 +104,24 @@ codes! {
     ResumeTokenRevoked = "resume_token_revoked", "Ask for a new token; this one was replaced or its run ended.";
     ResumeTokenExpired = "resume_token_expired", "Ask for a new token; this one's time has passed.";
 
+    // Graphs.
+    GraphInvalid = "graph_invalid", "Correct the graph at the place that the error names.";
+    GraphInputInvalid = "graph_input_invalid", "Give every required input, with the type that the graph declares.";
+    NodeFailed = "node_failed", "Read the error of the node, remove its cause, then resume the session.";
+    NodeTimeout = "node_timeout", "Give the node a longer `timeout`, or find out what it waits for.";
+    NodeOutputInvalid = "node_output_invalid", "Let the node print what its `output` says, within the limit.";
+    ExpressionFailed = "expression_failed", "Correct the expression; the graph's keys are its variables.";
+    MemoryKeyUndeclared = "memory_key_undeclared", "Declare the key in the node's `reads` or `writes`.";
+    MemoryValueRequired = "memory_value_required", "Set the keys that the error names when you resume.";
+    LoopLimitReached = "loop_limit_reached", "Raise `max_iterations`, or let the loop end earlier.";
+    CheckpointNotFound = "checkpoint_not_found", "List the session's checkpoints to find the one you mean.";
+    CheckpointNotResumable = "checkpoint_not_resumable", "Choose another checkpoint, or resume without one.";
+    CheckpointDamaged = "checkpoint_damaged", "Resume without a checkpoint: an intact one is found.";
+    CheckpointIncompatible = "checkpoint_incompatible", "Resume from the checkpoint that the error names, or bring the graph back.";
+    CheckpointInUse = "checkpoint_in_use", "Delete the lineage's later checkpoints instead, or keep this one.";
+    ConfigConflict = "config_conflict", "Remove the option, or change the store.";
+    SessionNotGraph = "session_not_graph", "Use the id of a session that runs a graph.";
+
     ConfigInvalid = "config_invalid", "Correct the setting; `piton config show` says where each one comes from.";
 
     // The store cannot.

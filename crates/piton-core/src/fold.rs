@@ -85,7 +85,26 @@ impl State {
                 self.features.configured(seq, e);
                 return Change::Inner;
             }
-            Event::ToolUpdated(_)
+            Event::GraphBound(e) => self.facts.graph = Some(e.name.clone()),
+            // What a graph did is folded beside the session: `graph::GraphState`.
+            Event::GraphForked(_)
+            | Event::NodeStarted(_)
+            | Event::NodeCompleted(_)
+            | Event::NodeFailed(_)
+            | Event::NodeSkipped(_)
+            | Event::NodeSafePoint(_)
+            | Event::EdgeTaken(_)
+            | Event::MemoryChanged(_)
+            | Event::OutputAdded(_)
+            | Event::LoopIterated(_)
+            | Event::MapListed(_)
+            | Event::MapItemCompleted(_)
+            | Event::CheckpointCreated(_)
+            | Event::CheckpointPruned(_)
+            | Event::CheckpointDeleted(_)
+            | Event::CheckpointDamaged(_)
+            | Event::LineageStarted(_)
+            | Event::ToolUpdated(_)
             | Event::PermissionDecided(_)
             | Event::AgentHistoryDiverged(_)
             | Event::StatusDerived(_)

@@ -14,6 +14,7 @@ pub mod content;
 pub mod decide;
 pub mod event;
 pub mod fold;
+pub mod graph;
 pub mod history;
 pub mod id;
 pub mod interruption;

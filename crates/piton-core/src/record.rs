@@ -90,6 +90,21 @@ impl NewRecord {
         Self::build(ts, event, Some(Value::Object(content).to_string().into()))
     }
 
+    /// A record with several content fields.
+    pub fn with_fields(
+        ts: Timestamp,
+        event: impl Into<Event>,
+        content: Map<String, Value>,
+    ) -> Self {
+        let event = event.into();
+        let declared = event::content_fields(event.kind());
+        debug_assert!(
+            content.keys().all(|field| declared.contains(&field.as_str())),
+            "undeclared content"
+        );
+        Self::build(ts, event, Some(Value::Object(content).to_string().into()))
+    }
+
     /// Like [`Self::with_content`], without a copy of what may be large.
     pub fn with_serialized(
         ts: Timestamp,

@@ -226,6 +226,10 @@ pub struct Facts {
     /// How many prompts are queued.
     #[serde(default, skip_serializing_if = "QueueCounts::is_empty")]
     pub queue: QueueCounts,
+    /// The name of the graph that the session runs. All else about it is in
+    /// [`crate::graph::GraphState`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
 }
 
 /// How many prompts are queued, and how many of them are held.
@@ -601,6 +605,12 @@ impl Facts {
             && self.closed.is_none()
             && self.unknown_critical.is_none()
             && !self.run.as_ref().is_some_and(Run::is_unfinished)
+    }
+
+    /// The run is a graph's and only waits: no process needs to live for that, and its waits stay open
+    /// when the process that asked has ended.
+    pub fn is_graph_waiting(&self) -> bool {
+        self.graph.is_some() && self.run.as_ref().is_some_and(Run::is_waiting)
     }
 
     /// The next moment at which a sweep has something to do.

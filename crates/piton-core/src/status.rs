@@ -215,6 +215,10 @@ fn name_and_reason(facts: &Facts, dead: &BTreeSet<BootId>, now: Timestamp) -> (N
         Phase::Open => {
             let executor_live = executor == Some(ExecutorStatus::Ready);
             let boot_dead = dead.contains(&run.boot_id);
+            if facts.is_graph_waiting() {
+                // A graph's wait needs no living process.
+                return open_run(run, true, now);
+            }
             if boot_dead && !executor_live {
                 return (interrupted(!run.waits.is_empty()), Reason::ProcessRestart);
             }

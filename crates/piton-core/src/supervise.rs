@@ -163,7 +163,7 @@ fn is_orphaned(run: &Run, dead: &BTreeSet<BootId>) -> bool {
 pub fn orphaned_run(facts: &Facts, dead: &BTreeSet<BootId>) -> Option<Command> {
     let may_live = facts.executor.as_ref().is_some_and(Executor::may_live);
     let run = facts.run.as_ref().filter(|run| is_orphaned(run, dead))?;
-    if may_live || facts.closed.is_some() {
+    if may_live || facts.closed.is_some() || facts.is_graph_waiting() {
         return None;
     }
     let dead = BTreeSet::from([run.boot_id.clone()]);

@@ -73,7 +73,8 @@ pub(super) fn recover(
     let run = state.facts.run.as_ref().filter(|run| {
         let twice =
             planted::is(Bug::InterruptedTwice) && matches!(run.phase, Phase::Interrupted { .. });
-        (run.is_open() || twice) && dead.contains(&run.boot_id)
+        let is_orphaned = (run.is_open() || twice) && dead.contains(&run.boot_id);
+        is_orphaned && !state.facts.is_graph_waiting()
     });
     let executor = state.facts.executor.as_ref().filter(|executor| executor.may_live());
     let mut records = Vec::new();
@@ -146,7 +147,10 @@ fn reattached(cx: &Context, run: &Run) -> NewRecord {
 /// that may live, as soon as it can be told. Without one the run is interrupted.
 pub(super) fn sweep(state: &State, cx: &Context, live: bool) -> Decision {
     let mut records = Vec::new();
-    let live = live || state.facts.executor.as_ref().is_some_and(Executor::may_live);
+    let live = live
+        || state.facts.executor.as_ref().is_some_and(Executor::may_live)
+        // The node that waits fails when the graph is resumed; the run is not interrupted for it.
+        || state.facts.is_graph_waiting();
     let run = state.facts.run.as_ref().filter(|run| run.is_open());
     let due = |run: &Run| run.waits.values().any(|wait| is_past(wait.deadline_at, cx.now));
     if let Some(run) = run.filter(|run| due(run)) {
