@@ -62,6 +62,7 @@ soak: setup ## The long loops: 110,000 seeds, 3,000 kills of real processes, 1,0
 	cargo test --release --target-dir target/planted --workspace --features piton-testkit/planted --test planted -- --nocapture
 	cargo test --release -p piton-testkit --test it -- --ignored --nocapture
 	cargo test --release -p piton-cli --test it -- --ignored --nocapture
+	cargo test --release -p piton-graph --test it -- --ignored --nocapture
 
 bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log

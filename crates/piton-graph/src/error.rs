@@ -1,0 +1,189 @@
+//! What can go wrong with a graph, each with its code.
+
+use std::fmt;
+
+use piton_core::decide::Refusal;
+use piton_core::graph::{ConfigConflict, ResumeRefusal};
+use piton_core::id::{CheckpointId, SessionId};
+use piton_core::{AnyCode, Code};
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A place in a graph file; both count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub line: usize,
+    pub column: usize,
+}
+
+/// A mistake in a graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct SpecError {
+    pub message: String,
+    /// The file as it was named by the caller.
+    pub file: Option<String>,
+    pub place: Option<Place>,
+    /// What was probably meant.
+    pub hint: Option<String>,
+}
+
+impl SpecError {
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), file: None, place: None, hint: None }
+    }
+
+    pub(crate) fn at(mut self, place: Option<Place>) -> Self {
+        self.place = self.place.or(place);
+        self
+    }
+
+    pub(crate) fn hinting(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With a hint if one of the known names is close to the unknown one.
+    pub(crate) fn suggesting<'a>(
+        self,
+        unknown: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        match nearest(unknown, known) {
+            Some(name) => self.hinting(format!("did you mean `{name}`?")),
+            None => self,
+        }
+    }
+}
+
+/// The known name that is closest to an unknown one, if it is close.
+pub(crate) fn nearest<'a>(
+    unknown: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let scored = known.into_iter().map(|name| (strsim::jaro_winkler(unknown, name), name));
+    let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    (best.0 > 0.8).then_some(best.1)
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(Place { line, column }) = self.place {
+            let file = self.file.as_deref().unwrap_or("graph");
+            write!(f, "\n  --> {file}:{line}:{column}")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error("The graph file {path} cannot be read")]
+    File {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] piton_store::Error),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("{message}")]
+    Input { message: String, hint: Option<String> },
+    #[error(transparent)]
+    Config(#[from] ConfigConflict),
+    #[error("Session {session} runs no graph")]
+    NotGraph { session: SessionId },
+    #[error("The session runs the graph `{found}`, not `{expected}`")]
+    OtherGraph { found: String, expected: String },
+    #[error(transparent)]
+    Resume(#[from] ResumeRefusal),
+    #[error("No checkpoint of the session is intact: {}", .damages.join("; "))]
+    NoneIntact { damages: Vec<String> },
+    #[error("Checkpoint {checkpoint} does not fit the graph any more: {why}{}", earlier(.nearest.as_ref()))]
+    Incompatible { checkpoint: String, why: String, nearest: Option<CheckpointId> },
+    #[error("These values are never saved and have to be set again: {}", .keys.join(", "))]
+    ValuesRequired { keys: Vec<String> },
+    #[error("Checkpoint {checkpoint} is still needed: {why}")]
+    CheckpointInUse { checkpoint: CheckpointId, why: &'static str },
+    #[error("The graph has nodes of its own that were not given: {}", .nodes.join(", "))]
+    NodesMissing { nodes: Vec<String> },
+}
+
+fn earlier(nearest: Option<&CheckpointId>) -> String {
+    nearest.map_or_else(String::new, |id| format!("; {id} is the nearest one that does"))
+}
+
+impl Error {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Spec(_) | Self::File { .. } | Self::NodesMissing { .. } => Code::GraphInvalid,
+            Self::Store(error) => error.code(),
+            Self::Refused(refusal) => refusal.code(),
+            Self::Input { .. } => Code::GraphInputInvalid,
+            Self::Config(ConfigConflict::Backend { .. }) => Code::StoreUnsupported,
+            Self::Config(_) => Code::ConfigConflict,
+            Self::NotGraph { .. } | Self::OtherGraph { .. } => Code::SessionNotGraph,
+            Self::Resume(ResumeRefusal::NotFound { .. }) | Self::NoneIntact { .. } => {
+                Code::CheckpointNotFound
+            }
+            Self::Resume(ResumeRefusal::NotResumable { .. }) => Code::CheckpointNotResumable,
+            Self::Resume(ResumeRefusal::Damaged { .. }) => Code::CheckpointDamaged,
+            Self::Incompatible { .. } => Code::CheckpointIncompatible,
+            Self::ValuesRequired { .. } => Code::MemoryValueRequired,
+            Self::CheckpointInUse { .. } => Code::CheckpointInUse,
+        }
+    }
+
+    /// What to do about it: more than the code's own hint, if more is known.
+    pub fn hint(&self) -> String {
+        let own = match self {
+            Self::Spec(error) => error.hint.clone(),
+            Self::Input { hint, .. } => hint.clone(),
+            _ => None,
+        };
+        own.unwrap_or_else(|| self.code().hint().to_owned())
+    }
+}
+
+/// Why an attempt of a node failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct NodeError {
+    pub code: AnyCode,
+    pub message: String,
+    /// Another attempt may succeed.
+    pub is_retryable: bool,
+}
+
+impl NodeError {
+    /// A failure that another attempt may not have.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { code: Code::NodeFailed.into(), message: message.into(), is_retryable: true }
+    }
+
+    pub fn with_code(mut self, code: impl Into<AnyCode>) -> Self {
+        self.code = code.into();
+        self
+    }
+
+    /// A failure that every attempt would have.
+    pub fn permanent(mut self) -> Self {
+        self.is_retryable = false;
+        self
+    }
+}
+
+impl From<std::io::Error> for NodeError {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for NodeError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(error.to_string()).permanent()
+    }
+}

@@ -1,0 +1,342 @@
+//! A graph that can be run: its spec, checked, and the code of its own nodes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use piton_core::graph::{CheckpointOptions, Reducer, Topology};
+use serde_json::Value;
+
+use crate::error::{Error, Result, SpecError};
+use crate::node::{LoopBody, MapBody, Node};
+use crate::spec::{
+    Checked, CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec, MapSpec,
+    MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed, Retry, ValueType, check,
+};
+
+/// A graph, checked. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    checked: Arc<Checked>,
+    bodies: Arc<BTreeMap<String, Body>>,
+    hash: Arc<str>,
+}
+
+/// The code of a node of your own.
+#[derive(Clone)]
+pub(crate) enum Body {
+    Node(Arc<dyn Node>),
+    Map(Arc<dyn MapBody>),
+    Loop(Arc<dyn LoopBody>),
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node(_) => "Node",
+            Self::Map(_) => "Map",
+            Self::Loop(_) => "Loop",
+        })
+    }
+}
+
+impl Graph {
+    pub fn builder(name: impl Into<String>) -> Builder {
+        let spec = GraphSpec { name: name.into(), ..GraphSpec::default() };
+        Builder { spec, bodies: BTreeMap::new(), repeated: None }
+    }
+
+    /// Reads and checks a graph file, YAML or JSON.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::File { path: name.clone(), source })?;
+        Self::from_text(&text).map_err(|error| match error {
+            Error::Spec(error) => SpecError { file: Some(name), ..error }.into(),
+            other => other,
+        })
+    }
+
+    /// Reads and checks a graph, YAML or JSON. Nodes of your own (`custom: true`) are given with
+    /// [`Graph::with_node`].
+    pub fn from_text(text: &str) -> Result<Self> {
+        Ok(Self::new(check(Parsed::read(text)?)?, BTreeMap::new()))
+    }
+
+    fn new(checked: Checked, bodies: BTreeMap<String, Body>) -> Self {
+        let hash = checked.spec.hash().into();
+        Self { checked: Arc::new(checked), bodies: Arc::new(bodies), hash }
+    }
+
+    /// Gives a `custom` node of a file its code.
+    pub fn with_node(mut self, name: &str, node: impl Node) -> Self {
+        Arc::make_mut(&mut self.bodies).insert(name.to_owned(), Body::Node(Arc::new(node)));
+        self
+    }
+
+    pub fn name(&self) -> &str {
+        &self.checked.spec.name
+    }
+
+    pub fn spec(&self) -> &GraphSpec {
+        &self.checked.spec
+    }
+
+    /// BLAKE3 of the spec, in hex.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    pub fn topology(&self) -> &Topology {
+        &self.checked.topology
+    }
+
+    pub(crate) fn checked(&self) -> &Checked {
+        &self.checked
+    }
+
+    pub(crate) fn body(&self, path: &str) -> Option<&Body> {
+        self.bodies.get(path)
+    }
+
+    /// Every custom node has its code, of the right kind.
+    pub(crate) fn check_bodies(&self) -> Result<()> {
+        let lacks = |(name, node): (&String, &NodeSpec)| {
+            if !matches!(node.kind, NodeKind::Custom) {
+                return None;
+            }
+            let fits = match self.body(name) {
+                Some(Body::Node(_)) => node.map.is_none() && node.repeat.is_none(),
+                Some(Body::Map(_)) => node.map.is_some(),
+                Some(Body::Loop(_)) => node.repeat.is_some(),
+                None => false,
+            };
+            (!fits).then(|| name.clone())
+        };
+        let nodes: Vec<String> = self.spec().nodes.iter().filter_map(lacks).collect();
+        if nodes.is_empty() { Ok(()) } else { Err(Error::NodesMissing { nodes }) }
+    }
+}
+
+/// A node in the making: what it does, and its settings.
+#[derive(Clone, Debug)]
+pub struct NodeDef {
+    spec: NodeSpec,
+    body: Option<Body>,
+}
+
+impl<N: Node> From<N> for NodeDef {
+    fn from(node: N) -> Self {
+        let body = Some(Body::Node(Arc::new(node)));
+        Self { spec: NodeSpec::new(NodeKind::Custom), body }
+    }
+}
+
+/// A node of your own.
+pub fn custom(node: impl Node) -> NodeDef {
+    node.into()
+}
+
+/// A process: its standard output is what the node writes.
+pub fn command<A: Into<String>>(argv: impl IntoIterator<Item = A>) -> NodeDef {
+    let argv = argv.into_iter().map(Into::into).collect();
+    let command = CommandSpec { argv, output: OutputFormat::Text };
+    NodeDef { spec: NodeSpec::new(NodeKind::Command(command)), body: None }
+}
+
+/// Sets keys; strings are templates.
+pub fn set<K: Into<String>>(values: impl IntoIterator<Item = (K, Value)>) -> NodeDef {
+    let values: BTreeMap<String, Value> =
+        values.into_iter().map(|(key, value)| (key.into(), value)).collect();
+    let writes = values.keys().cloned().collect();
+    NodeDef { spec: NodeSpec { writes, ..NodeSpec::new(NodeKind::Set { values }) }, body: None }
+}
+
+/// Writes a text.
+pub fn template(text: impl Into<String>) -> NodeDef {
+    NodeDef { spec: NodeSpec::new(NodeKind::Template { text: text.into() }), body: None }
+}
+
+/// Asks a person, and waits.
+pub fn human(question: impl Into<String>) -> NodeDef {
+    let human = HumanSpec { question: question.into(), options: Vec::new(), deadline_ms: None };
+    NodeDef { spec: NodeSpec::new(NodeKind::Human(human)), body: None }
+}
+
+/// Runs code of your own once for each item of a list; `over` is an expression.
+pub fn map(over: impl Into<String>, parallel: usize, body: impl MapBody) -> NodeDef {
+    let map = MapSpec { over: over.into(), item: "item".to_owned(), parallel: parallel.max(1) };
+    let spec = NodeSpec { map: Some(map), ..NodeSpec::new(NodeKind::Custom) };
+    NodeDef { spec, body: Some(Body::Map(Arc::new(body))) }
+}
+
+/// Runs code of your own until it says that it is done.
+pub fn repeat(max_iterations: u32, body: impl LoopBody) -> NodeDef {
+    let repeat = LoopSpec { max_iterations, until: None };
+    let spec = NodeSpec { repeat: Some(repeat), ..NodeSpec::new(NodeKind::Custom) };
+    NodeDef { spec, body: Some(Body::Loop(Arc::new(body))) }
+}
+
+impl NodeDef {
+    pub fn reads<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
+        self.spec.reads.extend(keys.into_iter().map(Into::into));
+        self
+    }
+
+    pub fn writes<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
+        self.spec.writes.extend(keys.into_iter().map(Into::into));
+        self
+    }
+
+    /// Attempts after the first, and the shortest and longest delay before them.
+    pub fn retry(mut self, times: u32, delay_min: Duration, delay_max: Duration) -> Self {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.spec.retry =
+            Retry { times, backoff_min_ms: millis(delay_min), backoff_max_ms: millis(delay_max) };
+        self
+    }
+
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.spec.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    pub fn effects(mut self, effects: Effects) -> Self {
+        self.spec.effects = effects;
+        self
+    }
+
+    pub fn tags<T: Into<String>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
+        self.spec.tags.extend(tags.into_iter().map(Into::into));
+        self
+    }
+
+    /// Its completion is a safe point of the graph.
+    pub fn safe_point(mut self) -> Self {
+        self.spec.safe_point = true;
+        self
+    }
+
+    /// Of a command: what it prints.
+    pub fn output(mut self, output: OutputFormat) -> Self {
+        if let NodeKind::Command(command) = &mut self.spec.kind {
+            command.output = output;
+        }
+        self
+    }
+
+    /// Of a question: what can be answered.
+    pub fn options<T: Into<String>>(mut self, options: impl IntoIterator<Item = T>) -> Self {
+        if let NodeKind::Human(human) = &mut self.spec.kind {
+            human.options.extend(options.into_iter().map(Into::into));
+        }
+        self
+    }
+
+    /// Of a question: how long it waits.
+    pub fn deadline(mut self, span: Duration) -> Self {
+        if let NodeKind::Human(human) = &mut self.spec.kind {
+            human.deadline_ms = Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+        }
+        self
+    }
+}
+
+/// Makes a graph in Rust.
+#[derive(Debug)]
+pub struct Builder {
+    spec: GraphSpec,
+    bodies: BTreeMap<String, Body>,
+    /// A node name that was given twice.
+    repeated: Option<String>,
+}
+
+impl Builder {
+    pub fn goal(mut self, goal: impl Into<String>) -> Self {
+        self.spec.goal = Some(goal.into());
+        self
+    }
+
+    pub fn entry(mut self, node: impl Into<String>) -> Self {
+        self.spec.entry = Some(node.into());
+        self
+    }
+
+    pub fn terminal(mut self, node: impl Into<String>) -> Self {
+        self.spec.terminal.insert(node.into());
+        self
+    }
+
+    /// An input that has to be given.
+    pub fn input(mut self, name: impl Into<String>, of_type: ValueType) -> Self {
+        let input = InputSpec { of_type: Some(of_type), required: true, default: None };
+        self.spec.inputs.insert(name.into(), input);
+        self
+    }
+
+    /// An input that may be given.
+    pub fn optional_input(mut self, name: impl Into<String>, of_type: ValueType) -> Self {
+        let input = InputSpec { of_type: Some(of_type), required: false, default: None };
+        self.spec.inputs.insert(name.into(), input);
+        self
+    }
+
+    /// How parallel writers of a key are joined.
+    pub fn reducer(mut self, key: impl Into<String>, reducer: Reducer) -> Self {
+        self.spec.memory.insert(key.into(), MemorySpec { reducer: Some(reducer) });
+        self
+    }
+
+    /// Several nodes may write the key, and the later one counts: for branches of which one runs.
+    pub fn replaceable(mut self, key: impl Into<String>) -> Self {
+        self.spec.memory.insert(key.into(), MemorySpec { reducer: None });
+        self
+    }
+
+    pub fn checkpoints(mut self, options: CheckpointOptions) -> Self {
+        self.spec.checkpoint = options;
+        self
+    }
+
+    pub fn node(mut self, name: impl Into<String>, node: impl Into<NodeDef>) -> Self {
+        let (name, NodeDef { spec, body }) = (name.into(), node.into());
+        self.bodies.extend(body.map(|body| (name.clone(), body)));
+        if self.spec.nodes.insert(name.clone(), spec).is_some() {
+            self.repeated.get_or_insert(name);
+        }
+        self
+    }
+
+    pub fn edge(self, from: impl Into<String>, to: impl Into<String>) -> Self {
+        self.edge_spec(EdgeSpec::new(from, to))
+    }
+
+    /// An edge that is taken if a condition holds.
+    pub fn edge_if(
+        self,
+        from: impl Into<String>,
+        to: impl Into<String>,
+        when: impl Into<String>,
+    ) -> Self {
+        self.edge_spec(EdgeSpec { when: Some(when.into()), ..EdgeSpec::new(from, to) })
+    }
+
+    pub fn edge_spec(mut self, edge: EdgeSpec) -> Self {
+        self.spec.edges.push(edge);
+        self
+    }
+
+    /// Checks everything that can be checked before a run.
+    pub fn build(self) -> Result<Graph> {
+        if let Some(name) = self.repeated {
+            return Err(SpecError::new(format!("There are two nodes `{name}`")).into());
+        }
+        let parsed = Parsed { spec: self.spec, ..Parsed::default() };
+        let graph = Graph::new(check(parsed)?, self.bodies);
+        graph.check_bodies()?;
+        Ok(graph)
+    }
+}

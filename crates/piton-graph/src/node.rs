@@ -1,0 +1,360 @@
+//! What a node is, and what it is given while it runs. A node never touches the log: what it wants
+//! written it asks the scheduler for, which is the session's one writer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use piton_core::Code;
+use piton_core::limits::PAYLOAD_BYTES_MAX;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::{NodeError, nearest};
+use crate::expression::Variables;
+
+/// A node of your own. Its writes are private until it returns `Ok`.
+#[async_trait]
+pub trait Node: Send + Sync + 'static {
+    async fn run(&self, ctx: &mut NodeContext) -> Result<(), NodeError>;
+}
+
+/// What a map node does with one item.
+#[async_trait]
+pub trait MapBody: Send + Sync + 'static {
+    /// The result takes the item's place in the list that the node writes.
+    async fn item(&self, ctx: &ItemContext) -> Result<Value, NodeError>;
+}
+
+/// What a loop node does in one iteration. What it adds to the conversation and to the outputs is
+/// durable when the iteration is complete, and never before.
+#[async_trait]
+pub trait LoopBody: Send + Sync + 'static {
+    async fn iterate(&self, ctx: &mut LoopContext) -> Result<LoopStep, NodeError>;
+}
+
+/// Whether a loop continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopStep {
+    Continue,
+    Done,
+}
+
+/// What a node asks the scheduler for.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) path: String,
+    pub(crate) attempt: u32,
+    pub(crate) asked: Asked,
+    pub(crate) reply: oneshot::Sender<Result<Value, NodeError>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Asked {
+    SafePoint { description: String, writes: Map<String, Value> },
+    Wait { number: u32, question: Value, deadline: Option<Duration> },
+    MapList { items: Vec<Value> },
+    MapItem { index: u32, value: Value },
+    Iteration { iteration: u32, messages: Vec<Value>, outputs: Map<String, Value>, done: bool },
+}
+
+/// Which attempt of which node runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) path: String,
+    pub(crate) visit: u32,
+    pub(crate) attempt: u32,
+    pub(crate) idempotency_key: String,
+}
+
+/// What the log knows of earlier attempts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Restored {
+    pub(crate) safe_point: Option<(String, Map<String, Value>)>,
+    pub(crate) map: Option<(Vec<Value>, BTreeMap<u32, Value>)>,
+    pub(crate) conversation: Vec<Value>,
+    pub(crate) outputs: Map<String, Value>,
+    pub(crate) iterations: u32,
+    pub(crate) is_done: bool,
+}
+
+/// The keys that a node may read, with their values when it started.
+pub(crate) type Reads = BTreeMap<String, Arc<Value>>;
+
+/// What a node is given.
+#[derive(Debug)]
+pub struct NodeContext {
+    pub(crate) of: Attempt,
+    pub(crate) reads: Reads,
+    pub(crate) may_write: BTreeSet<String>,
+    pub(crate) writes: Map<String, Value>,
+    pub(crate) outputs: Map<String, Value>,
+    pub(crate) restored: Restored,
+    pub(crate) waits: u32,
+    pub(crate) requests: mpsc::Sender<Request>,
+}
+
+impl NodeContext {
+    /// The node's name.
+    pub fn node(&self) -> &str {
+        &self.of.path
+    }
+
+    /// Counts attempts from 1, also those that a crash cut off.
+    pub fn attempt(&self) -> u32 {
+        self.of.attempt
+    }
+
+    /// How often a cycle led to the node; the first visit is 1.
+    pub fn visit(&self) -> u32 {
+        self.of.visit
+    }
+
+    /// The same for every attempt of this visit, over crashes too: another service can recognise a
+    /// repetition by it.
+    pub fn idempotency_key(&self) -> &str {
+        &self.of.idempotency_key
+    }
+
+    /// The value of a declared key; an error if it is missing or of another type.
+    pub fn read<T: DeserializeOwned>(&self, key: &str) -> Result<T, NodeError> {
+        let value = self.value(key)?;
+        T::deserialize(value).map_err(|error| {
+            let why = if value.is_null() { "it is not set".to_owned() } else { error.to_string() };
+            NodeError::new(format!("`{key}` cannot be read: {why}")).permanent()
+        })
+    }
+
+    /// The value of a declared key; `null` if it has none. What the node wrote itself counts.
+    pub fn value(&self, key: &str) -> Result<&Value, NodeError> {
+        if let Some(value) = self.writes.get(key) {
+            return Ok(value);
+        }
+        match self.reads.get(key) {
+            Some(value) => Ok(value),
+            None => Err(undeclared("reads", key, &self.of.path, self.reads.keys())),
+        }
+    }
+
+    /// Writes a declared key. Others see it when the node completes. With a reducer: what is added.
+    pub fn write(&mut self, key: &str, value: impl Serialize) -> Result<(), NodeError> {
+        if !self.may_write.contains(key) {
+            return Err(undeclared("writes", key, &self.of.path, self.may_write.iter()));
+        }
+        let value = to_value(key, value)?;
+        self.writes.insert(key.to_owned(), value);
+        Ok(())
+    }
+
+    /// Adds an output of the graph, beside the memory.
+    pub fn output(&mut self, key: &str, value: impl Serialize) -> Result<(), NodeError> {
+        let value = to_value(key, value)?;
+        self.outputs.insert(key.to_owned(), value);
+        Ok(())
+    }
+
+    /// Makes the writes until here durable: should this attempt be cut off, the next one has them, and
+    /// [`Self::last_safe_point`] says so. A checkpoint of the type `safe_point`.
+    pub async fn safe_point(&mut self, why: &str) -> Result<(), NodeError> {
+        let (description, writes) = (why.to_owned(), self.writes.clone());
+        self.ask(Asked::SafePoint { description, writes }).await?;
+        Ok(())
+    }
+
+    /// What the last safe point of an earlier attempt was called. Its writes are made already.
+    pub fn last_safe_point(&self) -> Option<&str> {
+        self.restored.safe_point.as_ref().map(|(why, _)| why.as_str())
+    }
+
+    /// Asks a person and waits for the answer. An attempt that runs again after a crash gets the answer
+    /// that was given, and does not ask twice. `options`: what can be answered; empty: anything.
+    pub async fn wait_for(
+        &mut self,
+        question: &str,
+        options: &[String],
+        deadline: Option<Duration>,
+    ) -> Result<Value, NodeError> {
+        let number = self.waits;
+        self.waits += 1;
+        let mut object = Map::new();
+        object.insert("question".to_owned(), question.into());
+        if !options.is_empty() {
+            let option = |name: &String| serde_json::json!({"option_id": name, "name": name});
+            object.insert("options".to_owned(), options.iter().map(option).collect());
+        }
+        self.ask(Asked::Wait { number, question: object.into(), deadline }).await
+    }
+
+    pub(crate) async fn ask(&self, asked: Asked) -> Result<Value, NodeError> {
+        ask(&self.requests, &self.of, asked).await
+    }
+
+    /// The node's variables in templates.
+    pub(crate) fn variables(&self) -> Variables<'_> {
+        self.reads.iter().map(|(key, value)| (key.as_str(), &**value)).collect()
+    }
+}
+
+pub(crate) async fn ask(
+    requests: &mpsc::Sender<Request>,
+    of: &Attempt,
+    asked: Asked,
+) -> Result<Value, NodeError> {
+    let (reply, answer) = oneshot::channel();
+    let (path, attempt) = (of.path.clone(), of.attempt);
+    let ended = || NodeError::new("The run has ended");
+    let request = Request { path, attempt, asked, reply };
+    requests.send(request).await.map_err(|_| ended())?;
+    answer.await.map_err(|_| ended())?
+}
+
+/// What the body of a map is given.
+#[derive(Debug)]
+pub struct ItemContext {
+    pub(crate) of: Attempt,
+    pub(crate) reads: Reads,
+    pub(crate) index: u32,
+    pub(crate) item: Value,
+}
+
+impl ItemContext {
+    pub fn item(&self) -> &Value {
+        &self.item
+    }
+
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub fn attempt(&self) -> u32 {
+        self.of.attempt
+    }
+
+    /// The same for every attempt at this item.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}/{}", self.of.idempotency_key, self.index)
+    }
+
+    /// The value of a declared key; `null` if it has none.
+    pub fn value(&self, key: &str) -> Result<&Value, NodeError> {
+        match self.reads.get(key) {
+            Some(value) => Ok(value),
+            None => Err(undeclared("reads", key, &self.of.path, self.reads.keys())),
+        }
+    }
+}
+
+/// What the body of a loop is given.
+#[derive(Debug)]
+pub struct LoopContext {
+    pub(crate) of: Attempt,
+    pub(crate) reads: Reads,
+    pub(crate) iteration: u32,
+    pub(crate) conversation: Arc<Vec<Value>>,
+    pub(crate) outputs: Arc<Map<String, Value>>,
+    pub(crate) added: Vec<Value>,
+    pub(crate) changed: Map<String, Value>,
+}
+
+impl LoopContext {
+    /// Counts from 0.
+    pub fn iteration(&self) -> u32 {
+        self.iteration
+    }
+
+    pub fn attempt(&self) -> u32 {
+        self.of.attempt
+    }
+
+    /// The same for every attempt at this iteration.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}/{}", self.of.idempotency_key, self.iteration)
+    }
+
+    /// The messages of the iterations before this one.
+    pub fn conversation(&self) -> &[Value] {
+        &self.conversation
+    }
+
+    /// What the iterations before this one accumulated.
+    pub fn outputs(&self) -> &Map<String, Value> {
+        &self.outputs
+    }
+
+    pub fn value(&self, key: &str) -> Result<&Value, NodeError> {
+        match self.reads.get(key) {
+            Some(value) => Ok(value),
+            None => Err(undeclared("reads", key, &self.of.path, self.reads.keys())),
+        }
+    }
+
+    /// Adds a message to the conversation.
+    pub fn say(&mut self, message: impl Serialize) -> Result<(), NodeError> {
+        self.added.push(to_value("message", message)?);
+        Ok(())
+    }
+
+    /// Sets an output of the loop. Those that the node declares in `writes` are written when it is done.
+    pub fn set_output(&mut self, key: &str, value: impl Serialize) -> Result<(), NodeError> {
+        let value = to_value(key, value)?;
+        self.changed.insert(key.to_owned(), value);
+        Ok(())
+    }
+}
+
+fn undeclared<'a>(
+    what: &str,
+    key: &str,
+    path: &str,
+    known: impl Iterator<Item = &'a String>,
+) -> NodeError {
+    let near = nearest(key, known.map(String::as_str));
+    let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+    NodeError::new(format!("The node `{path}` does not declare `{key}` in `{what}`{hint}"))
+        .with_code(Code::MemoryKeyUndeclared)
+        .permanent()
+}
+
+/// A value as JSON, within the limit of one record.
+pub(crate) fn to_value(key: &str, value: impl Serialize) -> Result<Value, NodeError> {
+    let value = serde_json::to_value(value).map_err(|error| {
+        NodeError::new(format!("The value of `{key}` cannot be written as JSON: {error}"))
+            .permanent()
+    })?;
+    check_size(key, &value)?;
+    Ok(value)
+}
+
+/// Refuses a value that no record could hold.
+pub(crate) fn check_size(key: &str, value: &Value) -> Result<(), NodeError> {
+    // Room for the field's name around it.
+    let max = PAYLOAD_BYTES_MAX - 1_024;
+    let bytes = json_bytes(value);
+    if bytes > max {
+        let message =
+            format!("The value of `{key}` has {bytes} bytes as JSON; {max} are the limit");
+        return Err(NodeError::new(message).with_code(Code::PayloadTooLarge).permanent());
+    }
+    Ok(())
+}
+
+/// How long a value is as JSON, without making the text.
+pub(crate) fn json_bytes(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting does not fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}

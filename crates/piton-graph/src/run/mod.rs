@@ -1,0 +1,228 @@
+//! Running a graph: one scheduler owns the session's log and starts, hears and ends the nodes' tasks.
+
+mod completing;
+mod resume;
+mod scheduler;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use piton_core::graph::{CheckpointConfig, CheckpointOptions};
+use piton_core::id::{CheckpointId, SessionId, WaitId};
+use piton_core::{AnyCode, Timestamp};
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, watch};
+
+use crate::error::{Error, Result, nearest};
+use crate::graph::Graph;
+use crate::store::{Claim, GraphStore};
+use scheduler::Scheduler;
+
+/// How to run a graph.
+#[derive(Debug)]
+pub struct Runner {
+    graph: Graph,
+    store: GraphStore,
+    options: CheckpointOptions,
+    session: Option<SessionId>,
+    progress: Option<mpsc::UnboundedSender<Progress>>,
+}
+
+/// What a run reports while it runs. For people; the log has it all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    NodeStarted { node: String, attempt: u32 },
+    NodeCompleted { node: String, latency_ms: u64 },
+    NodeFailed { node: String, error: String, retry_at: Option<Timestamp> },
+    NodeSkipped { node: String },
+    NodeWaiting { node: String, wait_id: WaitId },
+}
+
+/// How a run ended, or where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Completed(Finished),
+    /// It waits for people; nothing runs. Answer with [`crate::answer`], then resume.
+    Waiting {
+        waits: Vec<OpenWait>,
+    },
+    /// It was asked to pause, and everything that ran has completed.
+    Paused,
+    Cancelled,
+    Failed(Failure),
+}
+
+/// What a graph leaves behind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Finished {
+    pub memory: BTreeMap<String, Arc<Value>>,
+    pub outputs: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenWait {
+    pub wait_id: WaitId,
+    pub node: String,
+    pub deadline_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub node: String,
+    pub code: AnyCode,
+    pub error: String,
+    /// Where a resume begins.
+    pub checkpoint: Option<CheckpointId>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stop {
+    #[default]
+    No,
+    Pause,
+    Cancel,
+}
+
+/// A run that was started or resumed, and is durable. Nothing runs before [`Run::finish`].
+#[derive(Debug)]
+pub struct Run {
+    session: SessionId,
+    resumed_from: Option<CheckpointId>,
+    scheduler: Scheduler,
+    stop: Arc<watch::Sender<Stop>>,
+    /// Held as long as it runs.
+    _claim: Claim,
+}
+
+/// Stops a run from elsewhere. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RunHandle {
+    stop: Arc<watch::Sender<Stop>>,
+}
+
+impl RunHandle {
+    /// Starts no more nodes; the run is paused when those that run have completed.
+    pub fn pause(&self) {
+        self.stop.send_replace(Stop::Pause);
+    }
+
+    /// Ends the nodes that run, and the run.
+    pub fn cancel(&self) {
+        self.stop.send_replace(Stop::Cancel);
+    }
+}
+
+impl Run {
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// The checkpoint that it was resumed from.
+    pub fn resumed_from(&self) -> Option<&CheckpointId> {
+        self.resumed_from.as_ref()
+    }
+
+    pub fn handle(&self) -> RunHandle {
+        RunHandle { stop: Arc::clone(&self.stop) }
+    }
+
+    /// Runs until it ends or waits.
+    pub async fn finish(self) -> Result<Outcome> {
+        self.scheduler.run().await
+    }
+}
+
+impl Graph {
+    /// A runner for this graph.
+    pub fn runner(&self, store: &GraphStore) -> Runner {
+        Runner {
+            graph: self.clone(),
+            store: store.clone(),
+            options: CheckpointOptions::default(),
+            session: None,
+            progress: None,
+        }
+    }
+}
+
+impl Runner {
+    /// Options of this execution: they win over the runtime's and the graph's.
+    pub fn checkpoints(mut self, options: CheckpointOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The id of the session that [`Self::start`] makes.
+    pub fn session(mut self, id: SessionId) -> Self {
+        self.session = Some(id);
+        self
+    }
+
+    /// Where progress is reported.
+    pub fn progress(mut self, to: mpsc::UnboundedSender<Progress>) -> Self {
+        self.progress = Some(to);
+        self
+    }
+
+    fn config(&self) -> Result<CheckpointConfig> {
+        let levels =
+            [&self.graph.spec().checkpoint, self.store.checkpoint_options(), &self.options];
+        CheckpointConfig::check(levels, self.store.features())?;
+        Ok(CheckpointConfig::of(levels))
+    }
+
+    /// Starts the graph in a new session.
+    pub async fn start(self, inputs: Map<String, Value>) -> Result<Run> {
+        resume::start(self, inputs).await
+    }
+
+    /// Resumes a session: where its log ends, or from a checkpoint, with some keys of the memory set
+    /// to other values. Work that came after the checkpoint stays in the log, as an abandoned branch.
+    pub async fn resume(
+        self,
+        session: &SessionId,
+        checkpoint: Option<&CheckpointId>,
+        modifications: Map<String, Value>,
+    ) -> Result<Run> {
+        resume::resume(self, session, checkpoint, modifications).await
+    }
+}
+
+/// The inputs, with defaults; an error if one is missing, unknown or of another type.
+fn complete_inputs(graph: &Graph, mut given: Map<String, Value>) -> Result<Map<String, Value>> {
+    let spec = graph.spec();
+    let known = || spec.inputs.keys().map(String::as_str);
+    if let Some(unknown) = given.keys().find(|key| !spec.inputs.contains_key(*key)) {
+        let hint = nearest(unknown, known()).map(|name| format!("Did you mean `{name}`?"));
+        return Err(Error::Input { message: format!("The graph has no input `{unknown}`"), hint });
+    }
+    for (name, input) in &spec.inputs {
+        let value = given.get(name).filter(|value| !value.is_null());
+        match (value, &input.default) {
+            (Some(value), _) => check_type(graph, name, value)?,
+            (None, Some(default)) => {
+                given.insert(name.clone(), default.clone());
+            }
+            (None, None) if input.required => {
+                let message = format!("The input `{name}` is required");
+                return Err(Error::Input { message, hint: None });
+            }
+            (None, None) => {
+                given.remove(name);
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// A value of an input has the type that the graph declares.
+fn check_type(graph: &Graph, name: &str, value: &Value) -> Result<()> {
+    let of_type = graph.spec().inputs.get(name).and_then(|input| input.of_type);
+    match of_type.filter(|of_type| !of_type.fits(value)) {
+        Some(of_type) => {
+            let message = format!("`{name}` has to be of the type `{}`", of_type.as_str());
+            Err(Error::Input { message, hint: None })
+        }
+        None => Ok(()),
+    }
+}

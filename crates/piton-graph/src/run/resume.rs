@@ -1,0 +1,366 @@
+//! How a run begins: in a new session, where a log ends, or behind an older checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use piton_core::decide::{Command, Create, Setup};
+use piton_core::event::{CheckpointDamaged, GraphBound, LineageStarted, RunReattached};
+use piton_core::graph::{CheckpointConfig, CheckpointEntry, GraphState, NodePhase};
+use piton_core::id::{CheckpointId, RunId, SessionId};
+use piton_core::mask::KeyPatterns;
+use piton_core::state::Phase;
+use piton_core::{NewRecord, Reason};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+use super::scheduler::{Beginning, Scheduler};
+use super::{Run, Runner, Stop, check_type, complete_inputs};
+use crate::error::{Error, Result, nearest};
+use crate::graph::Graph;
+use crate::log::{Log, Logged};
+use crate::store::{Claim, new_run, new_session, now};
+
+pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<Run> {
+    let config = runner.config()?;
+    runner.graph.check_bodies()?;
+    let inputs = complete_inputs(&runner.graph, inputs)?;
+    let id = match &runner.session {
+        Some(id) => id.clone(),
+        None => new_session()?,
+    };
+    let claim = runner.store.claim(&id)?;
+    let mut log = Log::new(&runner.store, id.clone(), &config.exclude_memory_keys)?;
+    log.take_lease()?;
+    log.decide(Command::Create(Create {
+        session_id: id,
+        title: runner.graph.spec().goal.clone(),
+        task_id: None,
+        working_dir: None,
+        provider: None,
+        agent_profile_id: None,
+        setup: Setup::default(),
+    }))?;
+    bind(&mut log, &runner.graph);
+    let run_id = new_run()?;
+    log.decide(Command::Start { run_id: run_id.clone(), message: None })?;
+    let at = Start { run_id, memory: BTreeMap::new(), set: inputs, resumed_from: None };
+    begin(runner, log, config, claim, at).await
+}
+
+/// The session runs this graph from now on.
+fn bind(log: &mut Log, graph: &Graph) {
+    let (name, spec_hash) = (graph.name().to_owned(), graph.hash().to_owned());
+    if log.folded.graph.spec_hash == spec_hash {
+        return;
+    }
+    let event = GraphBound { name, spec_hash, critical: piton_core::event::Critical };
+    log.push(NewRecord::with_content(now(), event, "spec", graph.spec().to_value()));
+}
+
+/// What a run begins with.
+struct Start {
+    run_id: RunId,
+    memory: BTreeMap<String, Arc<Value>>,
+    /// Keys that are set before the first node runs.
+    set: Map<String, Value>,
+    resumed_from: Option<CheckpointId>,
+}
+
+/// Makes what was decided durable, and has the run ready.
+async fn begin(
+    runner: Runner,
+    log: Log,
+    config: CheckpointConfig,
+    claim: Claim,
+    at: Start,
+) -> Result<Run> {
+    let Start { run_id, memory, set, resumed_from } = at;
+    let (stop, stopped) = watch::channel(Stop::No);
+    let session = log.id.clone();
+    let newest = log.folded.index.latest(log.lineage()).map(|entry| entry.checkpoint_id.clone());
+    let mut scheduler = Scheduler::new(Beginning {
+        graph: runner.graph,
+        log,
+        config,
+        run_id,
+        memory,
+        progress: runner.progress,
+        stop: stopped,
+        parent: resumed_from.clone().or(newest),
+    });
+    scheduler.set_keys(set)?;
+    scheduler.redecide_edges()?;
+    scheduler.log.commit().await?;
+    Ok(Run { session, resumed_from, scheduler, stop: Arc::new(stop), _claim: claim })
+}
+
+/// Where a resume begins.
+struct Point {
+    checkpoint: Option<CheckpointEntry>,
+    state: GraphState,
+    memory: BTreeMap<String, Arc<Value>>,
+    /// It is not where the log ends.
+    is_older: bool,
+}
+
+pub(super) async fn resume(
+    runner: Runner,
+    session: &SessionId,
+    checkpoint: Option<&CheckpointId>,
+    modifications: Map<String, Value>,
+) -> Result<Run> {
+    let config = runner.config()?;
+    runner.graph.check_bodies()?;
+    let claim = runner.store.claim(session)?;
+    let excluded = &config.exclude_memory_keys;
+    let (mut log, events) = Log::load(&runner.store, session.clone(), excluded).await?;
+    let bound = &log.folded.graph.name;
+    if bound != runner.graph.name() {
+        let (found, expected) = (bound.clone(), runner.graph.name().to_owned());
+        return Err(Error::OtherGraph { found, expected });
+    }
+    if log.folded.session.facts.closed.is_some() {
+        return Err(piton_core::decide::Refusal::SessionClosed.into());
+    }
+    log.take_lease()?;
+    check_modifications(&runner.graph, &modifications)?;
+    let point = find_point(&mut log, &events, checkpoint).await?;
+    if let Err(why) = check_fit(&runner.graph, &point.state, &point.memory, &modifications) {
+        return Err(incompatible(&runner.graph, &log, &events, &point, why, &modifications).await);
+    }
+    check_values(&runner.graph, &point, &modifications, excluded)?;
+    let run_id = continue_run(&mut log, point.is_older)?;
+    let resumed_from = point.checkpoint.as_ref().map(|entry| entry.checkpoint_id.clone());
+    if let (true, Some(entry)) = (point.is_older, &point.checkpoint) {
+        let event = LineageStarted {
+            lineage: log.folded.lineages.next(),
+            from_lineage: entry.lineage,
+            from_seq: entry.seq,
+            from_checkpoint_id: entry.checkpoint_id.clone(),
+        };
+        log.push_event(event);
+        log.folded.graph = point.state;
+    }
+    bind(&mut log, &runner.graph);
+    let memory = point.memory;
+    let at = Start { run_id, memory, set: modifications, resumed_from };
+    begin(runner, log, config, claim, at).await
+}
+
+/// Only keys that the graph knows can be set, to values of their type.
+fn check_modifications(graph: &Graph, modifications: &Map<String, Value>) -> Result<()> {
+    let keys = graph.spec().keys();
+    for (key, value) in modifications {
+        if !keys.contains(key.as_str()) {
+            let hint = nearest(key, keys).map(|name| format!("Did you mean `{name}`?"));
+            return Err(Error::Input { message: format!("The graph has no key `{key}`"), hint });
+        }
+        check_type(graph, key, value)?;
+    }
+    Ok(())
+}
+
+/// The state to continue with. A checkpoint that cannot be restored is passed over for an earlier one,
+/// with a record; one that was asked for by its id is not.
+async fn find_point(
+    log: &mut Log,
+    events: &[Logged],
+    checkpoint: Option<&CheckpointId>,
+) -> Result<Point> {
+    let lineage = log.lineage();
+    if let Some(id) = checkpoint {
+        let entry = log.folded.index.may_resume(id)?.clone();
+        let is_older = entry.lineage != lineage || entry.seq < log.folded.graph.progress_seq;
+        let state = if is_older {
+            log.fold_at(events, entry.lineage, entry.seq)
+        } else {
+            log.folded.graph.clone()
+        };
+        let memory = log.memory(&state).await.map_err(|error| damaged(&entry, &error))?;
+        return Ok(Point { checkpoint: Some(entry), state, memory, is_older });
+    }
+    // Where the log ends; that it cannot be restored is found out now.
+    let failed = log.folded.graph.failed().map(|(path, _)| path.to_owned());
+    let newest = log.folded.index.resume_point(lineage, failed.as_deref()).cloned();
+    let state = log.folded.graph.clone();
+    let first = match log.memory(&state).await {
+        Ok(memory) => {
+            return Ok(Point { checkpoint: newest, state, memory, is_older: false });
+        }
+        Err(error) if is_damage(&error) => error,
+        Err(error) => return Err(error),
+    };
+    let mut damages = vec![format!("the end of the log: {first}")];
+    let mut before = log.folded.session.last_seq + 1;
+    while let Some(entry) = log.folded.index.before(before).cloned() {
+        before = entry.seq;
+        let state = log.fold_at(events, entry.lineage, entry.seq);
+        match log.memory(&state).await {
+            Ok(memory) => {
+                return Ok(Point { checkpoint: Some(entry), state, memory, is_older: true });
+            }
+            Err(error) if is_damage(&error) => {
+                let (id, message) = (entry.checkpoint_id.clone(), error.to_string());
+                let code = Some(error.code().into());
+                let event = CheckpointDamaged { checkpoint_id: id, code };
+                log.push(NewRecord::with_content(now(), event, "message", message.into()));
+                damages.push(format!("{}: {error}", entry.checkpoint_id));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::NoneIntact { damages })
+}
+
+/// The content is not there, or not what was written.
+fn is_damage(error: &Error) -> bool {
+    use piton_core::Code;
+    matches!(error.code(), Code::RecordDamaged | Code::BlobMissing | Code::ChainBroken)
+}
+
+fn damaged(entry: &CheckpointEntry, error: &Error) -> Error {
+    tracing::warn!(checkpoint = %entry.checkpoint_id, %error, "a checkpoint cannot be restored");
+    let checkpoint = entry.checkpoint_id.clone();
+    piton_core::graph::ResumeRefusal::Damaged { checkpoint }.into()
+}
+
+/// Whether a state fits the graph as it is now.
+fn check_fit(
+    graph: &Graph,
+    state: &GraphState,
+    memory: &BTreeMap<String, Arc<Value>>,
+    modifications: &Map<String, Value>,
+) -> Result<(), String> {
+    for (path, node) in &state.nodes {
+        let has_run = !matches!(node.phase, NodePhase::Pending | NodePhase::Skipped);
+        if has_run && !graph.topology().has_node(path) {
+            return Err(format!("the node `{path}` ran and is gone"));
+        }
+    }
+    for (key, input) in &graph.spec().inputs {
+        let value = modifications.get(key).or_else(|| memory.get(key).map(|value| &**value));
+        if let (Some(value), Some(of_type)) = (value, input.of_type)
+            && !of_type.fits(value)
+        {
+            return Err(format!("`{key}` is no {}", of_type.as_str()));
+        }
+        let is_known = state.memory.contains_key(key) || value.is_some();
+        if input.required && !is_known && input.default.is_none() {
+            return Err(format!("the input `{key}` is required and was not given"));
+        }
+    }
+    // What is read by a node that is still to run was written, or will be.
+    for path in unfinished(graph, state) {
+        let Some(node) = graph.spec().nodes.get(path) else { continue };
+        let before = graph.topology().ancestors(path);
+        for key in &node.reads {
+            let is_known = state.memory.contains_key(key)
+                || modifications.contains_key(key)
+                || graph.spec().inputs.contains_key(key);
+            let will_be = unfinished(graph, state).any(|other| {
+                graph.spec().nodes.get(other).is_some_and(|node| node.writes.contains(key))
+            });
+            let could_be = before.iter().any(|other| {
+                graph.spec().nodes.get(*other).is_some_and(|node| node.writes.contains(key))
+            });
+            if !is_known && !will_be && !could_be {
+                return Err(format!("the node `{path}` reads `{key}`, which nothing has written"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The nodes that are still to run, as far as is known.
+fn unfinished<'a>(graph: &'a Graph, state: &'a GraphState) -> impl Iterator<Item = &'a str> {
+    graph
+        .topology()
+        .nodes()
+        .filter(|path| !matches!(state.phase(path), NodePhase::Completed | NodePhase::Skipped))
+}
+
+/// The error for a state that does not fit, with the nearest earlier checkpoint that does.
+async fn incompatible(
+    graph: &Graph,
+    log: &Log,
+    events: &[Logged],
+    point: &Point,
+    why: String,
+    modifications: &Map<String, Value>,
+) -> Error {
+    let mut before = point.checkpoint.as_ref().map_or(log.folded.session.last_seq, |e| e.seq);
+    let mut nearest = None;
+    while let Some(entry) = log.folded.index.before(before) {
+        before = entry.seq;
+        let state = log.fold_at(events, entry.lineage, entry.seq);
+        let Ok(memory) = log.memory(&state).await else { continue };
+        if check_fit(graph, &state, &memory, modifications).is_ok() {
+            nearest = Some(entry.checkpoint_id.clone());
+            break;
+        }
+    }
+    let name = point.checkpoint.as_ref().map(|entry| entry.checkpoint_id.to_string());
+    let checkpoint = name.unwrap_or_else(|| "at the log's end".to_owned());
+    Error::Incompatible { checkpoint, why, nearest }
+}
+
+/// Values that are never saved and that a node will read have to be given again.
+fn check_values(
+    graph: &Graph,
+    point: &Point,
+    modifications: &Map<String, Value>,
+    excluded: &[String],
+) -> Result<()> {
+    let patterns = KeyPatterns::new(excluded);
+    let read: BTreeSet<&String> = unfinished(graph, &point.state)
+        .filter_map(|path| graph.spec().nodes.get(path))
+        .flat_map(|node| &node.reads)
+        .collect();
+    let is_lost = |key: &&String| {
+        let entry = point.state.memory.get(*key);
+        entry.is_some_and(|entry| entry.excluded || patterns.matches(key))
+            && !modifications.contains_key(*key)
+    };
+    let keys: Vec<String> = read.into_iter().filter(is_lost).cloned().collect();
+    if keys.is_empty() { Ok(()) } else { Err(Error::ValuesRequired { keys }) }
+}
+
+/// The run that the work continues in: the open one, or a new one.
+fn continue_run(log: &mut Log, is_older: bool) -> Result<RunId> {
+    let run = log.folded.session.facts.run.clone();
+    let start = |log: &mut Log| {
+        let run_id = new_run()?;
+        log.decide(Command::Start { run_id: run_id.clone(), message: None })?;
+        Ok(run_id)
+    };
+    let Some(run) = run else { return start(log) };
+    let run_id = run.run_id.clone();
+    match run.phase {
+        Phase::Open if run.is_waiting() && !is_older => {
+            // Its waits stay open; those whose time has passed end.
+            let boot_id = log.store.boot().clone();
+            let deadlines = Vec::new();
+            log.push_event(RunReattached { run_id: run_id.clone(), boot_id, deadlines });
+            log.decide(Command::Sweep { live: true })?;
+            Ok(run_id)
+        }
+        Phase::Open if run.is_waiting() => start(log),
+        Phase::Open => {
+            // The process that ran it does not hold the lease any more: the run was cut off.
+            let reason = Reason::ProcessRestart;
+            log.decide(Command::Interrupt { run_id: run_id.clone(), reason })?;
+            if is_older {
+                return start(log);
+            }
+            log.decide(Command::Resume { run_id: run_id.clone() })?;
+            Ok(run_id)
+        }
+        Phase::Paused | Phase::Interrupted { .. } if !is_older => {
+            log.decide(Command::Resume { run_id: run_id.clone() })?;
+            Ok(run_id)
+        }
+        Phase::Paused | Phase::Interrupted { .. } | Phase::Dismissed | Phase::Ended(_) => {
+            start(log)
+        }
+    }
+}

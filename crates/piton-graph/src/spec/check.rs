@@ -1,0 +1,278 @@
+//! Every mistake that can be found before a graph runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use piton_core::graph::{
+    CheckpointConfig, Edge, NAME_BYTES_MAX, Topology, TopologyError, WRITES_MAX,
+};
+use piton_core::mask::KeyPatterns;
+
+use super::parse::{Parsed, Places};
+use super::{GraphSpec, NodeKind, NodeSpec};
+use crate::error::SpecError;
+use crate::expression;
+
+/// A graph that can be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) spec: GraphSpec,
+    pub(crate) topology: Topology,
+    /// The keys that each edge's condition reads, by the edge's number.
+    pub(crate) conditions: BTreeMap<usize, BTreeSet<String>>,
+}
+
+pub(crate) fn check(parsed: Parsed) -> Result<Checked, SpecError> {
+    let Parsed { mut spec, places } = parsed;
+    check_names(&spec, &places)?;
+    let edges: Vec<Edge> = spec.edges.iter().map(Edge::from).collect();
+    let topology = Topology::new(spec.nodes.keys().cloned(), &edges, spec.entry.as_deref())
+        .map_err(|error| topology_error(&error, &spec, &places))?;
+    check_terminal(&spec, &places)?;
+    let excluded = KeyPatterns::new(&CheckpointConfig::of([&spec.checkpoint]).exclude_memory_keys);
+    let names: Vec<String> = spec.nodes.keys().cloned().collect();
+    for name in names {
+        let inferred = check_node(&name, &spec.nodes[&name], &places, &excluded)?;
+        if let Some(node) = spec.nodes.get_mut(&name) {
+            node.reads.extend(inferred);
+        }
+    }
+    check_keys(&spec, &places)?;
+    check_writers(&spec, &topology, &places)?;
+    let mut conditions = BTreeMap::new();
+    for (number, edge) in spec.edges.iter().enumerate() {
+        let Some(when) = &edge.when else { continue };
+        let place = places.of(&format!("when {number}"));
+        let used = expression::variables(when).map_err(|why| {
+            SpecError::new(format!("The condition `{when}` does not parse: {why}")).at(place)
+        })?;
+        let keys = spec.keys();
+        if let Some(unknown) = used.iter().find(|key| !keys.contains(key.as_str())) {
+            let message = format!(
+                "The condition `{when}` uses `{unknown}`, which no node writes and no input declares"
+            );
+            return Err(SpecError::new(message).at(place).suggesting(unknown, keys));
+        }
+        conditions.insert(number, used);
+    }
+    Ok(Checked { spec, topology, conditions })
+}
+
+fn check_names(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
+    let name_fault = |name: &str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(allowed);
+        (!fits).then(|| {
+            format!("`{name}`: a name has 1 to {NAME_BYTES_MAX} letters, digits, `_` or `-`")
+        })
+    };
+    if let Some(fault) = name_fault(&spec.name) {
+        return Err(SpecError::new(fault).at(places.of("name")));
+    }
+    for node in spec.nodes.keys() {
+        if let Some(fault) = name_fault(node) {
+            return Err(SpecError::new(fault).at(places.of(&format!("node {node}"))));
+        }
+    }
+    for key in spec.keys() {
+        let fault = name_fault(key).or_else(|| {
+            // A key is a variable in expressions.
+            let is_variable = !key.contains('-') && !key.starts_with(|c: char| c.is_ascii_digit());
+            (!is_variable).then(|| {
+                format!("`{key}` cannot be used in expressions: letters, digits and `_` only")
+            })
+        });
+        if let Some(fault) = fault {
+            let place = places.of(&format!("input {key}"));
+            return Err(
+                SpecError::new(fault).at(place.or_else(|| places.of(&format!("memory {key}"))))
+            );
+        }
+    }
+    Ok(())
+}
+
+fn topology_error(error: &TopologyError, spec: &GraphSpec, places: &Places) -> SpecError {
+    let edge_place = |from: &str, to: &str| {
+        let number = spec.edges.iter().position(|edge| edge.from == from && edge.to == to)?;
+        places.of(&format!("edge {number}"))
+    };
+    let nodes = || spec.nodes.keys().map(String::as_str);
+    let plain = SpecError::new(error.to_string());
+    match error {
+        TopologyError::EdgeUnknown { from, to, unknown } => {
+            plain.at(edge_place(from, to)).suggesting(unknown, nodes())
+        }
+        TopologyError::EdgeRepeated { from, to }
+        | TopologyError::LimitUnused { from, to }
+        | TopologyError::CycleOpen { from, to, .. } => plain.at(edge_place(from, to)),
+        TopologyError::EntryUnknown { entry } => {
+            plain.at(places.of("entry")).suggesting(entry, nodes())
+        }
+        TopologyError::CycleUnlimited { path } => {
+            let pair = path.first().zip(path.get(1));
+            let place = pair.and_then(|(from, to)| edge_place(from, to));
+            plain.at(place).hinting("give the edge that leads back a limit: `max: 3`")
+        }
+        TopologyError::Unreachable { node } => plain.at(places.of(&format!("node {node}"))),
+        TopologyError::Empty | TopologyError::TooLarge { .. } | TopologyError::EntryMissing => {
+            plain
+        }
+    }
+}
+
+fn check_terminal(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
+    for node in &spec.terminal {
+        let place = places.of(&format!("terminal {node}"));
+        if !spec.nodes.contains_key(node) {
+            let error = SpecError::new(format!("The terminal node `{node}` is not in the graph"));
+            return Err(error.at(place).suggesting(node, spec.nodes.keys().map(String::as_str)));
+        }
+        if let Some(edge) = spec.edges.iter().find(|edge| edge.from == *node) {
+            let message =
+                format!("The graph ends with `{node}`, and an edge leads from it to `{}`", edge.to);
+            return Err(SpecError::new(message).at(place));
+        }
+    }
+    Ok(())
+}
+
+/// What the node's templates read.
+fn check_node(
+    name: &str,
+    node: &NodeSpec,
+    places: &Places,
+    excluded: &KeyPatterns,
+) -> Result<BTreeSet<String>, SpecError> {
+    let place = places.of(&format!("kind {name}"));
+    let fail = |message: String| Err(SpecError::new(message).at(place));
+    if node.writes.len() > WRITES_MAX {
+        return fail(format!("The node `{name}` writes more than {WRITES_MAX} keys"));
+    }
+    if node.map.is_some() && node.repeat.is_some() {
+        return fail(format!("The node `{name}` is a map and a loop; make two nodes of it"));
+    }
+    let has_body = !matches!(node.kind, NodeKind::Human(_));
+    if (node.map.is_some() || node.repeat.is_some()) && !has_body {
+        return fail(format!("The node `{name}` asks a person: it can be neither map nor loop"));
+    }
+    if node.repeat.is_some() && !matches!(node.kind, NodeKind::Command(_) | NodeKind::Custom) {
+        return fail(format!("The loop `{name}` needs a `command` or code of your own"));
+    }
+    if node.map.is_some() && matches!(node.kind, NodeKind::Set { .. }) {
+        return fail(format!(
+            "The map `{name}` needs a `command`, a `template` or code of your own"
+        ));
+    }
+    let results = match node.kind {
+        _ if node.map.is_some() => 1..=1,
+        // A loop writes those of its outputs that it names.
+        _ if node.repeat.is_some() => 0..=WRITES_MAX,
+        NodeKind::Template { .. } | NodeKind::Human(_) => 1..=1,
+        NodeKind::Command(_) => 0..=1,
+        NodeKind::Custom | NodeKind::Set { .. } => 0..=WRITES_MAX,
+    };
+    if !results.contains(&node.writes.len()) {
+        return fail(format!("The node `{name}` has one result: `writes` names one key"));
+    }
+    if let NodeKind::Set { values } = &node.kind
+        && node.writes.iter().any(|key| !values.contains_key(key))
+    {
+        return fail(format!("The node `{name}` writes what `set` gives, and nothing else"));
+    }
+    let parse = |found: Result<BTreeSet<String>, String>| {
+        found.map_err(|why| {
+            SpecError::new(format!("A template of the node `{name}` does not parse: {why}"))
+                .at(place)
+        })
+    };
+    let mut used = BTreeSet::new();
+    match &node.kind {
+        NodeKind::Custom => {}
+        NodeKind::Command(command) => {
+            for argument in &command.argv {
+                let variables = parse(expression::template_variables(argument))?;
+                if let Some(secret) = variables.iter().find(|key| excluded.matches(key)) {
+                    let message = format!(
+                        "The command of `{name}` has the excluded key `{secret}` in an argument, where other processes see it"
+                    );
+                    let error = SpecError::new(message).at(place);
+                    return Err(error.hinting("name it in `reads`: it comes on standard input"));
+                }
+                used.extend(variables);
+            }
+        }
+        NodeKind::Set { values } => {
+            for value in values.values() {
+                used.extend(parse(expression::value_variables(value))?);
+            }
+        }
+        NodeKind::Template { text } => used.extend(parse(expression::template_variables(text))?),
+        NodeKind::Human(human) => {
+            used.extend(parse(expression::template_variables(&human.question))?);
+        }
+    }
+    if let Some(map) = &node.map {
+        used.remove(&map.item);
+        used.remove("index");
+        let over = expression::whole_expression(&map.over).unwrap_or(&map.over);
+        used.extend(parse(expression::variables(over))?);
+    }
+    if let Some(until) = node.repeat.as_ref().and_then(|repeat| repeat.until.as_ref()) {
+        // Its variables are the loop's outputs, which no field declares.
+        parse(expression::variables(until))?;
+    }
+    if node.repeat.is_some() {
+        for name in ["iteration", "outputs", "conversation"] {
+            used.remove(name);
+        }
+    }
+    Ok(used)
+}
+
+/// Each key that is read is an input, or some node writes it.
+fn check_keys(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
+    let keys = spec.keys();
+    for (name, node) in &spec.nodes {
+        for key in &node.reads {
+            if !keys.contains(key.as_str()) {
+                let message = format!(
+                    "Node `{name}` reads `{key}`, which no node writes and no input declares"
+                );
+                let place = places.of(&format!("reads {name} {key}"));
+                let place = place.or_else(|| places.of(&format!("kind {name}")));
+                return Err(SpecError::new(message).at(place).suggesting(key, keys));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Two nodes that may run at the same time write one key only if its reducer is declared.
+fn check_writers(spec: &GraphSpec, topology: &Topology, places: &Places) -> Result<(), SpecError> {
+    let mut writers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, node) in &spec.nodes {
+        for key in node.writes.iter().filter(|key| !spec.memory.contains_key(*key)) {
+            writers.entry(key).or_default().push(name);
+        }
+    }
+    for (key, nodes) in writers {
+        for (at, one) in nodes.iter().enumerate() {
+            let behind = topology.descendants(one);
+            let before = topology.ancestors(one);
+            let parallel =
+                nodes[at + 1..].iter().find(|o| !behind.contains(*o) && !before.contains(*o));
+            if let Some(other) = parallel {
+                let message = format!(
+                    "`{one}` and `{other}` both write `{key}`, and neither comes before the other"
+                );
+                let place = places.of(&format!("writes {other} {key}"));
+                let place = place.or_else(|| places.of(&format!("kind {other}")));
+                let hint = format!(
+                    "declare how they are joined: `memory: {{{key}: {{reducer: append}}}}`; `replace` if only one of them ever runs"
+                );
+                return Err(SpecError::new(message).at(place).hinting(hint));
+            }
+        }
+    }
+    Ok(())
+}

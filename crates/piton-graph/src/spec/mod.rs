@@ -1,0 +1,286 @@
+//! What a graph is, as plain data: from a builder in Rust or from a file, and with a digest, so that a
+//! resume notices that it changed.
+
+mod check;
+mod parse;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use piton_core::canonical;
+use piton_core::graph::{CheckpointOptions, Edge, Reducer};
+use serde::Serialize;
+use serde_json::Value;
+
+pub(crate) use check::{Checked, check};
+pub(crate) use parse::Parsed;
+pub use parse::{FILE_BYTES_MAX, parse};
+
+/// The version of graph files that this program reads.
+pub const VERSION: &str = "graph/v1";
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GraphSpec {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    /// Nodes that the graph ends with; empty: those without an edge that leads further.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub terminal: BTreeSet<String>,
+    pub inputs: BTreeMap<String, InputSpec>,
+    pub memory: BTreeMap<String, MemorySpec>,
+    pub nodes: BTreeMap<String, NodeSpec>,
+    pub edges: Vec<EdgeSpec>,
+    pub checkpoint: CheckpointOptions,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InputSpec {
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub of_type: Option<ValueType>,
+    pub required: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueType {
+    String,
+    Number,
+    Integer,
+    Boolean,
+    Array,
+    Object,
+}
+
+impl ValueType {
+    pub const ALL: &'static [Self] =
+        &[Self::String, Self::Number, Self::Integer, Self::Boolean, Self::Array, Self::Object];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Number => "number",
+            Self::Integer => "integer",
+            Self::Boolean => "boolean",
+            Self::Array => "array",
+            Self::Object => "object",
+        }
+    }
+
+    /// Whether a value is of this type; nothing is of every type.
+    pub fn fits(self, value: &Value) -> bool {
+        match self {
+            _ if value.is_null() => true,
+            Self::String => value.is_string(),
+            Self::Number => value.is_number(),
+            Self::Integer => value.is_i64() || value.is_u64(),
+            Self::Boolean => value.is_boolean(),
+            Self::Array => value.is_array(),
+            Self::Object => value.is_object(),
+        }
+    }
+}
+
+/// How parallel writers of a key are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemorySpec {
+    /// `None`: the later value counts.
+    pub reducer: Option<Reducer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeSpec {
+    pub kind: NodeKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<MapSpec>,
+    #[serde(rename = "loop", skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<LoopSpec>,
+    pub reads: BTreeSet<String>,
+    pub writes: BTreeSet<String>,
+    pub retry: Retry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    pub effects: Effects,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<String>,
+    /// Its completion is a safe point of the graph.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub safe_point: bool,
+}
+
+impl NodeSpec {
+    pub fn new(kind: NodeKind) -> Self {
+        let effects = match &kind {
+            NodeKind::Set { .. } | NodeKind::Template { .. } => Effects::None,
+            NodeKind::Custom | NodeKind::Command(_) | NodeKind::Human(_) => Effects::External,
+        };
+        Self {
+            kind,
+            map: None,
+            repeat: None,
+            reads: BTreeSet::new(),
+            writes: BTreeSet::new(),
+            retry: Retry::default(),
+            timeout_ms: None,
+            effects,
+            tags: BTreeSet::new(),
+            safe_point: false,
+        }
+    }
+
+    /// The key that the node's one result is written to.
+    pub(crate) fn result_key(&self) -> Option<&str> {
+        self.writes.first().map(String::as_str)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeKind {
+    /// Code of the program that runs the graph.
+    Custom,
+    Command(CommandSpec),
+    /// Keys and the values that they get: templates in strings are filled.
+    Set {
+        values: BTreeMap<String, Value>,
+    },
+    /// One text.
+    Template {
+        text: String,
+    },
+    Human(HumanSpec),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CommandSpec {
+    /// The program and its arguments; a template fills one of them.
+    pub argv: Vec<String>,
+    pub output: OutputFormat,
+}
+
+/// What a command prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputFormat {
+    /// Text, without white space at its end.
+    #[default]
+    Text,
+    Json,
+    /// A list of its lines.
+    Lines,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HumanSpec {
+    pub question: String,
+    pub options: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+}
+
+/// The node runs once for each item of a list, and its result is the list of results.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MapSpec {
+    /// An expression that gives the list.
+    pub over: String,
+    /// The name of the item in the node's templates.
+    #[serde(rename = "as")]
+    pub item: String,
+    pub parallel: usize,
+}
+
+/// The node runs again until it says that it is done.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LoopSpec {
+    pub max_iterations: u32,
+    /// A condition over the loop's outputs that ends it; the body may end it, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Retry {
+    /// Attempts after the first.
+    pub times: u32,
+    pub backoff_min_ms: u64,
+    pub backoff_max_ms: u64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { times: 0, backoff_min_ms: 1_000, backoff_max_ms: 30_000 }
+    }
+}
+
+impl Retry {
+    /// How long to wait after `failures` failed attempts: twice as long each time.
+    pub fn delay(&self, failures: u32) -> Duration {
+        let doubled = self.backoff_min_ms.saturating_mul(1 << failures.saturating_sub(1).min(20));
+        Duration::from_millis(doubled.min(self.backoff_max_ms))
+    }
+}
+
+/// What repeating a node would do outside the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effects {
+    /// Nothing: its start is written together with its completion.
+    None,
+    /// Something: its start is durable before it runs.
+    External,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EdgeSpec {
+    pub from: String,
+    pub to: String,
+    /// It is taken if this holds; without it always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// Of a node's edges that can be taken, those of the highest priority are.
+    pub priority: i32,
+    /// How often it may be taken, for an edge that closes a cycle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+}
+
+impl EdgeSpec {
+    pub fn new(from: impl Into<String>, to: impl Into<String>) -> Self {
+        Self { from: from.into(), to: to.into(), when: None, priority: 0, max: None }
+    }
+}
+
+impl From<&EdgeSpec> for Edge {
+    fn from(edge: &EdgeSpec) -> Self {
+        Self { from: edge.from.clone(), to: edge.to.clone(), max: edge.max }
+    }
+}
+
+impl GraphSpec {
+    /// As it is written to the log.
+    pub fn to_value(&self) -> Value {
+        // Plain data with text keys: that it can be written is certain.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// BLAKE3 of the canonical form, in hex. The order of nodes and white space do not matter.
+    pub fn hash(&self) -> String {
+        canonical::digest(&self.to_value())
+    }
+
+    /// The keys of the memory: inputs and what nodes write.
+    pub fn keys(&self) -> BTreeSet<&str> {
+        let written = self.nodes.values().flat_map(|node| &node.writes);
+        self.inputs.keys().chain(written).chain(self.memory.keys()).map(String::as_str).collect()
+    }
+
+    /// How a write to the key joins the old value.
+    pub fn reducer(&self, key: &str) -> Option<Reducer> {
+        self.memory.get(key).and_then(|memory| memory.reducer)
+    }
+}
