@@ -160,8 +160,8 @@ async fn all(client: &Client, fleet: &Fleet, world: &World, what: &str) -> Vec<S
                 code(&operation.ask(&caller, &ids).await)
             }
             "scope" => code(&operation.ask(&caller, &ids).await),
-            // Its executor is being stopped, and responds until it is.
-            "closed" if operation.name == "abandon" => "-".to_owned(),
+            // Its executor is being stopped; the answer depends on whether it responds still.
+            "closed" if ["abandon", "shells"].contains(&operation.name) => "-".to_owned(),
             "closed" => {
                 let session = ids.session.parse().unwrap();
                 client.close(&session, &CloseRequest::default()).await.unwrap();
@@ -252,7 +252,7 @@ fork: unknown=session_not_found scope=insufficient_scope closed=ok away=run_in_p
 rename: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok eight=ok
 redact: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=- eight=ok
 verify one: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- eight=ok
-shells: unknown=session_not_found scope=insufficient_scope closed=ok away=workspace_missing full=workspace_missing key=- eight=workspace_missing
+shells: unknown=session_not_found scope=insufficient_scope closed=- away=workspace_missing full=workspace_missing key=- eight=workspace_missing
 open shell: unknown=session_not_found scope=insufficient_scope closed=session_closed away=workspace_missing full=workspace_missing key=workspace_missing/workspace_missing eight=workspace_missing
 agent sessions: unknown=ok scope=insufficient_scope closed=ok away=agentctl_unreachable full=ok key=- eight=ok
 create with mcp: unknown=ok scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok eight=ok
