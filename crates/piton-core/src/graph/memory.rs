@@ -46,7 +46,6 @@ impl Reducer {
         let fault = |needs, value: &Value| ReduceError { reducer: self, needs, found: kind(value) };
         match self {
             Self::Append if !old.is_null() && !old.is_array() => Err(fault("a list", old)),
-            Self::Append => Ok(()),
             Self::Merge => match [old, new].into_iter().find(|v| !v.is_null() && !v.is_object()) {
                 Some(other) => Err(fault("an object", other)),
                 None => Ok(()),
@@ -55,7 +54,7 @@ impl Reducer {
             Self::Add | Self::Max | Self::Min if !old.is_null() && !old.is_number() => {
                 Err(fault("a number", old))
             }
-            Self::Add | Self::Max | Self::Min => Ok(()),
+            Self::Append | Self::Add | Self::Max | Self::Min => Ok(()),
         }
     }
 

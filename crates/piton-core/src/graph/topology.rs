@@ -134,14 +134,11 @@ impl Topology {
         if is_known {
             return Err(repeated());
         }
-        match max {
-            Some(max) => {
-                self.cycles.insert((from.clone(), to.clone()), *max);
-            }
-            None => {
-                self.targets.entry(from.clone()).or_default().insert(to.clone());
-                self.sources.entry(to.clone()).or_default().insert(from.clone());
-            }
+        if let Some(max) = max {
+            self.cycles.insert((from.clone(), to.clone()), *max);
+        } else {
+            self.targets.entry(from.clone()).or_default().insert(to.clone());
+            self.sources.entry(to.clone()).or_default().insert(from.clone());
         }
         Ok(())
     }
@@ -221,28 +218,12 @@ impl Topology {
 
     /// The nodes that edges without a limit lead to from here, however far. Not the node itself.
     pub fn descendants(&self, path: &str) -> BTreeSet<&str> {
-        self.walk(path, &self.targets)
+        walk(path, &self.targets)
     }
 
     /// The nodes from which edges without a limit lead here, however far. Not the node itself.
     pub fn ancestors(&self, path: &str) -> BTreeSet<&str> {
-        self.walk(path, &self.sources)
-    }
-
-    fn walk<'a>(
-        &'a self,
-        path: &str,
-        next: &'a BTreeMap<String, BTreeSet<String>>,
-    ) -> BTreeSet<&'a str> {
-        let mut seen = BTreeSet::new();
-        let mut left: Vec<&str> =
-            next.get(path).into_iter().flatten().map(String::as_str).collect();
-        while let Some(node) = left.pop() {
-            if seen.insert(node) {
-                left.extend(next.get(node).into_iter().flatten().map(String::as_str));
-            }
-        }
-        seen
+        walk(path, &self.sources)
     }
 
     /// What an edge that closes a cycle resets: its target and everything behind it.
@@ -302,4 +283,16 @@ enum Verdict {
     Ready,
     Skip,
     Wait,
+}
+
+/// Everything that lies behind a node, one way or the other.
+fn walk<'a>(path: &str, next: &'a BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&'a str> {
+    let mut seen = BTreeSet::new();
+    let mut left: Vec<&str> = next.get(path).into_iter().flatten().map(String::as_str).collect();
+    while let Some(node) = left.pop() {
+        if seen.insert(node) {
+            left.extend(next.get(node).into_iter().flatten().map(String::as_str));
+        }
+    }
+    seen
 }

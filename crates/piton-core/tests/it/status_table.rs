@@ -266,6 +266,7 @@ fn facts(row: &Row) -> Facts {
         run,
         worktree: None,
         queue: piton_core::state::QueueCounts::default(),
+        graph: None,
     }
 }
 
