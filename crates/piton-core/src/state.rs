@@ -149,6 +149,12 @@ pub struct Lost {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndeliveredPrompt {
     pub run_id: RunId,
+    /// The record that asked for it to be given: an agent may have accepted it all the same, and what
+    /// says so comes late.
+    pub of_seq: Seq,
+    /// The execution that there was then. While it lives, its agent may have been given it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<ExecutionId>,
     pub said: Said,
 }
 

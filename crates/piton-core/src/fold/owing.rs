@@ -32,11 +32,14 @@ impl State {
 
     /// An effect was carried out. If it was a prompt, the agent was given with it what was prepared.
     pub(super) fn done(&mut self, of_seq: Seq) -> Change {
+        let prepared = self.prepared.take_if(|prepared| prepared.of_seq == of_seq);
+        // It was given after all, and with it every prompt that what was prepared for it carries.
+        let carried = prepared.as_ref().map_or(0, |prepared| prepared.seq);
+        self.owed.undelivered.retain(|u| u.of_seq != of_seq && u.said.seq > carried);
         if !self.pending.remove(&of_seq).is_some_and(|effect| effect.is_prompt()) {
             return Change::Inner;
         }
         self.reset_failed_starts();
-        let prepared = self.prepared.take_if(|prepared| prepared.of_seq == of_seq);
         let told = prepared.is_some_and(|prepared| prepared.history);
         // That it is owed may have come out after the prompt was made: then the next one tells it.
         self.owed = Owed { history: self.owed.history && !told, ..Owed::default() };
@@ -179,11 +182,15 @@ impl State {
             || self.info.as_ref().is_some_and(|info| info.agent_profile_id.is_some());
         let run = self.facts.run.as_ref().filter(|run| run.is_unfinished() && outside);
         let Some(run_id) = run.map(|run| run.run_id.clone()) else { return };
-        let first = self.prompts(&run_id).next().and_then(|seq| self.pending.get(&seq));
+        let Some(of_seq) = self.prompts(&run_id).next() else { return };
+        let first = self.pending.get(&of_seq);
         if let Some(Effect::Begin { message_id: Some(id), message_seq: Some(seq), .. }) = first {
             let said = Said { message_id: id.clone(), seq: *seq };
             if !self.owed.is_undelivered(&run_id) {
-                self.owed.undelivered.push(UndeliveredPrompt { run_id, said });
+                let executor = self.facts.executor.as_ref();
+                let execution_id = executor.map(|executor| executor.execution_id.clone());
+                let prompt = UndeliveredPrompt { run_id, of_seq, execution_id, said };
+                self.owed.undelivered.push(prompt);
             }
         }
     }

@@ -11,7 +11,7 @@ use piton_core::id::{CallId, MessageId, SessionId};
 use piton_core::limits::PAYLOAD_BYTES_MAX;
 use piton_core::note::{self, Findings, Stat, Truth};
 use piton_core::spool::Channel;
-use piton_core::state::{Effect, Lost};
+use piton_core::state::{Effect, Lost, UndeliveredPrompt};
 use piton_core::tool_text::ToolText;
 use piton_core::{PromptContent, Record, State};
 use piton_store::Detail;
@@ -43,23 +43,37 @@ impl Executions {
         state: &State,
         deed: &Deed,
     ) -> Result<PromptContent> {
-        let undelivered = self.undelivered(&at.session, state).await?;
+        let of_seq = deed.cause.seq;
+        let prepared = state.prepared.as_ref().filter(|p| p.execution_id == at.execution);
+        let executor = state.facts.executor.as_ref();
+        let has_summary =
+            executor.and_then(|executor| executor.promised).is_some_and(|promised| promised.note);
+        // Another command to this agent has them already. A summary may repeat what may not have arrived;
+        // without one they are given as they were said, and so once.
+        let is_carried = prepared.is_some_and(|p| {
+            p.of_seq != of_seq && (!has_summary || state.pending.contains_key(&p.of_seq))
+        });
+        // A summary says of a prompt that it may not have arrived. Without one it is given as it was
+        // said, so only if no agent can have it already.
+        let is_due = |prompt: &UndeliveredPrompt| {
+            has_summary || prompt.execution_id.as_ref() != Some(&at.execution)
+        };
+        let due: Vec<_> =
+            state.owed.undelivered.iter().filter(|p| !is_carried && is_due(p)).collect();
+        let undelivered = self.undelivered(&at.session, &due).await?;
         // A run that is continued with the prompt that no agent was given needs no other request.
-        let is_whole = deed.message.is_none() && state.owed.is_undelivered(deed.effect.run_id());
+        let is_whole = !undelivered.is_empty()
+            && deed.message.is_none()
+            && state.owed.is_undelivered(deed.effect.run_id());
         let said = deed.message.clone().unwrap_or_else(|| GO_ON.into());
         let attached = attachments(state, &undelivered, &said);
-        let of_seq = deed.cause.seq;
-        let prepared = state.prepared.as_ref();
-        let prepared = prepared.filter(|p| p.of_seq == of_seq && p.execution_id == at.execution);
+        let prepared = prepared.filter(|p| p.of_seq == of_seq);
         if let Some(prepared) = prepared
             && let Some(text) = self.text_at(&at.session, prepared.seq, "prompt").await?
         {
             return Ok(said.with_text(text).with_attachments(attached));
         }
-        let executor = state.facts.executor.as_ref();
-        let promised = executor.and_then(|executor| executor.promised);
-        let note = promised.is_some_and(|promised| promised.note)
-            && (state.owed.note.is_some() || !undelivered.is_empty());
+        let note = has_summary && (state.owed.note.is_some() || !undelivered.is_empty());
         let history = state.owed.history;
         if !note && !history && undelivered.is_empty() {
             return Ok(said);
@@ -96,10 +110,14 @@ impl Executions {
         Ok(said.with_text(prompt).with_attachments(attached))
     }
 
-    /// The prompts that no agent was given, oldest first.
-    async fn undelivered(&self, session: &SessionId, state: &State) -> Result<Vec<PromptContent>> {
+    /// What these prompts say, oldest first.
+    async fn undelivered(
+        &self,
+        session: &SessionId,
+        prompts: &[&UndeliveredPrompt],
+    ) -> Result<Vec<PromptContent>> {
         let mut found = Vec::new();
-        for undelivered in &state.owed.undelivered {
+        for undelivered in prompts {
             let record = self.record_at(session, undelivered.said.seq).await?;
             found.extend(record.and_then(|record| PromptContent::of(&record, "content")));
         }
