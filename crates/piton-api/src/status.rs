@@ -176,6 +176,7 @@ pub struct Live {
 /// Everything about where a session stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own on the wire")]
 pub struct SessionStatus {
     #[serde(flatten)]
     pub summary: SessionSummary,

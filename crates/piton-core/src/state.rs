@@ -152,7 +152,7 @@ pub struct UndeliveredPrompt {
     /// The record that asked for it to be given: an agent may have accepted it all the same, and what
     /// says so comes late.
     pub of_seq: Seq,
-    /// The execution that there was then. While it lives, its agent may have been given it.
+    /// The execution whose agent could be given it then: that agent may have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
     pub said: Said,

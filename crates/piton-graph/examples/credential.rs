@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p piton-graph --example credential`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, clippy::large_futures, reason = "an example shows what it does")]
 
 use piton_graph::{
     Graph, Node, NodeContext, NodeError, Outcome, ValueType, async_trait, custom, inputs,

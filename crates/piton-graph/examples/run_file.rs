@@ -5,7 +5,12 @@
 //! then, with the session that it names:
 //! `cargo run -p piton-graph --example run_file -- examples/graphs/credential.yaml --resume SESSION api_key=KEY`
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to people")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::large_futures,
+    reason = "an example talks to people"
+)]
 
 use std::process::ExitCode;
 

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(fill(&json!("{{ list }}"), &given).unwrap(), json!([1, 2]));
         assert_eq!(fill(&json!("{{ list | length + 1 }}"), &given).unwrap(), json!(3));
         assert_eq!(fill(&json!(["a-{{ name }}", 7]), &given).unwrap(), json!(["a-x", 7]));
-        assert_eq!(render("{{ list | tojson }}", &given).unwrap(), "[1,2]");
+        assert_eq!(render("{{ list | tojson }}", &given).unwrap(), "[1, 2]");
         assert!(holds("name == 'x' and list[0] == 1", &given).unwrap());
         let unknown = evaluate("nothing + 1", &given).unwrap_err();
         assert_eq!(unknown.code, Code::ExpressionFailed);

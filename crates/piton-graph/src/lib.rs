@@ -24,6 +24,12 @@
 //! ```
 //!
 //! `docs/graphs.md` is the guide.
+#![expect(
+    clippy::single_match_else,
+    clippy::struct_field_names,
+    clippy::too_many_lines,
+    reason = "to be rewritten one by one"
+)]
 
 pub mod checkpoints;
 mod error;

@@ -267,7 +267,7 @@ fn rule_text(rule: &Rule) -> String {
     ];
     for (name, pattern) in conditions {
         if let Some(pattern) = pattern {
-            text.push_str(&format!(" {name} {pattern}"));
+            text.extend([" ", name, " ", pattern]);
         }
     }
     text

@@ -187,7 +187,7 @@ impl State {
         if let Some(Effect::Begin { message_id: Some(id), message_seq: Some(seq), .. }) = first {
             let said = Said { message_id: id.clone(), seq: *seq };
             if !self.owed.is_undelivered(&run_id) {
-                let executor = self.facts.executor.as_ref();
+                let executor = self.facts.executor.as_ref().filter(|_| self.facts.hears());
                 let execution_id = executor.map(|executor| executor.execution_id.clone());
                 let prompt = UndeliveredPrompt { run_id, of_seq, execution_id, said };
                 self.owed.undelivered.push(prompt);

@@ -1,4 +1,11 @@
 //! Tests of `piton-graph` from outside, on a real store, as one program: a file for each subject.
+#![expect(
+    clippy::unwrap_used,
+    clippy::large_futures,
+    clippy::print_stdout,
+    clippy::duration_suboptimal_units,
+    reason = "tests"
+)]
 
 mod bad_graphs;
 mod checkpoints;

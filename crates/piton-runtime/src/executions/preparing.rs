@@ -53,13 +53,10 @@ impl Executions {
         let is_carried = prepared.is_some_and(|p| {
             p.of_seq != of_seq && (!has_summary || state.pending.contains_key(&p.of_seq))
         });
-        // A summary says of a prompt that it may not have arrived. Without one it is given as it was
-        // said, so only if no agent can have it already.
-        let is_due = |prompt: &UndeliveredPrompt| {
-            has_summary || prompt.execution_id.as_ref() != Some(&at.execution)
+        let is_due = |prompt: &&UndeliveredPrompt| {
+            !is_carried && (has_summary || prompt.execution_id.as_ref() != Some(&at.execution))
         };
-        let due: Vec<_> =
-            state.owed.undelivered.iter().filter(|p| !is_carried && is_due(p)).collect();
+        let due: Vec<_> = state.owed.undelivered.iter().filter(is_due).collect();
         let undelivered = self.undelivered(&at.session, &due).await?;
         // A run that is continued with the prompt that no agent was given needs no other request.
         let is_whole = !undelivered.is_empty()

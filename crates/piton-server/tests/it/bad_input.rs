@@ -1,6 +1,8 @@
 //! Every operation with what it does not expect: something unknown, a closed session, a token without
 //! the scope, a repetition under a key, eight at once, an executor that does not respond, a full disk.
 
+use std::fmt::Write as _;
+
 use piton_api::client::{Client, Error};
 use piton_api::queue::PromptRequest;
 use piton_api::session::{CloseRequest, NewSession};
@@ -220,11 +222,14 @@ async fn every_operation_answers_bad_input_with_a_code() {
     for column in columns {
         let codes = all(client, &fleet, &world, column).await;
         for (row, code) in found.iter_mut().zip(codes) {
-            row.push_str(&format!(" {column}={code}"));
+            write!(row, " {column}={code}").unwrap();
         }
     }
     let named = OPERATIONS.iter().zip(&found);
-    let table: String = named.map(|(op, row)| format!("{}:{row}\n", op.name)).collect();
+    let mut table = String::new();
+    for (operation, row) in named {
+        writeln!(table, "{}:{row}", operation.name).unwrap();
+    }
     assert_eq!(table, TABLE, "found:\n{table}");
 }
 

@@ -76,7 +76,9 @@ pub(super) fn check(world: &World, session: &SessionId, records: &[Record]) {
             Ok(Event::RunResumed(_)) => (waiting, last_failed) = (None, false),
             // What a dead boot's start came to may be known only when the next one has begun another.
             Ok(Event::SessionLeased(_)) => {
-                waiting.iter_mut().for_each(|waiting| waiting.starts = 0);
+                if let Some(waiting) = &mut waiting {
+                    waiting.starts = 0;
+                }
                 is_for_prompt = false;
             }
             Ok(Event::AgentResuming(e)) => {

@@ -362,7 +362,7 @@ impl<'a> Talk<'a> {
                 match self.until {
                     Until::Left => self.screen.away(self.ui)?,
                     Until::TurnEnds => {
-                        self.remark("the server is away; the agent keeps running")?
+                        self.remark("the server is away; the agent keeps running")?;
                     }
                 }
                 self.ui.flush()?;
