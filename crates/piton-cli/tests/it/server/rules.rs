@@ -179,7 +179,7 @@ fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
     assert_eq!(open_waits(&home), Vec::<Value>::new());
     // It is the beginning of the next line.
     chat.type_in(" was typed early\n");
-    chat.shows_line("1 was typed early");
+    chat.shows("1 was typed early");
     chat.type_in("/quit\n");
     assert!(chat.ends().0);
 }
