@@ -177,9 +177,10 @@ fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
     chat.shows("  -> Reject");
     chat.shows_line("the reason");
     assert_eq!(open_waits(&home), Vec::<Value>::new());
-    // It is the beginning of the next line.
+    // It is the beginning of the next line, which is typed when the prompt is drawn.
+    chat.shows_line("> 1");
     chat.type_in(" was typed early\n");
-    chat.shows("1 was typed early");
+    chat.shows_line("1 was typed early");
     chat.type_in("/quit\n");
     assert!(chat.ends().0);
 }
