@@ -1,0 +1,148 @@
+/** Checkpoints as text: written, read again with suspicion, and kept small. Nothing here touches a store. */
+import { CHECKPOINT_VERSION, type LoopPhase, type RunCheckpoint, type RunMessage, type ToolCall } from "./types.js";
+
+/** A checkpoint of this size is worth a warning; above it the oldest rounds are left out. */
+export const WARN_BYTES = 50 * 1024;
+
+const PHASES: LoopPhase[] = ["streaming_llm", "executing_tools", "delegating_coder"];
+
+export function checkpointKey(chatId: string): string {
+  return `run_checkpoint_${chatId}`;
+}
+
+export function activeKey(chatId: string): string {
+  return `run_active_${chatId}`;
+}
+
+/** The run of this chat ended: newer than every checkpoint that was written before it. */
+export interface Tombstone {
+  version: number;
+  chatId: string;
+  cleared: true;
+  writeSeq: number;
+  savedAt: number;
+}
+
+export type Parsed =
+  | { kind: "checkpoint"; checkpoint: RunCheckpoint }
+  | { kind: "cleared"; tombstone: Tombstone }
+  | { kind: "damaged"; why: string }
+  | { kind: "newer" };
+
+/** Reads what a store had. Every field is looked at: stores are edited, cut off and shared with other versions. */
+export function parseCheckpoint(raw: unknown, chatId: string): Parsed {
+  let value: unknown;
+  try {
+    value = typeof raw === "string" ? JSON.parse(raw) : raw;
+  } catch {
+    return { kind: "damaged", why: "no JSON" };
+  }
+  if (!isObject(value)) return { kind: "damaged", why: "no object" };
+  if (typeof value.version === "number" && value.version > CHECKPOINT_VERSION) return { kind: "newer" };
+  if (value.version !== CHECKPOINT_VERSION) return { kind: "damaged", why: "no version" };
+  if (value.chatId !== chatId) return { kind: "damaged", why: "another chat" };
+  if (!isCount(value.writeSeq) || !isTime(value.savedAt)) return { kind: "damaged", why: "no position" };
+  if (value.cleared === true) return { kind: "cleared", tombstone: value as unknown as Tombstone };
+  const wrong = wrongField(value);
+  if (wrong) return { kind: "damaged", why: `field ${wrong}` };
+  return { kind: "checkpoint", checkpoint: value as unknown as RunCheckpoint };
+}
+
+function wrongField(value: Record<string, unknown>): string | undefined {
+  const texts = [
+    "accumulated", "thinkingAccumulated", "provider", "model", "sandboxSessionId", "activeBranch", "repoId", "runId",
+  ];
+  const fields: Array<[string, boolean]> = [
+    ...texts.map((key): [string, boolean] => [key, typeof value[key] === "string"]),
+    ["round", isCount(value.round)],
+    ["phase", PHASES.includes(value.phase as LoopPhase)],
+    ["baseMessageCount", isCount(value.baseMessageCount)],
+    ["deltaMessages", Array.isArray(value.deltaMessages) && value.deltaMessages.every(isMessage)],
+    ["coderDelegationActive", typeof value.coderDelegationActive === "boolean"],
+    ["lastCoderState", value.lastCoderState === null || typeof value.lastCoderState === "string"],
+    ["userAborted", typeof value.userAborted === "boolean"],
+    ["jobId", value.jobId === null || typeof value.jobId === "string"],
+    ["trimmedMessages", isCount(value.trimmedMessages)],
+  ];
+  return fields.find(([, right]) => !right)?.[0];
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isTime(value: unknown): boolean {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+function isMessage(value: unknown): boolean {
+  if (!isObject(value) || typeof value.role !== "string" || typeof value.content !== "string") return false;
+  const { toolCalls } = value;
+  const isCall = (call: unknown) => isObject(call) && typeof call.id === "string" && typeof call.name === "string";
+  return toolCalls === undefined || (Array.isArray(toolCalls) && toolCalls.every(isCall));
+}
+
+/** Calls of the last assistant's message that have no result. */
+export function openCalls(messages: RunMessage[]): ToolCall[] {
+  const at = messages.findLastIndex((message) => message.role === "assistant");
+  const calls = messages[at]?.toolCalls ?? [];
+  const answered = new Set(messages.slice(at + 1).map((message) => message.toolCallId));
+  return calls.filter((call) => !answered.has(call.id));
+}
+
+/**
+ * A transcript in which every call has a result, since providers refuse any other: a call that was cut
+ * off gets a result that says so.
+ */
+export function withOpenCallsAnswered(messages: RunMessage[]): RunMessage[] {
+  const unknown = openCalls(messages).map((call) => ({
+    role: "tool",
+    content: "[The outcome of this call is unknown: the run was interrupted.]",
+    toolCallId: call.id,
+    toolName: call.name,
+  }));
+  return messages.concat(unknown);
+}
+
+/** About the bytes of the text in UTF-8: exact for ASCII, and cheap enough for every save. */
+export function bytesOf(text: string): number {
+  let bytes = text.length;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code > 0x7f) bytes += code > 0x7ff && (code < 0xd800 || code > 0xdfff) ? 2 : 1;
+  }
+  return bytes;
+}
+
+const LEFT_OUT = /^\[(\d+) earlier messages of this run were left out/;
+
+/**
+ * Leaves the oldest whole rounds out until the messages have at most `bytesMax` bytes. A round begins with
+ * a message that answers no call, so a call and its results go together. The request that began the run
+ * and the last round stay, whatever their size. A message in the gap says how many are missing.
+ */
+export function trimMessages(messages: RunMessage[], bytesMax: number): { messages: RunMessage[]; trimmed: number } {
+  const kept = messages[0]?.role === "user" && !LEFT_OUT.test(messages[0].content) ? 1 : 0;
+  const sizes = messages.map((message) => bytesOf(JSON.stringify(message)));
+  let total = sizes.reduce((sum, size) => sum + size, 0);
+  let from = kept;
+  while (total > bytesMax) {
+    let next = from + 1;
+    while (next < messages.length && messages[next]?.role === "tool") next++;
+    if (next >= messages.length) break;
+    for (; from < next; from++) total -= sizes[from] ?? 0;
+  }
+  if (from === kept) return { messages, trimmed: 0 };
+  const gone = messages.slice(kept, from);
+  const before = gone.map((message) => LEFT_OUT.exec(message.content)?.[1]).find((found) => found !== undefined);
+  const trimmed = gone.length - (before === undefined ? 0 : 1);
+  const marker: RunMessage = {
+    role: "user",
+    content: `[${trimmed + Number(before ?? 0)} earlier messages of this run were left out to keep its checkpoint small.]`,
+  };
+  return { messages: [...messages.slice(0, kept), marker, ...messages.slice(from)], trimmed };
+}

@@ -1,0 +1,95 @@
+/** Was a run of this chat interrupted, and may it be offered? Every refusal has its reason. */
+import type { TabLock } from "./lock.js";
+import type { RunStorage } from "./storage.js";
+import { type Clock, type RunCheckpoint, type RunIdentity, systemClock } from "./types.js";
+
+/** A checkpoint older than this belongs to a sandbox that has ended. */
+export const MAX_AGE_MS = 25 * 60 * 1000;
+
+export type RefusalReason =
+  | "no_checkpoint"
+  | "checkpoint_damaged"
+  | "checkpoint_newer"
+  | "storage_unavailable"
+  | "too_old"
+  | "sandbox_changed"
+  | "branch_changed"
+  | "repository_changed"
+  | "user_aborted"
+  | "owned_by_other_tab";
+
+export type Detection =
+  | { offered: true; checkpoint: RunCheckpoint; ageMs: number }
+  | { offered: false; reason: RefusalReason; sentence: string; checkpoint: RunCheckpoint | null };
+
+export interface DetectOptions {
+  chatId: string;
+  storage: RunStorage;
+  lock: TabLock;
+  /** What the page works with now. An id that is unknown (`null`, `undefined`) is not compared. */
+  current?: { [Key in keyof RunIdentity]?: RunIdentity[Key] | null };
+  clock?: Clock;
+  maxAgeMs?: number | undefined;
+}
+
+export async function detectInterruptedRun(options: DetectOptions): Promise<Detection> {
+  const { chatId, storage, lock } = options;
+  const loaded = await storage.load(chatId);
+  const { checkpoint } = loaded;
+  if (!checkpoint) {
+    const reason = loaded.problems.includes("checkpoint_newer")
+      ? "checkpoint_newer"
+      : loaded.problems.includes("checkpoint_damaged")
+        ? "checkpoint_damaged"
+        : loaded.problems.includes("indexed_db_failed")
+          ? "storage_unavailable"
+          : "no_checkpoint";
+    return refuse(reason, null);
+  }
+  const now = (options.clock ?? systemClock).now();
+  const refusal = refusalOf(checkpoint, options.current ?? {}, now, options.maxAgeMs ?? MAX_AGE_MS);
+  if (refusal) return refusal;
+  if (await lock.isHeldElsewhere(chatId)) return refuse("owned_by_other_tab", checkpoint);
+  return { offered: true, checkpoint, ageMs: Math.max(0, now - checkpoint.savedAt) };
+}
+
+/** What the checkpoint alone says against a resume. */
+export function refusalOf(
+  checkpoint: RunCheckpoint,
+  current: NonNullable<DetectOptions["current"]>,
+  now: number,
+  maxAgeMs: number = MAX_AGE_MS,
+): Extract<Detection, { offered: false }> | null {
+  if (checkpoint.userAborted) return refuse("user_aborted", checkpoint);
+  // A job runs on a server: no sandbox of this page ends with it.
+  if (checkpoint.jobId !== null) return null;
+  // A clock that was set back gives a negative age, which says nothing against the checkpoint.
+  if (now - checkpoint.savedAt > maxAgeMs) return refuse("too_old", checkpoint);
+  const differs = (key: keyof RunIdentity) => {
+    const known = current[key];
+    const saved = checkpoint[key];
+    // Neither an id that is unknown now nor one that was unknown then can be compared.
+    return known !== null && known !== undefined && saved !== "" && known !== saved;
+  };
+  if (differs("sandboxSessionId")) return refuse("sandbox_changed", checkpoint);
+  if (differs("activeBranch")) return refuse("branch_changed", checkpoint);
+  if (differs("repoId")) return refuse("repository_changed", checkpoint);
+  return null;
+}
+
+const SENTENCES: Record<RefusalReason, string> = {
+  no_checkpoint: "No run was interrupted.",
+  checkpoint_damaged: "The saved run was damaged and set aside. The conversation is kept.",
+  checkpoint_newer: "The run was saved by a newer version of this app. Reload the page.",
+  storage_unavailable: "The browser's storage cannot be read. Allow it for this site and reload.",
+  too_old: "The run was interrupted too long ago. The conversation is kept.",
+  sandbox_changed: "The run belongs to another sandbox. The conversation is kept.",
+  branch_changed: "The run belongs to another branch. Switch back to resume it.",
+  repository_changed: "The run belongs to another repository. Switch back to resume it.",
+  user_aborted: "You stopped this run.",
+  owned_by_other_tab: "The run is active in another tab.",
+};
+
+export function refuse(reason: RefusalReason, checkpoint: RunCheckpoint | null): Extract<Detection, { offered: false }> {
+  return { offered: false, reason, sentence: SENTENCES[reason], checkpoint };
+}

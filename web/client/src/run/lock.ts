@@ -1,0 +1,230 @@
+/**
+ * One owner per run. Web Locks where the browser has them: a tab that crashes frees its lock. Otherwise
+ * (plain HTTP has none) a lease in storage, and a question over BroadcastChannel whether its owner lives;
+ * an owner that was asleep and lost its lease is refused by the store at its next write.
+ */
+import { activeKey } from "./checkpoint.js";
+import type { Fence, RunStorage } from "./storage.js";
+import { type Clock, systemClock } from "./types.js";
+
+export interface HeldLock {
+  readonly owner: string;
+  /** Passed to every write when only the store can tell that the lock was lost. */
+  readonly fence?: Fence;
+  release(): Promise<void>;
+}
+
+export interface TabLock {
+  /** `null`: another tab has it. */
+  acquire(chatId: string): Promise<HeldLock | null>;
+  isHeldElsewhere(chatId: string): Promise<boolean>;
+  /** Waits until no other tab has it. */
+  whenFree(chatId: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface TabLockOptions {
+  storage: RunStorage;
+  clock?: Clock;
+  /** `null` does without Web Locks. */
+  locks?: LockManager | null;
+  localStorage?: Storage | null;
+}
+
+/** A page that was just left may hold its lock for a moment. */
+const RELEASE_GRACE_MS = 400;
+/** A living owner answers within this time. */
+const ANSWER_TIMEOUT_MS = 700;
+const POLL_MS = 2_000;
+
+export function tabLock(options: TabLockOptions): TabLock {
+  const locks = options.locks === undefined ? (globalThis.navigator?.locks ?? null) : options.locks;
+  return locks ? new WebLock(locks, options) : new LeaseLock(options);
+}
+
+/** `run_active_…` says to other code of the page that a run is active. Nothing is decided by it. */
+class ActiveFlag {
+  readonly #local: Storage | null;
+
+  constructor(options: TabLockOptions) {
+    let local: Storage | null = null;
+    try {
+      local = options.localStorage === undefined ? (globalThis.localStorage ?? null) : options.localStorage;
+    } catch {
+      // Reading the property throws where storage is disabled.
+    }
+    this.#local = local;
+  }
+
+  set(chatId: string, owner: string, at: number): void {
+    try {
+      this.#local?.setItem(activeKey(chatId), JSON.stringify({ owner, at }));
+    } catch {
+      // Full or disabled: the flag is a courtesy.
+    }
+  }
+
+  clear(chatId: string): void {
+    try {
+      this.#local?.removeItem(activeKey(chatId));
+    } catch {
+      // As above.
+    }
+  }
+}
+
+class WebLock implements TabLock {
+  readonly #clock: Clock;
+  readonly #flag: ActiveFlag;
+  readonly #mine = new Set<string>();
+
+  readonly #locks: LockManager;
+
+  constructor(locks: LockManager, options: TabLockOptions) {
+    this.#locks = locks;
+    this.#clock = options.clock ?? systemClock;
+    this.#flag = new ActiveFlag(options);
+  }
+
+  async acquire(chatId: string): Promise<HeldLock | null> {
+    const name = activeKey(chatId);
+    const until = this.#clock.now() + RELEASE_GRACE_MS;
+    for (;;) {
+      const held = await this.#tryAcquire(chatId, name);
+      if (held || this.#clock.now() >= until) return held;
+      await pause(this.#clock, 50);
+    }
+  }
+
+  #tryAcquire(chatId: string, name: string): Promise<HeldLock | null> {
+    if (this.#mine.has(name)) return Promise.resolve(null);
+    return new Promise((resolve, reject) => {
+      const ended = this.#locks.request(name, { ifAvailable: true }, (lock) => {
+        if (!lock) {
+          resolve(null);
+          return undefined;
+        }
+        const owner = newOwner();
+        this.#mine.add(name);
+        this.#flag.set(chatId, owner, this.#clock.now());
+        return new Promise<void>((free) => {
+          const release = async () => {
+            this.#flag.clear(chatId);
+            free();
+            await ended;
+            this.#mine.delete(name);
+          };
+          resolve({ owner, release });
+        });
+      });
+      ended.catch(reject);
+    });
+  }
+
+  async isHeldElsewhere(chatId: string): Promise<boolean> {
+    const name = activeKey(chatId);
+    const until = this.#clock.now() + RELEASE_GRACE_MS;
+    for (;;) {
+      const { held = [] } = await this.#locks.query();
+      if (!held.some((lock) => lock.name === name)) return false;
+      if (this.#mine.has(name)) return false;
+      if (this.#clock.now() >= until) return true;
+      await pause(this.#clock, 50);
+    }
+  }
+
+  async whenFree(chatId: string, signal: AbortSignal): Promise<void> {
+    await this.#locks.request(activeKey(chatId), { mode: "shared", signal }, () => undefined);
+  }
+}
+
+class LeaseLock implements TabLock {
+  readonly #clock: Clock;
+  readonly #flag: ActiveFlag;
+  readonly #storage: RunStorage;
+  readonly #mine = new Map<string, string>();
+
+  constructor(options: TabLockOptions) {
+    this.#clock = options.clock ?? systemClock;
+    this.#flag = new ActiveFlag(options);
+    this.#storage = options.storage;
+  }
+
+  async acquire(chatId: string): Promise<HeldLock | null> {
+    if (this.#mine.has(chatId)) return null;
+    const seen = await this.#storage.updateLease(chatId, (lease) => lease);
+    if (seen && (await this.#isAlive(chatId, seen.owner))) return null;
+    const owner = newOwner();
+    const taken = await this.#storage.updateLease(chatId, (lease) =>
+      lease?.owner === seen?.owner ? { owner, epoch: (lease?.epoch ?? 0) + 1 } : lease,
+    );
+    if (taken?.owner !== owner) return null;
+    this.#mine.set(chatId, owner);
+    this.#flag.set(chatId, owner, this.#clock.now());
+    const stopAnswering = this.#answer(chatId, owner);
+    const release = async () => {
+      stopAnswering();
+      this.#mine.delete(chatId);
+      this.#flag.clear(chatId);
+      await this.#storage.updateLease(chatId, (lease) => (lease?.owner === owner ? null : lease));
+    };
+    return { owner, fence: { owner }, release };
+  }
+
+  async isHeldElsewhere(chatId: string): Promise<boolean> {
+    const lease = await this.#storage.updateLease(chatId, (seen) => seen);
+    if (!lease || this.#mine.get(chatId) === lease.owner) return false;
+    return this.#isAlive(chatId, lease.owner);
+  }
+
+  async whenFree(chatId: string, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted && (await this.isHeldElsewhere(chatId))) await pause(this.#clock, POLL_MS, signal);
+    signal.throwIfAborted();
+  }
+
+  #answer(chatId: string, owner: string): () => void {
+    const channel = openChannel(chatId);
+    if (!channel) return () => undefined;
+    channel.onmessage = (event: MessageEvent<{ ask?: string }>) => {
+      if (event.data?.ask === owner) channel.postMessage({ alive: owner });
+    };
+    return () => channel.close();
+  }
+
+  #isAlive(chatId: string, owner: string): Promise<boolean> {
+    const channel = openChannel(chatId);
+    // Without a way to ask, a lease counts: a second owner is worse than a run that must wait.
+    if (!channel) return Promise.resolve(true);
+    return new Promise((resolve) => {
+      const finish = (alive: boolean) => {
+        this.#clock.clearTimeout(timer);
+        channel.close();
+        resolve(alive);
+      };
+      const timer = this.#clock.setTimeout(() => finish(false), ANSWER_TIMEOUT_MS);
+      channel.onmessage = (event: MessageEvent<{ alive?: string }>) => {
+        if (event.data?.alive === owner) finish(true);
+      };
+      channel.postMessage({ ask: owner });
+    });
+  }
+}
+
+function openChannel(chatId: string): BroadcastChannel | null {
+  return typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel(activeKey(chatId));
+}
+
+function newOwner(): string {
+  // randomUUID is missing where Web Locks are: outside of a secure context.
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = clock.setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => {
+      clock.clearTimeout(timer);
+      resolve();
+    });
+  });
+}

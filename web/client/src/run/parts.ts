@@ -1,0 +1,42 @@
+/** What a run and an instrumented loop are made of. */
+import { tabLock, type TabLock } from "./lock.js";
+import { RunRecorder } from "./recorder.js";
+import { type Conversation, Recovery, type RestoredRun } from "./recovery.js";
+import type { RunOptions } from "./run.js";
+import { browserStorage, type RunStorage } from "./storage.js";
+import { type Clock, systemClock } from "./types.js";
+
+export type PartOptions = Omit<RunOptions, "stream" | "tools">;
+
+export interface Parts {
+  clock: Clock;
+  storage: RunStorage;
+  lock: TabLock;
+  conversation: Conversation;
+  recovery: Recovery;
+  newRecorder(provider: string, model: string): Promise<RunRecorder>;
+}
+
+export function partsOf(options: PartOptions, onResume: (restored: RestoredRun) => Promise<void>): Parts {
+  const { chatId, sandbox, telemetry, limits, clock = systemClock } = options;
+  const storage = options.storage ?? browserStorage({ clock });
+  const lock = options.lock ?? tabLock({ storage, clock });
+  const conversation = options.conversation ?? {
+    load: () => storage.loadConversation(chatId),
+    save: (messages) => storage.saveConversation(chatId, messages),
+  };
+  const shared = { chatId, storage, lock, clock, telemetry, ...limits };
+  return {
+    clock, storage, lock, conversation,
+    recovery: new Recovery({ ...shared, sandbox, conversation, onResume }),
+    async newRecorder(provider, model) {
+      const current = await sandbox.identity();
+      const identity = {
+        sandboxSessionId: current.sandboxSessionId ?? "",
+        activeBranch: current.activeBranch ?? "",
+        repoId: current.repoId ?? "",
+      };
+      return new RunRecorder({ ...shared, provider, model, identity });
+    },
+  };
+}

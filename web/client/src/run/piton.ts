@@ -1,0 +1,163 @@
+/** A Piton server: its workspaces as sandboxes of runs, its sessions as the jobs that own them. */
+import type { PitonClient } from "../client.js";
+import { SessionStore } from "../session-store.js";
+import type { SessionStatus } from "../types.js";
+import type { TabLock } from "./lock.js";
+import { RunRecorder } from "./recorder.js";
+import type { Recovery } from "./recovery.js";
+import type { RunStorage } from "./storage.js";
+import { cutChanged, type Truth } from "./summary.js";
+import type { Sandbox } from "./truth.js";
+import { messageOf, RunError } from "./types.js";
+
+export interface PitonServer {
+  /** Where the server is; the page's own origin by default. */
+  baseUrl?: string;
+  /** An access token with the scope `read`. */
+  token: string;
+  fetch?: typeof fetch;
+}
+
+/** A request to a Piton server. Throws a `RunError` with the server's code. */
+export async function pitonRequest(server: PitonServer, path: string, init: RequestInit = {}): Promise<Response> {
+  const send = server.fetch ?? fetch;
+  const headers = new Headers(init.headers);
+  headers.set("Authorization", `Bearer ${server.token}`);
+  let response: Response;
+  try {
+    response = await send(`${server.baseUrl ?? ""}/api/v1${path}`, { ...init, headers });
+  } catch (error) {
+    throw new RunError("server_unreachable", `The Piton server cannot be reached: ${messageOf(error)}`, { cause: error });
+  }
+  if (response.ok) return response;
+  const problem = (await response.json().catch(() => ({}))) as { code?: string; detail?: string };
+  throw new RunError(problem.code ?? "request_failed", problem.detail ?? `The Piton server answered ${response.status}`);
+}
+
+/** The workspace of a Piton session as the sandbox of a run. */
+export function pitonSandbox(options: PitonServer & { sessionId: string; repoId?: string | null }): Sandbox {
+  const session = `/sessions/${encodeURIComponent(options.sessionId)}`;
+  const get = async <T>(path: string, signal?: AbortSignal) =>
+    (await (await pitonRequest(options, `${session}${path}`, signal ? { signal } : {})).json()) as T;
+  return {
+    async identity() {
+      const status = await get<GitStatus>("/git/status").catch(() => null);
+      return { sandboxSessionId: options.sessionId, activeBranch: status?.branch ?? null, repoId: options.repoId ?? null };
+    },
+    async truth(signal) {
+      const status = await get<GitStatus>("/git/status", signal);
+      if (!status.repository) {
+        // Nothing to compare with: whatever is in the folder may be the run's.
+        const { files } = await get<FileList>("/files", signal);
+        const found = files.map((file): [string, string] => ["??", file.name]);
+        return { branch: null, head: null, ...cutChanged(found), stat: null };
+      }
+      const changed = status.changed.map((change): [string, string] => [change.status, change.path]);
+      const diffs = await Promise.all(
+        [true, false].map((staged) => get<GitDiff>(`/git/diff?staged=${staged}`, signal)),
+      );
+      // Half a count is none.
+      const stat = diffs.some((diff) => diff.truncated) ? null : statOf(diffs.map((diff) => diff.diff).join(""));
+      return { branch: status.branch, head: status.head, ...cutChanged(changed, status.truncated ? 1 : 0), stat };
+    },
+    async isAlive() {
+      try {
+        await get<unknown>("");
+        return true;
+      } catch (error) {
+        if (error instanceof RunError && error.code === "session_not_found") return false;
+        throw error;
+      }
+    },
+  };
+}
+
+interface GitStatus {
+  repository: boolean;
+  branch: string | null;
+  head: string | null;
+  changed: Array<{ status: string; path: string }>;
+  truncated: boolean;
+}
+
+interface FileList {
+  files: Array<{ name: string }>;
+}
+
+interface GitDiff {
+  diff: string;
+  truncated: boolean;
+}
+
+/** Counts in a unified diff. */
+export function statOf(diff: string): NonNullable<Truth["stat"]> {
+  const stat = { files: 0, added: 0, removed: 0 };
+  let inHunk = false;
+  for (const line of diff.split("\n")) {
+    if (line.startsWith("diff --git ")) {
+      stat.files += 1;
+      inHunk = false;
+    } else if (line.startsWith("@@")) inHunk = true;
+    else if (inHunk && line.startsWith("+")) stat.added += 1;
+    else if (inHunk && line.startsWith("-")) stat.removed += 1;
+  }
+  return stat;
+}
+
+export interface JobOptions {
+  chatId: string;
+  /** The Piton session that does the work. */
+  jobId: string;
+  storage: RunStorage;
+  lock: TabLock;
+}
+
+/**
+ * A server owns the run of this chat from now on. A page that comes back joins the session; it neither
+ * offers to resume nor begins a run of its own. Throws `owned_by_other_tab` while a page runs it.
+ */
+export async function recordJob({ chatId, jobId, storage, lock }: JobOptions): Promise<void> {
+  const identity = { sandboxSessionId: "", activeBranch: "", repoId: "" };
+  const recorder = new RunRecorder({ chatId, storage, lock, identity, provider: "piton", model: "" });
+  await recorder.begin({ baseMessageCount: 0, deltaMessages: [], jobId });
+  await recorder.responseReceived();
+  await recorder.end("keep");
+}
+
+export interface JoinedJob {
+  /** The session, live: its conversation, its waits, its status. */
+  store: SessionStore;
+  /** Fulfilled when the session has no run any more; the chat is free then. */
+  ended: Promise<SessionStatus>;
+  /** Stops following; the session goes its way. */
+  close(): void;
+}
+
+/** In these a session has no run. */
+const ENDED: ReadonlySet<string> = new Set(["idle", "completed", "failed", "cancelled"]);
+
+/** Follows the session that owns the run. `null`: no server owns it. */
+export function joinJob(client: PitonClient, recovery: Recovery): JoinedJob | null {
+  const state = recovery.getState();
+  if (state.status !== "job") return null;
+  const store = new SessionStore(client, state.jobId);
+  let unsubscribe: () => void = () => undefined;
+  const ended = new Promise<SessionStatus>((resolve) => {
+    unsubscribe = store.status.subscribe((status) => {
+      if (status && ENDED.has(status.status)) resolve(status);
+    });
+  }).then(async (status) => {
+    unsubscribe();
+    await recovery.dismiss();
+    return status;
+  });
+  void store.open();
+  return {
+    store,
+    ended,
+    close() {
+      unsubscribe();
+      store.close();
+    },
+  };
+}

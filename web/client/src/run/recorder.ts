@@ -1,0 +1,333 @@
+/**
+ * Keeps the checkpoint of one run. The answer is gathered in plain fields that are current at every
+ * moment, so that a page that is being hidden can write them before it is suspended.
+ */
+import { bytesOf, trimMessages, WARN_BYTES } from "./checkpoint.js";
+import type { HeldLock, TabLock } from "./lock.js";
+import type { RunStorage } from "./storage.js";
+import { safely, type RunTelemetry } from "./telemetry.js";
+import {
+  CHECKPOINT_VERSION, type Clock, type LoopPhase, messageOf, RunError, type RunCheckpoint, type RunIdentity,
+  type RunMessage, systemClock,
+} from "./types.js";
+
+export interface RecorderOptions {
+  chatId: string;
+  provider: string;
+  model: string;
+  identity: RunIdentity;
+  storage: RunStorage;
+  lock: TabLock;
+  clock?: Clock;
+  telemetry?: RunTelemetry | undefined;
+  /** While an answer streams, it is saved at least this often. */
+  flushEveryMs?: number | undefined;
+  /** A larger checkpoint is warned of, and loses its oldest rounds. */
+  warnBytes?: number | undefined;
+}
+
+export interface RecorderStart {
+  baseMessageCount: number;
+  deltaMessages: RunMessage[];
+  jobId?: string;
+  /**
+   * The checkpoint that the run is resumed from. It stays as it is until the model answers, so that nothing
+   * is lost when the provider is down.
+   */
+  resumes?: RunCheckpoint;
+}
+
+/** What a delegated coder knows; any part of it may be missing. */
+export interface CoderState {
+  plan?: string;
+  tasks?: string[];
+  files?: string[];
+  assumptions?: string[];
+  errors?: string[];
+}
+
+const FLUSH_EVERY_MS = 400;
+
+export class RunRecorder {
+  readonly runId = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  /** How often the page was hidden or frozen since the run began. */
+  suspensions = 0;
+  /** Set when another tab has taken the run over. */
+  onLost: (() => void) | null = null;
+
+  readonly #clock: Clock;
+  readonly #report: RunTelemetry;
+  readonly #flushEveryMs: number;
+  readonly #warnBytes: number;
+  #held: HeldLock | null = null;
+  #writeSeq = 0;
+  #round = 0;
+  #phase: LoopPhase = "streaming_llm";
+  #baseMessageCount = 0;
+  #delta: RunMessage[] = [];
+  /** What is written of `delta`, until it changes. */
+  #written: { messages: RunMessage[]; trimmed: number; bytes: number } | null = null;
+  #accumulated = "";
+  #thinking = "";
+  #coderActive = false;
+  #coderState: string | null = null;
+  #userAborted = false;
+  #jobId: string | null = null;
+  #isDeferred = false;
+  #isDirty = false;
+  #hasWarned = false;
+  #lastSaveAt = 0;
+  #timer: unknown = null;
+  #stopListening: () => void = () => undefined;
+
+  readonly #options: RecorderOptions;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#report = safely(options.telemetry);
+    this.#flushEveryMs = options.flushEveryMs ?? FLUSH_EVERY_MS;
+    this.#warnBytes = options.warnBytes ?? WARN_BYTES;
+  }
+
+  /** Takes the run. Throws `owned_by_other_tab`. */
+  async begin(start: RecorderStart): Promise<void> {
+    const { chatId, storage, lock } = this.#options;
+    this.#held = await lock.acquire(chatId);
+    if (!this.#held) throw new RunError("owned_by_other_tab", "The run is active in another tab.");
+    try {
+      const loaded = await storage.load(chatId, start.resumes ? undefined : "forWriting");
+      if (start.resumes && loaded.checkpoint?.writeSeq !== start.resumes.writeSeq) {
+        throw new RunError("run_changed", "The run was continued or ended in another tab.");
+      }
+      this.#writeSeq = loaded.writeSeq;
+    } catch (error) {
+      await this.#held.release();
+      this.#held = null;
+      throw error;
+    }
+    this.#baseMessageCount = start.baseMessageCount;
+    this.#delta = [...start.deltaMessages];
+    this.#jobId = start.jobId ?? null;
+    this.#isDeferred = start.resumes !== undefined;
+    this.#stopListening = this.#listen();
+  }
+
+  /** The checkpoint that the run was resumed from is still the one that counts. */
+  get isResumeUnanswered(): boolean {
+    return this.#isDeferred;
+  }
+
+  get isAborted(): boolean {
+    return this.#userAborted;
+  }
+
+  /** Before the model is asked. */
+  startRound(round: number): void {
+    this.#round = round;
+    this.#phase = "streaming_llm";
+    this.#accumulated = "";
+    this.#thinking = "";
+    void this.#save();
+  }
+
+  /** With every piece of the answer, at once. */
+  text(piece: string): void {
+    this.#accumulated += piece;
+    this.#touch();
+  }
+
+  reasoning(piece: string): void {
+    this.#thinking += piece;
+    this.#touch();
+  }
+
+  /** The first output of the model: from here on the run's own checkpoints count. */
+  outputReceived(): void {
+    this.#isDeferred = false;
+  }
+
+  /** The answer is whole; before its tool calls are looked at. */
+  async responseReceived(): Promise<void> {
+    this.outputReceived();
+    await this.#save();
+  }
+
+  /** Before the tools are run: the calls are on the disk before anything happens. */
+  async startTools(assistant: RunMessage): Promise<void> {
+    this.outputReceived();
+    this.#phase = "executing_tools";
+    this.push(assistant);
+    this.#accumulated = "";
+    this.#thinking = "";
+    await this.#save();
+  }
+
+  /** All results of the parallel calls, or that of the change behind them. */
+  async toolResults(results: RunMessage[]): Promise<void> {
+    this.push(...results);
+    await this.#save();
+  }
+
+  /** Runs a delegated coder. What it reports of its state is kept; its own loop is not resumed. */
+  async delegate<T>(work: (context: { onState: (state: CoderState | string) => void }) => Promise<T>): Promise<T> {
+    this.#phase = "delegating_coder";
+    this.#coderActive = true;
+    this.#coderState = null;
+    await this.#save();
+    try {
+      return await work({
+        onState: (state) => {
+          this.#coderState = typeof state === "string" ? state : formatCoderState(state);
+          void this.#save();
+        },
+      });
+    } finally {
+      this.#coderActive = false;
+      this.#phase = "executing_tools";
+    }
+  }
+
+  push(...messages: RunMessage[]): void {
+    this.#delta.push(...messages);
+    this.#written = null;
+    this.#isDirty = true;
+  }
+
+  /**
+   * The app's own conversation has this many messages now: the next checkpoint does without them. One that
+   * was written before names fewer, and is as right.
+   */
+  persisted(messageCount: number): void {
+    const added = Math.min(Math.max(0, messageCount - this.#baseMessageCount), this.#delta.length);
+    this.#delta.splice(0, added);
+    this.#baseMessageCount += added;
+    this.#written = null;
+  }
+
+  /** The user stops the run: written at once, so that it is not offered if the page dies right now. */
+  abort(): void {
+    this.#userAborted = true;
+    this.#isDeferred = false;
+    this.flush();
+  }
+
+  /** Writes what is current; localStorage has it when this returns. */
+  flush(): void {
+    void this.#save();
+  }
+
+  /** The run is over. `keep` leaves the checkpoint for a resume. */
+  async end(how: "clear" | "keep"): Promise<void> {
+    this.#clock.clearTimeout(this.#timer);
+    this.#stopListening();
+    try {
+      if (how === "clear") await this.#options.storage.clear(this.#options.chatId, ++this.#writeSeq);
+      else if (this.#isDirty) await this.#save();
+    } catch (error) {
+      this.#warn("not_cleared", messageOf(error));
+    } finally {
+      await this.#held?.release();
+      this.#held = null;
+    }
+  }
+
+  checkpoint(): RunCheckpoint {
+    const { chatId, provider, model, identity } = this.#options;
+    const delta = this.#smallDelta();
+    return {
+      version: CHECKPOINT_VERSION,
+      chatId,
+      round: this.#round,
+      phase: this.#phase,
+      baseMessageCount: this.#baseMessageCount,
+      deltaMessages: delta.messages,
+      accumulated: this.#accumulated,
+      thinkingAccumulated: this.#thinking,
+      coderDelegationActive: this.#coderActive,
+      lastCoderState: this.#coderState,
+      savedAt: this.#clock.now(),
+      provider,
+      model,
+      ...identity,
+      userAborted: this.#userAborted,
+      jobId: this.#jobId,
+      runId: this.runId,
+      writeSeq: this.#writeSeq,
+      trimmedMessages: delta.trimmed,
+    };
+  }
+
+  async #save(): Promise<void> {
+    if (this.#isDeferred || !this.#held) return;
+    this.#isDirty = false;
+    this.#writeSeq += 1;
+    this.#lastSaveAt = this.#clock.now();
+    try {
+      await this.#options.storage.save(this.checkpoint(), this.#held.fence);
+    } catch (error) {
+      if (error instanceof RunError && error.code === "lock_lost") {
+        this.#held = null;
+        this.onLost?.();
+      } else this.#warn("not_saved", messageOf(error));
+    }
+  }
+
+  /** Timers of hidden pages are held back, so the pieces themselves look at the clock, too. */
+  #touch(): void {
+    this.#isDirty = true;
+    this.#isDeferred = false;
+    if (this.#clock.now() - this.#lastSaveAt >= this.#flushEveryMs) this.flush();
+    else this.#timer ??= this.#clock.setTimeout(() => {
+      this.#timer = null;
+      if (this.#isDirty) this.flush();
+    }, this.#flushEveryMs);
+  }
+
+  #smallDelta(): { messages: RunMessage[]; trimmed: number } {
+    const sizeOf = (messages: RunMessage[]) => messages.reduce((sum, message) => sum + bytesOf(JSON.stringify(message)), 0);
+    this.#written ??= { messages: [...this.#delta], trimmed: 0, bytes: sizeOf(this.#delta) };
+    if (this.#written.bytes > this.#warnBytes) {
+      if (!this.#hasWarned) {
+        this.#hasWarned = true;
+        const detail = `${this.#written.bytes} bytes: the oldest rounds are left out`;
+        this.#warn("checkpoint_large", detail);
+      }
+      const { messages, trimmed } = trimMessages(this.#written.messages, this.#warnBytes);
+      // Only once per change: a last round that is larger by itself stays whole.
+      this.#written = { messages, trimmed, bytes: 0 };
+    }
+    return this.#written;
+  }
+
+  #listen(): () => void {
+    if (typeof document === "undefined") return () => undefined;
+    const suspend = (event: Event) => {
+      if (event.type === "visibilitychange" && document.visibilityState !== "hidden") return;
+      this.suspensions += 1;
+      this.flush();
+    };
+    const targets: Array<[EventTarget, string]> = [[document, "visibilitychange"], [document, "freeze"], [window, "pagehide"]];
+    for (const [target, type] of targets) target.addEventListener(type, suspend);
+    return () => {
+      for (const [target, type] of targets) target.removeEventListener(type, suspend);
+    };
+  }
+
+  #warn(code: string, detail: string): void {
+    this.#report({ type: "warning", chatId: this.#options.chatId, code, detail });
+  }
+}
+
+export function formatCoderState(state: CoderState): string {
+  const lines = ["[CODER_STATE]"];
+  if (state.plan) lines.push(`Plan: ${state.plan}`);
+  const list = (title: string, items: string[] | undefined) => {
+    if (items && items.length > 0) lines.push(`${title}:`, ...items.map((item) => `- ${item}`));
+  };
+  list("Open tasks", state.tasks);
+  list("Files touched", state.files);
+  list("Assumptions", state.assumptions);
+  list("Errors", state.errors);
+  return lines.join("\n");
+}

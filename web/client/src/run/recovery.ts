@@ -1,0 +1,312 @@
+/**
+ * From an interrupted run to a running one: found, offered, and only when the user asks for it compared
+ * with the workspace and continued. Headless; the banner is one way to show it.
+ */
+import { openCalls, withOpenCallsAnswered } from "./checkpoint.js";
+import { detectInterruptedRun, type RefusalReason, refusalOf, refuse } from "./detect.js";
+import type { TabLock } from "./lock.js";
+import type { RunStorage } from "./storage.js";
+import { interruptionSummary, type Truth } from "./summary.js";
+import { safely, type RunTelemetry } from "./telemetry.js";
+import type { NullableIdentity, Sandbox } from "./truth.js";
+import { type Clock, type LoopPhase, messageOf, RunError, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
+
+/** The conversation as the app keeps it. */
+export interface Conversation {
+  load(): RunMessage[] | Promise<RunMessage[]>;
+  save(messages: RunMessage[]): void | Promise<void>;
+}
+
+/** What a resumed loop begins with. */
+export interface RestoredRun {
+  checkpoint: RunCheckpoint;
+  /** `persisted.slice(0, baseMessageCount)`, the deltas, and the interruption summary. */
+  messages: RunMessage[];
+  /** The deltas with the summary: what the persisted conversation does not have. */
+  deltaMessages: RunMessage[];
+  summary: string;
+  truth: Truth | null;
+  provider: string;
+  model: string;
+  /** The round to continue with. */
+  round: number;
+}
+
+export type RecoveryState =
+  | { status: "checking" }
+  /** Nothing to resume. With a `reason` there was something. */
+  | { status: "none"; reason: RefusalReason; sentence: string; checkpoint: RunCheckpoint | null }
+  /** `problem`: why the last attempt did not succeed. */
+  | { status: "offered"; sentence: string; checkpoint: RunCheckpoint; problem: RecoveryProblem | null }
+  | { status: "resuming"; sentence: string; checkpoint: RunCheckpoint }
+  | { status: "resumed"; checkpoint: RunCheckpoint }
+  /** The sandbox was gone: a new one is there, the conversation is kept, the run is not continued. */
+  | { status: "fresh"; sentence: string }
+  /** A server owns the run. */
+  | { status: "job"; jobId: string; sentence: string; checkpoint: RunCheckpoint };
+
+export interface RecoveryProblem {
+  code: string;
+  sentence: string;
+  /** The run can be resumed without the workspace's state: `resume({ withoutTruth: true })`. */
+  canResumeWithoutTruth: boolean;
+}
+
+export interface RecoveryOptions {
+  chatId: string;
+  storage: RunStorage;
+  lock: TabLock;
+  sandbox: Sandbox;
+  conversation: Conversation;
+  /** Continues the run. Its promise is fulfilled when the run has ended, or given an error that keeps the checkpoint. */
+  onResume: (restored: RestoredRun) => void | Promise<void>;
+  clock?: Clock;
+  telemetry?: RunTelemetry | undefined;
+  maxAgeMs?: number | undefined;
+  truthTimeoutMs?: number | undefined;
+}
+
+const TRUTH_TIMEOUT_MS = 15_000;
+/** What the model is asked behind the summary. */
+const REQUEST = "Continue where you left off.";
+
+const DOING: Record<LoopPhase, string> = {
+  streaming_llm: "while the answer was being received",
+  executing_tools: "while tools were running",
+  delegating_coder: "while the coder was working",
+};
+
+export class Recovery {
+  #state: RecoveryState = { status: "checking" };
+  readonly #listeners = new Set<() => void>();
+  readonly #clock: Clock;
+  readonly #report: RunTelemetry;
+  #waiting: AbortController | null = null;
+
+  readonly #options: RecoveryOptions;
+
+  constructor(options: RecoveryOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#report = safely(options.telemetry);
+  }
+
+  getState = (): RecoveryState => this.#state;
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+
+  /** Looks for an interrupted run. Ask again when sandbox, branch or repository change. */
+  async check(): Promise<RecoveryState> {
+    const { chatId, storage, lock, sandbox, maxAgeMs } = this.#options;
+    this.#waiting?.abort();
+    const unknown: NullableIdentity = { sandboxSessionId: null, activeBranch: null, repoId: null };
+    const current = await Promise.resolve().then(() => sandbox.identity()).catch(() => unknown);
+    const found = await detectInterruptedRun({
+      chatId, storage, lock, current, clock: this.#clock, maxAgeMs,
+    });
+    if (!found.offered) {
+      const { reason, sentence, checkpoint } = found;
+      if (reason !== "no_checkpoint") this.#report({ type: "refused", chatId, phase: checkpoint?.phase ?? null, reason });
+      if (reason === "owned_by_other_tab") this.#checkWhenFree();
+      return this.#set({ status: "none", reason, sentence, checkpoint });
+    }
+    const { checkpoint, ageMs } = found;
+    if (checkpoint.jobId !== null) {
+      const sentence = "The run continues on the server.";
+      return this.#set({ status: "job", jobId: checkpoint.jobId, sentence, checkpoint });
+    }
+    this.#report({ type: "interrupted", chatId, phase: checkpoint.phase, ageMs });
+    return this.#set({ status: "offered", sentence: offer(checkpoint), checkpoint, problem: null });
+  }
+
+  /** Continues the run, on the user's word only. */
+  async resume(how: { withoutTruth?: boolean } = {}): Promise<RecoveryState> {
+    const { chatId, storage, sandbox, conversation, maxAgeMs } = this.#options;
+    const before = this.#state;
+    if (before.status !== "offered") return before;
+    const asked = this.#clock.now();
+    this.#set({ status: "resuming", sentence: "Comparing with the workspace …", checkpoint: before.checkpoint });
+    try {
+      // Another tab may have ended the run since it was offered, and time has passed.
+      const { checkpoint } = await storage.load(chatId);
+      if (!checkpoint) return this.#set({ status: "none", ...noReason("no_checkpoint", null) });
+      if (await this.#options.lock.isHeldElsewhere(chatId)) return this.#refused("owned_by_other_tab", checkpoint);
+      const current = await Promise.resolve().then(() => sandbox.identity()).catch(() => null);
+      const refusal = refusalOf(checkpoint, current ?? {}, asked, maxAgeMs);
+      if (refusal) return this.#refused(refusal.reason, checkpoint);
+      if (await this.#isGone()) return await this.#startFresh(checkpoint);
+      const truth = how.withoutTruth ? null : await this.#truth();
+      const persisted = await conversation.load();
+      if (persisted.length < checkpoint.baseMessageCount) {
+        throw new RunError("conversation_missing", "The conversation of the run is not complete in this browser.");
+      }
+      const restored = restore(checkpoint, persisted, truth);
+      this.#report({ type: "resumed", chatId, phase: checkpoint.phase, ageMs: Math.max(0, asked - checkpoint.savedAt) });
+      this.#set({ status: "resumed", checkpoint });
+      await this.#options.onResume(restored);
+      return this.#state;
+    } catch (error) {
+      return this.failed(before.checkpoint, error);
+    }
+  }
+
+  /** Gives the run up. What it had said is kept in the conversation. */
+  async dismiss(): Promise<void> {
+    const { chatId, storage } = this.#options;
+    await this.#alone(async () => {
+      const loaded = await storage.load(chatId);
+      if (loaded.checkpoint) {
+        await this.#keepInConversation(loaded.checkpoint);
+        this.#report({ type: "dismissed", chatId, phase: loaded.checkpoint.phase });
+      }
+      await storage.clear(chatId, loaded.writeSeq + 1);
+      this.#set({ status: "none", ...noReason("no_checkpoint", null) });
+    });
+  }
+
+  /** As the owner of the run. Throws `owned_by_other_tab`. */
+  async #alone(act: () => Promise<void>): Promise<void> {
+    const held = await this.#options.lock.acquire(this.#options.chatId);
+    if (!held) throw new RunError("owned_by_other_tab", refuse("owned_by_other_tab", null).sentence);
+    try {
+      await act();
+    } finally {
+      await held.release();
+    }
+  }
+
+  /** A resumed run did not come to an end: it is offered again, and why. */
+  failed(checkpoint: RunCheckpoint, error: unknown): RecoveryState {
+    const code = error instanceof RunError ? error.code : "resume_failed";
+    this.#report({ type: "resume_failed", chatId: this.#options.chatId, phase: checkpoint.phase, reason: code });
+    if (code === "owned_by_other_tab" || code === "lock_lost") return this.#refused("owned_by_other_tab", checkpoint);
+    const problem = { code, sentence: messageOf(error), canResumeWithoutTruth: code === "truth_unavailable" };
+    return this.#set({ status: "offered", sentence: offer(checkpoint), checkpoint, problem });
+  }
+
+  /** Stops waiting for other tabs. */
+  close(): void {
+    this.#waiting?.abort();
+  }
+
+  async #truth(): Promise<Truth> {
+    const limit = new AbortController();
+    const timeoutMs = this.#options.truthTimeoutMs ?? TRUTH_TIMEOUT_MS;
+    let timer: unknown;
+    const late = new Promise<never>((_, reject) => {
+      timer = this.#clock.setTimeout(() => {
+        limit.abort();
+        reject(new Error(`no answer within ${timeoutMs / 1000} s`));
+      }, timeoutMs);
+    });
+    try {
+      return await Promise.race([this.#options.sandbox.truth(limit.signal), late]);
+    } catch (error) {
+      throw new RunError("truth_unavailable", `The state of the workspace cannot be read: ${messageOf(error)}`, { cause: error });
+    } finally {
+      this.#clock.clearTimeout(timer);
+    }
+  }
+
+  /** Only a sandbox that is known to be gone counts: one that cannot be reached may be back in a minute. */
+  async #isGone(): Promise<boolean> {
+    const { sandbox } = this.#options;
+    if (!sandbox.isAlive) return false;
+    return (await sandbox.isAlive().catch(() => true)) === false;
+  }
+
+  async #startFresh(checkpoint: RunCheckpoint): Promise<RecoveryState> {
+    const { chatId, storage, sandbox } = this.#options;
+    await this.#alone(async () => {
+      await sandbox.create?.();
+      await this.#keepInConversation(checkpoint);
+      const { writeSeq } = await storage.load(chatId);
+      await storage.clear(chatId, writeSeq + 1);
+    });
+    this.#report({ type: "resume_failed", chatId, phase: checkpoint.phase, reason: "sandbox_gone" });
+    return this.#set({ status: "fresh", sentence: "Sandbox expired, starting fresh. The conversation is kept." });
+  }
+
+  /** The messages of a run that is not continued, and the answer that was cut off, join the conversation. */
+  async #keepInConversation(checkpoint: RunCheckpoint): Promise<void> {
+    const { conversation } = this.#options;
+    const persisted = await conversation.load();
+    // Without the messages that it builds on, the rest has no place in the conversation.
+    if (persisted.length < checkpoint.baseMessageCount) return;
+    const base = persisted.slice(0, checkpoint.baseMessageCount);
+    const kept = withOpenCallsAnswered(base.concat(checkpoint.deltaMessages));
+    if (checkpoint.accumulated) kept.push({ role: "assistant", content: checkpoint.accumulated });
+    if (kept.length > base.length) await conversation.save(kept);
+  }
+
+  #refused(reason: RefusalReason, checkpoint: RunCheckpoint): RecoveryState {
+    this.#report({ type: "refused", chatId: this.#options.chatId, phase: checkpoint.phase, reason });
+    if (reason === "owned_by_other_tab") this.#checkWhenFree();
+    return this.#set({ status: "none", ...noReason(reason, checkpoint) });
+  }
+
+  /** The other tab may end without ending its run. */
+  #checkWhenFree(): void {
+    this.#waiting?.abort();
+    const waiting = new AbortController();
+    this.#waiting = waiting;
+    this.#options.lock
+      .whenFree(this.#options.chatId, waiting.signal)
+      .then(() => this.check())
+      .catch((error: unknown) => {
+        if (!waiting.signal.aborted) console.error(error);
+      });
+  }
+
+  #set(state: RecoveryState): RecoveryState {
+    this.#state = state;
+    for (const listener of this.#listeners) listener();
+    return state;
+  }
+}
+
+function noReason(reason: RefusalReason, checkpoint: RunCheckpoint | null) {
+  const { sentence } = refuse(reason, checkpoint);
+  return { reason, sentence, checkpoint };
+}
+
+function offer(checkpoint: RunCheckpoint): string {
+  return `The session was interrupted ${DOING[checkpoint.phase]}. Resume where you left off?`;
+}
+
+/** The messages that a run is continued with. Pure. */
+export function restore(
+  checkpoint: RunCheckpoint,
+  persisted: RunMessage[],
+  truth: Truth | null,
+  truthError: string | null = truth ? null : "it could not be read",
+): RestoredRun {
+  const before = persisted.slice(0, checkpoint.baseMessageCount).concat(checkpoint.deltaMessages);
+  const answered = withOpenCallsAnswered(before);
+  const summary = interruptionSummary(
+    {
+      phase: checkpoint.phase,
+      round: checkpoint.round,
+      answer: checkpoint.accumulated,
+      calls: openCalls(before),
+      coderState: checkpoint.lastCoderState,
+      truth,
+      truthError,
+    },
+    REQUEST,
+  );
+  const messages = answered.concat({ role: "user", content: summary });
+  return {
+    checkpoint,
+    messages,
+    deltaMessages: messages.slice(checkpoint.baseMessageCount),
+    summary,
+    truth,
+    provider: checkpoint.provider,
+    model: checkpoint.model,
+    round: checkpoint.phase === "streaming_llm" ? checkpoint.round : checkpoint.round + 1,
+  };
+}

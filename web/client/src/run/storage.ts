@@ -1,0 +1,423 @@
+/**
+ * Where checkpoints are kept: localStorage, because it can be written while a page is being hidden, and
+ * IndexedDB with strict durability behind it, because what localStorage was given in the last second is
+ * lost when the browser is killed. The newer valid copy counts.
+ */
+import { checkpointKey, parseCheckpoint, type Parsed, type Tombstone } from "./checkpoint.js";
+import { CHECKPOINT_VERSION, messageOf, RunError, type Clock, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
+
+export type StorageProblem =
+  | "local_storage_unavailable"
+  | "local_storage_full"
+  | "indexed_db_unavailable"
+  | "indexed_db_failed"
+  | "checkpoint_damaged"
+  | "checkpoint_newer";
+
+export interface Loaded {
+  checkpoint: RunCheckpoint | null;
+  /** What was found beside it, or instead of it. */
+  problems: StorageProblem[];
+  /** The highest position that was seen; the next write gets a higher one. */
+  writeSeq: number;
+}
+
+/** Who may write: checked in the transaction that writes. */
+export interface Fence {
+  owner: string;
+}
+
+export interface Lease {
+  owner: string;
+  epoch: number;
+}
+
+export interface RunStorage {
+  /** Damaged copies are set aside; with `forWriting` those of a newer version as well, before they are overwritten. */
+  load(chatId: string, forWriting?: "forWriting"): Promise<Loaded>;
+  /**
+   * Writes to localStorage before it returns; the promise is fulfilled when the checkpoint is on the disk.
+   * It is rejected with `lock_lost` when another tab owns the run, and with `storage_failed` when no
+   * store took it.
+   */
+  save(checkpoint: RunCheckpoint, fence?: Fence): Promise<void>;
+  clear(chatId: string, writeSeq: number): Promise<void>;
+  /** Reads and replaces the lease of a chat; two tabs cannot do it at the same time. */
+  updateLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null>;
+  loadConversation(chatId: string): Promise<RunMessage[]>;
+  saveConversation(chatId: string, messages: RunMessage[]): Promise<void>;
+  /** Says when a store cannot be used; each problem once until it is gone. */
+  onProblem(listener: (problem: StorageProblem, detail: string) => void): () => void;
+}
+
+export interface BrowserStorageOptions {
+  /** `null` does without it. */
+  localStorage?: Storage | null;
+  /** `null` does without it. */
+  indexedDB?: IDBFactory | null;
+  databaseName?: string;
+  clock?: Clock;
+}
+
+const OPEN_TIMEOUT_MS = 3_000;
+/** A clear is remembered for so long; a checkpoint that it must outrank is stale long before. */
+const TOMBSTONE_MS = 24 * 60 * 60 * 1000;
+const STORES = ["checkpoints", "leases", "conversations"] as const;
+
+export function browserStorage(options: BrowserStorageOptions = {}): RunStorage {
+  return new BrowserStorage(options);
+}
+
+class BrowserStorage implements RunStorage {
+  readonly #local: Storage | null;
+  readonly #factory: IDBFactory | null;
+  readonly #name: string;
+  readonly #clock: Clock;
+  #database: IDBDatabase | null = null;
+  #opening: Promise<IDBDatabase | null> | null = null;
+  /** A text of this length did not fit; longer ones are not tried. */
+  #refusedLength = Infinity;
+  readonly #listeners = new Set<(problem: StorageProblem, detail: string) => void>();
+  readonly #reported = new Set<StorageProblem>();
+
+  constructor(options: BrowserStorageOptions) {
+    this.#clock = options.clock ?? systemClock;
+    this.#name = options.databaseName ?? "piton_run";
+    this.#local = options.localStorage === undefined ? globalLocalStorage() : options.localStorage;
+    this.#factory = options.indexedDB === undefined ? (globalThis.indexedDB ?? null) : options.indexedDB;
+    if (!this.#local) this.#report("local_storage_unavailable", "No localStorage");
+    if (!this.#factory) this.#report("indexed_db_unavailable", "No IndexedDB");
+  }
+
+  async load(chatId: string, forWriting?: "forWriting"): Promise<Loaded> {
+    const problems = new Set<StorageProblem>();
+    const fromLocal = this.#readLocal(chatId);
+    const fromDatabase = await this.#readDatabase(chatId, problems);
+    const found: Parsed[] = [];
+    for (const [raw, setAside] of [
+      [fromLocal, (text: string) => this.#setLocalAside(chatId, text)],
+      [fromDatabase, (text: string) => this.#setDatabaseAside(chatId, text)],
+    ] as const) {
+      if (raw === null || raw === undefined) continue;
+      const parsed = parseCheckpoint(raw, chatId);
+      if (parsed.kind === "damaged") {
+        problems.add("checkpoint_damaged");
+        await setAside(String(raw));
+        this.#report("checkpoint_damaged", `A checkpoint of ${chatId} was set aside: ${parsed.why}`);
+      } else if (parsed.kind === "newer") {
+        problems.add("checkpoint_newer");
+        if (forWriting) await setAside(String(raw));
+      } else found.push(parsed);
+    }
+    const position = (parsed: Parsed) =>
+      parsed.kind === "checkpoint" ? parsed.checkpoint.writeSeq : parsed.kind === "cleared" ? parsed.tombstone.writeSeq : -1;
+    // A clear outranks a checkpoint of the same position: it was written behind it.
+    found.sort((a, b) => position(b) - position(a) || (a.kind === "cleared" ? -1 : 1));
+    const newest = found[0];
+    return {
+      checkpoint: newest?.kind === "checkpoint" ? newest.checkpoint : null,
+      problems: [...problems],
+      writeSeq: newest ? position(newest) : 0,
+    };
+  }
+
+  save(checkpoint: RunCheckpoint, fence?: Fence): Promise<void> {
+    const text = JSON.stringify(checkpoint);
+    const isInLocal = this.#writeLocal(checkpointKey(checkpoint.chatId), text);
+    return this.#write(checkpoint.chatId, text, isInLocal, fence);
+  }
+
+  async clear(chatId: string, writeSeq: number): Promise<void> {
+    const tombstone: Tombstone = {
+      version: CHECKPOINT_VERSION,
+      chatId,
+      cleared: true,
+      writeSeq,
+      savedAt: this.#clock.now(),
+    };
+    const text = JSON.stringify(tombstone);
+    // First a note in both, then the removal: killed between any two steps, no older copy counts again.
+    const isInLocal = this.#writeLocal(checkpointKey(chatId), text);
+    await this.#write(chatId, text, isInLocal);
+    // Unless the next run has written already.
+    if (this.#readLocal(chatId) === text) this.#removeLocal(checkpointKey(chatId));
+  }
+
+  async updateLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
+    const database = await this.#open();
+    if (!database) return this.#updateLocalLease(chatId, update);
+    return this.#transaction(database, ["leases"], "readwrite", (transaction, done) => {
+      const store = transaction.objectStore("leases");
+      const reading = store.get(chatId);
+      reading.onsuccess = () => {
+        const next = update((reading.result as Lease | undefined) ?? null);
+        if (next) store.put(next, chatId);
+        else store.delete(chatId);
+        done(next);
+      };
+    });
+  }
+
+  async loadConversation(chatId: string): Promise<RunMessage[]> {
+    const database = await this.#open();
+    if (!database) return parseMessages(this.#getLocal(`run_conversation_${chatId}`));
+    const raw = await this.#get(database, "conversations", chatId);
+    return parseMessages(raw);
+  }
+
+  async saveConversation(chatId: string, messages: RunMessage[]): Promise<void> {
+    const text = JSON.stringify(messages);
+    const database = await this.#open();
+    if (database) {
+      await this.#transaction<void>(database, ["conversations"], "readwrite", (transaction, done) => {
+        transaction.objectStore("conversations").put(text, chatId);
+        done();
+      });
+    } else if (!this.#writeLocal(`run_conversation_${chatId}`, text)) {
+      throw new RunError("storage_failed", `No store took the conversation`);
+    }
+  }
+
+  onProblem(listener: (problem: StorageProblem, detail: string) => void): () => void {
+    this.#listeners.add(listener);
+    for (const problem of this.#reported) listener(problem, "");
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Writes to the database at once if it is open, so that a page that is being frozen still hands it over. */
+  #write(chatId: string, text: string, isInLocal: boolean, fence?: Fence): Promise<void> {
+    const into = (database: IDBDatabase) =>
+      this.#transaction<void>(database, ["checkpoints", "leases"], "readwrite", (transaction, done, fail) => {
+        const put = () => {
+          transaction.objectStore("checkpoints").put(text, chatId);
+          done();
+        };
+        if (!fence) return put();
+        const reading = transaction.objectStore("leases").get(chatId);
+        reading.onsuccess = () => {
+          const lease = reading.result as Lease | undefined;
+          if (lease?.owner === fence.owner) put();
+          else fail(new RunError("lock_lost", `Another tab owns the run of ${chatId} now`));
+        };
+      });
+    const written = this.#database
+      ? into(this.#database)
+      : this.#open().then((database) => {
+          if (database) return into(database);
+          throw new RunError("indexed_db_unavailable", "No IndexedDB");
+        });
+    return written.then(
+      () => {
+        this.#reported.delete("indexed_db_failed");
+      },
+      (error: unknown) => {
+        if (error instanceof RunError && error.code === "lock_lost") throw error;
+        if (this.#database || this.#factory) this.#report("indexed_db_failed", messageOf(error));
+        if (!isInLocal) throw new RunError("storage_failed", `No store took the checkpoint: ${messageOf(error)}`, { cause: error });
+      },
+    );
+  }
+
+  async #readDatabase(chatId: string, problems: Set<StorageProblem>): Promise<unknown> {
+    const database = await this.#open();
+    if (!database) return null;
+    try {
+      void this.#pruneTombstones(database);
+      return await this.#get(database, "checkpoints", chatId);
+    } catch (error) {
+      problems.add("indexed_db_failed");
+      this.#report("indexed_db_failed", messageOf(error));
+      return null;
+    }
+  }
+
+  #get(database: IDBDatabase, store: string, key: string): Promise<unknown> {
+    return this.#transaction(database, [store], "readonly", (transaction, done) => {
+      const reading = transaction.objectStore(store).get(key);
+      reading.onsuccess = () => done(reading.result);
+    });
+  }
+
+  async #pruneTombstones(database: IDBDatabase): Promise<void> {
+    const oldest = this.#clock.now() - TOMBSTONE_MS;
+    await this.#transaction<void>(database, ["checkpoints"], "readwrite", (transaction, done) => {
+      const cursor = transaction.objectStore("checkpoints").openCursor();
+      cursor.onsuccess = () => {
+        const at = cursor.result;
+        if (!at) return done();
+        const parsed = parseCheckpoint(at.value, String(at.key));
+        if (parsed.kind === "cleared" && parsed.tombstone.savedAt < oldest) at.delete();
+        at.continue();
+      };
+    }).catch(() => undefined);
+  }
+
+  #open(): Promise<IDBDatabase | null> {
+    if (this.#database) return Promise.resolve(this.#database);
+    this.#opening ??= this.#openOnce().finally(() => {
+      this.#opening = null;
+    });
+    return this.#opening;
+  }
+
+  #openOnce(): Promise<IDBDatabase | null> {
+    const factory = this.#factory;
+    if (!factory) return Promise.resolve(null);
+    return new Promise((resolve) => {
+      const give = (why: string) => {
+        this.#report("indexed_db_unavailable", why);
+        resolve(null);
+      };
+      const timer = this.#clock.setTimeout(() => give("It did not open in time"), OPEN_TIMEOUT_MS);
+      try {
+        const request = factory.open(this.#name, 1);
+        request.onupgradeneeded = () => {
+          for (const store of STORES) request.result.createObjectStore(store);
+        };
+        request.onerror = () => {
+          this.#clock.clearTimeout(timer);
+          give(messageOf(request.error));
+        };
+        request.onsuccess = () => {
+          this.#clock.clearTimeout(timer);
+          const database = request.result;
+          const forget = () => {
+            database.close();
+            if (this.#database === database) this.#database = null;
+          };
+          database.onversionchange = forget;
+          database.onclose = forget;
+          this.#database = database;
+          this.#reported.delete("indexed_db_unavailable");
+          resolve(database);
+        };
+      } catch (error) {
+        this.#clock.clearTimeout(timer);
+        give(messageOf(error));
+      }
+    });
+  }
+
+  #transaction<T>(
+    database: IDBDatabase,
+    stores: string[],
+    mode: IDBTransactionMode,
+    run: (transaction: IDBTransaction, done: (result: T) => void, fail: (error: Error) => void) => void,
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      let result: T;
+      let failure: Error | null = null;
+      const transaction = database.transaction(stores, mode, { durability: "strict" });
+      transaction.oncomplete = () => resolve(result);
+      transaction.onabort = () => reject(failure ?? transaction.error ?? new Error("aborted"));
+      run(
+        transaction,
+        (value) => {
+          result = value;
+        },
+        (error) => {
+          failure = error;
+          transaction.abort();
+        },
+      );
+    });
+  }
+
+  #getLocal(key: string): string | null {
+    try {
+      return this.#local?.getItem(key) ?? null;
+    } catch (error) {
+      this.#report("local_storage_unavailable", messageOf(error));
+      return null;
+    }
+  }
+
+  #readLocal(chatId: string): string | null {
+    return this.#getLocal(checkpointKey(chatId));
+  }
+
+  #writeLocal(key: string, text: string): boolean {
+    if (!this.#local) return false;
+    if (text.length < this.#refusedLength) {
+      try {
+        this.#local.setItem(key, text);
+        this.#refusedLength = Infinity;
+        this.#reported.delete("local_storage_full");
+        return true;
+      } catch (error) {
+        this.#refusedLength = Math.max(text.length, 1024);
+        const isFull = error instanceof DOMException && /quota/i.test(error.name);
+        this.#report(isFull ? "local_storage_full" : "local_storage_unavailable", messageOf(error));
+      }
+    }
+    // The copy there is older than this one. It goes, so that it takes no room and is not taken for the newest.
+    this.#removeLocal(key);
+    return false;
+  }
+
+  #removeLocal(key: string): void {
+    try {
+      this.#local?.removeItem(key);
+    } catch {
+      // A store that cannot be written has nothing of ours that is newer than the database's copy.
+    }
+  }
+
+  #setLocalAside(chatId: string, text: string): void {
+    this.#removeLocal(checkpointKey(chatId));
+    try {
+      this.#local?.setItem(`${checkpointKey(chatId)}.aside`, text);
+    } catch (error) {
+      this.#report("local_storage_full", messageOf(error));
+    }
+  }
+
+  async #setDatabaseAside(chatId: string, text: string): Promise<void> {
+    const database = await this.#open();
+    if (!database) return;
+    await this.#transaction<void>(database, ["checkpoints"], "readwrite", (transaction, done) => {
+      const store = transaction.objectStore("checkpoints");
+      store.put(text, `${chatId}.aside`);
+      store.delete(chatId);
+      done();
+    });
+  }
+
+  /** Without IndexedDB: written, and read again after a moment in which another tab may have written. */
+  async #updateLocalLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
+    const key = `run_lease_${chatId}`;
+    const read = (): Lease | null => {
+      const raw = this.#getLocal(key);
+      try {
+        return raw ? (JSON.parse(raw) as Lease) : null;
+      } catch {
+        return null;
+      }
+    };
+    const next = update(read());
+    if (!next) this.#removeLocal(key);
+    else this.#writeLocal(key, JSON.stringify(next));
+    await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, 100 + Math.random() * 100));
+    return read();
+  }
+
+  #report(problem: StorageProblem, detail: string): void {
+    if (this.#reported.has(problem)) return;
+    this.#reported.add(problem);
+    for (const listener of this.#listeners) listener(problem, detail);
+  }
+}
+
+function globalLocalStorage(): Storage | null {
+  try {
+    return globalThis.localStorage ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function parseMessages(raw: unknown): RunMessage[] {
+  if (typeof raw !== "string") return [];
+  const messages: unknown = JSON.parse(raw);
+  return Array.isArray(messages) ? (messages as RunMessage[]) : [];
+}

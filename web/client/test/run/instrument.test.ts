@@ -1,0 +1,94 @@
+import { expect, test } from "vitest";
+
+import { instrument, type InstrumentOptions, type OwnLoop, type RunCheckpoint, type RunMessage, RunError } from "../../src/run/index.js";
+import { Browser, checkpoint, never, sandbox, until } from "./helpers.js";
+
+function options(browser: Browser, messages: RunMessage[]): InstrumentOptions {
+  return {
+    chatId: "chat", provider: "p", model: "m", sandbox: sandbox(), storage: browser.storage(), lock: browser.locks.tab(), clock: browser.clock,
+    conversation: {
+      load: () => messages,
+      save: (all) => {
+        messages.splice(0, messages.length, ...all);
+      },
+    },
+  };
+}
+
+const saved = (browser: Browser) => JSON.parse(browser.local.getItem("run_checkpoint_chat") ?? "null") as RunCheckpoint | null;
+
+test("a loop of one's own: its steps are saved, and cleared when it returns", async () => {
+  const browser = new Browser();
+  const seen: Array<Partial<RunCheckpoint> | null> = [];
+  const look = () => {
+    const found = saved(browser);
+    seen.push(found && { phase: found.phase, accumulated: found.accumulated, baseMessageCount: found.baseMessageCount, deltaMessages: found.deltaMessages });
+  };
+  const messages: RunMessage[] = [{ role: "user", content: "earlier" }];
+  const loop = instrument(async ({ recorder }: OwnLoop, prompt?: string) => {
+    recorder.push({ role: "user", content: prompt ?? "" });
+    recorder.startRound(1);
+    recorder.text("Half");
+    await recorder.responseReceived();
+    look();
+    const answer = { role: "assistant", content: "Half", toolCalls: [{ id: "1", name: "t", arguments: {} }] };
+    await recorder.startTools(answer);
+    look();
+    await recorder.toolResults([{ role: "tool", content: "r", toolCallId: "1" }]);
+    recorder.persisted(4);
+    recorder.startRound(2);
+    look();
+  }, options(browser, messages));
+  await loop.start("go");
+  const user = { role: "user", content: "go" };
+  const answer = { role: "assistant", content: "Half", toolCalls: [{ id: "1", name: "t", arguments: {} }] };
+  expect(seen).toEqual([
+    { phase: "streaming_llm", accumulated: "Half", baseMessageCount: 1, deltaMessages: [user] },
+    { phase: "executing_tools", accumulated: "", baseMessageCount: 1, deltaMessages: [user, answer] },
+    { phase: "streaming_llm", accumulated: "", baseMessageCount: 4, deltaMessages: [] },
+  ]);
+  expect(saved(browser)).toBeNull();
+  expect(browser.locks.held.size).toBe(0);
+});
+
+test("an interrupted one is resumed with the saved provider, model and round", async () => {
+  const browser = new Browser();
+  await browser.storage().save(checkpoint({ provider: "old", model: "old-model", phase: "streaming_llm", accumulated: "Half", round: 4 }));
+  let given: OwnLoop | undefined;
+  const loop = instrument((own: OwnLoop) => {
+    given = own;
+    return Promise.resolve();
+  }, options(browser, [{ role: "user", content: "go" }]));
+  expect((await loop.recovery.check()).status).toBe("offered");
+  await loop.recovery.resume();
+  expect(given?.restored).toMatchObject({ provider: "old", model: "old-model", round: 4 });
+  expect(given?.messages.at(-1)?.content).toContain("> Half");
+  expect(saved(browser)).toBeNull();
+});
+
+test("a resumed loop that throws before any output keeps its checkpoint", async () => {
+  const browser = new Browser();
+  await browser.storage().save(checkpoint({ phase: "streaming_llm", accumulated: "Half" }));
+  const before = saved(browser);
+  const loop = instrument(({ recorder }: OwnLoop) => {
+    recorder.startRound(3);
+    return Promise.reject(new RunError("provider_unreachable", "down"));
+  }, options(browser, [{ role: "user", content: "go" }]));
+  await loop.recovery.check();
+  expect(await loop.recovery.resume()).toMatchObject({ status: "offered", problem: { code: "provider_unreachable" } });
+  expect(saved(browser)).toEqual(before);
+});
+
+test("an aborted one is marked at once", async () => {
+  const browser = new Browser();
+  const loop = instrument(async ({ recorder, signal }: OwnLoop) => {
+    recorder.startRound(1);
+    await never(signal);
+  }, options(browser, []));
+  const ended = loop.start();
+  await until(() => saved(browser) !== null);
+  loop.abort();
+  expect(saved(browser)?.userAborted).toBe(true);
+  await expect(ended).rejects.toMatchObject({ code: "aborted" });
+  expect(saved(browser)).toBeNull();
+});

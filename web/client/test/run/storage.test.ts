@@ -1,0 +1,155 @@
+import { describe, expect, test } from "vitest";
+
+import type { RunError, StorageProblem } from "../../src/run/index.js";
+import { Browser, checkpoint, TestStorage } from "./helpers.js";
+
+const KEY = "run_checkpoint_chat";
+
+describe("the two stores", () => {
+  test("localStorage has a checkpoint before save returns", () => {
+    const browser = new Browser();
+    void browser.storage().save(checkpoint({ accumulated: "now" }));
+    expect(browser.local.getItem(KEY)).toContain('"accumulated":"now"');
+  });
+
+  test("the newer valid one counts, by its position and not by the clock", async () => {
+    const browser = new Browser();
+    const storage = browser.storage();
+    await storage.save(checkpoint({ writeSeq: 7, accumulated: "database", savedAt: 1 }));
+    browser.local.setItem(KEY, JSON.stringify(checkpoint({ writeSeq: 6, accumulated: "older", savedAt: 99 })));
+    expect((await storage.load("chat")).checkpoint?.accumulated).toBe("database");
+    browser.local.setItem(KEY, JSON.stringify(checkpoint({ writeSeq: 8, accumulated: "newer", savedAt: 0 })));
+    expect((await storage.load("chat")).checkpoint?.accumulated).toBe("newer");
+  });
+
+  test("killed before IndexedDB had it, or with localStorage lost: one is enough", async () => {
+    const browser = new Browser();
+    await browser.storage().save(checkpoint({ accumulated: "both" }));
+    browser.local.clear();
+    expect((await browser.storage().load("chat")).checkpoint?.accumulated).toBe("both");
+    const other = new Browser();
+    other.local.setItem(KEY, JSON.stringify(checkpoint({ accumulated: "local only" })));
+    expect((await other.storage().load("chat")).checkpoint?.accumulated).toBe("local only");
+  });
+
+  test("a damaged copy is set aside, and the other one counts", async () => {
+    const browser = new Browser();
+    const storage = browser.storage();
+    await storage.save(checkpoint({ accumulated: "whole" }));
+    browser.local.setItem(KEY, "{damaged");
+    const loaded = await storage.load("chat");
+    expect(loaded.checkpoint?.accumulated).toBe("whole");
+    expect(loaded.problems).toEqual(["checkpoint_damaged"]);
+    expect(browser.local.getItem(`${KEY}.aside`)).toBe("{damaged");
+  });
+});
+
+describe("a cleared run", () => {
+  test("is gone, and its key with it", async () => {
+    const browser = new Browser();
+    const storage = browser.storage();
+    await storage.save(checkpoint());
+    await storage.clear("chat", 2);
+    expect(browser.local.getItem(KEY)).toBeNull();
+    expect(await storage.load("chat")).toEqual({ checkpoint: null, problems: [], writeSeq: 2 });
+  });
+
+  test("stays gone when localStorage comes back with its last second lost", async () => {
+    const browser = new Browser();
+    const storage = browser.storage();
+    await storage.save(checkpoint());
+    const before = browser.local.getItem(KEY) ?? "";
+    await storage.clear("chat", 2);
+    browser.local.setItem(KEY, before);
+    expect((await browser.storage().load("chat")).checkpoint).toBeNull();
+  });
+
+  test("stays gone when the page is killed before IndexedDB knows", async () => {
+    const browser = new Browser();
+    await browser.storage().save(checkpoint());
+    void browser.storage({ indexedDB: null }).clear("chat", 2);
+    expect((await browser.storage().load("chat")).checkpoint).toBeNull();
+  });
+
+  test("does not take the next run with it", async () => {
+    const browser = new Browser();
+    const storage = browser.storage();
+    await storage.save(checkpoint());
+    const clearing = storage.clear("chat", 2);
+    void storage.save(checkpoint({ writeSeq: 3 }));
+    await clearing;
+    expect((await storage.load("chat")).checkpoint?.writeSeq).toBe(3);
+    expect(browser.local.getItem(KEY)).not.toBeNull();
+  });
+
+  test("is forgotten after a day", async () => {
+    const browser = new Browser();
+    const storage = browser.storage();
+    await storage.clear("chat", 2);
+    browser.clock.time += 25 * 3_600_000;
+    await storage.load("chat");
+    await storage.load("other");
+    expect((await storage.load("chat")).writeSeq).toBe(0);
+  });
+});
+
+describe("stores that cannot be used", () => {
+  const problemsOf = (storage: ReturnType<Browser["storage"]>) => {
+    const problems: StorageProblem[] = [];
+    storage.onProblem((problem) => problems.push(problem));
+    return problems;
+  };
+
+  test("a full localStorage: IndexedDB has it, and the stale copy is gone", async () => {
+    const browser = new Browser();
+    const storage = browser.storage();
+    const problems = problemsOf(storage);
+    await storage.save(checkpoint({ accumulated: "small" }));
+    browser.local.limit = 2_000;
+    await storage.save(checkpoint({ accumulated: "x".repeat(5_000_000), writeSeq: 2 }));
+    expect(problems).toEqual(["local_storage_full"]);
+    expect(browser.local.getItem(KEY)).toBeNull();
+    expect((await storage.load("chat")).checkpoint?.accumulated).toHaveLength(5_000_000);
+    await storage.save(checkpoint({ accumulated: "small again", writeSeq: 3 }));
+    expect(browser.local.getItem(KEY)).toContain("small again");
+  });
+
+  test("localStorage disabled", async () => {
+    const browser = new Browser();
+    browser.local.isBroken = true;
+    const storage = browser.storage();
+    await storage.save(checkpoint({ accumulated: "kept" }));
+    expect((await storage.load("chat")).checkpoint?.accumulated).toBe("kept");
+  });
+
+  test("no IndexedDB", async () => {
+    const browser = new Browser();
+    const storage = browser.storage({ indexedDB: null });
+    expect(problemsOf(storage)).toEqual(["indexed_db_unavailable"]);
+    await storage.save(checkpoint({ accumulated: "kept" }));
+    expect((await storage.load("chat")).checkpoint?.accumulated).toBe("kept");
+  });
+
+  test("neither: the save says so", async () => {
+    const storage = new Browser().storage({ localStorage: null, indexedDB: null });
+    await expect(storage.save(checkpoint())).rejects.toMatchObject({ code: "storage_failed" } satisfies Partial<RunError>);
+    expect((await storage.load("chat")).checkpoint).toBeNull();
+  });
+
+  test("IndexedDB that throws when it is opened", async () => {
+    const broken = { open: () => { throw new DOMException("denied", "SecurityError"); } } as unknown as IDBFactory;
+    const local = new TestStorage();
+    const storage = new Browser().storage({ localStorage: local, indexedDB: broken });
+    await storage.save(checkpoint({ accumulated: "kept" }));
+    expect((await storage.load("chat")).checkpoint?.accumulated).toBe("kept");
+  });
+});
+
+test("only the owner of the lease writes", async () => {
+  const storage = new Browser().storage();
+  await storage.updateLease("chat", () => ({ owner: "a", epoch: 1 }));
+  await storage.save(checkpoint({ accumulated: "by a" }), { owner: "a" });
+  await storage.updateLease("chat", () => ({ owner: "b", epoch: 2 }));
+  const late = storage.save(checkpoint({ accumulated: "late", writeSeq: 0 }), { owner: "a" });
+  await expect(late).rejects.toMatchObject({ code: "lock_lost" });
+});
