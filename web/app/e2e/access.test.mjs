@@ -1,0 +1,109 @@
+// Signing in and out, a token that is revoked under the page, storage that is off.
+import assert from "node:assert/strict";
+import { card, noErrors, send, session } from "./lib/page.mjs";
+import { test } from "./lib/runner.mjs";
+
+test("a sign-in link works once and does not stay in the address", async ({ server, pages }) => {
+  const { token } = await server.call("POST", "/links", { name: "browser", scopes: ["read", "control"] });
+  const page = await pages.open(`#link=${token}`, { isSignedIn: false });
+  await page.getByRole("heading", { name: "Piton" }).waitFor();
+  await page.getByLabel("Search sessions").waitFor();
+  assert.ok(!page.url().includes(token));
+  assert.equal(await page.evaluate(() => document.cookie), "");
+  const again = await pages.open(`#link=${token}`, { isSignedIn: false });
+  await again.getByRole("alert").waitFor();
+  noErrors(page);
+});
+
+test("token revoked under the page: the sign-in page, and nothing is lost", async ({ server, pages }) => {
+  const issue = () => server.call("POST", "/access-tokens", { name: "revoked", scopes: ["read", "control"] });
+  const first = await issue();
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open("#/", { isSignedIn: false });
+  await page.getByLabel(/paste a sign-in link/).fill(first.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByLabel("Search sessions").waitFor();
+  await page.goto(`${pages.address}/${session(id)}`);
+  await page.locator(".composer textarea").fill("a draft that must stay");
+  await page.waitForFunction(() => Object.values(localStorage).includes("a draft that must stay"));
+  await server.call("DELETE", `/access-tokens/${first.access_token_id}`);
+  await card(page, "signed-out").getByText("You are signed out").waitFor({ timeout: 15_000 });
+  await page.getByLabel(/paste a sign-in link/).fill((await issue()).token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.locator(".composer textarea").waitFor();
+  assert.equal(await page.locator(".composer textarea").inputValue(), "a draft that must stay");
+});
+
+test("storage switched off: everything works for the page's life", async ({ server, pages }) => {
+  const context = await pages.context({ isSignedIn: false });
+  await context.addInitScript(() => Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("off", "SecurityError"); } }));
+  const page = await pages.open("#/", { context });
+  await page.getByLabel(/paste a sign-in link/).fill(server.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByLabel("Search sessions").waitFor();
+  const id = await server.session({ agent_profile_id: "echo" });
+  await page.evaluate((hash) => { location.hash = hash; }, session(id));
+  await send(page, "say without storage");
+  await page.locator('.message[data-role="agent"]', { hasText: "without storage" }).waitFor();
+  noErrors(page);
+});
+
+test("settings: tokens, executors, agents, verify", async ({ pages }) => {
+  const page = await pages.open("#/settings");
+  await page.getByRole("button", { name: "Verify now" }).click();
+  await card(page, "verify").getByText(/logs are whole/).waitFor({ timeout: 20_000 });
+  await page.getByRole("link", { name: "Agents" }).click();
+  await page.getByText("not installed").first().waitFor();
+  await page.getByRole("link", { name: "Executors" }).click();
+  await page.getByText("standalone").first().waitFor();
+  await page.getByRole("link", { name: "Access tokens" }).click();
+  await page.getByLabel("For whom or what").fill("made in a test");
+  await page.getByRole("button", { name: "Create" }).click();
+  await page.getByLabel("The new token").waitFor();
+  await page.locator("li.card", { hasText: "made in a test" }).getByRole("button", { name: "Revoke" }).click();
+  await page.locator("li.card", { hasText: "made in a test" }).waitFor({ state: "detached" });
+  noErrors(page);
+});
+
+test("without a secure context the app works and says what is missing", async ({ server, pages }) => {
+  const context = await pages.context();
+  await context.addInitScript(() => {
+    Object.defineProperty(window, "isSecureContext", { value: false });
+    for (const name of ["serviceWorker", "clipboard", "locks"]) Object.defineProperty(Navigator.prototype, name, { value: undefined });
+    delete window.Notification;
+    delete Crypto.prototype.randomUUID;
+  });
+  const page = await pages.open("#/", { context });
+  await card(page, "insecure-context").getByRole("link", { name: "Why" }).click();
+  await page.getByText("They need HTTPS").waitFor();
+  const id = await server.session({ agent_profile_id: "echo" });
+  await page.goto(`${pages.address}/${session(id)}`);
+  await send(page, "say still works");
+  await page.locator('.message[data-role="agent"]', { hasText: "still works" }).waitFor();
+  noErrors(page);
+});
+
+test("the service worker keeps the shell and nothing of the API", async ({ server, front, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo", title: "Not to be kept" });
+  const context = await pages.context({ serviceWorkers: "allow" });
+  const page = await pages.open(session(id), { context });
+  await page.locator(".composer").waitFor();
+  await page.evaluate(() => navigator.serviceWorker.ready);
+  await page.reload();
+  await page.locator(".composer").waitFor();
+  const kept = await page.evaluate(async () => {
+    const urls = [];
+    for (const name of await caches.keys()) for (const request of await (await caches.open(name)).keys()) urls.push(new URL(request.url).pathname);
+    return urls;
+  });
+  assert.ok(kept.includes("/"));
+  assert.deepEqual(kept.filter((path) => path !== "/" && !path.startsWith("/assets/")), []);
+  front.cut();
+  try {
+    await page.reload();
+    await page.getByRole("heading", { name: "Piton" }).waitFor();
+    assert.equal(await page.getByText("Not to be kept").count(), 0);
+  } finally {
+    front.restore();
+  }
+});

@@ -1,0 +1,134 @@
+// The conversation, the prompt box, the queue, permissions.
+import assert from "node:assert/strict";
+import { card, noErrors, send, session } from "./lib/page.mjs";
+import { before, test } from "./lib/runner.mjs";
+
+test("a turn with thought, tools, an edit, a plan, usage and a permission", async ({ server, pages }) => {
+  const folder = await server.repository("story", { "tests/clock.rs": "use chrono::Local;\n" });
+  const id = await server.session({ agent_profile_id: "demo", working_dir: folder, title: "Fix the clock test" });
+  const page = await pages.open(session(id));
+  await send(page, "story the clock test fails every night");
+  await card(page, "permission").getByText("git push origin fix-clock").waitFor();
+  await page.getByText("Thought", { exact: false }).first().waitFor();
+  await page.locator(".tool", { hasText: "tests/clock.rs" }).first().waitFor();
+  await page.locator('.diff tr[data-kind="add"]', { hasText: "use chrono::Utc;" }).waitFor();
+  await page.locator(".plan", { hasText: "3/4" }).waitFor();
+  await page.getByText("context 12 %").waitFor();
+  await page.locator(".code-keyword").first().waitFor();
+  await card(page, "permission").getByRole("button", { name: "Reject…" }).click();
+  await page.getByLabel(/What should the agent do instead/).fill("open a pull request instead");
+  await page.getByRole("button", { name: "Reject and send" }).click();
+  await page.getByText("I left the branch unpushed.", { exact: true }).waitFor();
+  await page.locator('.message[data-role="user"]', { hasText: "open a pull request instead" }).waitFor();
+  noErrors(page);
+});
+
+test("queued prompts are the server's: shown, edited, removed, delivered in order", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open(session(id));
+  await send(page, "wait 3000");
+  await server.until(id, (status) => status.status === "running");
+  for (const text of ["say first", "say second", "say third"]) await send(page, text);
+  await page.getByText("3 queued prompts").waitFor();
+  await page.reload();
+  await page.getByText("3 queued prompts").waitFor();
+  const row = (text) => page.locator(".queue-list li", { hasText: text });
+  await row("say second").getByRole("button", { name: "Remove the queued prompt" }).click();
+  await page.getByText("2 queued prompts").waitFor();
+  await row("say third").getByRole("button", { name: "Edit the queued prompt" }).click();
+  await page.getByRole("dialog").getByLabel("Prompt").fill("say edited");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator('.message[data-role="agent"]', { hasText: "edited" }).waitFor({ timeout: 15_000 });
+  const said = (await server.records(id)).filter((record) => record.kind === "message.user").map((record) => record.content);
+  assert.deepEqual(said, ["wait 3000", "say first", "say edited"]);
+  noErrors(page);
+});
+
+test("a draft survives a reload; Up recalls what was sent", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open(session(id));
+  await send(page, "say remembered");
+  await page.locator('.message[data-role="agent"]').waitFor();
+  const box = page.locator(".composer textarea");
+  await box.press("ArrowUp");
+  assert.equal(await box.inputValue(), "say remembered");
+  await box.fill("half a thought");
+  await page.reload();
+  await page.locator(".composer textarea").waitFor();
+  assert.equal(await page.locator(".composer textarea").inputValue(), "half a thought");
+});
+
+test("@ completes files, / completes the agent's commands, images can be pasted", async ({ server, pages }) => {
+  const folder = await server.repository("complete", { "src/clock.rs": "fn main() {}\n" });
+  const id = await server.session({ agent_profile_id: "demo", working_dir: folder });
+  const page = await pages.open(session(id));
+  await send(page, "hello");
+  await page.locator('.message[data-role="agent"]').waitFor();
+  const box = page.locator(".composer textarea");
+  await box.pressSequentially("look at @sr");
+  await page.getByRole("option", { name: /src/ }).waitFor();
+  await box.press("Enter");
+  await page.getByRole("option", { name: /clock\.rs/ }).waitFor();
+  await box.press("Enter");
+  assert.equal(await box.inputValue(), "look at @src/clock.rs ");
+  await box.fill("/rev");
+  await page.getByRole("option", { name: /review/ }).waitFor();
+  await box.press("Tab");
+  assert.equal(await box.inputValue(), "/review ");
+  await box.fill("see this");
+  await page.evaluate(() => {
+    const png = Uint8Array.from(atob("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="), (char) => char.charCodeAt(0));
+    const data = new DataTransfer();
+    data.items.add(new File([png], "dot.png", { type: "image/png" }));
+    document.querySelector(".composer textarea").dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  });
+  await page.locator(".attachments img").waitFor();
+  await box.press("Enter");
+  await page.locator('.message[data-role="user"] img.image-block').waitFor();
+  await page.getByText("[image]", { exact: true }).waitFor();
+  noErrors(page);
+});
+
+test("modes and models: chosen in the prompt box, kept by the server", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const page = await pages.open(session(id));
+  await send(page, "hello");
+  await page.locator('.message[data-role="agent"]').waitFor();
+  await page.locator(".composer").getByRole("button", { name: "Large 5" }).click();
+  await page.getByRole("menuitemradio", { name: "Small 5" }).click();
+  await page.locator(".session-facts", { hasText: "Small 5" }).waitFor();
+  assert.equal((await server.call("GET", `/sessions/${id}/agent`)).chosen.model, "small");
+});
+
+/** Written while the other tests run. */
+let large;
+before(async ({ server }) => {
+  const lines = Array.from({ length: 2_500 }, (_, n) => `say message ${n + 1}`).join("\n");
+  large = server.session({ agent_profile_id: "echo", title: "Ten thousand" });
+  const id = await large;
+  for (let n = 0; n < 4; n += 1) await server.prompt(id, lines);
+});
+
+test("10,000 messages: a bounded number of nodes, at both ends", async ({ server, pages }) => {
+  const id = await large;
+  await server.until(id, (status) => status.status === "idle" && status.queue.length === 0 && status.last_seq > 20_000, 50_000);
+  const at = Date.now();
+  const page = await pages.open(session(id));
+  await page.getByText("message 2500", { exact: true }).first().waitFor({ timeout: 20_000 });
+  console.log(`      opened in ${Date.now() - at} ms`);
+  const nodes = () => page.evaluate(() => document.querySelectorAll("*").length);
+  const rows = () => page.locator(".virtual-row").count();
+  const before = await nodes();
+  assert.ok((await rows()) < 120 && before < 3_000, `${await rows()} rows, ${before} nodes`);
+  // Earlier pages are loaded as the start comes near.
+  const first = page.locator('.virtual-row[aria-posinset="1"] .message[data-role="user"]');
+  for (let n = 0; n < 400 && (await page.locator(".older").count()) + Number((await first.count()) === 0) > 0; n += 1) {
+    await page.locator(".virtual").evaluate((list) => { list.scrollTop = 0; });
+    await page.waitForTimeout(25);
+  }
+  await page.getByText("message 1", { exact: true }).first().waitFor({ timeout: 20_000 });
+  assert.ok((await rows()) < 120 && (await nodes()) < 3_000);
+  await page.getByRole("button", { name: "Go to the newest message" }).click();
+  await page.getByText("message 2500", { exact: true }).first().waitFor();
+  noErrors(page);
+});

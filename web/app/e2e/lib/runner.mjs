@@ -1,0 +1,79 @@
+// Runs tests one after the other on one server and one browser, and says how long each took.
+import { mkdirSync } from "node:fs";
+import { Front } from "./front.mjs";
+import { launch, Pages } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const TEST_TIMEOUT_MS = 60_000;
+const tests = [];
+const preparations = [];
+
+export function test(name, run) {
+  tests.push({ name, run });
+}
+
+/** Done once, before the first test. */
+export function before(prepare) {
+  preparations.push(prepare);
+}
+
+/** Whether the binary has the app in it; else the built one is put in front of it. */
+async function hasApp(address) {
+  return (await (await fetch(`${address}/`)).text()).includes('id="app"');
+}
+
+function limited(promise, name) {
+  let timer;
+  const late = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error(`${name} took longer than ${TEST_TIMEOUT_MS / 1000} s`)), TEST_TIMEOUT_MS);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+export async function runAll(filter) {
+  const began = Date.now();
+  const server = new Server();
+  await server.start();
+  const front = new Front(server.address, { serveApp: !(await hasApp(server.address)) });
+  await front.listen();
+  const browser = await launch();
+  const pages = new Pages(browser, front.address, server.token);
+  const failed = [];
+  const leftOut = [];
+  const chosen = tests.filter(({ name }) => !filter || name.includes(filter));
+  try {
+    for (const prepare of preparations) await prepare({ server });
+    for (const { name, run } of chosen) {
+      const at = Date.now();
+      try {
+        let left = null;
+        const skip = (reason) => {
+          left = reason;
+        };
+        await limited(run({ server, front, pages, skip }), name);
+        if (left) leftOut.push(name);
+        console.log(left ? `LEFT OUT: ${name}: ${left}` : `ok    ${((Date.now() - at) / 1000).toFixed(1)} s  ${name}`);
+      } catch (error) {
+        failed.push(name);
+        console.log(`FAIL  ${((Date.now() - at) / 1000).toFixed(1)} s  ${name}\n${error.stack}`);
+        await picture(browser, name);
+      } finally {
+        await pages.closeAll();
+      }
+    }
+  } finally {
+    await browser.close();
+    await front.close();
+    await server.remove();
+  }
+  console.log(`${chosen.length - failed.length - leftOut.length} of ${chosen.length} passed, ${leftOut.length} left out, in ${((Date.now() - began) / 1000).toFixed(0)} s`);
+  return failed.length === 0 && chosen.length > 0;
+}
+
+async function picture(browser, name) {
+  const folder = process.env["PITON_E2E_PICTURES"];
+  if (!folder) return;
+  mkdirSync(folder, { recursive: true });
+  let count = 0;
+  for (const context of browser.contexts()) for (const page of context.pages()) await page.screenshot({ path: `${folder}/failed-${name.replace(/\W+/g, "-").slice(0, 60)}-${count++}.png` }).catch(() => {});
+}

@@ -1,0 +1,94 @@
+// The page stays open while the server, the agent or the network goes away and comes back.
+import assert from "node:assert/strict";
+import { test } from "./lib/runner.mjs";
+import { answers, card, noErrors, sameAsLog, send, session, squeeze } from "./lib/page.mjs";
+
+test("server killed and restarted during a turn: no reload, no duplicate, no gap", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const page = await pages.open(session(id));
+  await page.evaluate(() => { window.mark = "same page"; });
+  await send(page, "stream 120 40");
+  await page.getByText("word10 ").first().waitFor();
+  await server.kill();
+  await card(page, "reconnecting").waitFor({ timeout: 10_000 });
+  assert.equal(await card(page, "interrupted").count(), 0, "a lost connection is no interruption");
+  await server.start();
+  await page.getByText("word120").first().waitFor({ timeout: 30_000 });
+  await server.until(id, (status) => status.status === "idle");
+  await card(page, "reconnecting").waitFor({ state: "detached" });
+  assert.equal(await page.evaluate(() => window.mark), "same page");
+  const words = squeeze((await answers(page)).join(" ")).split(" ");
+  assert.deepEqual(words, Array.from({ length: 120 }, (_, n) => `word${n + 1}`));
+  await sameAsLog(server, page, id);
+  noErrors(page);
+});
+
+test("agent killed during a turn: the interruption card, and Resume continues the run", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open(session(id));
+  await send(page, "stream 20 10\nrun sleep 31");
+  const { agent_execution_id } = await server.until(id, (status) => status.is_agent_running && status.status === "running");
+  await page.getByText("chunk 20").waitFor();
+  await page.locator('.tool[data-status="pending"]').waitFor();
+  const agent = server.pidsOf(agent_execution_id).map((pid) => ({ pid, line: server.commandOf(pid) })).filter(({ line }) => line.includes("echo") || line.includes("sleep 31"));
+  for (const { pid } of agent) process.kill(pid, "SIGKILL");
+  const interrupted = card(page, "interrupted");
+  await interrupted.getByText(/while Echo was running a tool/).waitFor({ timeout: 20_000 });
+  await interrupted.getByText("sleep 31").waitFor();
+  await interrupted.getByRole("button", { name: "Resume", exact: true }).click();
+  await interrupted.waitFor({ state: "detached", timeout: 20_000 });
+  await server.until(id, (status) => status.status === "idle" || status.status === "running");
+  noErrors(page);
+});
+
+test("interruption card: Dismiss", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  await server.prompt(id, "say one\ncrash");
+  await server.until(id, (status) => status.status.startsWith("interrupted"));
+  const page = await pages.open(session(id));
+  await card(page, "interrupted").getByRole("button", { name: "Dismiss" }).click();
+  await card(page, "interrupted").waitFor({ state: "detached" });
+});
+
+test("network lost and back during a turn: reconnecting, then everything is there", async ({ server, front, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const page = await pages.open(session(id));
+  await send(page, "stream 60 50");
+  await page.getByText("word5 ").first().waitFor();
+  front.cut();
+  await card(page, "reconnecting").waitFor({ timeout: 10_000 });
+  assert.equal(await card(page, "interrupted").count(), 0);
+  await server.until(id, (status) => status.status === "idle");
+  front.restore();
+  await page.getByText("word60").first().waitFor({ timeout: 40_000 });
+  await sameAsLog(server, page, id);
+  noErrors(page);
+});
+
+test("a prompt sent without a network is kept over a reload and delivered once", async ({ server, front, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open(session(id));
+  await page.locator(".composer").waitFor();
+  front.cut();
+  await send(page, "say delivered once");
+  await page.locator("[data-sending]").waitFor();
+  front.restore();
+  await page.reload();
+  await page.getByText("delivered once", { exact: true }).first().waitFor({ timeout: 30_000 });
+  const prompts = (await server.records(id)).filter((record) => record.kind === "message.user");
+  assert.equal(prompts.length, 1);
+});
+
+test("two tabs: a permission answered in one is seen in the other", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const context = await pages.context();
+  const [one, two] = [await pages.open(session(id), { context }), await pages.open(session(id), { context })];
+  await send(one, "push git push origin main");
+  for (const page of [one, two]) await card(page, "permission").getByText("git push origin main").waitFor();
+  await card(two, "permission").getByRole("button", { name: "Allow once" }).click();
+  for (const page of [one, two]) {
+    await card(page, "permission").waitFor({ state: "detached" });
+    await page.getByText("allowed", { exact: true }).waitFor();
+    noErrors(page);
+  }
+});

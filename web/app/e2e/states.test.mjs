@@ -1,0 +1,203 @@
+// Each state of a session that a person may meet, by the rows of the requirement's tables.
+import assert from "node:assert/strict";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { card, noErrors, send, session } from "./lib/page.mjs";
+import { test } from "./lib/runner.mjs";
+
+/** Has the server read another setting for the time of a test. */
+async function withSetting(server, text, run) {
+  const before = readFileSync(server.config, "utf8");
+  appendFileSync(server.config, `\n${text}\n`);
+  await server.call("POST", "/reload");
+  try {
+    await run();
+  } finally {
+    writeFileSync(server.config, before);
+    await server.call("POST", "/reload");
+  }
+}
+
+/** An agent that ran and does not any more. */
+async function stopped(server, options, prompt = "hello") {
+  const id = await server.session(options);
+  await server.prompt(id, prompt);
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  await server.call("POST", `/sessions/${id}/stop`);
+  await server.until(id, (status) => !status.is_agent_running);
+  return id;
+}
+
+/** Answers of the server with some fields of the status changed: for states that last too short to be met. */
+async function withStatus(page, id, fields) {
+  const change = async (route) => {
+    // The page may be closed meanwhile.
+    const response = await route.fetch().catch(() => null);
+    if (!response) return;
+    if (!response.ok()) return await route.fulfill({ response });
+    const body = await response.json();
+    const status = body.status && typeof body.status === "object" ? body.status : body;
+    Object.assign(status, fields);
+    return await route.fulfill({ response, json: body });
+  };
+  const path = new RegExp(`/api/v1/sessions/${id}(/open|/bootstrap|/status)?(\\?.*)?$`);
+  await page.route(path, change);
+}
+
+test("needs_resume and is_resumable: the session is resumed on open, once", async ({ server, pages }) => {
+  const id = await stopped(server, { agent_profile_id: "echo" });
+  const page = await pages.open("#/");
+  const opened = [];
+  page.on("request", (request) => request.url().endsWith(`${id}/open`) && opened.push(request.url()));
+  await page.locator(`a[href="${session(id)}"]`).first().click();
+  await server.until(id, (status) => status.is_agent_running);
+  await page.locator(".composer textarea").waitFor();
+  await card(page, "resume").waitFor({ state: "detached" });
+  assert.equal(opened.length, 1);
+  noErrors(page);
+});
+
+test("needs_resume and is_resumable, resumed by hand: 'Resume session'", async ({ server, pages }) => {
+  const id = await stopped(server, { agent_profile_id: "echo" });
+  await withSetting(server, '[resume]\nagent_restart = "manual"', async () => {
+    const page = await pages.open(session(id));
+    await page.getByRole("button", { name: "Resume session" }).click();
+    await server.until(id, (status) => status.is_agent_running);
+    await card(page, "resume").waitFor({ state: "detached" });
+    noErrors(page);
+  });
+});
+
+test("not is_resumable: 'Create new session' with the reason", async ({ server, pages }) => {
+  const id = await stopped(server, { agent_profile_id: "echo" });
+  const page = await pages.open("#/");
+  await withStatus(page, id, { is_resumable: false, is_agent_running: false, needs_resume: false, resume_reason: "not_resumable", choices: [], status: "idle", sentence: "This agent cannot resume earlier sessions." });
+  await page.goto(`${pages.address}/${session(id)}`);
+  await card(page, "not-resumable").getByText("This agent cannot resume earlier sessions.").waitFor();
+  await page.getByRole("button", { name: "Create new session" }).click();
+  await page.getByRole("dialog", { name: "New session" }).waitFor();
+});
+
+test("executor_status=starting: elapsed time, shell and file panels off", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open("#/");
+  await withStatus(page, id, { status: "starting", state: "STARTING", reason: "executor_starting", executor_status: "starting", active_at: new Date(Date.now() - 5_000).toISOString(), choices: [] });
+  await page.goto(`${pages.address}/${session(id)}`);
+  await card(page, "starting").getByText(/\d+ s/).waitFor();
+  for (const tab of ["files", "terminal", "changes"]) {
+    await page.goto(`${pages.address}/${session(id, tab)}`);
+    await page.locator("[data-panel-off]").waitFor();
+  }
+});
+
+test("executor_status=ready: shell, files and git work without an agent", async ({ server, pages }) => {
+  const folder = await server.repository("ready", { "README.md": "# Ready\n" });
+  const id = await server.session({ agent_profile_id: "missing", working_dir: folder });
+  await server.prompt(id, "hello").catch(() => {});
+  await server.until(id, (status) => status.status === "error");
+  const page = await pages.open(session(id));
+  await card(page, "agent-failed").waitFor();
+  await page.goto(`${pages.address}/${session(id, "files")}`);
+  await page.getByRole("button", { name: /README\.md/ }).click();
+  await page.getByText("# Ready").waitFor();
+  await page.goto(`${pages.address}/${session(id, "changes")}`);
+  await page.getByText("Nothing changed").waitFor();
+  noErrors(page);
+});
+
+test("agent failed to start: the cause, how to install it, retry", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "missing" });
+  await server.prompt(id, "hello").catch(() => {});
+  await server.until(id, (status) => status.status === "error");
+  const page = await pages.open(session(id));
+  const failed = card(page, "agent-failed");
+  await failed.getByText("/nowhere/agent").first().waitFor();
+  await failed.getByRole("button", { name: "Retry" }).click();
+  await page.locator(".toast").getByText(/could not be started/).waitFor();
+});
+
+test("agent needs a login: the card says how", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "login" });
+  await server.prompt(id, "hello").catch(() => {});
+  await server.until(id, (status) => status.status === "error" || status.status.startsWith("interrupted"));
+  const page = await pages.open(session(id));
+  const status = await server.status(id);
+  if (status.status === "error") {
+    await card(page, "agent-failed").getByRole("button", { name: "Log in" }).click();
+    await server.until(id, (after) => after.status !== "error");
+  } else await card(page, "interrupted").waitFor();
+});
+
+test("executor_status=error: not responding, with retry and abandon; it comes back by itself", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  await server.prompt(id, "stream 4000 50");
+  const { agent_execution_id } = await server.until(id, (status) => status.status === "running" && status.is_agent_running);
+  const page = await pages.open(session(id));
+  await page.locator('.message[data-role="agent"]').waitFor();
+  const pids = server.agentctlOf(agent_execution_id);
+  assert.equal(pids.length, 1);
+  await server.kill();
+  for (const pid of pids) process.kill(pid, "SIGSTOP");
+  await server.start();
+  try {
+    await card(page, "executor-unreachable").waitFor({ timeout: 30_000 });
+    await card(page, "executor-unreachable").getByRole("button", { name: "Abandon the executor" }).waitFor();
+    assert.equal(await card(page, "interrupted").count(), 0);
+  } finally {
+    for (const pid of pids) process.kill(pid, "SIGCONT");
+  }
+  await card(page, "executor-unreachable").waitFor({ state: "detached", timeout: 20_000 });
+  await server.call("POST", `/sessions/${id}/cancel`);
+});
+
+test("resume token refused: not failed, a message says so, four choices", async ({ server, pages }) => {
+  const id = await stopped(server, { agent_profile_id: "forgetful" });
+  const page = await pages.open(session(id));
+  const lost = card(page, "context-lost");
+  await lost.waitFor();
+  for (const label of ["Retry", "Continue with history", "Continue without context", "New session"]) await lost.getByRole("button", { name: label }).waitFor();
+  const status = await server.status(id);
+  assert.equal(status.state, "WAITING_FOR_INPUT");
+  await lost.getByRole("button", { name: "Continue without context" }).click();
+  await server.until(id, (after) => after.is_agent_running);
+  await send(page, "say fresh");
+  await page.getByText("fresh", { exact: true }).first().waitFor();
+});
+
+test("paused: continue", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  await server.prompt(id, "stream 2000 20");
+  await server.until(id, (status) => status.status === "running" && status.is_agent_running);
+  const page = await pages.open(session(id));
+  await page.locator('.message[data-role="agent"]').waitFor();
+  await page.getByRole("button", { name: "Pause the run" }).click();
+  await card(page, "paused").getByRole("button", { name: "Cancel the run" }).click();
+  await server.until(id, (status) => status.status === "idle");
+  await card(page, "paused").waitFor({ state: "detached" });
+});
+
+test("read-only: a newer version wrote the session", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open("#/");
+  await withStatus(page, id, { read_only: true, reason: "newer_version" });
+  await page.goto(`${pages.address}/${session(id)}`);
+  await card(page, "read-only").waitFor();
+  assert.equal(await page.locator(".composer").count(), 0);
+});
+
+test("closed: says how, and offers a new session", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  await server.call("POST", `/sessions/${id}/close`, { outcome: "completed" });
+  const page = await pages.open(session(id));
+  await card(page, "closed").getByText("Closed as completed").waitFor();
+  assert.equal(await page.locator(".composer").count(), 0);
+  noErrors(page);
+});
+
+test("a session that was deleted elsewhere says so", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open(session(id));
+  await page.locator(".composer").waitFor();
+  await server.call("POST", `/sessions/${id}/close`, { outcome: "cancelled" });
+  await server.call("DELETE", `/sessions/${id}?force=true`);
+  await card(page, "refused").or(card(page, "gone")).first().waitFor({ timeout: 20_000 });
+});

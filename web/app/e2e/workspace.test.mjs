@@ -1,0 +1,89 @@
+// Files, changes, the terminal, the timeline, comparing agents.
+import assert from "node:assert/strict";
+import { card, noErrors, session } from "./lib/page.mjs";
+import { test } from "./lib/runner.mjs";
+
+test("terminal: a shell under the strict policy, attached again after a reload and a restart", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open(session(id, "terminal"));
+  await page.getByRole("button", { name: "Open a shell" }).click();
+  await page.locator(".xterm-rows").waitFor();
+  const screen = () => page.locator(".xterm-rows").textContent();
+  await page.locator(".xterm-helper-textarea").pressSequentially("echo $((40+2))-answer\n");
+  await page.locator(".xterm-rows", { hasText: "42-answer" }).waitFor();
+  await page.reload();
+  await page.locator(".xterm-rows", { hasText: "42-answer" }).waitFor();
+  await server.kill();
+  await page.getByText("Reconnecting to the shell").waitFor();
+  await server.start();
+  await page.locator(".xterm-rows", { hasText: "42-answer" }).waitFor({ timeout: 20_000 });
+  await page.getByText("Reconnecting to the shell").waitFor({ state: "detached", timeout: 20_000 });
+  await page.locator(".xterm-helper-textarea").pressSequentially("echo again-$((1+1))\n");
+  await page.locator(".xterm-rows", { hasText: "again-2" }).waitFor();
+  assert.ok((await screen()).length > 0);
+  noErrors(page);
+});
+
+test("changes: a comment on a line goes to the agent as one prompt", async ({ server, pages }) => {
+  const repo = await server.repository("review", { "a.txt": "one\ntwo\nthree\n" });
+  const id = await server.session({ agent_profile_id: "demo", working_dir: repo });
+  await server.prompt(id, "file a.txt one\\nTWO\\nthree\\n");
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  const page = await pages.open(session(id, "changes"));
+  await page.locator('tr[data-kind="add"]', { hasText: "TWO" }).getByRole("button", { name: /Comment on line/ }).click();
+  await page.getByRole("dialog").getByLabel("Comment").fill("Keep it in lower case.");
+  await page.getByRole("button", { name: "Save comment" }).click();
+  await page.getByRole("button", { name: "Send 1 comment" }).click();
+  await page.locator('.message[data-role="user"]', { hasText: "Keep it in lower case." }).waitFor();
+  const prompt = (await server.records(id)).filter((record) => record.kind === "message.user").at(-1).content;
+  assert.match(prompt, /a\.txt, line 2:\n> TWO\nKeep it in lower case\./);
+  noErrors(page);
+});
+
+test("timeline: turns and the interruption are points that can be compared", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  await server.prompt(id, "say one");
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  await server.prompt(id, "tool x\ncrash");
+  await server.until(id, (status) => status.status.startsWith("interrupted"));
+  const page = await pages.open(session(id, "timeline"));
+  await page.locator('.timeline-dot[data-kind="interruption"]').waitFor();
+  const turns = page.locator('.timeline-dot[data-kind="turn"]');
+  assert.equal(await turns.count(), 2);
+  await turns.first().click();
+  await page.locator('.timeline-dot[data-kind="interruption"]').click();
+  await card(page, "timeline-compare").getByText(/1 tool call/).waitFor();
+  noErrors(page);
+});
+
+test("two agents on one task: started together, compared, one is kept", async ({ server, pages }) => {
+  const repo = await server.repository("compare", { "a.txt": "one\n" });
+  const page = await pages.open("#/");
+  await page.getByRole("button", { name: "New", exact: true }).click();
+  const dialog = page.getByRole("dialog", { name: "New session" });
+  await dialog.getByLabel("What should be done?").fill("file a.txt two\\n");
+  for (const box of await dialog.locator(".agent-choice input:checked").all()) await box.uncheck();
+  await dialog.getByLabel("Demo", { exact: true }).check();
+  await dialog.getByLabel("Second", { exact: true }).check();
+  await dialog.locator("input.mono").first().fill(repo);
+  await dialog.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("button", { name: "Keep this one" }).nth(1).waitFor({ timeout: 20_000 });
+  await page.locator('.diff tr[data-kind="add"]', { hasText: "two" }).nth(1).waitFor({ timeout: 20_000 });
+  await page.getByRole("button", { name: "Keep this one" }).first().click();
+  await page.getByText("closed as cancelled").first().waitFor();
+  noErrors(page);
+});
+
+test("home is live: what needs me is first, and can be answered there", async ({ server, pages }) => {
+  const page = await pages.open("#/");
+  const id = await server.session({ agent_profile_id: "demo", title: "Live on the home screen" });
+  await server.prompt(id, "push git push origin live");
+  const row = page.locator('[data-group="needs_you"] .home-row', { hasText: "Live on the home screen" });
+  await row.getByText("git push origin live").waitFor();
+  await row.getByRole("button", { name: "Allow once" }).click();
+  await page.locator('[data-group="recent"] .home-row', { hasText: "Live on the home screen" }).waitFor();
+  await page.getByLabel("Search sessions").fill("live on the");
+  await page.locator(".home-row").first().waitFor();
+  assert.equal(await page.locator(".home-row").count(), 1);
+  noErrors(page);
+});

@@ -1,0 +1,129 @@
+import { useState } from "preact/hooks";
+import { api } from "../../data/actions.ts";
+import { agentName } from "../../data/agents.ts";
+import type { OpenSession } from "../../data/session.ts";
+import { isClosed, isInterrupted, markOf, TASK_STATES, titleOf } from "../../data/states.ts";
+import { folderName } from "../../lib/format.ts";
+import { go, sessionPath } from "../../lib/router.ts";
+import { Button } from "../../ui/Button.tsx";
+import { Dialog } from "../../ui/Dialog.tsx";
+import { Icon } from "../../ui/Icon.tsx";
+import { Mark } from "../../ui/Mark.tsx";
+import { Menu, type MenuItem } from "../../ui/Menu.tsx";
+import { Badge, Elapsed, Field } from "../../ui/parts.tsx";
+import { report } from "../../ui/toasts.ts";
+
+export function SessionHeader({ session }: { session: OpenSession }) {
+  const status = session.status.value;
+  const [isRenaming, setRenaming] = useState(false);
+  if (!status) return <header class="session-header" />;
+  const { modes, models } = session.view.value.agent;
+  const task = session.task.value;
+  const facts = [agentName(status.agent_profile_id), nameIn(models), nameIn(modes)].filter(Boolean).join(" · ");
+  const run = session.view.value.run;
+  return (
+    <header class="session-header">
+      <a class="button back" data-look="plain" data-size="icon" href="#/" aria-label="Back to all sessions" title="Back to all sessions">
+        <Icon name="back" />
+      </a>
+      <div class="grow">
+        <h1 class="row">
+          <Mark {...markOf(status)} />
+          <span class="truncate" title={titleOf(status)}>{titleOf(status)}</span>
+        </h1>
+        <p class="session-facts">
+          <span class="truncate">{facts}</span>
+          {!status.worktree_path && (
+            <span class="row nowrap" title={status.working_dir ?? ""}>
+              <Icon name="folder" small /> <span class="truncate">{folderName(status.working_dir)}</span>
+            </span>
+          )}
+          {status.worktree_branch && (
+            <span class="row nowrap" title={`Branch, in ${status.worktree_path ?? ""}`}>
+              <Icon name="branch" small /> <span class="truncate">{status.worktree_branch}</span>
+            </span>
+          )}
+          {task && (
+            <a href={`#/task/${encodeURIComponent(task.task_id)}`} class="nowrap">
+              <Badge tone={TASK_STATES[task.state].tone} title={`Task: ${task.title}`}>{TASK_STATES[task.state].label}</Badge>
+            </a>
+          )}
+          <ExecutorBadge status={status} />
+        </p>
+      </div>
+      {status.status === "running" && run && (
+        <span class="session-elapsed muted small" title="This run">
+          <Elapsed since={run.started_at} />
+        </span>
+      )}
+      <RunButtons session={session} />
+      <Menu label="More actions" icon="more" items={actions(session, () => setRenaming(true))} />
+      {isRenaming && <Rename session={session} onClose={() => setRenaming(false)} />}
+    </header>
+  );
+}
+
+function nameIn(choices: OpenSession["view"]["value"]["agent"]["modes"]): string {
+  return choices?.available.find((choice) => choice.id === choices.current)?.name ?? choices?.current ?? "";
+}
+
+const EXECUTOR_WORDS = { starting: "executor starting", error: "executor error", ready: "", stopped: "" } as const;
+
+function ExecutorBadge({ status }: { status: NonNullable<OpenSession["status"]["value"]> }) {
+  const words = status.executor_status ? EXECUTOR_WORDS[status.executor_status] : "";
+  if (!words) return null;
+  return <Badge tone={status.executor_status === "error" ? "error" : "accent"} title={status.error_message ?? words}>{words}</Badge>;
+}
+
+function RunButtons({ session }: { session: OpenSession }) {
+  const status = session.status.value;
+  if (status?.status !== "running" && status?.status !== "waiting" && status?.status !== "starting") return null;
+  return (
+    <>
+      {status.status === "running" && <Button icon="pause" look="plain" dense label="Pause the run" onClick={() => api(session.id).pause()} />}
+      <Button icon="stop" dense label="Cancel the run" onClick={() => api(session.id).cancel()} />
+    </>
+  );
+}
+
+function actions(session: OpenSession, rename: () => void): MenuItem[] {
+  const status = session.status.value;
+  if (!status) return [];
+  const own = api(session.id);
+  const list: MenuItem[] = [{ label: "Rename…", onSelect: rename }];
+  if (status.read_only) return list;
+  list.push({
+    label: "Fork",
+    note: "A new session with a copy of the conversation",
+    onSelect: async () => go(sessionPath((await own.fork()).session_id)),
+  });
+  if (isClosed(status)) return list;
+  if (isInterrupted(status)) list.push({ label: "Dismiss the interruption", onSelect: () => own.dismiss() });
+  if (status.is_agent_running) list.push({ label: "Stop the agent", note: "The session stays; the next prompt starts it again", onSelect: () => own.stop() });
+  else list.push({ label: "Start the agent", onSelect: () => own.resume() });
+  list.push({ label: "Close as completed", note: "A closed session cannot be continued", onSelect: () => own.close("completed") });
+  list.push({ label: "Close as cancelled", onSelect: () => own.close("cancelled") });
+  return list;
+}
+
+function Rename({ session, onClose }: { session: OpenSession; onClose: () => void }) {
+  const [title, setTitle] = useState(session.status.value?.title ?? "");
+  const save = async () => {
+    try {
+      await api(session.id).rename(title.trim() || null);
+      onClose();
+    } catch (error) {
+      report(error);
+    }
+  };
+  return (
+    <Dialog title="Rename the session" onClose={onClose} foot={<Button look="primary" onClick={save}>Rename</Button>}>
+      <form onSubmit={(event) => { event.preventDefault(); void save(); }}>
+        <Field label="Title">
+          {({ id }) => <input id={id} class="input" data-autofocus value={title} maxLength={200} onInput={(event) => setTitle(event.currentTarget.value)} />}
+        </Field>
+      </form>
+    </Dialog>
+  );
+}
+

@@ -1,0 +1,112 @@
+import { useEffect } from "preact/hooks";
+import { current, type OpenSession, showSession } from "../../data/session.ts";
+import { titleOf } from "../../data/states.ts";
+import { lazy } from "../../lib/lazy.tsx";
+import { SESSION_TABS, type SessionTab, sessionPath } from "../../lib/router.ts";
+import { Button, LinkButton } from "../../ui/Button.tsx";
+import { Icon, type IconName } from "../../ui/Icon.tsx";
+import { Card } from "../../ui/parts.tsx";
+import { sentenceOf } from "../../ui/toasts.ts";
+import { ProblemError } from "piton-client";
+import { panelState } from "./cards.ts";
+import { Chat } from "./Chat.tsx";
+import { ConnectionNotice } from "./ConnectionNotice.tsx";
+import { SessionHeader } from "./SessionHeader.tsx";
+
+const Changes = lazy(() => import("../workspace/Changes.tsx").then((module) => module.Changes));
+const Files = lazy(() => import("../workspace/Files.tsx").then((module) => module.Files));
+const TerminalPanel = lazy(() => import("../workspace/TerminalPanel.tsx").then((module) => module.TerminalPanel));
+const Timeline = lazy(() => import("../timeline/Timeline.tsx").then((module) => module.Timeline));
+
+const TABS: Record<SessionTab, { label: string; icon: IconName }> = {
+  chat: { label: "Chat", icon: "chat" },
+  changes: { label: "Changes", icon: "diff" },
+  files: { label: "Files", icon: "folder" },
+  terminal: { label: "Terminal", icon: "terminal" },
+  timeline: { label: "Timeline", icon: "clock" },
+};
+
+export function SessionScreen({ id, tab }: { id: string; tab: SessionTab }) {
+  useEffect(() => showSession(id), [id]);
+  useEffect(() => () => showSession(null), []);
+  const session = current.value;
+  if (!session || session.id !== id) return <main class="session" id="main" />;
+  return <Loaded session={session} tab={tab} />;
+}
+
+function Loaded({ session, tab }: { session: OpenSession; tab: SessionTab }) {
+  const status = session.status.value;
+  const title = status ? titleOf(status) : "Session";
+  useEffect(() => {
+    document.title = `${title} · Piton`;
+  }, [title]);
+  if (session.load.value === "failed") return <Failed session={session} />;
+  return (
+    <main class="session" id="main" aria-label={title}>
+      <SessionHeader session={session} />
+      <Tabs id={session.id} tab={tab} place="top" />
+      <ConnectionNotice connection={session.connection.value} />
+      <div class="session-body">
+        {tab === "chat" ? <Chat session={session} /> : <Panel session={session} tab={tab} />}
+      </div>
+      <Tabs id={session.id} tab={tab} place="bottom" />
+    </main>
+  );
+}
+
+function Tabs({ id, tab, place }: { id: string; tab: SessionTab; place: "top" | "bottom" }) {
+  return (
+    <nav class="tabs session-tabs" data-place={place} aria-label={place === "top" ? "Session" : "Session views"}>
+      {SESSION_TABS.map((name) => (
+        <a key={name} class="tab" href={sessionPath(id, name)} aria-current={name === tab ? "page" : undefined}>
+          {place === "bottom" && <Icon name={TABS[name].icon} />}
+          <span>{TABS[name].label}</span>
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+function Panel({ session, tab }: { session: OpenSession; tab: Exclude<SessionTab, "chat"> }) {
+  const status = session.status.value;
+  if (tab === "timeline") return <Timeline session={session} />;
+  const { isUsable, sentence } = panelState(status);
+  if (!isUsable) {
+    return (
+      <div class="empty" data-panel-off role="status">
+        <h2>{TABS[tab].label} is not available yet</h2>
+        <p>{sentence ?? "The session is being loaded."}</p>
+      </div>
+    );
+  }
+  if (tab === "changes") return <Changes session={session} />;
+  if (tab === "files") return <Files session={session} />;
+  return <TerminalPanel session={session} />;
+}
+
+function Failed({ session }: { session: OpenSession }) {
+  const error = session.problem.value;
+  const isGone = error instanceof ProblemError && error.code === "session_not_found";
+  return (
+    <main class="session page" id="main">
+      <Card
+        tone="error"
+        name={isGone ? "gone" : "load-failed"}
+        title={isGone ? "This session does not exist any more" : `The session could not be loaded`}
+        actions={
+          <>
+            {!isGone && (
+              <Button look="primary" onClick={() => session.store.open()}>
+                Retry
+              </Button>
+            )}
+            <LinkButton href="#/">Home</LinkButton>
+          </>
+        }
+      >
+        <p>{isGone ? "It was deleted or archived, perhaps from another device." : sentenceOf(error)}</p>
+      </Card>
+    </main>
+  );
+}
+
