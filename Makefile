@@ -1,10 +1,12 @@
 # What a developer does with Piton. `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build run chat demo simulate demo-svg docs docs-test test test-agents lint fmt soak bench dist
+.PHONY: help setup setup-build run chat demo simulate demo-svg docs docs-test test test-agents lint fmt soak bench bench-web web dist
 
 # Where `make run` and `make chat` keep their sessions.
 DATA := target/run
+# The program, with its dependencies built as `make test` builds them: each is built once.
+BUILD := cargo build -p piton-cli --features test-deps
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -16,38 +18,42 @@ setup: ## Install what is missing to build and test; quick when nothing is
 setup-build:
 	@scripts/setup build
 
-run: setup-build ## Build, then start the server with the built-in agent: no API key, no network
-	cargo build -p piton-cli
+run: setup-build web ## Build, then start the server and the web app with the built-in agent: no API key, no network
+	$(BUILD)
 	target/debug/piton --data $(DATA) serve
 
+web: ## Build the web app, if Node.js 20 or newer is there
+	@scripts/web build
+
 chat: setup-build ## Talk to the built-in agent; uses the server of `make run`, or starts one
-	cargo build -p piton-cli
+	$(BUILD)
 	target/debug/piton --data $(DATA) chat --agent echo
 
-demo: setup-build ## Watch a worker being killed and going on
-	cargo run -p piton-cli -- demo
+demo: setup-build ## Watch a worker being killed and its session resumed
+	$(BUILD)
+	target/debug/piton demo
 
 simulate: setup ## Let the simulator look for trouble on fresh seeds for twenty seconds
 	cargo run -p piton-testkit --bin piton-sim -- --fresh
 
 demo-svg: setup ## Record the demo into docs/demo.svg
-	cargo build -p piton-cli
+	$(BUILD)
 	node scripts/record-demo.mjs
 
 docs: setup-build ## Write the generated pages (commands, records, metrics); check links and commands
-	cargo build -p piton-cli
+	$(BUILD)
 	node scripts/docs.mjs
 	node scripts/docs.mjs --check
 
 docs-test: setup-build ## Run every command of the documentation and every example; needs jq and curl
-	cargo build -p piton-cli
+	$(BUILD)
 	node scripts/docs.mjs --run
 
-test: setup ## Everything a change must pass: fmt, clippy, all tests, deny
-	@scripts/check fmt clippy test deny
+test: setup ## Everything a change must pass: fmt, clippy, all tests, the web packages, deny
+	@scripts/check fmt clippy test web deny
 
 test-agents: setup ## Real agents from npm against a scripted model (optional)
-	cargo build -p piton-cli
+	$(BUILD)
 	node scripts/agents/run.mjs
 
 lint: setup ## Only fmt and clippy
@@ -63,11 +69,19 @@ soak: setup ## The long loops: 110,000 seeds, 3,000 kills of real processes, 1,0
 	cargo test --release -p piton-testkit --test it -- --ignored --nocapture
 	cargo test --release -p piton-cli --test it -- --ignored --nocapture
 	cargo test --release -p piton-graph --test it -- --ignored --nocapture
+	cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent soak:run -w client
 
 bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log
 	cargo bench -p piton-cli --bench cli
 	cargo bench -p piton-cli --bench server
+	cargo bench -p piton-workspace --bench snapshot
 
-dist: setup-build ## Build as for a release: thin LTO, symbols stripped
+bench-web: setup ## Measure the web app in a browser: time to interactive, arrival to paint, heap
+	cargo build -p piton-cli
+	@scripts/web bench
+
+dist: setup-build web ## Build as for a release: thin LTO, symbols stripped
+	@# The app's files are read when this file is compiled.
+	touch crates/piton-server/src/web/files.rs
 	cargo build --profile dist --locked --workspace --exclude piton-testkit

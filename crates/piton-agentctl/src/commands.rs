@@ -31,11 +31,19 @@ struct Known {
     outcome: watch::Receiver<Outcome>,
 }
 
+impl Known {
+    fn is_settled(&self) -> bool {
+        self.outcome.borrow().is_some() || self.outcome.has_changed().is_err()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Book {
     known: HashMap<String, Known>,
     /// Oldest first.
     order: VecDeque<String>,
+    /// Ids that may not be accepted any more, oldest first.
+    withdrawn: VecDeque<String>,
 }
 
 #[derive(Debug)]
@@ -93,9 +101,12 @@ impl Commands {
                     }
                     let kept =
                         spool.keep_now(vec![Note { run_id, fact, raw: None, at: None }]).await;
-                    let result = match kept {
-                        Ok(()) => doing.await,
-                        Err(_) => Err(problem(Code::AgentctlClosing, "agentctl is about to end")),
+                    let result = if kept.is_ok() {
+                        doing.await
+                    } else {
+                        // What is not in the spool was not accepted.
+                        book.lock().unwrap_or_else(PoisonError::into_inner).forget(&id);
+                        Err(problem(Code::AgentctlClosing, "agentctl is about to end"))
                     };
                     settle.send_replace(Some(result));
                 });
@@ -109,6 +120,27 @@ impl Commands {
         Ok(Reply { id, replayed, result })
     }
 
+    /// Makes sure that a command is accepted now or never; whether it was accepted. One that is being
+    /// looked at is waited for.
+    pub(crate) async fn withdraw(&self, id: &str) -> bool {
+        loop {
+            let mut outcome = {
+                let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+                match book.known.get(id) {
+                    // Had it been refused for now, it would have been forgotten.
+                    Some(known) if known.is_settled() => return true,
+                    Some(known) => known.outcome.clone(),
+                    None => {
+                        book.withdraw(id, self.known_max);
+                        return false;
+                    }
+                }
+            };
+            // An error means that it was cut off, which settles it, too.
+            let _ = outcome.wait_for(Option::is_some).await;
+        }
+    }
+
     fn known(&self, id: &str, digest: blake3::Hash) -> Result<Seen, Problem> {
         let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = book.known.get(id) {
@@ -117,6 +149,10 @@ impl Commands {
                 return Err(problem(Code::CommandMismatch, message));
             }
             return Ok(Seen::Before(known.outcome.clone()));
+        }
+        if book.withdrawn.iter().any(|withdrawn| withdrawn == id) {
+            let message = format!("The command {id} was withdrawn");
+            return Err(problem(Code::CommandWithdrawn, message));
         }
         if book.known.len() >= self.known_max {
             book.forget_one();
@@ -138,6 +174,16 @@ enum Seen {
 }
 
 impl Book {
+    fn withdraw(&mut self, id: &str, max: usize) {
+        if self.withdrawn.iter().any(|withdrawn| withdrawn == id) {
+            return;
+        }
+        if self.withdrawn.len() >= max {
+            self.withdrawn.pop_front();
+        }
+        self.withdrawn.push_back(id.to_owned());
+    }
+
     fn forget(&mut self, id: &str) {
         self.known.remove(id);
         self.order.retain(|known| known != id);
@@ -145,11 +191,9 @@ impl Book {
 
     fn forget_one(&mut self) {
         let is_settled = |id: &String| {
-            self.known.get(id).is_none_or(|known| {
-                known.outcome.borrow().is_some()
-                    || known.outcome.has_changed().is_err()
-                    || planted::is(Bug::CommandForgotten)
-            })
+            self.known
+                .get(id)
+                .is_none_or(|known| known.is_settled() || planted::is(Bug::CommandForgotten))
         };
         if let Some(index) = self.order.iter().position(is_settled)
             && let Some(id) = self.order.remove(index)
@@ -221,6 +265,51 @@ mod tests {
         let kept: Vec<_> = reader.after(0).map(|entry| entry.unwrap().fact).collect();
         let fact = Fact::CommandAccepted { command_id: "c1".into(), command: "stop".into() };
         assert_eq!(kept, [fact]);
+    }
+
+    /// Withdrawn is what was not accepted, for good; what was accepted is said to be.
+    #[tokio::test]
+    async fn a_command_is_withdrawn_unless_it_was_accepted() {
+        let temp = tempfile::tempdir().unwrap();
+        let commands = commands(temp.path());
+        let done = |_| async { Ok(Value::Null) };
+        commands.run(stop("c1"), always, done).await.unwrap();
+        assert!(commands.withdraw("c1").await);
+        // One that was refused for now is not accepted.
+        let never = |_| async { Err(problem(Code::AgentBusy, "Another turn is under way")) };
+        commands.run(stop("c2"), never, done).await.unwrap_err();
+        assert!(!commands.withdraw("c2").await);
+        assert!(!commands.withdraw("c2").await);
+        let late = commands.run(stop("c2"), always, |_| async { panic!("withdrawn") }).await;
+        assert_eq!(late.unwrap_err().code, Code::CommandWithdrawn);
+        assert!(commands.run(stop("c1"), always, done).await.unwrap().replayed);
+    }
+
+    /// Whether a command that is being looked at will be accepted is waited for.
+    #[tokio::test]
+    async fn a_withdrawal_waits_for_a_command_under_way() {
+        for is_admitted in [true, false] {
+            let temp = tempfile::tempdir().unwrap();
+            let commands = Arc::new(commands(temp.path()));
+            let (go, gone) = tokio::sync::oneshot::channel::<()>();
+            let running = Arc::clone(&commands);
+            let first = tokio::spawn(async move {
+                let admit = |_| async move {
+                    gone.await.unwrap();
+                    if is_admitted { Ok(()) } else { Err(problem(Code::AgentBusy, "Busy")) }
+                };
+                running.run(stop("c1"), admit, |_| async { Ok(Value::Null) }).await
+            });
+            while commands.count() == 0 {
+                tokio::task::yield_now().await;
+            }
+            let withdrawing = Arc::clone(&commands);
+            let withdrawal = tokio::spawn(async move { withdrawing.withdraw("c1").await });
+            tokio::task::yield_now().await;
+            go.send(()).unwrap();
+            assert_eq!(withdrawal.await.unwrap(), is_admitted);
+            assert_eq!(first.await.unwrap().is_ok(), is_admitted);
+        }
     }
 
     /// A refusal is an outcome, too; and one that is asked for twice at once is given twice.

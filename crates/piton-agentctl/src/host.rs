@@ -44,17 +44,17 @@ impl Host {
 }
 
 fn of_workspace(error: &workspace::Error) -> HostError {
-    HostError { code: error.code(), message: told(error) }
+    HostError { code: error.code(), message: with_causes(error) }
 }
 
 fn of_terminals(error: &terminals::Error) -> HostError {
-    HostError { code: error.code(), message: told(error) }
+    HostError { code: error.code(), message: with_causes(error) }
 }
 
 /// The agent gets one line: what failed, and why.
-fn told(error: &dyn Error) -> String {
+fn with_causes(error: &dyn Error) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+    causes.fold(error.to_string(), |with_causes, cause| format!("{with_causes}: {cause}"))
 }
 
 impl ToolHost for Host {

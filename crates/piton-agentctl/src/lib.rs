@@ -4,18 +4,18 @@
 
 mod activity;
 mod agent;
+mod agentctl;
 mod commands;
-mod ctl;
 mod epoch;
+mod folder_watch;
 pub mod host;
-mod life;
 mod log;
-mod lost;
 mod problem;
+mod process;
 mod server;
 pub mod spool;
 pub mod terminals;
 pub mod tree;
 pub mod workspace;
 
-pub use life::{Error, run};
+pub use process::{Error, run};

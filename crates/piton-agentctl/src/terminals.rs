@@ -112,8 +112,8 @@ impl Terminals {
         let child = self.workspace.tree().spawn(program).map_err(failed)?;
         let bytes_max = spec.output_bytes_max.unwrap_or(OUTPUT_BYTES_USUAL).min(OUTPUT_BYTES_MAX);
         let output = Arc::new(Mutex::new(Ring::new(usize::try_from(bytes_max).unwrap_or(0))));
-        let (told, exit) = watch::channel(None);
-        tokio::spawn(follow(child, reader, output.clone(), told));
+        let (exited, exit) = watch::channel(None);
+        tokio::spawn(follow(child, reader, output.clone(), exited));
         terminals.insert(number, Arc::new(Terminal { part, output, exit }));
         Ok(number.to_string())
     }
@@ -169,7 +169,7 @@ async fn follow(
     mut child: Child,
     mut reader: pipe::Receiver,
     output: Arc<Mutex<Ring>>,
-    told: watch::Sender<Option<TerminalExit>>,
+    exited: watch::Sender<Option<TerminalExit>>,
 ) {
     let mut reading = tokio::spawn(async move {
         let mut buffer = vec![0; 16 * 1024];
@@ -184,7 +184,7 @@ async fn follow(
         exit_code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
     };
-    told.send_replace(Some(exit));
+    exited.send_replace(Some(exit));
 }
 
 /// The last bytes of an output.

@@ -11,6 +11,7 @@ use piton_core::resume::{
     AgentRestart as CoreAgentRestart, Context as CoreContext, ContextChoice as CoreContextChoice,
     Strategy,
 };
+use piton_core::spool::Channel as CoreChannel;
 use piton_core::state::{AgentStatus as CoreAgentStatus, ExecutorStatus as CoreExecutorStatus};
 use piton_core::status::{Name, WireState};
 use piton_core::task::TaskState as CoreTaskState;
@@ -251,6 +252,11 @@ closed_lists! {
         ContinueWithHistory = "continue_with_history",
         ContinueWithoutContext = "continue_without_context",
         NewSession = "new_session",
+    }
+    /// Where an agent says something.
+    Channel: CoreChannel {
+        Answer = "answer",
+        Thought = "thought",
     }
     /// What a run was doing when it was interrupted.
     InterruptedPhase: Activity {

@@ -140,7 +140,7 @@ pub struct QueueChanged {
 }
 
 #[cfg(feature = "openapi")]
-mod schema {
+pub(crate) mod schema {
     use std::borrow::Cow;
 
     use utoipa::openapi::RefOr;
@@ -149,7 +149,7 @@ mod schema {
 
     /// A string, or a list of content blocks.
     #[derive(Debug)]
-    pub(super) struct PromptContent;
+    pub(crate) struct PromptContent;
 
     impl PartialSchema for PromptContent {
         fn schema() -> RefOr<Schema> {

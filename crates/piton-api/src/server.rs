@@ -55,3 +55,24 @@ impl fmt::Debug for ServerInfo {
         write!(f, "ServerInfo({}, pid {})", self.address, self.pid)
     }
 }
+
+/// What was looked at on the server's machine, and how it is: what `piton doctor` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Examination {
+    /// There is no problem; warnings are none.
+    pub good: bool,
+    pub findings: Vec<ExaminationFinding>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ExaminationFinding {
+    /// What was looked at.
+    pub check: String,
+    /// `ok`, `warning` or `problem`.
+    pub level: String,
+    pub says: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}

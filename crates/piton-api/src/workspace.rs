@@ -68,6 +68,10 @@ pub struct DiffQuery {
     /// Of this path alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// What the session's branch adds to its base: commits, and changes that are not committed. Not
+    /// together with `staged`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,4 +140,101 @@ pub struct ShellInfo {
 pub struct ShellList {
     /// Oldest first.
     pub shells: Vec<ShellInfo>,
+}
+
+/// How a session's branch stands to its base.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GitBranch {
+    /// Null if the folder is on no branch, or in no repository.
+    pub branch: Option<String>,
+    /// The newest commit.
+    pub head: Option<String>,
+    /// The local branch that the work began at; null if it is not known or does not exist.
+    pub base: Option<String>,
+    /// The newest commit that both have.
+    pub merge_base: Option<String>,
+    /// Commits that the base does not have.
+    pub ahead: u64,
+    /// Commits that only the base has.
+    pub behind: u64,
+    /// Files with changes that are not committed.
+    pub uncommitted: usize,
+    /// Names of remotes that the branch can be pushed to.
+    pub remotes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CommitRequest {
+    /// The commit's message.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1))]
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Committed {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// The new commit.
+    pub commit: String,
+}
+
+/// How a branch comes into its base.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum MergeStrategy {
+    #[default]
+    Merge,
+    /// All of its changes as one commit.
+    Squash,
+    /// Its commits again, behind those of the base. The session's branch moves to them.
+    Rebase,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct MergeRequest {
+    /// The local branch to bring the work into; without it, the one that the work began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+    #[serde(default)]
+    pub strategy: MergeStrategy,
+    /// The message of the merge, or of the one commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Merged {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    pub into: String,
+    /// Where that branch is now.
+    pub commit: String,
+    /// It had everything already.
+    pub was_up_to_date: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PushRequest {
+    /// Without it `origin`, or the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Pushed {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    pub remote: String,
+    pub branch: String,
 }

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use crate::commands::{self, Command};
 use crate::error::{Error, Exit};
+use crate::terminal;
 use crate::ui::{self, ColorChoice, Ui};
 
 const EXAMPLES: &str = "\
@@ -35,8 +36,9 @@ const CONFIG_HELP: &str = "The config file [default: $PITON_CONFIG, ~/.config/pi
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
+    /// Without one, on a terminal: `top`.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -66,6 +68,12 @@ pub(crate) fn run() -> Exit {
         Err(error) => return usage(&error),
     };
     let mut ui = Ui::new(cli.global.json, cli.global.color);
+    if cli.command.is_none() && !terminal::is_possible(&ui) {
+        let command = Cli::command().arg_required_else_help(true);
+        if let Err(error) = command.try_get_matches_from(["piton"]) {
+            return usage(&error);
+        }
+    }
     let done = commands::run(&mut ui, cli).and_then(|exit| ui.flush().map(|()| exit));
     done.unwrap_or_else(|error| ui.report(&error))
 }
@@ -101,8 +109,6 @@ fn usage(error: &clap::Error) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -200,6 +200,12 @@ impl From<piton_runtime::Error> for Error {
     }
 }
 
+impl From<piton_graph::Error> for Error {
+    fn from(error: piton_graph::Error) -> Self {
+        Self::from_error(error.code(), &error).with_hint(error.hint())
+    }
+}
+
 impl From<piton_store::Error> for Error {
     fn from(error: piton_store::Error) -> Self {
         Self::from_error(error.code(), &error)

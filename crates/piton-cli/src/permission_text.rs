@@ -76,6 +76,13 @@ fn push_arguments(request: &PermissionRequest, lines: &mut Vec<Line>) {
     }
 }
 
+/// A change: its path, and its lines with a few that are around them.
+pub(crate) fn diff_lines(diff: &Diff) -> Vec<Line> {
+    let mut lines = Vec::new();
+    push_diff(diff, &mut lines);
+    lines
+}
+
 fn push_diff(diff: &Diff, lines: &mut Vec<Line>) {
     let new: Vec<&str> = diff.new_text.lines().collect();
     let Some(old) = &diff.old_text else {

@@ -105,3 +105,12 @@ pub(crate) fn required(data: &Path) -> Result<Client> {
     let message = format!("No server runs on {}", data.display());
     connect(data).ok_or_else(|| Error::new(Code::ServerNotRunning, message))
 }
+
+/// This machine's address in its network: the one that it would send from. Nothing is sent.
+pub(crate) fn network_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    // An address of a documentation network: the routes decide, and nobody is there.
+    socket.connect("192.0.2.1:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_unspecified() && !ip.is_loopback()).then_some(ip)
+}

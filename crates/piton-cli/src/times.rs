@@ -94,12 +94,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_told_in_the_largest_unit() {
+    fn distances_are_shown_in_the_largest_unit() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let told =
+        let relative =
             |seconds: i64| relative(Timestamp::from_millis(now.as_millis() + seconds * 1_000), now);
         assert_eq!(
-            [0, -59, -60, -3_599, -3_600, -86_400, -60 * 86_400, 30, 7_200].map(told),
+            [0, -59, -60, -3_599, -3_600, -86_400, -60 * 86_400, 30, 7_200].map(relative),
             [
                 "now",
                 "59 s ago",

@@ -169,14 +169,14 @@ impl Ui {
     fn say(&mut self, tone: Tone, label: &str, text: &str) -> Result<()> {
         self.flush()?;
         let label = painted(self.color_err, tone, &format!("{label}:"));
-        told(&format!("{label} {}\n", self.call.spelled(text)));
+        write_stderr(&format!("{label} {}\n", self.call.spelled(text)));
         Ok(())
     }
 
     /// How far long work has come; only for people who look on.
     pub(crate) fn progress(text: &str) {
         if io::stderr().is_terminal() {
-            told(&format!("{}{text}", control("\r\x1b[K")));
+            write_stderr(&format!("{}{text}", control("\r\x1b[K")));
         }
     }
 
@@ -200,14 +200,14 @@ impl Ui {
         for (label, text) in error.lines(&self.call) {
             let tone = if label == "Error" { Tone::Bad } else { Tone::Quiet };
             let label = painted(self.color_err, tone, &format!("{label}:"));
-            told(&format!("{label} {text}\n"));
+            write_stderr(&format!("{label} {text}\n"));
         }
         error.exit
     }
 }
 
 /// If stderr is gone there is nobody left to tell.
-fn told(text: &str) {
+fn write_stderr(text: &str) {
     let _ = io::stderr().write_all(for_terminal(text).as_bytes());
 }
 

@@ -82,6 +82,9 @@ codes! {
     WorktreeNotFound = "worktree_not_found", "Only sessions that were made with a repository have a worktree.";
     WorktreeExists = "worktree_exists", "Clean the session's worktree up before it is given another one.";
     WorktreeDirty = "worktree_dirty", "Commit and push or merge what is listed, or force it: then it is lost.";
+    NothingToCommit = "nothing_to_commit", "Change something first; everything is committed already.";
+    MergeConflict = "merge_conflict", "Have the branch changed so that it fits, for example by asking its agent to merge the base into it; then try again.";
+    PushRejected = "push_rejected", "Read what the remote says; bring the branch up to date with it, then push again.";
     WorkspaceUnusable = "workspace_unusable", "The reason says what is missing; put it back, or have the worktree repaired.";
     GitFailed = "git_failed", "Check that git is installed and works in that repository; then try again.";
     ServerRunning = "server_running", "Use the server that runs, or stop it first.";
@@ -106,6 +109,7 @@ codes! {
 
     // Graphs.
     GraphInvalid = "graph_invalid", "Correct the graph at the place that the error names.";
+    GraphChanged = "graph_changed", "Resume with the changed graph, `--graph FILE`, or as it ran, `--recorded-graph`.";
     GraphInputInvalid = "graph_input_invalid", "Give every required input, with the type that the graph declares.";
     NodeFailed = "node_failed", "Read the error of the node, remove its cause, then resume the session.";
     NodeTimeout = "node_timeout", "Give the node a longer `timeout`, or find out what it waits for.";
@@ -198,6 +202,7 @@ codes! {
     AgentctlTimeout = "agentctl_timeout", "Try again when the machine is less busy; the message has the end of agentctl's log.";
     ProtocolUnsupported = "protocol_unsupported", "Wait until its turn ends; then agentctl is replaced by one of this version.";
     CommandMismatch = "command_mismatch", "Use a new id for another command.";
+    CommandWithdrawn = "command_withdrawn", "Send a new command under another id; this one was taken back before it was accepted.";
     CommandInterrupted = "command_interrupted", "Read the session's log; whether the command was carried out is not known.";
     EpochRequired = "epoch_required", "Send the header that names the epoch of the session's lease.";
     EpochNotSaved = "epoch_not_saved", "Free some space on agentctl's disk, then try again.";
@@ -249,8 +254,13 @@ impl Code {
     /// agentctl refused a command because of the moment and remembers nothing of it: the same command
     /// may be sent again.
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::EpochStale | Self::AgentctlClosing | Self::ProtocolUnsupported)
-            || self.is_momentary()
+        matches!(
+            self,
+            Self::EpochStale
+                | Self::AgentctlClosing
+                | Self::ProtocolUnsupported
+                | Self::CommandWithdrawn
+        ) || self.is_momentary()
     }
 
     /// Transient, and perhaps over at once: a client may learn that the agent is free before agentctl
@@ -388,7 +398,8 @@ mod tests {
                 "epoch_stale",
                 "agent_busy",
                 "agentctl_closing",
-                "protocol_unsupported"
+                "protocol_unsupported",
+                "command_withdrawn"
             ]
         );
         assert_eq!(of(Code::is_momentary), ["agent_not_running", "agent_busy"]);

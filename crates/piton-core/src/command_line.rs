@@ -54,7 +54,7 @@ pub enum Output {
 
 /// Which conversation a turn belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way<'a> {
+pub enum ConversationTarget<'a> {
     New {
         /// The id that it is to have, where the caller chooses it.
         id: Option<&'a str>,
@@ -106,21 +106,29 @@ impl CommandLine {
     }
 
     /// The arguments for one turn. Where a conversation cannot be continued, a new one begins.
-    pub fn arguments(&self, way: Way<'_>, prompt: &str) -> Vec<String> {
+    pub fn arguments(&self, way: ConversationTarget<'_>, prompt: &str) -> Vec<String> {
         let (template, id, message_id) = match way {
-            Way::New { id } => (&self.new, id, None),
-            Way::Resume { id: Some(id), .. } | Way::Fork { id } if !is_fit(id) => {
+            ConversationTarget::New { id } => (&self.new, id, None),
+            ConversationTarget::Resume { id: Some(id), .. } | ConversationTarget::Fork { id }
+                if !is_fit(id) =>
+            {
                 (&self.new, None, None)
             }
-            Way::Resume { id, message_id: Some(at) }
+            ConversationTarget::Resume { id, message_id: Some(at) }
                 if is_fit(at) && !self.resume_at.is_empty() =>
             {
                 (&self.resume_at, id, Some(at))
             }
-            Way::Resume { id, .. } if !self.resume.is_empty() => (&self.resume, id, None),
-            Way::Fork { id } if !self.fork.is_empty() => (&self.fork, Some(id), None),
+            ConversationTarget::Resume { id, .. } if !self.resume.is_empty() => {
+                (&self.resume, id, None)
+            }
+            ConversationTarget::Fork { id } if !self.fork.is_empty() => {
+                (&self.fork, Some(id), None)
+            }
             // To continue the original instead of a copy would be something else.
-            Way::Resume { .. } | Way::Fork { .. } => (&self.new, None, None),
+            ConversationTarget::Resume { .. } | ConversationTarget::Fork { .. } => {
+                (&self.new, None, None)
+            }
         };
         let values = [
             (AGENT_SESSION_ID, id.unwrap_or_default()),
@@ -193,12 +201,12 @@ mod tests {
     #[test]
     fn arguments_of_each_way() {
         let line = line();
-        let resume = |message_id| Way::Resume { id: Some("s1"), message_id };
+        let resume = |message_id| ConversationTarget::Resume { id: Some("s1"), message_id };
         for (way, expected) in [
-            (Way::New { id: None }, "-p"),
+            (ConversationTarget::New { id: None }, "-p"),
             (resume(None), "-p --resume s1"),
             (resume(Some("m1")), "-p --resume s1 --at=m1"),
-            (Way::Fork { id: "s1" }, "-p --resume s1 --fork"),
+            (ConversationTarget::Fork { id: "s1" }, "-p --resume s1 --fork"),
         ] {
             assert_eq!(line.arguments(way, "do it"), words(expected), "{way:?}");
         }
@@ -209,7 +217,10 @@ mod tests {
     #[test]
     fn what_it_cannot_do_leaves_the_original_alone() {
         let less = CommandLine { resume: Vec::new(), fork: Vec::new(), ..line() };
-        for way in [Way::Resume { id: Some("s1"), message_id: None }, Way::Fork { id: "s1" }] {
+        for way in [
+            ConversationTarget::Resume { id: Some("s1"), message_id: None },
+            ConversationTarget::Fork { id: "s1" },
+        ] {
             assert_eq!(less.arguments(way, ""), words("-p"), "{way:?}");
         }
     }
@@ -219,13 +230,14 @@ mod tests {
     fn an_id_cannot_be_an_option() {
         let line = line();
         for id in ["--allow-everything", "-x", "", "a\0b"] {
-            let resume = Way::Resume { id: Some(id), message_id: None };
+            let resume = ConversationTarget::Resume { id: Some(id), message_id: None };
             assert_eq!(line.arguments(resume, ""), words("-p"), "{id:?}");
-            assert_eq!(line.arguments(Way::Fork { id }, ""), words("-p"), "{id:?}");
-            let at = Way::Resume { id: Some("s1"), message_id: Some(id) };
+            assert_eq!(line.arguments(ConversationTarget::Fork { id }, ""), words("-p"), "{id:?}");
+            let at = ConversationTarget::Resume { id: Some("s1"), message_id: Some(id) };
             assert_eq!(line.arguments(at, ""), words("-p --resume s1"), "{id:?}");
         }
-        let named = Way::Resume { id: Some("{agent_message_id}"), message_id: Some("m1") };
+        let named =
+            ConversationTarget::Resume { id: Some("{agent_message_id}"), message_id: Some("m1") };
         let expected = words("-p --resume {agent_message_id} --at=m1");
         assert_eq!(line.arguments(named, ""), expected, "what was put in is not looked at again");
     }
@@ -238,7 +250,7 @@ mod tests {
             prompt: PromptBy::Argument,
             ..CommandLine::default()
         };
-        let id = Way::New { id: Some("s1") };
+        let id = ConversationTarget::New { id: Some("s1") };
         let sly = "--yes {agent_session_id} {prompt} {";
         let spaced = format!(" {sly}");
         for (new, expected) in [

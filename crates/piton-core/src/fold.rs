@@ -3,7 +3,7 @@
 //! never a panic.
 
 mod execution;
-mod owing;
+mod pending_context;
 mod queue;
 mod run;
 
@@ -14,7 +14,9 @@ use crate::id::{BootId, RunId, TokenId};
 use crate::limits::SPOOLS_KEPT;
 use crate::record::Record;
 use crate::spool::{REFUSAL, Spool};
-use crate::state::{ActiveToken, Executor, Info, OpenCall, Phase, Run, Said, State, WaitToken};
+use crate::state::{
+    ActiveToken, Executor, Info, MessageRef, OpenCall, Phase, Run, State, WaitToken,
+};
 use crate::time::Timestamp;
 
 /// Whether a record changed what the session index shows.
@@ -86,6 +88,7 @@ impl State {
                 return Change::Inner;
             }
             Event::GraphBound(e) => self.facts.graph = Some(e.name.clone()),
+            Event::GraphHosted(e) => self.facts.graph_on_server = e.by_server,
             // What a graph did is folded beside the session: `graph::GraphState`.
             Event::GraphForked(_)
             | Event::NodeStarted(_)
@@ -160,7 +163,7 @@ impl State {
             }
             Event::MessageUser(e) => {
                 self.mark_dequeued(&e.message_id);
-                self.last_said = Some(Said { message_id: e.message_id.clone(), seq });
+                self.last_said = Some(MessageRef { message_id: e.message_id.clone(), seq });
             }
             Event::RunStarted(_)
             | Event::RunWaiting(_)

@@ -46,7 +46,7 @@ pub const LOST_QUESTIONS_MAX: usize = 10;
 /// Changed files that are named.
 pub const CHANGED_FILES_MAX: usize = 50;
 /// Starts of an agent that ended before it could be given anything; then somebody has to decide.
-pub const VAIN_STARTS_MAX: u32 = 3;
+pub const FAILED_STARTS_MAX: u32 = 3;
 /// Of one message, one tool's result, and all of it, in a history that an agent is told: characters.
 pub const HISTORY_MESSAGE_CHARS_MAX: usize = 2_000;
 pub const HISTORY_RESULT_CHARS_MAX: usize = 500;

@@ -252,7 +252,7 @@ mod tests {
 
     /// The four example lines of the requirement are records as they stand.
     #[test]
-    fn s4_example_lines_are_records() {
+    fn example_lines_are_records() {
         for line in [
             r#"{"seq":145,"ts":"2026-02-21T10:01:10Z","kind":"message.user","message_id":"msg_u1","content":"run tests"}"#,
             r#"{"seq":146,"ts":"2026-02-21T10:01:25Z","kind":"run.waiting","run_id":"run_9f5","wait_kind":"tool_result","resume_token_id":"rt_5f0"}"#,

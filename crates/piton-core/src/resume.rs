@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::{AnyCode, Code};
 use crate::id::RunId;
-use crate::limits::VAIN_STARTS_MAX;
+use crate::limits::FAILED_STARTS_MAX;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spool::SessionCapabilities;
@@ -184,7 +184,7 @@ fn context(state: &State) -> Option<Context> {
     match agent.restored {
         Some(true) if agent.is_injected => Some(Context::Injected),
         Some(true) => Some(Context::Native),
-        Some(false) if state.owed.history => Some(Context::Injected),
+        Some(false) if state.pending_context.history => Some(Context::Injected),
         Some(false) => Some(Context::Lost),
         None => (agent.status == AgentStatus::Ready).then_some(Context::None),
     }
@@ -206,8 +206,8 @@ pub fn expected_context(
     match strategy {
         Strategy::Native | Strategy::CommandLine => {
             // Its conversation may have begun without what was said before.
-            let is_ignorant = agent.is_some_and(|agent| agent.is_ignorant);
-            if is_ignorant { (without, known) } else { (Context::Native, None) }
+            let lacks_history = agent.is_some_and(|agent| agent.lacks_history);
+            if lacks_history { (without, known) } else { (Context::Native, None) }
         }
         Strategy::History | Strategy::None => {
             let has_session = agent.is_some_and(|agent| agent.session_id.is_some());
@@ -393,13 +393,13 @@ fn to_continue(facts: &Facts) -> Option<Reason> {
 /// What to do about a session's agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    Leave(Leave),
-    Start(Opening),
+    Skip(SkipReason),
+    Start(StartPlan),
 }
 
 /// Why an agent is not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum SkipReason {
     /// It runs, or is about to.
     Running,
     /// It is being ended: another one is started when it is gone.
@@ -410,12 +410,12 @@ pub enum Leave {
     /// Somebody decided that this is no trigger for it.
     NotNow,
     /// It was started again and again, and came to nothing.
-    InVain,
+    RetriesExhausted,
 }
 
 /// How an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opening {
+pub struct StartPlan {
     /// There is no agentctl for it yet.
     pub launch: bool,
     pub strategy: Strategy,
@@ -425,7 +425,7 @@ pub struct Opening {
     pub history: bool,
     pub note: bool,
     /// An interrupted or paused run that goes on.
-    pub go_on: Option<RunId>,
+    pub run_to_continue: Option<RunId>,
 }
 
 /// What a user wants a started agent to know of what was said before.
@@ -445,7 +445,7 @@ pub enum StartContext {
     Fresh,
 }
 
-impl Opening {
+impl StartPlan {
     /// Changes what the agent is to know. The log keeps the id of a conversation that is left.
     #[must_use]
     pub fn with_context(self, context: StartContext) -> Self {
@@ -469,7 +469,7 @@ pub enum AfterFailure {
     /// user chooses.
     Interrupt(RunId),
     /// No prompt waits, or nothing may be decided.
-    Leave,
+    DoNothing,
 }
 
 /// Decides what becomes of a prompt whose agent could not be started.
@@ -478,21 +478,21 @@ pub fn after_failed_start(state: &State) -> AfterFailure {
     let executor = facts.executor.as_ref().map(|executor| executor.status);
     let run = facts.run.as_ref().filter(|run| run.is_open());
     let Some(run) = run.filter(|run| state.prompts(&run.run_id).next().is_some()) else {
-        return AfterFailure::Leave;
+        return AfterFailure::DoNothing;
     };
     if facts.closed.is_some()
         || executor == Some(ExecutorStatus::Unreachable)
         || is_starting(facts)
-        || facts.hears()
+        || facts.can_receive()
     {
-        return AfterFailure::Leave;
+        return AfterFailure::DoNothing;
     }
     let agent = facts.agent.as_ref();
     // A missing program, login or folder does not come back by itself.
     let may_pass = executor != Some(ExecutorStatus::Error)
         && agent.is_none_or(|agent| matches!(agent.error, None | Some(Reason::AgentError)));
     let failed_starts = agent.map_or(0, |agent| agent.failed_starts);
-    if may_pass && failed_starts < VAIN_STARTS_MAX {
+    if may_pass && failed_starts < FAILED_STARTS_MAX {
         AfterFailure::Retry
     } else {
         AfterFailure::Interrupt(run.run_id.clone())
@@ -503,40 +503,40 @@ pub fn after_failed_start(state: &State) -> AfterFailure {
 pub fn plan(state: &State, abilities: Abilities, policy: Policy, trigger: StartTrigger) -> Plan {
     let facts = &state.facts;
     if facts.closed.is_some() {
-        return Plan::Leave(Leave::Closed);
+        return Plan::Skip(SkipReason::Closed);
     }
-    if !is_occasion(policy.agent_restart, trigger) {
-        return Plan::Leave(Leave::NotNow);
+    if !is_start_allowed(policy.agent_restart, trigger) {
+        return Plan::Skip(SkipReason::NotNow);
     }
     let executor = facts.executor.as_ref();
     // Before what is known of the agent: nobody can say whether it still runs.
     if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
-        return Plan::Leave(Leave::Unproven);
+        return Plan::Skip(SkipReason::Unproven);
     }
     if is_running(facts) {
-        return Plan::Leave(Leave::Running);
+        return Plan::Skip(SkipReason::Running);
     }
     if is_ending(facts) {
-        return Plan::Leave(Leave::Ending);
+        return Plan::Skip(SkipReason::Ending);
     }
-    let vain = facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
-    if trigger == StartTrigger::Retry && vain >= VAIN_STARTS_MAX {
-        return Plan::Leave(Leave::InVain);
+    let failed_starts = facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
+    if trigger == StartTrigger::Retry && failed_starts >= FAILED_STARTS_MAX {
+        return Plan::Skip(SkipReason::RetriesExhausted);
     }
     let strategy = strategy(facts, abilities);
     let id = facts.agent.as_ref().and_then(|agent| agent.session_id.clone());
-    let goes_on = matches!(strategy, Strategy::Native | Strategy::CommandLine);
-    Plan::Start(Opening {
+    let continues = matches!(strategy, Strategy::Native | Strategy::CommandLine);
+    Plan::Start(StartPlan {
         launch: !executor.is_some_and(Executor::may_live),
         strategy,
-        agent_session_id: id.filter(|_| goes_on),
+        agent_session_id: id.filter(|_| continues),
         history: abilities.history,
         note: policy.note,
-        go_on: goes_on_with(facts, policy.continue_run, trigger),
+        run_to_continue: run_to_continue(facts, policy.continue_run, trigger),
     })
 }
 
-fn is_occasion(restart: AgentRestart, trigger: StartTrigger) -> bool {
+fn is_start_allowed(restart: AgentRestart, trigger: StartTrigger) -> bool {
     match trigger {
         StartTrigger::Created | StartTrigger::Manual => true,
         StartTrigger::Boot => restart == AgentRestart::OnBoot,
@@ -548,10 +548,10 @@ fn is_occasion(restart: AgentRestart, trigger: StartTrigger) -> bool {
 /// The run that a start continues by itself. A paused one only when a user resumes the session: a user
 /// stopped it. An interrupted one only if the setting says so; a request can ask for it
 /// ([`continuable`]).
-pub fn goes_on_with(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> Option<RunId> {
+pub fn run_to_continue(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> Option<RunId> {
     let run = facts.run.as_ref()?;
     let asked = trigger == StartTrigger::Manual;
-    let goes_on = match run.phase {
+    let continues = match run.phase {
         Phase::Paused => asked,
         Phase::Interrupted { .. } => match turn {
             ContinueRun::Auto => {
@@ -561,7 +561,7 @@ pub fn goes_on_with(facts: &Facts, turn: ContinueRun, trigger: StartTrigger) -> 
         },
         Phase::Open | Phase::Dismissed | Phase::Ended(_) => false,
     };
-    goes_on.then(|| run.run_id.clone())
+    continues.then(|| run.run_id.clone())
 }
 
 /// The paused or interrupted run that a request can continue.
@@ -572,7 +572,7 @@ pub fn continuable(facts: &Facts) -> Option<RunId> {
 
 /// Whether a prompt may be taken now: its agent runs, or is started because of the prompt.
 pub fn can_prompt(facts: &Facts, restart: AgentRestart) -> bool {
-    is_running(facts) || is_occasion(restart, StartTrigger::Prompt)
+    is_running(facts) || is_start_allowed(restart, StartTrigger::Prompt)
 }
 
 /// Whether an agent must be started because somebody said something that none was given: an open run

@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 11;
+pub const PROJECTOR_VERSION: u32 = 14;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,8 +52,8 @@ pub struct State {
     /// Effects that follow from a record and were not reported as carried out, by its seq.
     pub pending: BTreeMap<Seq, Effect>,
     /// What the agent's next prompt has to tell it.
-    #[serde(default, skip_serializing_if = "Owed::is_empty")]
-    pub owed: Owed,
+    #[serde(default, skip_serializing_if = "PendingContext::is_empty")]
+    pub pending_context: PendingContext,
     /// What an agent is to be given instead of the bare prompt, and was not known to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared: Option<Prepared>,
@@ -65,7 +65,7 @@ pub struct State {
     pub rejected_run: Option<RunId>,
     /// What the user said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_said: Option<Said>,
+    pub last_said: Option<MessageRef>,
     /// What the agent said about its features, and what users chose of them.
     #[serde(default, skip_serializing_if = "AgentFeatures::is_empty")]
     pub features: AgentFeatures,
@@ -97,19 +97,19 @@ pub struct QueuedPrompt {
 
 /// What an agent does not know, and is to be told with its next prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owed {
+pub struct PendingContext {
     /// It began afresh: all that was said before.
     #[serde(default)]
     pub history: bool,
     /// What the last interruption cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<Lost>,
+    pub note: Option<InterruptedWork>,
     /// Prompts in the log that no agent was given, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undelivered: Vec<UndeliveredPrompt>,
 }
 
-impl Owed {
+impl PendingContext {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -122,7 +122,7 @@ impl Owed {
 
 /// What was under way when a run was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct InterruptedWork {
     pub run_id: RunId,
     /// The interruption.
     pub seq: Seq,
@@ -152,15 +152,15 @@ pub struct UndeliveredPrompt {
     /// The record that asked for it to be given: an agent may have accepted it all the same, and what
     /// says so comes late.
     pub of_seq: Seq,
-    /// The execution whose agent could be given it then: that agent may have it.
+    /// The execution that there was then: its agentctl knows whether its agent was given it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    pub said: Said,
+    pub said: MessageRef,
 }
 
 /// A message of the user's, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct MessageRef {
     pub message_id: MessageId,
     pub seq: Seq,
 }
@@ -236,6 +236,9 @@ pub struct Facts {
     /// [`crate::graph::GraphState`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
+    /// A server runs that graph, and continues it after a restart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph_on_server: bool,
 }
 
 /// How many prompts are queued, and how many of them are held.
@@ -391,10 +394,10 @@ pub struct Agent {
     /// Its conversation began without what was said before, and is not known to hold it since. It
     /// does not know it any better when it goes on with that conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_ignorant: bool,
+    pub lacks_history: bool,
     /// It was told, and no turn has ended well since: it may not have kept it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_told: bool,
+    pub is_history_unconfirmed: bool,
     /// What it knows of what was said before it was started, it knows from the history that a prompt
     /// carried.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -417,8 +420,8 @@ impl Agent {
             error: None,
             failed_starts: 0,
             restored: None,
-            is_ignorant: false,
-            is_told: false,
+            lacks_history: false,
+            is_history_unconfirmed: false,
             is_injected: false,
             context_reason: None,
             ending_seq: None,
@@ -592,7 +595,7 @@ impl Facts {
     }
 
     /// There is an agent that can be told something, as far as the log knows.
-    pub fn hears(&self) -> bool {
+    pub fn can_receive(&self) -> bool {
         self.agent
             .as_ref()
             .is_some_and(|agent| agent.status == AgentStatus::Ready && !agent.is_ending())

@@ -21,11 +21,11 @@ pub const UNREACHABLE_AFTER: Duration = Duration::from_mins(1);
 
 /// Who holds the session's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum LeaseHolder {
     /// This boot.
     Ours,
     /// No boot, or one that has died.
-    Nobody,
+    NoLiveBoot,
     /// Another boot, which lives.
     Other,
 }
@@ -51,7 +51,7 @@ pub enum Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 pub struct Known {
-    pub owner: Owner,
+    pub owner: LeaseHolder,
     /// Of the boots that the log names, those that have died.
     pub dead: BTreeSet<BootId>,
     pub link: Link,
@@ -97,7 +97,7 @@ pub enum Step {
 /// The table. The first row that fits is taken.
 pub fn next(facts: &Facts, known: &Known) -> Step {
     let start = known.start.map(Step::Start);
-    if known.owner == Owner::Other {
+    if known.owner == LeaseHolder::Other {
         // What is wanted of another's session is refused by the store, with the owner's name.
         return start.unwrap_or(Step::End);
     }
@@ -107,7 +107,7 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
         }
         return start.unwrap_or(Step::End);
     };
-    let is_ours = known.owner == Owner::Ours;
+    let is_ours = known.owner == LeaseHolder::Ours;
     let is_closed = facts.closed.is_some();
     match known.link {
         Link::Launching => Step::Wait,
@@ -150,7 +150,7 @@ pub fn idle_since(state: &State) -> Option<Timestamp> {
     let is_busy = facts.run.as_ref().is_some_and(Run::is_open)
         || facts.has_due_prompt()
         || !state.pending.is_empty();
-    let is_idle = facts.closed.is_none() && facts.hears() && !is_busy;
+    let is_idle = facts.closed.is_none() && facts.can_receive() && !is_busy;
     state.info.as_ref().filter(|_| is_idle).map(|info| info.active_at)
 }
 

@@ -183,9 +183,8 @@ fn named(arguments: &Map<String, Value>, has_command: bool) -> Vec<String> {
         .into_iter()
         .take(ARGUMENTS_MAX)
         .map(|(key, value)| {
-            let value =
-                value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"));
-            format!("{} = {}", one_line(key), cut(&one_line(&value)))
+            // As JSON, also a text: a client in another language writes the same.
+            format!("{} = {}", one_line(key), cut(&value.to_string()))
         })
         .collect();
     if more > 0 {
@@ -209,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_told_by_what_it_runs_and_on_what() {
+    fn a_call_is_described_by_what_it_runs_and_on_what() {
         let line = |name: &str, arguments: Value| ToolText::new(name, Some(arguments)).line();
         assert_eq!(line("shell", json!({"command": "make\nclean"})), "shell `make clean`");
         assert_eq!(line("exec", json!({"command": ["git", "push"]})), "exec `git push`");
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_request_is_told_by_its_call_and_options() {
+    fn a_permission_request_is_described_by_its_call_and_options() {
         let question = json!({
             "toolCall": {"toolCallId": "c", "title": "/r/secret.txt", "kind": "read",
                 "rawInput": {"filepath": "/r/secret.txt"}},

@@ -42,6 +42,7 @@ pub fn spec(workspace: &Path) -> LaunchSpec {
         mask_values: Vec::new(),
         mask_keys: None,
         limits: Limits::default(),
+        ready_timeout: crate::executor::READY_TIMEOUT,
         protocol_max: None,
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use piton_core::Code;
@@ -24,6 +25,9 @@ pub use conversation::{Drained, Fault};
 use crate::client::Client;
 use crate::leftovers;
 use crate::protocol::{Command, Frame, Limits, Reply};
+
+/// How long an agentctl may take to answer after its launch, unless a setting says otherwise.
+pub const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -42,6 +46,8 @@ pub struct LaunchSpec {
     /// `None`: the usual ones.
     pub mask_keys: Option<Vec<String>>,
     pub limits: Limits,
+    /// How long it may take to answer.
+    pub ready_timeout: Duration,
     /// The newest protocol that it may speak; one that this program does not know is the only one
     /// then. For tests of an upgrade.
     pub protocol_max: Option<u32>,
@@ -226,7 +232,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
         &'a self,
         at: &'a At,
         after: Option<Spool>,
-    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
+    ) -> BoxFuture<'a, Result<Box<dyn EntryStream>, Fault>> {
         Box::pin(async move {
             let followed = conversation::follow(&self.connect(at).await?, after).await;
             connection::answered(self.connections(), at, followed)
@@ -265,7 +271,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
 }
 
 /// A stream of the entries of one execution.
-pub trait Following: Send + 'static {
+pub trait EntryStream: Send + 'static {
     fn spool_id(&self) -> &str;
 
     /// The next entries; `None` when the connection is lost. Dropping the future loses nothing.

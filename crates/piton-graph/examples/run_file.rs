@@ -33,6 +33,7 @@ fn show(progress: &Progress) {
         Progress::NodeCompleted { node, latency_ms } => println!("  ✓ {node}  {latency_ms} ms"),
         Progress::NodeFailed { node, error, .. } => println!("  ✗ {node}  {error}"),
         Progress::NodeSkipped { node } => println!("  - {node} skipped"),
+        Progress::NodeAdvanced { node, done, .. } => println!("    {node}: {done} done"),
         Progress::NodeWaiting { node, .. } => println!("  ? {node} waits"),
     }
 }

@@ -108,6 +108,17 @@ pub enum Error {
     ValuesRequired { keys: Vec<String> },
     #[error("Checkpoint {checkpoint} is still needed: {why}")]
     CheckpointInUse { checkpoint: CheckpointId, why: &'static str },
+    #[error("{} checkpoint of the session {} `{named}`", if *is_ambiguous { "More than one" } else { "No" }, if *is_ambiguous { "is meant by" } else { "is" })]
+    CheckpointUnknown { named: String, is_ambiguous: bool },
+    #[error("The graph in the session's log cannot be read")]
+    SpecUnreadable {
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("The graph in the session's log is not whole: a secret in it was masked")]
+    SpecMasked,
+    #[error("The graph file {file} changed since the session ran it")]
+    GraphChanged { file: String },
     #[error("The graph has nodes of its own that were not given: {}", .nodes.join(", "))]
     NodesMissing { nodes: Vec<String> },
 }
@@ -119,16 +130,20 @@ fn earlier(nearest: Option<&CheckpointId>) -> String {
 impl Error {
     pub fn code(&self) -> Code {
         match self {
-            Self::Spec(_) | Self::File { .. } | Self::NodesMissing { .. } => Code::GraphInvalid,
+            Self::Spec(_)
+            | Self::File { .. }
+            | Self::NodesMissing { .. }
+            | Self::SpecUnreadable { .. } => Code::GraphInvalid,
+            Self::GraphChanged { .. } | Self::SpecMasked => Code::GraphChanged,
             Self::Store(error) => error.code(),
             Self::Refused(refusal) => refusal.code(),
             Self::Input { .. } => Code::GraphInputInvalid,
             Self::Config(ConfigConflict::Backend { .. }) => Code::StoreUnsupported,
             Self::Config(_) => Code::ConfigConflict,
             Self::NotGraph { .. } | Self::OtherGraph { .. } => Code::SessionNotGraph,
-            Self::Resume(ResumeRefusal::NotFound { .. }) | Self::NoneIntact { .. } => {
-                Code::CheckpointNotFound
-            }
+            Self::Resume(ResumeRefusal::NotFound { .. })
+            | Self::NoneIntact { .. }
+            | Self::CheckpointUnknown { .. } => Code::CheckpointNotFound,
             Self::Resume(ResumeRefusal::NotResumable { .. }) => Code::CheckpointNotResumable,
             Self::Resume(ResumeRefusal::Damaged { .. }) => Code::CheckpointDamaged,
             Self::Incompatible { .. } => Code::CheckpointIncompatible,
@@ -142,6 +157,11 @@ impl Error {
         let own = match self {
             Self::Spec(error) => error.hint.clone(),
             Self::Input { hint, .. } => hint.clone(),
+            Self::SpecMasked => Some("Resume with the graph file: `--graph FILE`.".to_owned()),
+            Self::ValuesRequired { keys } => {
+                let sets: Vec<_> = keys.iter().map(|key| format!("--set {key}=VALUE")).collect();
+                Some(format!("Resume with {}.", sets.join(" ")))
+            }
             _ => None,
         };
         own.unwrap_or_else(|| self.code().hint().to_owned())

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::graph::{CheckpointOptions, Reducer, Topology};
+use piton_core::id::SessionId;
+use piton_store::Store;
 use serde_json::Value;
 
+use crate::checkpoints;
 use crate::error::{Error, Result, SpecError};
 use crate::node::{LoopBody, MapBody, Node};
 use crate::spec::{
@@ -22,6 +25,8 @@ pub struct Graph {
     checked: Arc<Checked>,
     bodies: Arc<BTreeMap<String, Body>>,
     hash: Arc<str>,
+    /// The file that it was read from.
+    file: Option<Arc<Path>>,
 }
 
 /// The code of a node of your own.
@@ -54,10 +59,44 @@ impl Graph {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::File { path: name.clone(), source })?;
-        Self::from_text(&text).map_err(|error| match error {
+        let graph = Self::from_text(&text).map_err(|error| match error {
             Error::Spec(error) => SpecError { file: Some(name), ..error }.into(),
             other => other,
-        })
+        })?;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok(Self { file: Some(path.into()), ..graph })
+    }
+
+    /// From a spec that is not checked yet, as a log has it.
+    pub fn from_spec(spec: GraphSpec) -> Result<Self> {
+        let parsed = Parsed { spec, ..Parsed::default() };
+        Ok(Self::new(check(parsed)?, BTreeMap::new()))
+    }
+
+    /// The graph that a session runs, from its log. Refused if the file that it was read from has
+    /// changed since: which of the two is meant has to be said.
+    pub async fn of_session(store: &Arc<dyn Store>, session: &SessionId) -> Result<Self> {
+        let view = checkpoints::view(store, session).await?;
+        let Some(file) = view.file.filter(|file| Path::new(file).exists()) else {
+            return Self::recorded(store, session).await;
+        };
+        // A file that is no graph any more has changed, too.
+        match Self::from_file(&file) {
+            Ok(now) if *now.hash == view.spec_hash => Ok(now),
+            _ => Err(Error::GraphChanged { file }),
+        }
+    }
+
+    /// The graph that a session runs, from its log, whatever became of its file.
+    pub async fn recorded(store: &Arc<dyn Store>, session: &SessionId) -> Result<Self> {
+        let (spec, view) = checkpoints::graph_spec(store, session).await?;
+        let file = view.file.map(|file| Path::new(&file).into());
+        let graph = Self { file, ..Self::from_spec(spec)? };
+        // Masking took a secret out of it that stood in the graph itself.
+        if *graph.hash != view.spec_hash {
+            return Err(Error::SpecMasked);
+        }
+        Ok(graph)
     }
 
     /// Reads and checks a graph, YAML or JSON. Nodes of your own (`custom: true`) are given with
@@ -68,7 +107,7 @@ impl Graph {
 
     fn new(checked: Checked, bodies: BTreeMap<String, Body>) -> Self {
         let hash = checked.spec.hash().into();
-        Self { checked: Arc::new(checked), bodies: Arc::new(bodies), hash }
+        Self { checked: Arc::new(checked), bodies: Arc::new(bodies), hash, file: None }
     }
 
     /// Gives a `custom` node of a file its code.
@@ -83,6 +122,11 @@ impl Graph {
 
     pub fn spec(&self) -> &GraphSpec {
         &self.checked.spec
+    }
+
+    /// The file that it was read from.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// BLAKE3 of the spec, in hex.

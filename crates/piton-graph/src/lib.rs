@@ -50,11 +50,14 @@ pub use run::{Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Ru
 pub use spec::{
     CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, GraphSpec, HumanSpec, InputSpec, LoopSpec,
     MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType, parse,
+    parse_checkpoint_options,
 };
 pub use store::{GraphStore, StoreParts, open};
 
 pub use async_trait::async_trait;
-pub use piton_core::graph::{CheckpointFilter, CheckpointOptions, CheckpointType, Reducer};
+pub use piton_core::graph::{
+    CheckpointFilter, CheckpointOptions, CheckpointType, Reducer, StoreFeatures,
+};
 
 /// Inputs of a graph from pairs.
 pub fn inputs<K: Into<String>, V: Into<serde_json::Value>>(

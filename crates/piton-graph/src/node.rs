@@ -68,6 +68,8 @@ pub(crate) struct Attempt {
     pub(crate) visit: u32,
     pub(crate) attempt: u32,
     pub(crate) idempotency_key: String,
+    /// Where commands run.
+    pub(crate) working_dir: Option<String>,
 }
 
 /// What the log knows of earlier attempts.

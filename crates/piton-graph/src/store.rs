@@ -21,6 +21,8 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct GraphStore {
     inner: Arc<Inner>,
+    /// What every graph here is checkpointed by; wins over what a graph says.
+    checkpoint: Arc<CheckpointOptions>,
 }
 
 #[derive(Debug)]
@@ -29,9 +31,7 @@ struct Inner {
     boot: BootId,
     liveness: Arc<dyn Liveness>,
     features: StoreFeatures,
-    /// What every graph here is checkpointed by, unless it says otherwise.
-    checkpoint: CheckpointOptions,
-    secrets: Vec<String>,
+    masker: Arc<Masker>,
     /// Sessions that run in this process: the lease alone would not tell two runs of one boot apart.
     running: Mutex<BTreeSet<SessionId>>,
     /// Held for its lock.
@@ -46,6 +46,8 @@ pub struct StoreParts {
     pub boot: BootId,
     pub liveness: Arc<dyn Liveness>,
     pub features: StoreFeatures,
+    /// Masks what is written, beside the keys that a graph excludes.
+    pub masker: Arc<Masker>,
 }
 
 /// Opens the SQLite store in a data folder, or makes one.
@@ -57,46 +59,32 @@ pub fn open(data: impl AsRef<Path>) -> Result<GraphStore> {
     let guard = locks.hold(boot.clone())?;
     let features =
         StoreFeatures { is_encrypted: true, compresses_above: Some(PAYLOAD_INLINE_BYTES_MAX) };
-    Ok(GraphStore {
-        inner: Arc::new(Inner {
-            store: Arc::new(store),
-            boot,
-            liveness: Arc::new(locks),
-            features,
-            checkpoint: CheckpointOptions::default(),
-            secrets: Vec::new(),
-            running: Mutex::default(),
-            _guard: Some(guard),
-        }),
-    })
+    let parts = StoreParts {
+        store: Arc::new(store),
+        boot,
+        liveness: Arc::new(locks),
+        features,
+        masker: Arc::new(Masker::default()),
+    };
+    Ok(GraphStore::of(parts, Some(guard)))
 }
 
 impl GraphStore {
     /// Over a store that the caller has open.
     pub fn from_parts(parts: StoreParts) -> Self {
-        let StoreParts { store, boot, liveness, features } = parts;
-        let inner = Inner {
-            store,
-            boot,
-            liveness,
-            features,
-            checkpoint: CheckpointOptions::default(),
-            secrets: Vec::new(),
-            running: Mutex::default(),
-            _guard: None,
-        };
-        Self { inner: Arc::new(inner) }
+        Self::of(parts, None)
+    }
+
+    fn of(parts: StoreParts, guard: Option<BootGuard>) -> Self {
+        let StoreParts { store, boot, liveness, features, masker } = parts;
+        let running = Mutex::default();
+        let inner = Inner { store, boot, liveness, features, masker, running, _guard: guard };
+        Self { inner: Arc::new(inner), checkpoint: Arc::default() }
     }
 
     /// The options of the runtime's level: they win over a graph's.
-    ///
-    /// # Panics
-    /// If the store was cloned before.
-    pub fn with_checkpoints(mut self, options: CheckpointOptions) -> Self {
-        Arc::get_mut(&mut self.inner)
-            .expect("options are given before the store is shared")
-            .checkpoint = options;
-        self
+    pub fn with_checkpoints(self, options: CheckpointOptions) -> Self {
+        Self { checkpoint: Arc::new(options), ..self }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -112,7 +100,7 @@ impl GraphStore {
     }
 
     pub(crate) fn checkpoint_options(&self) -> &CheckpointOptions {
-        &self.inner.checkpoint
+        &self.checkpoint
     }
 
     /// Declares that a session is run, or changed, here; refused if it is already.
@@ -131,8 +119,9 @@ impl GraphStore {
 
     /// A writer that masks by these globs.
     pub(crate) fn writer(&self, excluded: &[String]) -> Result<Writer> {
-        let patterns = KeyPatterns::new(excluded);
-        let masker = Masker::new(patterns, &self.inner.secrets)
+        let given = self.inner.masker.given();
+        let keys: Vec<&str> = excluded.iter().chain(&given.keys).map(String::as_str).collect();
+        let masker = Masker::new(KeyPatterns::new(&keys), &given.values)
             .map_err(|error| Error::Input { message: error.to_string(), hint: None })?;
         let store = Arc::clone(&self.inner.store);
         Ok(Writer::new(store, self.inner.boot.clone(), Arc::new(masker)))

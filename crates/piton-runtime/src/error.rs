@@ -10,9 +10,9 @@ use piton_core::reason::Reason;
 use piton_core::{AnyCode, Code};
 use piton_exec::client::ClientError;
 use piton_exec::executor::Fault;
-use piton_workspace::worktree;
+use piton_workspace::{finish, worktree};
 
-use crate::supervisor::Obstacle;
+use crate::supervisor::StartError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -29,7 +29,7 @@ pub enum Error {
     Agentctl(#[from] Fault),
     /// The session's agent cannot be started; the log says so, too.
     #[error(transparent)]
-    Obstacle(#[from] Obstacle),
+    StartError(#[from] StartError),
     /// A start came to nothing; the log says so, too.
     #[error(transparent)]
     StartFailed(#[from] StartFailure),
@@ -38,6 +38,9 @@ pub enum Error {
     /// The session's worktree is not as it should be, or git says no.
     #[error(transparent)]
     Worktree(Arc<worktree::Error>),
+    /// The work could not be committed, merged or pushed.
+    #[error(transparent)]
+    Finish(Arc<finish::Error>),
     #[error("The session service is shutting down")]
     ShuttingDown,
     /// The arguments make no sense; the text says which.
@@ -124,10 +127,11 @@ impl Error {
             Self::Store(error) => error.code(),
             Self::Agentctl(Fault::Problem(problem)) => agentctl_code(&problem.code),
             Self::Agentctl(Fault::Unreachable { .. }) => Code::AgentctlUnreachable,
-            Self::Obstacle(obstacle) => obstacle.code,
+            Self::StartError(start_error) => start_error.code,
             Self::StartFailed(failure) => failure.code(),
             Self::AgentLate | Self::AgentNotRunning => Code::AgentNotRunning,
             Self::Worktree(fault) => fault.code(),
+            Self::Finish(fault) => fault.code(),
             Self::ShuttingDown => Code::StoreClosed,
             Self::Invalid(_) => Code::RequestInvalid,
             Self::Id(_) => Code::IdInvalid,

@@ -5,6 +5,7 @@
 //! Who runs no sessions reads with a [`View`], and changes what nobody runs as an [`OfflineWriter`].
 
 pub mod broadcast;
+mod conversation;
 mod coordinator;
 mod engine;
 mod env;
@@ -29,13 +30,15 @@ mod view;
 mod worktrees;
 mod world;
 
+pub use conversation::ConversationPage;
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
-    Contact, CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine, EngineOptions, ForkSpec,
-    Fulfilled, IssuedResumeToken, IssuedToken, NewAccessToken, OpenWaits, OpenedSession,
-    OpenedShell, Prompted, Pruned, QueueReport, QueuedPromptReport, RedactionReport, ResumeSpec,
-    RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TaskPage,
-    TaskReport, VerifiedPage, check_terminal_side,
+    CommittedWork, Contact, CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine,
+    EngineOptions, ForkSpec, Fulfilled, IssuedResumeToken, IssuedToken, MergedWork, NewAccessToken,
+    OpenWaits, OpenedSession, OpenedShell, Prompted, Pruned, PushedWork, QueueReport,
+    QueuedPromptReport, RedactionReport, ResumeSpec, RunningEngine, SESSION_PLACEHOLDER,
+    SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport, VerifiedPage,
+    check_terminal_side,
 };
 pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;
@@ -48,12 +51,12 @@ pub use retention::{Due, Retention, due};
 pub use service::{Asked, Handle, NewSession, Options, Question, Service};
 pub use session::Ack;
 pub use settings::Settings;
-pub use supervisor::{Obstacle, Outcome, Recipe, Recipes, Recovered, Supervisors};
-pub use tally::{Counts, Doing};
+pub use supervisor::{LaunchConfig, LaunchConfigs, Outcome, Recovered, StartError, Supervisors};
+pub use tally::{Counts, RunActivity};
 pub use tokens::Answered;
 pub use view::{Listed, View};
 pub use worktrees::{Cleaned, Left, Worktrees};
 pub use world::{
-    Clock, Deed, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles,
+    Clock, Driver, EffectJob, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles,
     SystemClock,
 };

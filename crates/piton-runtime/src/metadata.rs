@@ -234,7 +234,7 @@ mod tests {
     /// Whoever reads a revocation from the log first (the one who wrote it, or the follower) ends the
     /// streams of its access token.
     #[tokio::test]
-    async fn a_revocation_ends_streams_whoever_reads_it_first() {
+    async fn a_revocation_ends_streams_in_any_order() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(sqlite::Options::new(folder.path())).unwrap();
         let store: Arc<dyn Store> = Arc::new(store);

@@ -9,25 +9,22 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use piton_core::decide::{self, Command, Context, Refusal, Removal};
+use piton_core::decide::{self, Command, Context, Removal};
 use piton_core::event::{SessionLeased, SessionReleased};
-use piton_core::id::{BootId, RunId, SessionId, WaitId};
-use piton_core::redact::RedactionPlan;
-use piton_core::token::{NewToken, ResumeToken};
-use piton_core::{Code, NewRecord, Reason, Seq, State, supervise};
+use piton_core::id::{BootId, SessionId};
+use piton_core::{Code, NewRecord, Seq, State, supervise};
 use piton_store::{Durability, Position, SecretText, WritableRecords, bundle};
 
 use crate::env::Env;
 use crate::error::Result;
 use crate::metadata::MetadataLog;
-use crate::redaction::{self, Redacted};
+use crate::redaction;
 use crate::removal::{self, Archived, Imported};
 use crate::session::{Ack, Archive, Remove, removal_note};
 use crate::view::View;
 
-/// How often a change is decided anew after somebody else wrote in between.
+/// How often a change is decided again after another process wrote in between.
 const TRIES_MAX: usize = 8;
 
 /// Made by [`crate::Service::offline_writer`].
@@ -54,55 +51,13 @@ impl OfflineWriter {
         MetadataLog::of(Arc::clone(&env.writer), Arc::clone(&env.clock), settings).await
     }
 
-    /// Cancels a session's run; by default the latest.
-    pub async fn cancel(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack> {
-        let command = |run_id| Command::Cancel { run_id, reason: Reason::UserRequest };
-        self.change(session, |state| Ok(command(run_or_latest(state, run.as_ref())?))).await
-    }
-
-    /// Decides not to go on with an interrupted run; by default the latest.
-    pub async fn dismiss(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack> {
-        let command = |run_id| Command::Dismiss { run_id };
-        self.change(session, |state| Ok(command(run_or_latest(state, run.as_ref())?))).await
-    }
-
     /// Carries a command out, if no living process owns the session. Only for commands that start
     /// and continue nothing.
     pub async fn execute(&self, session: &SessionId, command: Command) -> Result<Ack> {
-        self.change(session, |_| Ok(command.clone())).await
-    }
-
-    /// A new token for an open wait; the old one is revoked. Shown here and nowhere else.
-    pub async fn rotate_token(&self, session: &SessionId, wait: &WaitId) -> Result<ResumeToken> {
-        let token = self.env.ids.token()?;
-        let fresh = NewToken::from(&token);
-        let command = Command::RotateToken { wait_id: wait.clone(), fresh };
-        self.change(session, |_| Ok(command.clone())).await?;
-        Ok(token)
-    }
-
-    /// A token with which the interrupted run can be resumed. Shown here and nowhere else.
-    pub async fn interruption_token(
-        &self,
-        session: &SessionId,
-        valid_for: Option<Duration>,
-    ) -> Result<ResumeToken> {
-        let token = self.env.ids.token()?;
-        let expires_at = valid_for.map(|span| self.env.clock.now().after(span));
-        let command = Command::MintInterruption { fresh: NewToken::from(&token), expires_at };
-        self.change(session, |_| Ok(command.clone())).await?;
-        Ok(token)
-    }
-
-    async fn change(
-        &self,
-        session: &SessionId,
-        command: impl Fn(&State) -> Result<Command, Refusal>,
-    ) -> Result<Ack> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.change_once(session, &command).await {
+            match self.execute_once(session, command.clone()).await {
                 Err(error)
                     if matches!(error.code(), Code::SeqConflict | Code::EpochStale)
                         && tries < TRIES_MAX => {}
@@ -111,11 +66,7 @@ impl OfflineWriter {
         }
     }
 
-    async fn change_once(
-        &self,
-        session: &SessionId,
-        command: &impl Fn(&State) -> Result<Command, Refusal>,
-    ) -> Result<Ack> {
+    async fn execute_once(&self, session: &SessionId, command: Command) -> Result<Ack> {
         let mut state = self.unowned(session).await?;
         let expected = state.last_seq;
         let cx = self.env.context();
@@ -126,7 +77,7 @@ impl OfflineWriter {
         self.take(session, &mut state, &mut records, vec![NewRecord::new(now, claim)])?;
         let interruption = self.interruption(&state, &cx)?;
         self.take(session, &mut state, &mut records, interruption)?;
-        let command = match command(&state)? {
+        let command = match command {
             // As they are now: whoever writes behind this makes the append fail.
             Command::Redact(redact) => {
                 Command::Redact(redaction::fresh(&*self.env.store, session, redact).await?)
@@ -156,21 +107,6 @@ impl OfflineWriter {
             }
             None => Ok(state),
         }
-    }
-
-    /// Takes out the contents of a plan's targets. Repeating it changes nothing more.
-    pub async fn redact(
-        &self,
-        session: &SessionId,
-        plan: &RedactionPlan,
-        reason: Option<&str>,
-    ) -> Result<Redacted> {
-        let mut redacted = Redacted::default();
-        for command in redaction::commands(&self.view, session, plan, reason).await? {
-            let ack = self.change(session, |_| Ok(Command::Redact(command.clone()))).await?;
-            redacted.count(&command, &ack);
-        }
-        Ok(redacted)
     }
 
     /// Deletes a session's log; the metadata log keeps a note.
@@ -286,9 +222,4 @@ impl OfflineWriter {
             None => Ok(Vec::new()),
         }
     }
-}
-
-fn run_or_latest(state: &State, run: Option<&RunId>) -> Result<RunId, Refusal> {
-    let latest = || state.facts.run.as_ref().map(|run| run.run_id.clone());
-    run.cloned().or_else(latest).ok_or(Refusal::NeverRun)
 }

@@ -4,8 +4,9 @@
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use piton_core::limits::Limits;
 use piton_core::supervise::UNREACHABLE_AFTER;
+use piton_exec::executor::READY_TIMEOUT;
+use piton_exec::protocol::Limits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -13,6 +14,10 @@ pub struct Settings {
     pub agent_start_timeout: Duration,
     /// How long an agent may have nothing to do before it is ended; `None`: for ever.
     pub agent_idle_timeout: Option<Duration>,
+    /// How long an agentctl may take to answer after its launch.
+    pub executor_ready_timeout: Duration,
+    /// How long an agentctl that is alone and idle stays, if it is launched from now on.
+    pub agentctl_idle_timeout: Duration,
     /// How long an execution may be silent before the log calls it unreachable.
     pub unreachable_after: Duration,
     /// How long an execution may be silent before it is given up; `None`: until a user does that.
@@ -22,7 +27,7 @@ pub struct Settings {
     /// Only sessions that were active so recently have their agents started when the process starts.
     pub boot_active_within: Duration,
     /// What decisions are made by.
-    pub limits: Limits,
+    pub limits: piton_core::limits::Limits,
 }
 
 impl Default for Settings {
@@ -30,11 +35,13 @@ impl Default for Settings {
         Self {
             agent_start_timeout: Duration::from_secs(90),
             agent_idle_timeout: Some(Duration::from_mins(30)),
+            executor_ready_timeout: READY_TIMEOUT,
+            agentctl_idle_timeout: Duration::from_secs(Limits::default().idle_s_max),
             unreachable_after: UNREACHABLE_AFTER,
             abandon_after: None,
             boot_parallel: 4,
             boot_active_within: Duration::from_hours(24),
-            limits: Limits::default(),
+            limits: piton_core::limits::Limits::default(),
         }
     }
 }

@@ -15,7 +15,7 @@ const RUNS_MAX: usize = 10_000;
 
 /// What a run was doing when it was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Doing {
+pub enum RunActivity {
     /// Its prompt was still to be given.
     Starting,
     Streaming,
@@ -27,7 +27,7 @@ pub enum Doing {
     Unknown,
 }
 
-impl Doing {
+impl RunActivity {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -58,9 +58,9 @@ impl Doing {
 /// What the counts are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    pub interruptions: BTreeMap<(Doing, Reason), u64>,
+    pub interruptions: BTreeMap<(RunActivity, Reason), u64>,
     /// Runs that went on after an interruption.
-    pub resumes: BTreeMap<(Doing, Reason), u64>,
+    pub resumes: BTreeMap<(RunActivity, Reason), u64>,
     /// Runs whose agent was found again and had not noticed.
     pub reattached: u64,
     /// From an interruption that this process saw until the run went on.
@@ -76,28 +76,28 @@ pub(crate) struct Tally(Mutex<Inner>);
 struct Inner {
     counts: Counts,
     /// Interrupted, and not gone on.
-    interrupted: BTreeMap<RunId, (Doing, Timestamp)>,
+    interrupted: BTreeMap<RunId, (RunActivity, Timestamp)>,
     /// Gone on, and not ended.
     resumed: BTreeSet<RunId>,
 }
 
 /// Something that counts once it is durable.
 #[derive(Clone, Debug)]
-pub(crate) enum Happened {
-    Interrupted { run_id: RunId, doing: Doing, reason: Reason, at: Timestamp },
+pub(crate) enum RunChange {
+    Interrupted { run_id: RunId, doing: RunActivity, reason: Reason, at: Timestamp },
     Resumed { run_id: RunId, reason: Reason, at: Timestamp },
     Reattached,
     Ended { run_id: RunId, outcome: Outcome },
 }
 
-impl Happened {
+impl RunChange {
     /// What a record means in a state that does not know it yet.
     pub(crate) fn of(state: &State, at: Timestamp, event: &Event) -> Option<Self> {
         let ended = |run_id: &RunId, outcome| Self::Ended { run_id: run_id.clone(), outcome };
         Some(match event {
             Event::RunInterrupted(e) => Self::Interrupted {
                 run_id: e.run_id.clone(),
-                doing: Doing::of(state),
+                doing: RunActivity::of(state),
                 reason: e.reason,
                 at,
             },
@@ -121,7 +121,7 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts.clone()
     }
 
-    pub(crate) fn add(&self, happened: impl IntoIterator<Item = Happened>) {
+    pub(crate) fn add(&self, happened: impl IntoIterator<Item = RunChange>) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for happened in happened {
             inner.add(happened);
@@ -130,10 +130,10 @@ impl Tally {
 }
 
 impl Inner {
-    fn add(&mut self, happened: Happened) {
+    fn add(&mut self, happened: RunChange) {
         let counts = &mut self.counts;
         match happened {
-            Happened::Interrupted { run_id, doing, reason, at } => {
+            RunChange::Interrupted { run_id, doing, reason, at } => {
                 *counts.interruptions.entry((doing, reason)).or_default() += 1;
                 if self.resumed.remove(&run_id) {
                     *counts.resumed_ended.entry("interrupted").or_default() += 1;
@@ -142,9 +142,9 @@ impl Inner {
                     self.interrupted.insert(run_id, (doing, at));
                 }
             }
-            Happened::Resumed { run_id, reason, at } => {
+            RunChange::Resumed { run_id, reason, at } => {
                 let known = self.interrupted.remove(&run_id);
-                let doing = known.map_or(Doing::Unknown, |(doing, _)| doing);
+                let doing = known.map_or(RunActivity::Unknown, |(doing, _)| doing);
                 *counts.resumes.entry((doing, reason)).or_default() += 1;
                 if let Some((_, since)) = known {
                     counts.time_to_resume.add(at.since(since));
@@ -153,8 +153,8 @@ impl Inner {
                     self.resumed.insert(run_id);
                 }
             }
-            Happened::Reattached => counts.reattached += 1,
-            Happened::Ended { run_id, outcome } => {
+            RunChange::Reattached => counts.reattached += 1,
+            RunChange::Ended { run_id, outcome } => {
                 if self.resumed.remove(&run_id) {
                     let name = match outcome {
                         Outcome::Completed => "completed",
@@ -173,21 +173,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_that_go_on_are_counted_with_the_time_it_took_and_their_end() {
+    fn runs_that_continue_are_counted_with_the_time_it_took_and_their_end() {
         let tally = Tally::default();
         let at = Timestamp::from_millis;
         let run: RunId = "run_1".parse().unwrap();
-        let (doing, reason) = (Doing::Tool, Reason::ProcessExit);
+        let (doing, reason) = (RunActivity::Tool, Reason::ProcessExit);
         let interrupted =
-            |millis| Happened::Interrupted { run_id: run.clone(), doing, reason, at: at(millis) };
-        let resumed = |millis| Happened::Resumed { run_id: run.clone(), reason, at: at(millis) };
-        let ended = || Happened::Ended { run_id: run.clone(), outcome: Outcome::Completed };
+            |millis| RunChange::Interrupted { run_id: run.clone(), doing, reason, at: at(millis) };
+        let resumed = |millis| RunChange::Resumed { run_id: run.clone(), reason, at: at(millis) };
+        let ended = || RunChange::Ended { run_id: run.clone(), outcome: Outcome::Completed };
         // An end that no resumption came before says nothing about resuming.
         tally.add([ended(), interrupted(1_000), resumed(1_400), interrupted(2_000)]);
-        tally.add([resumed(4_000), ended(), ended(), resumed(9_000), Happened::Reattached]);
+        tally.add([resumed(4_000), ended(), ended(), resumed(9_000), RunChange::Reattached]);
         let counts = tally.counts();
         assert_eq!(counts.interruptions, BTreeMap::from([((doing, reason), 2)]));
-        let expected = [((doing, reason), 2), ((Doing::Unknown, reason), 1)];
+        let expected = [((doing, reason), 2), ((RunActivity::Unknown, reason), 1)];
         assert_eq!(counts.resumes, BTreeMap::from(expected));
         assert_eq!(counts.resumed_ended, BTreeMap::from([("completed", 1), ("interrupted", 1)]));
         assert_eq!((counts.time_to_resume.count, counts.time_to_resume.sum_us), (2, 2_400_000));

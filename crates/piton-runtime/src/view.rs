@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use piton_core::agent_view::AgentView;
+use piton_core::conversation;
 use piton_core::event::WaitKind;
 use piton_core::id::{BootId, SessionId, TaskId, WaitId};
 use piton_core::mcp::McpServer;
@@ -14,7 +15,7 @@ use piton_core::reason::Reason;
 use piton_core::resume::{self, Abilities};
 use piton_core::state::{Executor, ExecutorStatus, Facts, Run};
 use piton_core::status::{self, Status};
-use piton_core::transcript::{self, Item};
+use piton_core::transcript::Item;
 use piton_core::{Code, Event, Record, Seq, State, Timestamp};
 use piton_store::{Cursor, Detail, Liveness, Query, Row, Select, Store, Tail};
 use serde_json::Value;
@@ -282,6 +283,17 @@ impl View {
         &self,
         task_id: Option<TaskId>,
         wanted: impl Fn(status::Name) -> bool,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<(Vec<Listed>, Option<Cursor>)> {
+        self.list_where(task_id, |listed| wanted(listed.status.name), after, limit).await
+    }
+
+    /// The same, of those sessions that a condition chooses.
+    pub async fn list_where(
+        &self,
+        task_id: Option<TaskId>,
+        wanted: impl Fn(&Listed) -> bool,
         mut after: Option<Cursor>,
         limit: usize,
     ) -> Result<(Vec<Listed>, Option<Cursor>)> {
@@ -293,10 +305,10 @@ impl View {
             let rows = page.rows.len();
             for (i, row) in page.rows.into_iter().enumerate() {
                 let status = self.status(&row.summary.facts);
-                if !wanted(status.name) {
+                let listed = Listed { row, status };
+                if !wanted(&listed) {
                     continue;
                 }
-                let listed = Listed { row, status };
                 let cursor = listed.cursor();
                 found.push(listed);
                 if found.len() >= limit {
@@ -333,16 +345,17 @@ impl View {
     /// The conversation, with every tool call paired.
     pub async fn transcript(&self, session: &SessionId) -> Result<Vec<Item>> {
         let state = self.state(session).await?;
-        self.transcript_after(session, &state, 0).await
+        let items = self.conversation_after(session, &state, 0).await?;
+        Ok(items.into_iter().filter_map(Item::of).collect())
     }
 
     /// The conversation after a position, as of a state. What began before it shows its rest.
-    pub async fn transcript_after(
+    pub async fn conversation_after(
         &self,
         session: &SessionId,
         state: &State,
         after: Seq,
-    ) -> Result<Vec<Item>> {
+    ) -> Result<Vec<conversation::Item>> {
         let mut records = Vec::new();
         let mut last_read = after;
         loop {
@@ -366,7 +379,7 @@ impl View {
             }
         };
         let live = live.map(|run| &run.run_id);
-        Ok(transcript::build(&records, live).map_err(damaged)?)
+        Ok(conversation::build(&records, live).map_err(damaged)?)
     }
 
     /// Follows a session's log from after a position.

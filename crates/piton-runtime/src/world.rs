@@ -43,7 +43,7 @@ impl Clock for SystemClock {
 
 /// An effect to be carried out, with what is needed for it.
 #[derive(Clone, Debug)]
-pub struct Deed {
+pub struct EffectJob {
     pub session: SessionId,
     /// The same for every repetition of the same effect.
     pub key: String,
@@ -58,7 +58,7 @@ pub struct Deed {
 pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// Resolves to `true` when the effect was carried out, `false` when it has to be tried again
     /// by a later life.
-    fn perform(&self, deed: Deed) -> BoxFuture<bool>;
+    fn perform(&self, job: EffectJob) -> BoxFuture<bool>;
 
     /// Whether the agent of a session can be told something now.
     fn is_live(&self, session: &SessionId) -> bool;
@@ -69,7 +69,7 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
 pub struct NoDriver;
 
 impl Driver for NoDriver {
-    fn perform(&self, _deed: Deed) -> BoxFuture<bool> {
+    fn perform(&self, _job: EffectJob) -> BoxFuture<bool> {
         Box::pin(std::future::ready(false))
     }
 

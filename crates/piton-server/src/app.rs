@@ -1,9 +1,10 @@
 //! What every handler holds.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use piton_api::server::Reloaded;
+use piton_api::server::{Examination, Reloaded};
 use piton_core::Code;
 use piton_core::access::{Bearer, Denied, Scope};
 use piton_core::planted::{self, Bug};
@@ -21,6 +22,7 @@ use crate::limits::{Limits, Rate};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Result};
 use crate::sockets::Sockets;
+use crate::web::WebFiles;
 
 /// The principal of whoever can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
@@ -39,6 +41,10 @@ pub struct Options {
     pub rate: Rate,
     pub connections: ConnectionLimits,
     pub version: String,
+    /// Looks at what the server stands on; `None`: the embedder has nothing to look at.
+    pub doctor: Option<Arc<dyn Doctor>>,
+    /// Where the web app's files are.
+    pub web: WebFiles,
     /// Reads the settings again; `None`: whoever embeds the server has none.
     pub reload: Option<Arc<dyn Reload>>,
 }
@@ -46,6 +52,13 @@ pub struct Options {
 /// Reads the settings again and has those count that can. What is invalid changes nothing.
 pub trait Reload: fmt::Debug + Send + Sync {
     fn reload(&self) -> std::result::Result<Reloaded, ReloadError>;
+}
+
+/// Looks at the machine that the server runs on, and changes nothing.
+pub trait Doctor: fmt::Debug + Send + Sync {
+    fn examine(
+        &self,
+    ) -> Pin<Box<dyn Future<Output = std::result::Result<Examination, String>> + Send>>;
 }
 
 /// Why the settings are as they were.

@@ -57,14 +57,14 @@ impl Audit {
 
 /// Notes what was refused because of who asked, or from where.
 pub(crate) async fn note(State(app): State<App>, request: Request, next: Next) -> Response {
-    let asker = bearer(request.headers()).ok().flatten().map(|bearer| bearer.id.to_string());
+    let token_id = bearer(request.headers()).ok().flatten().map(|bearer| bearer.id.to_string());
     let method = request.method().clone();
     let target: String = request.uri().path().chars().take(TARGET_BYTES_MAX).collect();
     let response = next.run(request).await;
     let Some(code) = response.extensions().get::<Code>().copied() else { return response };
     let principal = match code {
         // Whoever it says it is.
-        Code::InsufficientScope | Code::AccessTokenExpired => asker,
+        Code::InsufficientScope | Code::AccessTokenExpired => token_id,
         Code::Unauthenticated | Code::HostRefused | Code::OriginRefused => None,
         _ => return response,
     };

@@ -66,9 +66,9 @@ async fn json<T: DeserializeOwned>(request: Request, bytes_max: u64) -> Result<T
 
 /// A JSON body that may be left out.
 #[derive(Debug)]
-pub(crate) struct Perhaps<T>(pub(crate) T);
+pub(crate) struct OptionalBody<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Default> FromRequest<App> for Perhaps<T> {
+impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _app: &App) -> Result<Self> {
@@ -220,11 +220,11 @@ macro_rules! scoped {
 
 /// Somebody who may look.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader(Pass);
+pub(crate) struct Reader(Credential);
 
 impl Reader {
     /// For those who go on looking.
-    pub(crate) fn pass(self) -> Pass {
+    pub(crate) fn pass(self) -> Credential {
         self.0
     }
 }
@@ -234,15 +234,15 @@ impl FromRequestParts<App> for Reader {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         admit(parts, app, Scope::Read).await?;
-        Ok(Self(Pass(bearer(&parts.headers)?)))
+        Ok(Self(Credential(bearer(&parts.headers)?)))
     }
 }
 
 /// What let somebody in who stays.
 #[derive(Clone, Debug)]
-pub(crate) struct Pass(Option<Bearer>);
+pub(crate) struct Credential(Option<Bearer>);
 
-impl Pass {
+impl Credential {
     /// Resolves when it was taken back, or has run out.
     pub(crate) async fn lost(self, app: App) {
         app.lost(self.0.as_ref()).await;

@@ -70,8 +70,8 @@ pub(crate) fn messages<'a>(owner: &Owner, part: &'a Part<Frames>) -> Cow<'a, [Ut
 }
 
 fn render_messages(owner: &Owner, entries: &[Entry]) -> Vec<Utf8Bytes> {
-    let told = entries.iter().flat_map(|entry| translate::translate(owner, entry));
-    told.map(|told| told.text().into()).collect()
+    let translated = entries.iter().flat_map(|entry| translate::translate(owner, entry));
+    translated.map(|translated| translated.text().into()).collect()
 }
 
 /// A record is an event whose id is its seq. A change of the derived status comes before the record

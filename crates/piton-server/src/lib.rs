@@ -17,10 +17,12 @@ mod problem;
 mod serve;
 mod sockets;
 mod stall;
+mod web;
 
-pub use app::{Options, Reload, ReloadError};
+pub use app::{Doctor, Options, Reload, ReloadError};
 pub use connections::ConnectionLimits;
 pub use limits::Rate;
 pub use openapi::description;
 pub use serve::{Server, Tls, TlsError};
 pub use sockets::{OPERATIONS, Operation};
+pub use web::WebFiles;

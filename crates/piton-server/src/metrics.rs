@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use piton_core::Reason;
 use piton_core::id::ExecutionId;
-use piton_runtime::{Counts, Doing, Handle};
+use piton_runtime::{Counts, Handle, RunActivity};
 use piton_store::Latency;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
@@ -137,7 +137,7 @@ fn by_phase(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    counts: &BTreeMap<(Doing, Reason), u64>,
+    counts: &BTreeMap<(RunActivity, Reason), u64>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for ((doing, reason), count) in counts {

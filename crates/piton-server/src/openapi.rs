@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Router, middleware};
 use piton_api::problem::Problem as Document;
@@ -14,13 +13,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    access, agent, agent_sessions, agents, health, queue, records, removal, sessions, store, tasks,
-    waits, workspace, worktrees,
+    access, agent, agent_sessions, agents, finishing, health, queue, records, removal, sessions,
+    store, tasks, waits, workspace, worktrees,
 };
 use crate::app::App;
 use crate::problem::Problem;
 use crate::sockets::{conversation, shell};
-use crate::{audit, events, guard, index};
+use crate::{audit, events, guard, index, web};
 
 #[derive(Debug, utoipa::OpenApi)]
 #[openapi(
@@ -74,6 +73,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(sessions::stop))
                 .routes(routes!(sessions::abandon))
                 .routes(routes!(records::records))
+                .routes(routes!(records::bootstrap))
                 .routes(routes!(records::verify))
                 .routes(routes!(records::audit))
                 .routes(routes!(store::verify))
@@ -86,6 +86,10 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(workspace::git_status))
                 .routes(routes!(workspace::git_diff))
                 .routes(routes!(workspace::git_log))
+                .routes(routes!(finishing::branch))
+                .routes(routes!(finishing::commit))
+                .routes(routes!(finishing::merge))
+                .routes(routes!(finishing::push))
                 .routes(routes!(workspace::open_shell, workspace::list_shells))
                 .routes(routes!(workspace::end_shell))
                 .routes(routes!(shell::attach))
@@ -105,6 +109,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(agents::agents))
                 .routes(routes!(agents::executors))
                 .routes(routes!(health::reload))
+                .routes(routes!(health::examine))
                 .routes(routes!(access::create, access::list))
                 .routes(routes!(access::revoke))
                 .routes(routes!(access::link))
@@ -127,8 +132,7 @@ pub(crate) fn router(app: App) -> Router {
     let described = move || std::future::ready(Json(description.clone()));
     router
         .route("/api/v1/openapi.json", get(described))
-        .route("/", get(about))
-        .fallback(|| async { Problem::new(Code::NotFound, "There is nothing here") })
+        .fallback(web::serve)
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "This cannot be done here")
         })
@@ -149,15 +153,4 @@ async fn count(
         app.metrics().problems.inc();
     }
     response
-}
-
-/// What this is, for whoever opens it in a browser.
-async fn about(State(app): State<App>) -> impl IntoResponse {
-    let version = &app.options().version;
-    format!(
-        "Piton {version}: durable, resumable sessions with AI agents.\n\n\
-         The API is described at /api/v1/openapi.json.\n\
-         In a terminal: piton chat, piton attach, piton sessions list.\n\
-         The web app comes later: a link of `piton open` is exchanged at /api/v1/sign-in.\n"
-    )
 }

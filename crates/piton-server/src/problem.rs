@@ -109,6 +109,9 @@ fn status_of(code: Code) -> StatusCode {
         | Code::AgentProfileConflict
         | Code::WorktreeExists
         | Code::WorktreeDirty
+        | Code::NothingToCommit
+        | Code::MergeConflict
+        | Code::PushRejected
         | Code::WorkspaceUnusable
         | Code::GitFailed
         | Code::ResumeTokenConsumed
@@ -193,15 +196,18 @@ impl From<piton_runtime::Error> for Problem {
             }
             Error::Invalid(detail) => Self::malformed(detail),
             Error::LinkInvalid => problem.with_detail("`piton open` makes a new one"),
-            Error::Obstacle(obstacle) => Self::new(obstacle.code, obstacle.reason.sentence())
-                .with_detail(obstacle.message)
-                .because_of(obstacle.reason),
+            Error::StartError(start_error) => {
+                Self::new(start_error.code, start_error.reason.sentence())
+                    .with_detail(start_error.message)
+                    .because_of(start_error.reason)
+            }
             Error::StartFailed(failure) => {
                 let title = format!("The agent `{}` could not be started", failure.agent);
                 let choices = failure.choices().map(|choices| format!("\n{choices}"));
                 let detail = format!("{}{}", failure.message, choices.unwrap_or_default());
                 Self::new(failure.code(), title).with_detail(detail).because_of(failure.reason)
             }
+            Error::Finish(fault) => Self { detail: fault.detail(), ..problem },
             Error::Worktree(fault) => {
                 Self { detail: fault.detail(), reason: fault.reason(), ..problem }
             }

@@ -31,12 +31,12 @@ use crate::openapi;
 use crate::stall::{STALL_TIMEOUT, StallGuard};
 
 /// How long a request's headers, and a TLS handshake, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// How long requests may take to end when the server ends.
 const ENDING: Duration = Duration::from_secs(5);
 /// How long no connection is taken after one could not be.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A certificate and its key.
 #[derive(Clone)]
@@ -156,7 +156,7 @@ async fn accept(
                 // Out of descriptors, mostly: there will be some again.
                 tracing::warn!(%error, "a connection was not taken");
                 connections.make_room();
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
@@ -173,7 +173,7 @@ async fn accept(
                 let Some(acceptor) = acceptor else {
                     return converse(stream, router, connection, &stop).await;
                 };
-                match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => converse(stream, router, connection, &stop).await,
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
                     Err(_) => tracing::debug!("no TLS in time"),
@@ -204,7 +204,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(HANDSHAKE_TIMEOUT)
         .max_buf_size(HEADER_BYTES_MAX)
         .half_close(false);
     let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_listens_to_all_hears_of_each_or_is_told_to_look() {
+    async fn who_listens_to_all_hears_of_each_or_is_asked_to_look() {
         let hub = Hub::default();
         assert!(!hub.is_watched());
         let mut changes = hub.changes();

@@ -75,7 +75,7 @@ fn the_key_file_is_private_and_kept() {
 }
 
 #[test]
-fn missing_wrong_and_unreadable_keys_are_told_apart() {
+fn missing_wrong_and_unreadable_keys_are_distinguished() {
     let temp = tempfile::tempdir().unwrap();
     let keys = create(temp.path(), KeySettings::default()).unwrap();
     let path = temp.path().join(KEY_FILE);
@@ -97,7 +97,7 @@ fn missing_wrong_and_unreadable_keys_are_told_apart() {
 }
 
 #[test]
-fn rotation_keeps_old_keys_and_goes_on_after_a_crash() {
+fn rotation_keeps_old_keys_and_continues_after_a_crash() {
     let temp = tempfile::tempdir().unwrap();
     let keys = create(temp.path(), KeySettings::default()).unwrap();
     let old = keys.current().id().clone();

@@ -5,7 +5,7 @@
 //! This crate decides nothing about sessions: it keeps batches whole, in order, durable, and
 //! written by one writer at a time.
 
-mod admit;
+mod append_rules;
 mod boots;
 pub mod bundle;
 #[cfg(feature = "conformance")]

@@ -148,11 +148,9 @@ pub fn caught_by(bug: Bug) -> CaughtBy {
             Lib,
             "broadcast::index::tests::a_hint_to_look_again_is_not_lost_while_gathering",
         ),
-        Bug::RevocationMissed => test(
-            "piton-runtime",
-            Lib,
-            "metadata::tests::a_revocation_ends_streams_whoever_reads_it_first",
-        ),
+        Bug::RevocationMissed => {
+            test("piton-runtime", Lib, "metadata::tests::a_revocation_ends_streams_in_any_order")
+        }
         Bug::RegistryForged => {
             test("piton-runtime", Lib, "metadata::tests::a_start_reads_on_from_a_sealed_snapshot")
         }

@@ -73,7 +73,7 @@ fn hold(on: On, seeds: u64) {
             let happened = [
                 stats.acknowledged,
                 stats.delivered,
-                stats.deeds,
+                stats.jobs,
                 stats.interruptions,
                 stats.answers,
                 stats.replays,

@@ -2,11 +2,15 @@
 //!
 //! - [`git`]: the one way in which Piton runs git
 //! - [`Workspace`]: files below one folder, and what git says about them
+//! - [`snapshot`]: the whole tree, kept in a repository of Piton's own, and brought back
+//! - [`finish`]: commit, merge and push, as the user would
 //! - [`worktree`]: git worktrees for sessions, made and removed
 
 mod beneath;
 mod files;
+pub mod finish;
 pub mod git;
+pub mod snapshot;
 mod status;
 mod types;
 mod workspace;

@@ -32,15 +32,28 @@ impl Workspace {
 
     /// What has changed: in the work tree, or, if `staged`, in the index; of one path, or of all.
     pub async fn git_diff(&self, staged: Staged, path: Option<&Path>) -> Result<GitDiff, Error> {
+        let which: &[&str] = if staged == Staged::Yes { &["--cached"] } else { &[] };
+        self.diff(which, path).await
+    }
+
+    /// What has changed since a commit, in commits and in the work tree; files that are not tracked are
+    /// left out.
+    pub async fn git_diff_since(
+        &self,
+        commit: &str,
+        path: Option<&Path>,
+    ) -> Result<GitDiff, Error> {
+        self.diff(&["--end-of-options", commit], path).await
+    }
+
+    async fn diff(&self, which: &[&str], path: Option<&Path>) -> Result<GitDiff, Error> {
         let path = match path {
             Some(path) => self.inner.relative(path)?,
             None => ".".into(),
         };
         let mut args = vec!["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--relative"];
         args.extend(["--submodule=short", "--ignore-submodules=dirty"]);
-        if staged == Staged::Yes {
-            args.push("--cached");
-        }
+        args.extend(which);
         let path = path.to_string_lossy();
         args.extend(["--", &*path]);
         // Outside a repository `git diff` compares files instead.

@@ -153,7 +153,7 @@ impl Book {
     }
 
     /// What was said in other words than the protocol's, put into these; `raw` is what they were.
-    pub(crate) fn told(&mut self, update: Value, raw: Option<Value>) {
+    pub(crate) fn apply_update(&mut self, update: Value, raw: Option<Value>) {
         self.said(update, Map::new(), raw);
     }
 
@@ -340,7 +340,7 @@ impl Book {
                 self.other(what, json!({ key: part }));
             }
         }
-        match self.replay.told() {
+        match self.replay.finish() {
             Verdict::Known => {}
             Verdict::Import(updates) => {
                 for update in updates {

@@ -335,7 +335,7 @@ impl Connection {
             params["sessionId"] = session.ok_or(Error::NoSession)?.into();
         }
         if name == "delete_session" {
-            self.is_not_own(&wire::text_at(&params, "sessionId").unwrap_or_default()).await?;
+            self.refuse_own(&wire::text_at(&params, "sessionId").unwrap_or_default()).await?;
         }
         if name == "fork_session" {
             let started = self.started.lock().await;
@@ -434,7 +434,7 @@ impl Connection {
 
     /// It does not do what it is told: whoever waits for it to be deaf hears of it.
     pub fn give_up(&self) {
-        self.link.deaf();
+        self.link.not_reading();
     }
 
     /// The questions that wait for an answer.

@@ -63,7 +63,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
                 for id in unsent {
                     reading.answer_of(id, Answer::Unsent).await?;
                 }
-                reading.link.deaf();
+                reading.link.not_reading();
             }
             std::future::pending().await
         };
@@ -272,7 +272,7 @@ impl Reading {
                 self.cancel_asks(asks);
                 if is_disowned {
                     // It has no conversation any more, and another agent begins one.
-                    self.link.deaf();
+                    self.link.not_reading();
                 }
                 let _ = done.send(ended);
             }

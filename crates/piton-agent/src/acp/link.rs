@@ -164,7 +164,7 @@ impl Link {
         self.send(wire::answer_line(id, result)).await
     }
 
-    pub(super) fn deaf(&self) {
+    pub(super) fn not_reading(&self) {
         self.is_deaf.send_replace(true);
     }
 

@@ -30,13 +30,13 @@ enum Phase {
     #[default]
     Live,
     /// The history is being told.
-    Telling(Told),
+    Replaying(Replayed),
     /// It was told, but may trail.
     Trailing,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Replayed {
     seen: HashSet<String>,
     /// Something of the conversation came.
     has_begun: bool,
@@ -73,12 +73,13 @@ impl Replay {
     }
 
     pub(super) fn begin(&mut self, seen: impl IntoIterator<Item = String>) {
-        self.phase = Phase::Telling(Told { seen: seen.into_iter().collect(), ..Told::default() });
+        self.phase =
+            Phase::Replaying(Replayed { seen: seen.into_iter().collect(), ..Replayed::default() });
     }
 
     /// Whether nothing of a conversation was told so far.
     pub(super) fn is_silent(&self) -> bool {
-        matches!(&self.phase, Phase::Telling(told) if !told.has_begun)
+        matches!(&self.phase, Phase::Replaying(replayed) if !replayed.has_begun)
     }
 
     /// From now on everything is said now.
@@ -97,27 +98,29 @@ impl Replay {
         match &mut self.phase {
             Phase::Live => return Some(update),
             Phase::Trailing => {}
-            Phase::Telling(told) => {
-                told.has_begun = true;
+            Phase::Replaying(replayed) => {
+                replayed.has_begun = true;
                 let id = wire::text_at(&update, "messageId").filter(|_| is_user || is_agent);
-                told.has_ids |= id.is_some();
+                replayed.has_ids |= id.is_some();
                 match id {
-                    Some(id) if told.seen.contains(&id) && !planted::is(Bug::ReplayImported) => {
-                        told.is_anchored = true;
-                        told.rest.clear();
-                        told.unseen.clear();
-                        (told.rest_bytes, told.left_out, told.without_id) = (0, 0, 0);
+                    Some(id)
+                        if replayed.seen.contains(&id) && !planted::is(Bug::ReplayImported) =>
+                    {
+                        replayed.is_anchored = true;
+                        replayed.rest.clear();
+                        replayed.unseen.clear();
+                        (replayed.rest_bytes, replayed.left_out, replayed.without_id) = (0, 0, 0);
                         return None;
                     }
                     Some(id) if is_agent => {
-                        told.unseen.insert(id);
+                        replayed.unseen.insert(id);
                     }
                     Some(_) => {}
-                    None => told.without_id += u64::from(is_user || is_agent),
+                    None => replayed.without_id += u64::from(is_user || is_agent),
                 }
                 // Without ids in the log nothing will be made of it.
-                if !told.seen.is_empty() {
-                    told.hold(update, self.bytes_max);
+                if !replayed.seen.is_empty() {
+                    replayed.hold(update, self.bytes_max);
                 }
             }
         }
@@ -125,15 +128,15 @@ impl Replay {
     }
 
     /// The answer came. The rest is masked by whoever writes it.
-    pub(super) fn told(&mut self) -> Verdict {
+    pub(super) fn finish(&mut self) -> Verdict {
         match std::mem::replace(&mut self.phase, Phase::Trailing) {
-            Phase::Telling(told) => told.verdict(),
+            Phase::Replaying(replayed) => replayed.verdict(),
             Phase::Live | Phase::Trailing => Verdict::Known,
         }
     }
 }
 
-impl Told {
+impl Replayed {
     fn hold(&mut self, update: Value, bytes_max: usize) {
         let bytes = update.to_string().len();
         if self.left_out > 0 || self.rest_bytes + bytes > bytes_max {
@@ -189,7 +192,7 @@ mod tests {
         for update in updates {
             assert_eq!(replay.pass(update), None);
         }
-        let verdict = replay.told();
+        let verdict = replay.finish();
         assert_eq!(replay.pass(agent("later")), None, "what trails in is dropped");
         replay.live();
         assert_eq!(replay.pass(agent("live")), Some(agent("live")));
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn without_ids_on_either_side_nothing_can_be_told() {
+    fn without_ids_on_either_side_nothing_is_known() {
         assert_eq!(verdict(&[], vec![user("u1"), agent("a1")]), Verdict::Known);
         let none = said("agent_message_chunk", None);
         assert_eq!(verdict(&["a1"], vec![none, call()]), Verdict::Known);
@@ -239,7 +242,7 @@ mod tests {
         }
         let rest = json!({ "updates": [agent("a2")], "left_out": 2 });
         let diverged = Verdict::Diverged(Fact::HistoryDiverged { unseen: 3, rest });
-        assert_eq!(replay.told(), diverged);
+        assert_eq!(replay.finish(), diverged);
     }
 
     #[test]

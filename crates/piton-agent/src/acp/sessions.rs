@@ -63,7 +63,7 @@ impl Connection {
     /// Lets the agent put away a conversation that is not the one at hand.
     pub async fn close_session(&self, id: &str) -> Result<(), Error> {
         self.is_offered(method::CLOSE, |capabilities| capabilities.close).await?;
-        self.is_not_own(id).await?;
+        self.refuse_own(id).await?;
         let params = wire::close_session(id);
         self.request(method::CLOSE, params, self.limits.request_wait).await.map(drop)
     }
@@ -71,7 +71,7 @@ impl Connection {
     /// Lets the agent forget a conversation that is not the one at hand.
     pub async fn delete_session(&self, id: &str) -> Result<(), Error> {
         self.is_offered(method::DELETE, |capabilities| capabilities.delete).await?;
-        self.is_not_own(id).await?;
+        self.refuse_own(id).await?;
         let params = wire::delete_session(id);
         self.request(method::DELETE, params, self.limits.request_wait).await.map(drop)
     }
@@ -91,7 +91,7 @@ impl Connection {
     }
 
     /// The handle that the log has must stay good.
-    pub(super) async fn is_not_own(&self, id: &str) -> Result<(), Error> {
+    pub(super) async fn refuse_own(&self, id: &str) -> Result<(), Error> {
         let is_own = self.book.lock().await.session.as_deref() == Some(id);
         if is_own { Err(Error::OwnSession { id: id.to_owned() }) } else { Ok(()) }
     }

@@ -1,7 +1,7 @@
 //! Going on with a conversation: resumed, loaded, refused, and what is told again.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
-use crate::common::{Puppet, Setup, World, soon, with_echo, world};
+use crate::common::{ScriptedAgent, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Opened, Wording};
 use piton_core::Code;
 use piton_core::spool::{Fact, OpenedAs};
@@ -43,7 +43,7 @@ fn diverged(world: &World) -> Vec<(u64, Value)> {
 }
 
 #[tokio::test]
-async fn an_agent_still_knows_what_it_was_told() {
+async fn an_agent_still_knows_what_it_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let memory = folder.path().join("memory.json");
     let (world, first) = start(&memory, "", None, &[]).await;
@@ -100,7 +100,7 @@ async fn an_unknown_conversation_is_refused_and_another_begins() {
 }
 
 #[tokio::test]
-async fn known_messages_told_again_are_dropped_and_later_ones_are_imported() {
+async fn known_messages_replayed_are_dropped_and_later_ones_are_imported() {
     let folder = tempfile::tempdir().unwrap();
     let memory = folder.path().join("memory.json");
     let (world, opened) = start(&memory, "", None, &[]).await;
@@ -165,7 +165,7 @@ async fn with_answers_of(
     answers: Vec<(&str, Value)>,
 ) -> (World, Result<Opened, piton_agent::acp::Error>, Vec<String>) {
     let (world, agent) = world(Setup::default());
-    let mut puppet = Puppet::new(agent);
+    let mut scripted = ScriptedAgent::new(agent);
     let agent_session_id = Some("s1".to_owned());
     let begin = Begin { agent_session_id, wording, ..Begin::default() };
     let opening = async {
@@ -173,16 +173,16 @@ async fn with_answers_of(
         world.connection.begin(begin).await
     };
     let answering = async {
-        puppet.open(capabilities).await;
+        scripted.open(capabilities).await;
         let mut heard = Vec::new();
         for (method, answer) in answers {
-            let mut asked = puppet.hear().await;
+            let mut asked = scripted.hear().await;
             assert_eq!(asked["method"], method);
             heard.push(asked["params"].take().to_string());
             let mut message = json!({ "id": asked["id"] });
             let key = if answer.get("code").is_some() { "error" } else { "result" };
             message[key] = answer;
-            puppet.say(message).await;
+            scripted.say(message).await;
         }
         heard
     };
@@ -233,7 +233,7 @@ async fn a_load_that_replays_nothing_is_a_refusal_where_the_agent_replays() {
 
 /// Cline advertises that it loads, and some releases do not.
 #[tokio::test]
-async fn what_is_offered_and_missing_altogether_is_begun_anew() {
+async fn what_is_offered_and_missing_altogether_is_started_fresh() {
     let capabilities = json!({ "loadSession": true });
     let missing = json!({ "code": -32601, "message": "\"Method not found\": session/load" });
     let new = json!({ "sessionId": "s2" });
@@ -274,7 +274,7 @@ async fn the_words_of_a_profile_count() {
 #[tokio::test]
 async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
     let (world, agent) = world(Setup::default());
-    let mut puppet = Puppet::new(agent);
+    let mut scripted = ScriptedAgent::new(agent);
     let begin = Begin { agent_session_id: Some("s1".to_owned()), ..Begin::default() };
     let opening = async {
         world.connection.initialize().await.unwrap();
@@ -288,19 +288,19 @@ async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
         assert_eq!(again, piton_agent::acp::Error::Closed);
     };
     let answering = async {
-        puppet.open(json!({ "loadSession": true })).await;
-        let asked = puppet.hear().await;
-        puppet.say(json!({ "id": asked["id"], "result": {} })).await;
-        let asked = puppet.hear().await;
+        scripted.open(json!({ "loadSession": true })).await;
+        let asked = scripted.hear().await;
+        scripted.say(json!({ "id": asked["id"], "result": {} })).await;
+        let asked = scripted.hear().await;
         assert_eq!(asked["method"], "session/prompt");
         // What it says of itself is no sign that it has the conversation.
         let commands =
             json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
         let params = json!({ "sessionId": "s1", "update": commands });
-        puppet.say(json!({ "method": "session/update", "params": params })).await;
+        scripted.say(json!({ "method": "session/update", "params": params })).await;
         let data = json!({ "details": "thread not found: s1" });
         let error = json!({ "code": -32603, "message": "Internal error", "data": data });
-        puppet.say(json!({ "id": asked["id"], "error": error })).await;
+        scripted.say(json!({ "id": asked["id"], "error": error })).await;
     };
     Box::pin(soon(async { tokio::join!(opening, answering) })).await;
     let facts = world.notes.facts();

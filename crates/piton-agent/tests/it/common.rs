@@ -23,11 +23,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// Nothing here takes so long; a test that waits for what never comes fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits for what must come.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it never came")
+    tokio::time::timeout(TEST_TIMEOUT, what).await.expect("it never came")
 }
 
 #[derive(Debug)]
@@ -345,12 +345,12 @@ impl World {
 }
 
 /// An agent whose every line a test writes.
-pub struct Puppet {
+pub struct ScriptedAgent {
     lines: tokio::io::Lines<BufReader<DuplexStream>>,
     pub writer: DuplexStream,
 }
 
-impl Puppet {
+impl ScriptedAgent {
     pub fn new(agent: AgentEnd) -> Self {
         Self { lines: BufReader::new(agent.reader).lines(), writer: agent.writer }
     }
@@ -394,22 +394,22 @@ impl Puppet {
 }
 
 /// A client in a turn with a puppet.
-pub async fn in_turn(setup: Setup) -> (World, Puppet, Value, piton_agent::acp::Turn) {
+pub async fn in_turn(setup: Setup) -> (World, ScriptedAgent, Value, piton_agent::acp::Turn) {
     let (world, agent) = world(setup);
-    let mut puppet = Puppet::new(agent);
+    let mut scripted = ScriptedAgent::new(agent);
     let opening = async {
         world.connection.initialize().await.unwrap();
         world.begin(None, &[]).await.unwrap();
         world.connection.prompt(run(1), "go").await.unwrap()
     };
     let answering = async {
-        puppet.open(json!({})).await;
-        let asked = puppet.hear().await;
+        scripted.open(json!({})).await;
+        let asked = scripted.hear().await;
         assert_eq!(asked["method"], "session/new");
-        puppet.answer(&asked, json!({ "sessionId": "s1" })).await;
-        puppet.hear().await
+        scripted.answer(&asked, json!({ "sessionId": "s1" })).await;
+        scripted.hear().await
     };
     let (turn, prompt) = Box::pin(soon(async { tokio::join!(opening, answering) })).await;
     assert_eq!(prompt["method"], "session/prompt");
-    (world, puppet, prompt, turn)
+    (world, scripted, prompt, turn)
 }

@@ -2,10 +2,10 @@
 
 mod again;
 mod common;
-mod printed;
+mod one_shot;
 mod process;
 mod profiles;
-mod puppet;
+mod scripted;
 mod sdk;
 mod sessions;
 mod with_echo;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use crate::common::{Host, Ids, Notes, PATIENCE, run, soon};
+use crate::common::{Host, Ids, Notes, TEST_TIMEOUT, run, soon};
 use piton_agent::acp::{Begin, Connection, Limits, Options};
 use piton_core::Code;
 use piton_core::mask::Masker;
@@ -74,7 +74,7 @@ async fn it_exits_when_its_input_ends() {
 }
 
 #[tokio::test]
-async fn it_exits_and_crashes_when_told_to_with_its_last_words_written() {
+async fn it_exits_and_crashes_on_request_with_its_last_words_written() {
     use std::os::unix::process::ExitStatusExt;
 
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ async fn what_escapes_outlives_it() {
         loop {
             match std::fs::read_to_string(&got) {
                 Ok(text) => return text,
-                Err(_) => tokio::time::sleep(PATIENCE / 1_000).await,
+                Err(_) => tokio::time::sleep(TEST_TIMEOUT / 1_000).await,
             }
         }
     };
@@ -130,7 +130,7 @@ async fn it_can_be_deaf_to_everything_but_sigkill() {
     let pid = agent.child.id().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     // A sign of life behind the signal: had it ended, its output would have.
-    let waited = tokio::time::timeout(PATIENCE / 40, agent.child.wait()).await;
+    let waited = tokio::time::timeout(TEST_TIMEOUT / 40, agent.child.wait()).await;
     assert!(waited.is_err(), "{waited:?}");
     agent.child.start_kill().unwrap();
     assert_eq!(agent.ended().await.signal(), Some(9));
@@ -138,7 +138,7 @@ async fn it_can_be_deaf_to_everything_but_sigkill() {
 }
 
 #[tokio::test]
-async fn it_can_close_its_input_and_go_on() {
+async fn it_can_close_its_input_and_continue() {
     let folder = tempfile::tempdir().unwrap();
     let agent = start(folder.path(), &[]).await;
     assert_eq!(agent.turn("close-stdin\nsay still here").await.unwrap(), "end_turn");

@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Puppet, Setup, World, soon, world};
+use crate::common::{ScriptedAgent, Setup, World, soon, world};
 use piton_agent::acp::{Error, Hello, Opened, Refusal};
 use piton_agent::profiles::{self, Loads, Origin, Profile};
-use piton_core::command_line::Way;
+use piton_core::command_line::ConversationTarget;
 use piton_core::content::PromptCapabilities;
 use piton_core::resume::{Abilities, Strategy};
 use piton_core::spool::{Fact, OpenedAs, SessionCapabilities};
@@ -37,15 +37,15 @@ fn fixture(id: &str, name: &str) -> Option<Value> {
 fn args(profile: &Profile, session: &str, message: Option<&str>, fork: bool) -> String {
     let line = &profile.continuation.as_ref().unwrap().line;
     let way = if fork {
-        Way::Fork { id: session }
+        ConversationTarget::Fork { id: session }
     } else {
-        Way::Resume { id: Some(session), message_id: message }
+        ConversationTarget::Resume { id: Some(session), message_id: message }
     };
     line.arguments(way, "").join(" ")
 }
 
 #[test]
-fn s3_claude_code_uses_the_resume_flag_of_its_command_line() {
+fn claude_code_uses_the_resume_flag_of_its_command_line() {
     let profile = known("claude-code");
     assert_eq!(args(&profile, "s1", None, false), "--resume s1");
     assert_eq!(args(&profile, "s1", Some("m1"), false), "--resume s1 --resume-session-at m1");
@@ -56,22 +56,22 @@ fn s3_claude_code_uses_the_resume_flag_of_its_command_line() {
 }
 
 #[test]
-fn s3_codex_loads() {
+fn codex_loads() {
     assert_eq!(known("codex").abilities, NATIVE);
 }
 
 #[test]
-fn s3_copilot_loads() {
+fn copilot_loads() {
     assert_eq!(known("copilot").abilities, NATIVE);
 }
 
 #[test]
-fn s3_auggie_starts_afresh_and_is_told_the_history() {
+fn auggie_starts_fresh_and_gets_the_history() {
     assert_eq!(known("auggie").abilities, Abilities { history: true, ..NONE });
 }
 
 #[test]
-fn gemini_starts_without_its_conversation_and_is_told_the_history() {
+fn gemini_starts_without_its_conversation_and_gets_the_history() {
     assert_eq!(known("gemini").abilities, Abilities { history: true, ..NONE });
     assert_eq!(profiles::strategy(NONE), Strategy::None);
 }
@@ -86,7 +86,7 @@ fn gemini_alone_is_not_offered_the_clients_files() {
 
 /// Wants to show: wherever an id can be refused, the agent is told the history then.
 #[test]
-fn every_agent_can_be_told_the_history() {
+fn every_agent_can_be_given_the_history() {
     for profile in profiles::built_in() {
         assert!(profile.abilities.history, "{}", profile.id);
     }
@@ -94,7 +94,7 @@ fn every_agent_can_be_told_the_history() {
 }
 
 #[test]
-fn s3_amp_forks_and_continues_by_commands() {
+fn amp_forks_and_continues_by_commands() {
     let profile = known("amp");
     assert_eq!(profile.abilities, Abilities { command_line: true, history: true, ..NONE });
     let continued = args(&profile, "T-1", None, false);
@@ -104,7 +104,7 @@ fn s3_amp_forks_and_continues_by_commands() {
 }
 
 #[test]
-fn s3_opencode_loads() {
+fn opencode_loads() {
     assert_eq!(known("opencode").abilities, NATIVE);
 }
 
@@ -150,33 +150,33 @@ fn every_profile_is_whole() {
 }
 
 /// A client that has met the agent.
-async fn met(id: &str) -> (World, Puppet, Hello) {
+async fn met(id: &str) -> (World, ScriptedAgent, Hello) {
     let (world, agent) = world(Setup::default());
-    let mut puppet = Puppet::new(agent);
+    let mut scripted = ScriptedAgent::new(agent);
     let said = fixture(id, "initialize").unwrap();
     let answering = async {
-        let asked = puppet.hear().await;
+        let asked = scripted.hear().await;
         assert_eq!(asked["method"], "initialize");
-        puppet.answer(&asked, said["result"].clone()).await;
+        scripted.answer(&asked, said["result"].clone()).await;
     };
     let meeting = async { tokio::join!(world.connection.initialize(), answering) };
     let (hello, ()) = soon(meeting).await;
-    (world, puppet, hello.unwrap())
+    (world, scripted, hello.unwrap())
 }
 
 /// The agent's part; whether all that it said before was heard.
-async fn act(puppet: &mut Puppet, asked: &Value, said: &[Value]) -> bool {
+async fn act(scripted: &mut ScriptedAgent, asked: &Value, said: &[Value]) -> bool {
     match asked["method"].as_str() {
-        Some("session/new") => puppet.answer(asked, json!({ "sessionId": "another" })).await,
+        Some("session/new") => scripted.answer(asked, json!({ "sessionId": "another" })).await,
         Some("session/load" | "session/resume") => {
             for message in said {
                 let mut message = message.clone();
                 if message.get("id").is_some() {
                     message["id"] = asked["id"].clone();
                 }
-                puppet.say(message).await;
+                scripted.say(message).await;
             }
-            puppet.say(json!({ "id": "heard", "method": "_test/heard" })).await;
+            scripted.say(json!({ "id": "heard", "method": "_test/heard" })).await;
         }
         _ => return asked["id"] == "heard",
     }
@@ -186,7 +186,7 @@ async fn act(puppet: &mut Puppet, asked: &Value, said: &[Value]) -> bool {
 /// Lets the agent take up a conversation as the fixture says; a new one works always. Also whatever it
 /// said about the old one's id.
 async fn taken_up(id: &str, name: &str) -> (World, Result<Opened, Error>, Option<(i64, String)>) {
-    let (world, mut puppet, _) = met(id).await;
+    let (world, mut scripted, _) = met(id).await;
     let said = fixture(id, name).unwrap_or_else(|| panic!("{id} has no {name}"));
     let messages = said.as_array().cloned().unwrap_or_else(|| vec![said]);
     let (mut heard, mut opened_as) = (false, None);
@@ -195,7 +195,7 @@ async fn taken_up(id: &str, name: &str) -> (World, Result<Opened, Error>, Option
         while !heard || opened_as.is_none() {
             tokio::select! {
                 opened = &mut beginning, if opened_as.is_none() => opened_as = Some(opened),
-                asked = puppet.hear() => heard |= act(&mut puppet, &asked, &messages).await,
+                asked = scripted.hear() => heard |= act(&mut scripted, &asked, &messages).await,
             }
         }
     }
@@ -204,11 +204,11 @@ async fn taken_up(id: &str, name: &str) -> (World, Result<Opened, Error>, Option
         Fact::AgentSessionRefused { code, message, .. } => Some((code, message)),
         _ => None,
     });
-    let told = match &opened_as {
+    let refusal = match &opened_as {
         Err(Error::Agent { code, message, .. }) => Some((*code, message.clone())),
         _ => noted,
     };
-    (world, opened_as, told)
+    (world, opened_as, refusal)
 }
 
 /// The id that a replay is for; any other is as good.
@@ -297,12 +297,12 @@ async fn loading_restores_and_repeats_nothing() {
     for profile in profiles::built_in() {
         let id = profile.id.as_str();
         let Some(said) = fixture(id, "load") else { continue };
-        let (world, opened_as, told) = Box::pin(taken_up(id, "load")).await;
+        let (world, opened_as, refusal) = Box::pin(taken_up(id, "load")).await;
         let opened = opened_as.unwrap_or_else(|error| panic!("{id}: {error}"));
         assert_eq!(opened.agent_session_id, session_of(said.as_array().unwrap()), "{id}");
         let (_, _, hello) = met(id).await;
         let way = if hello.capabilities.resume { OpenedAs::Resumed } else { OpenedAs::Loaded };
-        assert_eq!((opened.opened_as, told), (way, None), "{id}");
+        assert_eq!((opened.opened_as, refusal), (way, None), "{id}");
         assert_eq!(world.notes.answers(), Vec::<String>::new(), "{id}");
         if said[0].get("id").is_some() {
             late.push(profile.id.clone());
@@ -322,8 +322,9 @@ async fn an_unknown_id_is_refused() {
         if fixture(id, "refusal").is_none() {
             continue;
         }
-        let (_, opened_as, told) = Box::pin(taken_up(id, "refusal")).await;
-        let (code, message) = told.unwrap_or_else(|| panic!("{id} refused nothing: {opened_as:?}"));
+        let (_, opened_as, refusal) = Box::pin(taken_up(id, "refusal")).await;
+        let (code, message) =
+            refusal.unwrap_or_else(|| panic!("{id} refused nothing: {opened_as:?}"));
         assert_eq!(profile.refusal(code, &message), Refusal::Refused, "{id}: {code} {message}");
         seen.push((profile.id.clone(), code));
     }
@@ -354,8 +355,9 @@ async fn an_ambiguous_error_keeps_the_id() {
         // One that does not have the method may be given a new conversation instead.
         if code != METHOD_NOT_FOUND {
             let failed = opened_as.expect_err(id);
-            let is_told = matches!(failed, Error::Agent { code: told, .. } if told == code);
-            assert!(is_told, "{id}: {failed}");
+            let is_refused =
+                matches!(failed, Error::Agent { code: refusal, .. } if refusal == code);
+            assert!(is_refused, "{id}: {failed}");
         }
         let cleared = |fact: &Fact| matches!(fact, Fact::AgentSessionRefused { .. });
         assert!(!world.notes.facts().iter().any(cleared), "{id}");

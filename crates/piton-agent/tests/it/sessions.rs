@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Puppet, Setup, World, soon, with_echo, world};
+use crate::common::{ScriptedAgent, Setup, World, soon, with_echo, world};
 use piton_agent::acp::{Begin, Error, Limits, Opened};
 use piton_core::Code;
 use piton_core::spool::{AuthMethod, Fact, OpenedAs};
@@ -140,16 +140,16 @@ async fn a_conversation_that_cannot_be_gone_on_with_is_named() {
 #[tokio::test]
 async fn an_agent_that_calls_a_conversation_otherwise_is_heard() {
     let (world, agent) = world(Setup::default());
-    let mut puppet = Puppet::new(agent);
+    let mut scripted = ScriptedAgent::new(agent);
     let opening = async {
         world.connection.initialize().await.unwrap();
         world.begin(Some("s1"), &[]).await
     };
     let answering = async {
-        puppet.open(json!({ "loadSession": true })).await;
-        let asked = puppet.hear().await;
+        scripted.open(json!({ "loadSession": true })).await;
+        let asked = scripted.hear().await;
         assert_eq!(asked["method"], "session/load");
-        puppet.answer(&asked, json!({ "sessionId": "s2" })).await;
+        scripted.answer(&asked, json!({ "sessionId": "s2" })).await;
     };
     let (opened, ()) = Box::pin(soon(async { tokio::join!(opening, answering) })).await;
     let expected = Opened { opened_as: OpenedAs::Loaded, agent_session_id: "s2".to_owned() };
@@ -200,9 +200,9 @@ async fn conversations_are_listed_closed_and_deleted_but_for_the_one_at_hand() {
 #[tokio::test]
 async fn what_is_not_offered_is_not_asked() {
     let (world, agent) = world(Setup::default());
-    let mut puppet = Puppet::new(agent);
+    let mut scripted = ScriptedAgent::new(agent);
     let opening = world.connection.initialize();
-    let (opened, ()) = soon(async { tokio::join!(opening, puppet.open(json!({}))) }).await;
+    let (opened, ()) = soon(async { tokio::join!(opening, scripted.open(json!({}))) }).await;
     opened.unwrap();
     let connection = &world.connection;
     for refused in [

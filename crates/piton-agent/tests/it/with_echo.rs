@@ -161,7 +161,7 @@ async fn a_permission_waits_for_an_answer_that_was_offered() {
 }
 
 #[tokio::test]
-async fn nobody_answers_a_permission() {
+async fn no_one_answers_a_permission() {
     let world = ready().await;
     let turn = world.connection.prompt(run(1), "ask").await.unwrap();
     let (wait_id, _) = world.notes.asked().await;
@@ -257,7 +257,7 @@ async fn another_version_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_json_and_what_is_too_long_is_noted_and_the_turn_goes_on() {
+async fn what_is_no_json_and_what_is_too_long_is_noted_and_the_turn_continues() {
     let limits = Limits { line_bytes_max: 10_000, drops_noted_max: 2, ..Limits::default() };
     let world = ready_with(Setup { limits, ..Setup::default() }, options("")).await;
     let prompt = "say a\ngarbage\nhuge 20000\ngarbage\ngarbage\ngarbage\nsay b";
@@ -319,27 +319,30 @@ async fn other_things_can_be_asked() {
 #[tokio::test]
 async fn choices_are_given_to_the_agent() {
     let world = ready().await;
-    let told = |what: &str| world.notes.updates(what).pop().unwrap_or_default();
-    assert_eq!(told("modes")["modes"]["currentModeId"], "normal");
-    assert_eq!(told("models")["models"]["currentModelId"], "small");
-    assert_eq!(told("config")["configOptions"][0]["currentValue"], false);
+    let last_update = |what: &str| world.notes.updates(what).pop().unwrap_or_default();
+    assert_eq!(last_update("modes")["modes"]["currentModeId"], "normal");
+    assert_eq!(last_update("models")["models"]["currentModelId"], "small");
+    assert_eq!(last_update("config")["configOptions"][0]["currentValue"], false);
     let choice = Configure {
         mode: Some("quiet".to_owned()),
         model: Some("huge".to_owned()),
         options: [("loud".to_owned(), ConfigValue::Bool(true))].into(),
     };
     soon(world.connection.configure(&choice)).await.unwrap();
-    assert_eq!(told("mode"), json!({ "currentModeId": "quiet" }));
-    assert_eq!(told("choice_refused:model")["value"], "huge");
+    assert_eq!(last_update("mode"), json!({ "currentModeId": "quiet" }));
+    assert_eq!(last_update("choice_refused:model")["value"], "huge");
     assert_eq!(world.notes.updates("model"), [Value::Null; 0]);
-    assert_eq!(told("config")["configOptions"][0]["currentValue"], true);
+    assert_eq!(last_update("config")["configOptions"][0]["currentValue"], true);
     let large = Configure { model: Some("large".to_owned()), ..Configure::default() };
     soon(world.connection.configure(&large)).await.unwrap();
-    assert_eq!(told("model"), json!({ "currentModelId": "large" }));
+    assert_eq!(last_update("model"), json!({ "currentModelId": "large" }));
     assert_eq!(world.turn("commands\nusage 10\nplan").await.unwrap(), "end_turn");
-    assert_eq!(told("commands")["availableCommands"][0]["name"], "recall");
-    assert_eq!((&told("usage")["used"], &told("usage")["size"]), (&json!(10), &json!(1_000)));
-    assert_eq!(told("plan")["entries"][0]["content"], "First");
+    assert_eq!(last_update("commands")["availableCommands"][0]["name"], "recall");
+    assert_eq!(
+        (&last_update("usage")["used"], &last_update("usage")["size"]),
+        (&json!(10), &json!(1_000))
+    );
+    assert_eq!(last_update("plan")["entries"][0]["content"], "First");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! The agent that agentctl owns: at most one, with everything that it starts. Whatever becomes of
 //! it is noted in the spool; then agentctl goes on without one.
 
-mod by_turn;
-mod life;
+mod agent_link;
+mod one_shot;
+mod process;
 mod stderr;
-mod talk;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_agent::acp::{self, Connection, MakeIds};
-use piton_agent::printed;
+use piton_agent::one_shot as one_shot_output;
 use piton_core::Code;
 use piton_core::PromptContent;
 use piton_core::id::{CallId, MessageId, RunId, SessionId, WaitId};
@@ -28,14 +28,14 @@ use crate::problem::problem;
 use crate::spool::Spool;
 use crate::tree::Scope;
 use crate::workspace::Workspace;
-use talk::Talk;
+use agent_link::AgentLink;
 
 /// A connection that is held up by a full spool does not say what it is doing.
 const ASK_WAIT: Duration = Duration::from_millis(200);
 
 /// What an agent is started with, and noted in.
 #[derive(Clone, Debug)]
-pub(crate) struct Means {
+pub(crate) struct AgentContext {
     pub(crate) session: SessionId,
     pub(crate) spool: Spool,
     pub(crate) masker: Arc<Masker>,
@@ -48,8 +48,8 @@ pub(crate) struct Means {
 
 /// Clones own the same agent.
 #[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    means: Means,
+pub(crate) struct AgentProcess {
+    context: AgentContext,
     state: Arc<Mutex<State>>,
 }
 
@@ -71,7 +71,7 @@ struct State {
 struct Agent {
     pid: Option<u32>,
     /// Once it has a conversation; gone when it has ended.
-    talk: watch::Receiver<Option<Talk>>,
+    link: watch::Receiver<Option<AgentLink>>,
     /// Its end is being noted.
     is_ending: bool,
     /// Somebody wants it to end.
@@ -80,9 +80,9 @@ struct Agent {
     done: watch::Receiver<bool>,
 }
 
-impl Owner {
-    pub(crate) fn new(means: Means) -> Self {
-        Self { means, state: Arc::default() }
+impl AgentProcess {
+    pub(crate) fn new(context: AgentContext) -> Self {
+        Self { context, state: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -99,7 +99,7 @@ impl Owner {
             return Err(problem(Code::RequestInvalid, message));
         }
         if let Some(line) = &start.command_line {
-            let is_bad = |id: &&String| !printed::is_good(id);
+            let is_bad = |id: &&String| !one_shot_output::is_good(id);
             let ids = [&start.agent_session_id, &line.agent_message_id];
             if let Some(id) = ids.into_iter().flatten().find(is_bad) {
                 let message = format!("{id:?} cannot be an argument of the agent's");
@@ -111,12 +111,13 @@ impl Owner {
         }
         let (end, done) = watch::channel(false);
         let stop = Arc::new(watch::Sender::new(false));
-        let (connected, talk) = watch::channel(None);
-        let agent = Agent { pid: None, talk, is_ending: false, stop: stop.clone(), done };
+        let (connected, agent_link) = watch::channel(None);
+        let agent =
+            Agent { pid: None, link: agent_link, is_ending: false, stop: stop.clone(), done };
         self.make_room(agent).await?;
         let owner = self.clone();
         tokio::spawn(async move {
-            let status = life::run(&owner, start, connected, stop.subscribe()).await;
+            let status = process::run(&owner, start, connected, stop.subscribe()).await;
             owner.is_over(status);
             end.send_replace(true);
         });
@@ -193,7 +194,7 @@ impl Owner {
             // An error means that its task is gone, and the agent with it.
             let _ = agent.done.wait_for(|done| *done).await;
         }
-        let ended = self.means.workspace.tree().end(Scope::Agent, self.term()).await;
+        let ended = self.context.workspace.tree().end(Scope::Agent, self.term()).await;
         ended.map_err(|error| problem(error.code(), error.to_string()))?;
         Ok(Value::Null)
     }
@@ -202,21 +203,21 @@ impl Owner {
     pub(crate) async fn admit(&self, act: &Act) -> Result<(), Problem> {
         match act {
             Act::Prompt { .. } if self.state().is_closing => Err(closing()),
-            Act::Prompt { .. } => match self.talk().await?.turn().await {
+            Act::Prompt { .. } => match self.agent_link().await?.turn().await {
                 None => Ok(()),
                 Some(run_id) => {
                     let message = format!("The turn of {run_id} is under way");
                     Err(problem(Code::AgentBusy, message))
                 }
             },
-            Act::Cancel { .. } => self.talk().await.map(drop),
+            Act::Cancel { .. } => self.agent_link().await.map(drop),
             Act::Answer { .. }
             | Act::Ask { .. }
             | Act::ListSessions { .. }
             | Act::CloseSession { .. }
             | Act::DeleteSession { .. } => self.connection().await.map(drop),
             Act::Start(_) => self.admit_start(),
-            Act::Stop {} | Act::Close {} => Ok(()),
+            Act::Stop {} | Act::Close {} | Act::Withdraw { .. } => Ok(()),
         }
     }
 
@@ -225,8 +226,8 @@ impl Owner {
         run_id: RunId,
         content: PromptContent,
     ) -> Result<Value, Problem> {
-        let prompted = match self.talk().await {
-            Ok(talk) => talk.prompt(run_id.clone(), content).await.map_err(refused),
+        let prompted = match self.agent_link().await {
+            Ok(agent_link) => agent_link.prompt(run_id.clone(), content).await.map_err(refused),
             Err(problem) => Err(problem),
         };
         if let Err(Problem { code, message, .. }) = &prompted {
@@ -236,19 +237,19 @@ impl Owner {
             let fact = Fact::TurnFailed { code, message: message.clone() };
             let note = Note { run_id: Some(run_id), fact, raw: None, at: None };
             // A spool that is closed says the same by its end.
-            let _ = self.means.spool.keep_now(vec![note]).await;
+            let _ = self.context.spool.keep_now(vec![note]).await;
         }
         prompted.map(|()| Value::Null)
     }
 
     pub(crate) async fn cancel(&self, run_id: &RunId) -> Result<Value, Problem> {
-        match self.talk().await? {
-            Talk::Acp(connection) => {
+        match self.agent_link().await? {
+            AgentLink::Acp(connection) => {
                 connection.cancel(run_id).await.map_err(refused)?;
-                let patience = Duration::from_millis(self.means.limits.cancel_ms_max);
-                tokio::spawn(life::give_up_after(patience, connection, run_id.clone()));
+                let timeout = Duration::from_millis(self.context.limits.cancel_ms_max);
+                tokio::spawn(process::give_up_after(timeout, connection, run_id.clone()));
             }
-            Talk::ByTurn(turns) => turns.cancel(run_id).await.map_err(refused)?,
+            AgentLink::OneShot(turns) => turns.cancel(run_id).await.map_err(refused)?,
         }
         Ok(Value::Null)
     }
@@ -287,16 +288,16 @@ impl Owner {
     }
 
     /// The same, with a masker that knows the secrets which this agent gets in its environment.
-    fn knowing(&self, start: &Start) -> Self {
+    fn with_secrets_of(&self, start: &Start) -> Self {
         let own = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
         let given = start.env.iter().cloned().chain(mcp::values(&start.mcp_servers));
-        let mut values = environment_values(own.chain(given), &self.means.keys);
+        let mut values = environment_values(own.chain(given), &self.context.keys);
         values.extend(mcp::credentials(&start.mcp_servers));
         let mut owner = self.clone();
-        match self.means.masker.learn(values) {
-            Ok(learned) => owner.means.masker = Arc::new(learned.masker),
+        match self.context.masker.learn(values) {
+            Ok(learned) => owner.context.masker = Arc::new(learned.masker),
             Err(error) => tracing::error!("The agent's secrets are not all known: {error}"),
         }
         owner
@@ -304,19 +305,19 @@ impl Owner {
 
     /// Waits for an agent that is starting: who has just read that it is ready may be faster than
     /// we are.
-    async fn talk(&self) -> Result<Talk, Problem> {
+    async fn agent_link(&self) -> Result<AgentLink, Problem> {
         let agent = self.state().agent.clone();
         let none = || problem(Code::AgentNotRunning, "No agent is running");
-        let mut talk = agent.ok_or_else(none)?.talk;
-        let found = talk.wait_for(Option::is_some).await;
+        let mut agent_link = agent.ok_or_else(none)?.link;
+        let found = agent_link.wait_for(Option::is_some).await;
         found.ok().and_then(|found| found.clone()).ok_or_else(none)
     }
 
     /// For what only a protocol has.
     async fn connection(&self) -> Result<Connection, Problem> {
-        match self.talk().await? {
-            Talk::Acp(connection) => Ok(connection),
-            Talk::ByTurn(_) => {
+        match self.agent_link().await? {
+            AgentLink::Acp(connection) => Ok(connection),
+            AgentLink::OneShot(_) => {
                 let message = "This agent speaks no protocol, and can only be given prompts";
                 Err(problem(Code::AgentNotOffered, message))
             }
@@ -348,9 +349,9 @@ impl Owner {
     /// Asks the connection what it is doing. What it does not say in time is as it was.
     async fn look(&self) {
         let agent = self.state().agent.clone();
-        let talk = agent.and_then(|agent| agent.talk.borrow().clone());
-        let Some(talk) = talk else { return };
-        let asked = async { (talk.turn().await, talk.asking().await) };
+        let agent_link = agent.and_then(|agent| agent.link.borrow().clone());
+        let Some(agent_link) = agent_link else { return };
+        let asked = async { (agent_link.turn().await, agent_link.asking().await) };
         let asked = tokio::time::timeout(ASK_WAIT, asked).await;
         let mut state = self.state();
         if let (Ok((turn, asking)), true) = (asked, state.agent.is_some()) {
@@ -359,7 +360,7 @@ impl Owner {
     }
 
     fn term(&self) -> Duration {
-        Duration::from_millis(self.means.limits.term_ms)
+        Duration::from_millis(self.context.limits.term_ms)
     }
 }
 

@@ -16,13 +16,13 @@ use piton_exec::protocol::{Alive, Capabilities, Command, Health, Reply};
 
 pub(crate) use gate::Gate;
 
-use crate::ctl::Ctl;
+use crate::agentctl::Agentctl;
 use crate::problem::{Refused, problem};
 
 /// A prompt, or a file.
 const BODY_BYTES_MAX: usize = 40 * 1024 * 1024;
 
-pub(crate) fn router(ctl: Arc<Ctl>) -> Router {
+pub(crate) fn router(agentctl: Arc<Agentctl>) -> Router {
     let guarded = Router::new()
         .route("/health", get(health))
         .route("/capabilities", get(capabilities))
@@ -37,30 +37,33 @@ pub(crate) fn router(ctl: Arc<Ctl>) -> Router {
         .route("/shells/{id}", get(workspace::attach).delete(workspace::end_shell))
         .fallback(unknown)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(ctl.clone(), guard::admit));
-    Router::new().route("/alive", get(alive)).merge(guarded).with_state(ctl)
+        .layer(middleware::from_fn_with_state(agentctl.clone(), guard::admit));
+    Router::new().route("/alive", get(alive)).merge(guarded).with_state(agentctl)
 }
 
-async fn alive(State(ctl): State<Arc<Ctl>>) -> Json<Alive> {
-    let folder = ctl.workspace.tree().mark().folder().to_owned();
-    Json(Alive { execution_id: ctl.execution_id.clone(), folder, protocol: ctl.protocol })
+async fn alive(State(agentctl): State<Arc<Agentctl>>) -> Json<Alive> {
+    let folder = agentctl.workspace.tree().mark().folder().to_owned();
+    Json(Alive { execution_id: agentctl.execution_id.clone(), folder, protocol: agentctl.protocol })
 }
 
-async fn health(State(ctl): State<Arc<Ctl>>) -> Json<Health> {
-    Json(ctl.health().await)
+async fn health(State(agentctl): State<Arc<Agentctl>>) -> Json<Health> {
+    Json(agentctl.health().await)
 }
 
-async fn capabilities(State(ctl): State<Arc<Ctl>>) -> Json<Capabilities> {
-    Json(ctl.capabilities())
+async fn capabilities(State(agentctl): State<Arc<Agentctl>>) -> Json<Capabilities> {
+    Json(agentctl.capabilities())
 }
 
-async fn command(State(ctl): State<Arc<Ctl>>, body: Bytes) -> Result<Json<Reply>, Refused> {
+async fn command(
+    State(agentctl): State<Arc<Agentctl>>,
+    body: Bytes,
+) -> Result<Json<Reply>, Refused> {
     let command: Command =
         serde_json::from_slice(&body).map_err(|e| problem(Code::RequestInvalid, e.to_string()))?;
-    let doing = ctl.clone();
+    let doing = agentctl.clone();
     let admitting = doing.clone();
     let admit = move |act| async move { admitting.agent.admit(&act).await };
-    Ok(Json(ctl.commands.run(command, admit, move |act| doing.act(act)).await?))
+    Ok(Json(agentctl.commands.run(command, admit, move |act| doing.act(act)).await?))
 }
 
 async fn unknown() -> Refused {

@@ -15,8 +15,8 @@ use piton_core::spool::Pos;
 use piton_exec::protocol::{Ack, closing};
 use serde::Deserialize;
 
-use super::guard::Asker;
-use crate::ctl::Ctl;
+use super::guard::Caller;
+use crate::agentctl::Agentctl;
 use crate::problem::{Refused, problem};
 use crate::spool::ReadError;
 
@@ -36,12 +36,12 @@ pub(crate) struct From {
 type End = (u16, String);
 
 pub(crate) async fn stream(
-    State(ctl): State<Arc<Ctl>>,
-    Extension(asker): Extension<Asker>,
+    State(agentctl): State<Arc<Agentctl>>,
+    Extension(caller): Extension<Caller>,
     Query(from): Query<From>,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Refused> {
-    let health = ctl.spool.health();
+    let health = agentctl.spool.health();
     if from.spool_id != health.spool_id {
         let message =
             format!("This agentctl's spool is {}, not {}", health.spool_id, from.spool_id);
@@ -52,20 +52,20 @@ pub(crate) async fn stream(
         return Err(problem(Code::CursorInvalid, message).into());
     }
     let upgrade = upgrade.max_message_size(ACK_BYTES_MAX).max_frame_size(ACK_BYTES_MAX);
-    let present = ctl.activity.enter();
+    let present = agentctl.activity.enter();
     Ok(upgrade.on_upgrade(move |socket| async move {
-        run(&ctl, socket, from.after, asker).await;
+        run(&agentctl, socket, from.after, caller).await;
         drop(present);
     }))
 }
 
-async fn run(ctl: &Ctl, socket: WebSocket, after: Pos, asker: Asker) {
+async fn run(agentctl: &Agentctl, socket: WebSocket, after: Pos, caller: Caller) {
     let (mut sink, mut source) = socket.split();
-    let _followed = ctl.spool.followed();
+    let _followed = agentctl.spool.followed();
     let end = tokio::select! {
-        end = superseded(ctl, asker.epoch) => Some(end),
-        end = send(ctl, &mut sink, after) => end,
-        end = receive(ctl, &mut source) => end,
+        end = superseded(agentctl, caller.epoch) => Some(end),
+        end = send(agentctl, &mut sink, after) => end,
+        end = receive(agentctl, &mut source) => end,
     };
     let Some((code, reason)) = end else { return };
     let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
@@ -73,10 +73,10 @@ async fn run(ctl: &Ctl, socket: WebSocket, after: Pos, asker: Asker) {
 }
 
 /// One stream at a time, and none of an epoch that is over.
-async fn superseded(ctl: &Ctl, epoch: u64) -> End {
-    let own = ctl.next_stream();
-    let mut streams = ctl.streams();
-    let mut epochs = ctl.epochs.watch();
+async fn superseded(agentctl: &Agentctl, epoch: u64) -> End {
+    let own = agentctl.next_stream();
+    let mut streams = agentctl.streams();
+    let mut epochs = agentctl.epochs.watch();
     tokio::select! {
         _ = epochs.wait_for(|highest| *highest > epoch) => {
             (closing::EPOCH_STALE, Code::EpochStale.to_string())
@@ -88,14 +88,18 @@ async fn superseded(ctl: &Ctl, epoch: u64) -> End {
 }
 
 /// `None`: the other side is gone.
-async fn send(ctl: &Ctl, sink: &mut SplitSink<WebSocket, Message>, mut after: Pos) -> Option<End> {
-    let mut last = ctl.spool.last();
-    let mut over = ctl.over();
+async fn send(
+    agentctl: &Agentctl,
+    sink: &mut SplitSink<WebSocket, Message>,
+    mut after: Pos,
+) -> Option<End> {
+    let mut last = agentctl.spool.last();
+    let mut over = agentctl.over();
     loop {
         // Seen before the spool is read: what was kept before the end is sent before the end.
         let is_over = *over.borrow_and_update();
         let mut gap = None;
-        let entries = match ctl.spool.read(after, FRAME_BYTES_MAX).await {
+        let entries = match agentctl.spool.read(after, FRAME_BYTES_MAX).await {
             Ok(entries) => entries,
             Err(ReadError::Lost { first, last }) => {
                 (gap, after) = (Some((first, last)), last);
@@ -135,11 +139,11 @@ fn frame(entries: &[Arc<str>], gap: Option<(Pos, Pos)>) -> String {
     text
 }
 
-async fn receive(ctl: &Ctl, source: &mut SplitStream<WebSocket>) -> Option<End> {
+async fn receive(agentctl: &Agentctl, source: &mut SplitStream<WebSocket>) -> Option<End> {
     loop {
         match source.next().await?.ok()? {
             Message::Text(text) => match serde_json::from_str::<Ack>(&text) {
-                Ok(Ack { ack }) if ack <= ctl.spool.health().last => ctl.spool.ack(ack),
+                Ok(Ack { ack }) if ack <= agentctl.spool.health().last => agentctl.spool.ack(ack),
                 _ => return Some((closing::MALFORMED, Code::RequestInvalid.to_string())),
             },
             Message::Close(_) => return None,

@@ -17,7 +17,7 @@ use piton_exec::protocol::workspace::{
 use serde::Deserialize;
 use tokio::sync::mpsc::Receiver;
 
-use crate::ctl::Ctl;
+use crate::agentctl::Agentctl;
 use crate::problem::{Refused, problem};
 use crate::workspace::{Error, ShellEvent, ShellWriter, Staged, shells};
 use piton_core::Code;
@@ -62,71 +62,71 @@ pub(super) struct Logged {
     limit: Option<usize>,
 }
 
-type Shared = State<Arc<Ctl>>;
+type Shared = State<Arc<Agentctl>>;
 
-pub(super) async fn read(ctl: Shared, Query(at): Query<At>) -> Result<Vec<u8>, Refused> {
-    Ok(ctl.workspace.read(&at.path, None).await?.bytes)
+pub(super) async fn read(agentctl: Shared, Query(at): Query<At>) -> Result<Vec<u8>, Refused> {
+    Ok(agentctl.workspace.read(&at.path, None).await?.bytes)
 }
 
 pub(super) async fn write(
-    ctl: Shared,
+    agentctl: Shared,
     Query(at): Query<At>,
     body: Bytes,
 ) -> Result<StatusCode, Refused> {
-    ctl.workspace.write(&at.path, body.into()).await?;
+    agentctl.workspace.write(&at.path, body.into()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) async fn list(ctl: Shared, Query(at): Query<At>) -> Result<Json<Listing>, Refused> {
-    Ok(Json(ctl.workspace.list(&at.path).await?))
+pub(super) async fn list(agentctl: Shared, Query(at): Query<At>) -> Result<Json<Listing>, Refused> {
+    Ok(Json(agentctl.workspace.list(&at.path).await?))
 }
 
-pub(super) async fn git_status(ctl: Shared) -> Result<Json<GitStatus>, Refused> {
-    Ok(Json(ctl.workspace.git_status().await?))
+pub(super) async fn git_status(agentctl: Shared) -> Result<Json<GitStatus>, Refused> {
+    Ok(Json(agentctl.workspace.git_status().await?))
 }
 
 pub(super) async fn git_diff(
-    ctl: Shared,
+    agentctl: Shared,
     Query(diffed): Query<Diffed>,
 ) -> Result<Json<GitDiff>, Refused> {
     let staged = if diffed.staged { Staged::Yes } else { Staged::No };
     let path: Option<&Path> = diffed.path.as_deref();
-    Ok(Json(ctl.workspace.git_diff(staged, path).await?))
+    Ok(Json(agentctl.workspace.git_diff(staged, path).await?))
 }
 
 pub(super) async fn git_log(
-    ctl: Shared,
+    agentctl: Shared,
     Query(logged): Query<Logged>,
 ) -> Result<Json<Vec<GitCommit>>, Refused> {
-    Ok(Json(ctl.workspace.git_log(logged.limit.unwrap_or(LOG_MAX)).await?))
+    Ok(Json(agentctl.workspace.git_log(logged.limit.unwrap_or(LOG_MAX)).await?))
 }
 
-pub(super) async fn list_shells(ctl: Shared) -> Json<Vec<ListedShell>> {
-    Json(ctl.shells.list())
+pub(super) async fn list_shells(agentctl: Shared) -> Json<Vec<ListedShell>> {
+    Json(agentctl.shells.list())
 }
 
-pub(super) async fn new_shell(ctl: Shared, body: Bytes) -> Result<Json<Shell>, Refused> {
+pub(super) async fn new_shell(agentctl: Shared, body: Bytes) -> Result<Json<Shell>, Refused> {
     let new: NewShell =
         serde_json::from_slice(&body).map_err(|e| problem(Code::RequestInvalid, e.to_string()))?;
-    ctl.agent.admit_start()?;
-    Ok(Json(ctl.shells.open(new).await?))
+    agentctl.agent.admit_start()?;
+    Ok(Json(agentctl.shells.open(new).await?))
 }
 
 pub(super) async fn end_shell(
-    ctl: Shared,
+    agentctl: Shared,
     InPath(shell_id): InPath<String>,
 ) -> Result<StatusCode, Refused> {
-    ctl.shells.close(&shell_id).await?;
+    agentctl.shells.close(&shell_id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(super) async fn attach(
-    State(ctl): Shared,
+    State(agentctl): Shared,
     InPath(shell_id): InPath<String>,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Refused> {
-    let (events, writer) = ctl.shells.attach(&shell_id)?;
-    let present = ctl.activity.enter();
+    let (events, writer) = agentctl.shells.attach(&shell_id)?;
+    let present = agentctl.activity.enter();
     let upgrade = upgrade.max_message_size(TYPED_BYTES_MAX).max_frame_size(TYPED_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| async move {
         let (mut sink, mut source) = socket.split();
@@ -134,7 +134,7 @@ pub(super) async fn attach(
             () = show(&mut sink, events) => {}
             () = take(&mut source, &writer) => {}
             // A person at a shell does not keep an agentctl from ending.
-            () = ctl.until_over() => {}
+            () = agentctl.until_over() => {}
         }
         drop(present);
     }))

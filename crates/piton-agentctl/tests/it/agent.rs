@@ -144,7 +144,7 @@ async fn a_turn_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_with_its_last_words_and_the_next_one_starts() {
+async fn a_crash_is_reported_with_its_last_words_and_the_next_one_starts() {
     let world = World::new();
     let memory = world.workspace().join("memory.json").display().to_string();
     let (run, mut stream) = ready(&world, &["--memory", &memory]).await;
@@ -355,8 +355,8 @@ async fn secrets_of_the_environment_are_masked() {
     let mut stream = run.stream(1, 0).await;
     let env = vec![("SOME_API_KEY".to_owned(), "sk-4711-very-secret".to_owned())];
     act(&run, "start", Act::Start(Start { env, ..echo(&[]) })).await.unwrap();
-    let told = "say it is sk-4711-very-secret, really\nstderr sk-4711-very-secret\nexit 3";
-    prompt(&run, "p1", told).await.unwrap();
+    let script = "say it is sk-4711-very-secret, really\nstderr sk-4711-very-secret\nexit 3";
+    prompt(&run, "p1", script).await.unwrap();
     let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { .. });
     let entries = entries_until(&mut stream, exited).await;
     let kept = format!("{entries:?}");
@@ -401,6 +401,47 @@ async fn an_agent_that_closes_its_input_is_ended_with_the_next_prompt() {
     assert_eq!(entries.iter().filter(|entry| named(entry)).count(), 1, "{entries:#?}");
     act(&run, "start2", Act::Start(echo(&[]))).await.unwrap();
     entries_until(&mut stream, is_ready).await;
+}
+
+/// Wants to show: from the order to end until its process is gone, which takes its time, an agent is given
+/// no prompt, and none is accepted for it.
+#[tokio::test]
+async fn an_agent_that_is_ending_takes_no_prompt() {
+    let world = World::new();
+    let mut spec = world.spec();
+    spec.limits.term_ms = 5_000;
+    let run = world.launch_with(spec).await;
+    let mut stream = run.stream(1, 0).await;
+    act(&run, "start", Act::Start(echo(&[]))).await.unwrap();
+    entries_until(&mut stream, is_ready).await;
+    let agent_pid = run.client(1).health().await.unwrap().agent.pid.unwrap();
+    // In its turn it hears neither a closed input nor SIGTERM.
+    prompt(&run, "p1", "ignore-term\nsay deaf\nhang").await.unwrap();
+    entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
+    let client = run.client(1);
+    let stopping = tokio::spawn(async move {
+        client.command(&Command { id: "stop".to_owned(), act: Act::Stop {} }).await
+    });
+    let is_stop = |fact: &Fact| matches!(fact, Fact::CommandAccepted { command_id, .. } if command_id == "stop");
+    entries_until(&mut stream, is_stop).await;
+    // The order is accepted; a moment later it is known to all of agentctl.
+    let mut refused = Vec::new();
+    ctl::until("a prompt is refused", async || {
+        let id = format!("p{}", refused.len() + 2);
+        refused.push(prompt(&run, &id, "say late").await.err().map(|error| error.code()));
+        refused.last().is_some_and(|code| *code == Some(Code::AgentNotRunning.into()))
+    })
+    .await;
+    let last = format!("p{}", refused.len() + 1);
+    assert!(
+        run.processes().iter().any(|process| process.pid == agent_pid),
+        "it was refused while the agent still ran"
+    );
+    stopping.await.unwrap().unwrap();
+    let exited = |fact: &Fact| matches!(fact, Fact::AgentExited { requested: true, .. });
+    let entries = entries_until(&mut stream, exited).await;
+    let accepts = |entry: &Entry| matches!(&entry.fact, Fact::CommandAccepted { command_id, .. } if *command_id == last);
+    assert!(!entries.iter().any(accepts), "{entries:#?}");
 }
 
 /// It is deaf to cancellation: it is ended, and the next one starts.

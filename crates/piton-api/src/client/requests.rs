@@ -16,7 +16,10 @@ use crate::queue::{
     PromptAccepted, PromptRequest, Queue, QueueChanged, QueueEdit, QueueRemoval, QueueRequest,
     QueuedPrompt,
 };
-use crate::record::{MessagePage, RecordPage, RecordQuery, Verification};
+use crate::record::{
+    BootstrapQuery, MessagePage, MessageQuery, RecordPage, RecordQuery, SessionBootstrap,
+    Verification,
+};
 use crate::session::{
     AbandonRequest, AgentRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession,
     RedactRequest, Redaction, RenameRequest, ResumeRequest, RunRequest, SessionArchived,
@@ -265,8 +268,17 @@ impl Client {
         self.get(&with_query(&of_session(session, "/records"), query)).await
     }
 
-    pub async fn messages(&self, session: &SessionId, query: &RecordQuery) -> Result<MessagePage> {
+    pub async fn messages(&self, session: &SessionId, query: &MessageQuery) -> Result<MessagePage> {
         self.get(&with_query(&of_session(session, "/messages"), query)).await
+    }
+
+    /// All that a screen needs to show a session, as of one record of its log.
+    pub async fn bootstrap(
+        &self,
+        session: &SessionId,
+        query: &BootstrapQuery,
+    ) -> Result<SessionBootstrap> {
+        self.get(&with_query(&of_session(session, "/bootstrap"), query)).await
     }
 
     pub async fn verify(&self, session: &SessionId) -> Result<Verification> {

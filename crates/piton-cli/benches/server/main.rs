@@ -5,6 +5,7 @@
 
 mod many;
 mod posts;
+mod prompts;
 mod readers;
 mod resumes;
 mod rig;
@@ -40,6 +41,9 @@ fn main() -> Result<()> {
     }
     if wanted('p') {
         resumes::measure(&mut table)?;
+    }
+    if wanted('q') {
+        prompts::measure(&mut table)?;
     }
     println!("{table}");
     Ok(())

@@ -46,7 +46,7 @@ fn agent_args(memory: &Path) -> Vec<String> {
 }
 
 impl Running {
-    fn when(&self, session: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
+    pub(crate) fn when(&self, session: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
         let until = Instant::now() + Duration::from_mins(1);
         let path = format!("/api/v1/sessions/{session}/status");
         while !wanted(&self.ask("GET", &path, None)?) {
@@ -184,7 +184,7 @@ pub(crate) fn measure(table: &mut Table) -> Result<()> {
             seen(&agents[0]).spread()
         ),
     );
-    told(table, &folder_path)
+    injected_history(table, &folder_path)
 }
 
 /// The history of a session with so many messages, as the runtime reads it.
@@ -200,7 +200,7 @@ async fn text(store: &SqliteStore, session: &SessionId, last: Seq) -> Result<usi
     Ok(gathering.text("go on")?.ok_or("no history")?.len())
 }
 
-fn told(table: &mut Table, folder: &Path) -> Result<()> {
+fn injected_history(table: &mut Table, folder: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let store = Arc::new(SqliteStore::open(sqlite::Options::new(folder.join("told")))?);
     let boot: BootId = "boot_bench".parse()?;

@@ -57,6 +57,8 @@ impl Rig {
             rate: Rate { per_second: 1e6, burst: 1e6 },
             connections: piton_server::ConnectionLimits::default(),
             version: "0".to_owned(),
+            doctor: None,
+            web: piton_server::WebFiles::None,
             reload: None,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;

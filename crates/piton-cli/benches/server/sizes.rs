@@ -52,14 +52,18 @@ impl Running {
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
+        self.ask_text(method, path, &body.map(ToString::to_string).unwrap_or_default())
+    }
+
+    pub(crate) fn ask_text(&self, method: &str, path: &str, body: &str) -> Result<Value> {
         let mut stream = TcpStream::connect(&self.address)?;
         let Self { address, token, .. } = self;
-        let body = body.map(ToString::to_string).unwrap_or_default();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
-        stream.write_all(format!("{head}{body}").as_bytes())?;
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         match answer.split_once("\r\n\r\n") {

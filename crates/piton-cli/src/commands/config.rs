@@ -63,6 +63,8 @@ A config file with everything that can be set:
   [[permissions.rules]]      # `piton permissions --help` has more
   action = \"allow\"          # or \"ask\", \"deny\"
   command = \"git status*\"
+  [checkpoint]               # of graphs; docs/reference/checkpoint-config.md has all options
+  max_checkpoints_per_session = 100
   [retention]
   archive_after = \"30d\"      # closed sessions; or \"never\"
   delete_after = \"never\"";

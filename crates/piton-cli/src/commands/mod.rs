@@ -11,9 +11,11 @@ pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod open;
 pub(crate) mod permissions;
 pub(crate) mod reload;
+pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod status;
@@ -21,6 +23,7 @@ pub(crate) mod stop;
 pub(crate) mod tasks;
 pub(crate) mod tasks_change;
 pub(crate) mod tokens;
+pub(crate) mod top;
 pub(crate) mod verify;
 
 use clap::Subcommand;
@@ -36,6 +39,9 @@ use crate::ui::Ui;
 pub(crate) enum Command {
     Chat(chat::ChatArgs),
     Attach(chat::AttachArgs),
+    Top(top::Args),
+    Run(run::Args),
+    Mcp(mcp::Args),
     Serve(serve::Args),
     Status(status::Args),
     Stop(stop::Args),
@@ -80,7 +86,11 @@ pub(crate) enum Command {
 pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
     #[cfg(debug_assertions)]
     assert!(std::env::var_os("PITON_TEST_PANIC").is_none(), "a test asked for this");
-    match cli.command {
+    let Some(command) = cli.command else {
+        let cx = context(ui, &cli.global)?;
+        return block_on(top::run(ui, &cx, top::Args {}));
+    };
+    match command {
         Command::Completions(_) | Command::Man(_) if ui.json => {
             Err(Error::usage("This prints a script or a page, not data: leave out --json"))
         }
@@ -103,6 +113,19 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         Command::Attach(args) => {
             let cx = context(ui, &cli.global)?;
             block_on(chat::attach(ui, &cx, args))
+        }
+        Command::Top(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(top::run(ui, &cx, args))
+        }
+        Command::Mcp(args) => {
+            let cx = context(ui, &cli.global)?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(mcp::run(cx, args))
+        }
+        Command::Run(args) => {
+            let cx = context(ui, &cli.global)?;
+            block_on(run::run(ui, &cx, args))
         }
         Command::Serve(args) => {
             let cx = context(ui, &cli.global)?;

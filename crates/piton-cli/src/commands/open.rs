@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +13,8 @@ use piton_api::access::NewAccessToken;
 use piton_api::server::ServerInfo;
 use piton_core::Code;
 use piton_core::access::Scope;
+use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -25,10 +28,14 @@ const EXAMPLES: &str = "\
 Examples:
   piton open                        Open this machine's browser, signed in
   piton open --print                Only print the link
-  piton open --print --scope read   For somebody who only looks
+  piton open --print --scope read   For a person who only looks
+  piton open --qr                   Show a QR code for a phone
 
 The link signs one browser in, once, within ten minutes. Its secret stands behind the #, which
 browsers do not send: it reaches no log and no proxy.
+A phone reaches the server only if it listens beyond this machine, for example:
+  piton serve --listen 0.0.0.0:7411 --insecure
+(--insecure sends everything unencrypted; use it in a network that you trust, or give a certificate.)
 JSON: one object: url, expires_at, opened, why_not.";
 
 /// How long an opener may take to fail; one that is still at work then has a browser to wait for.
@@ -37,14 +44,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Open the browser, signed in by a link that works once
 ///
-/// A server is started in the background if none runs. The web app comes later: until then the page
-/// says what this is, and the link can be exchanged for a token by whoever speaks to the API.
+/// A server is started in the background if none runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Only print the link
     #[arg(long)]
     print: bool,
+    /// Show the link as a QR code, for a phone in the same network
+    #[arg(long, conflicts_with = "print")]
+    qr: bool,
     /// What the browser may do: read, control, admin [default: read and control]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
     scopes: Vec<Scope>,
@@ -62,9 +71,13 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let link = client.create_link(&new).await?;
     let data = &cx.settings.data.value;
     let place = server::find(data).ok_or(piton_api::client::Error::NotRunning)?;
-    let url = url(&place, &link.token);
-    let why_not = if args.print {
-        Some("--print was given".to_owned())
+    let url = if args.qr {
+        format!("{}/#link={}", phone_address(&place)?, link.token)
+    } else {
+        url(&place, &link.token)
+    };
+    let why_not = if args.print || args.qr {
+        Some(if args.qr { "--qr was given" } else { "--print was given" }.to_owned())
     } else {
         match opener(&Surroundings::of_this_process()) {
             Ok(program) => {
@@ -79,6 +92,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             "url": url, "expires_at": link.expires_at,
             "opened": why_not.is_none(), "why_not": why_not,
         }))?;
+        return Ok(Exit::Good);
+    }
+    if args.qr {
+        ui.line(qr_code(&url)?)?;
+        ui.line(&url)?;
+        ui.warn("Whoever opens this link first is signed in. It is good for ten minutes.")?;
         return Ok(Exit::Good);
     }
     match &why_not {
@@ -103,6 +122,42 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 fn url(place: &ServerInfo, secret: &str) -> String {
     let address = place.public.as_ref().unwrap_or(&place.address);
     format!("{address}/#link={secret}")
+}
+
+/// Where a phone in the same network reaches the server.
+fn phone_address(place: &ServerInfo) -> Result<String> {
+    let address = place.public.as_ref().unwrap_or(&place.address);
+    let host = address.split_once("://").map_or(address.as_str(), |(_, rest)| rest);
+    let socket: Option<SocketAddr> = host.parse().ok();
+    let (scheme, _) = address.split_once("://").unwrap_or(("http", ""));
+    match socket {
+        Some(socket) if socket.ip().is_loopback() => {
+            let message = "The server listens on this machine alone: no phone can reach it";
+            Err(Error::new(Code::ServerUnreachable, message).with_hint(
+                "Stop it with `piton stop` and start it with `piton serve --listen 0.0.0.0:7411 \
+                 --insecure`, or with a certificate instead of --insecure.",
+            ))
+        }
+        Some(socket) if socket.ip().is_unspecified() => {
+            let ip = crate::server::network_address().ok_or_else(|| {
+                let message = "This machine has no address in a network";
+                Error::new(Code::ServerUnreachable, message)
+            })?;
+            Ok(format!("{scheme}://{}", SocketAddr::new(ip, socket.port())))
+        }
+        // A name, or an address of a network.
+        _ => Ok(address.clone()),
+    }
+}
+
+/// Light on dark, as terminals mostly are; two modules in the height of a character.
+fn qr_code(text: &str) -> Result<String> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).map_err(|error| {
+        let message = format!("The link does not fit into a QR code: {error}");
+        Error::new(Code::LimitReached, message)
+    })?;
+    let mut drawing = code.render::<Dense1x2>();
+    Ok(drawing.dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build())
 }
 
 /// A page that leads to the link. Everybody can see the arguments of an opener, but only the owner can
@@ -216,6 +271,24 @@ mod tests {
         assert_eq!(url(&place(None), "key_1.ab"), "http://127.0.0.1:7411/#link=key_1.ab");
         let public = Some("https://piton.example:7411");
         assert_eq!(url(&place(public), "k.s"), "https://piton.example:7411/#link=k.s");
+    }
+
+    #[test]
+    fn a_phone_gets_an_address_that_it_can_reach() {
+        let refused = phone_address(&place(None)).unwrap_err();
+        assert!(refused.message().contains("no phone"), "{}", refused.message());
+        for public in ["http://192.168.1.5:7411", "https://piton.example:7411"] {
+            assert_eq!(phone_address(&place(Some(public))).unwrap(), public);
+        }
+    }
+
+    #[test]
+    fn a_qr_code_is_square_and_has_a_quiet_zone() {
+        let code = qr_code("http://192.168.1.5:7411/#link=key_1.abcdef").unwrap();
+        let widths: Vec<usize> = code.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{code}");
+        assert!((widths[0] / 2..=widths[0] / 2 + 1).contains(&widths.len()), "{code}");
+        assert!(code.lines().next().unwrap().chars().all(|c| c == '█'), "{code}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::cli::Global;
 use crate::context::Context;
 use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
+use crate::examining::Examiner;
 use crate::reloading::{LogLevel, Reloader};
 use crate::server::Held;
 use crate::ui::{Tone, Ui};
@@ -108,7 +109,11 @@ impl ListenPlan {
         let name = hosts.first().cloned();
         // Its own address is a name of its own.
         match listen.ip() {
-            ip if ip.is_unspecified() => {}
+            ip if ip.is_unspecified() => match crate::server::network_address() {
+                Some(IpAddr::V4(ip)) => hosts.push(ip.to_string()),
+                Some(IpAddr::V6(ip)) => hosts.push(format!("[{ip}]")),
+                None => {}
+            },
             IpAddr::V4(ip) => hosts.push(ip.to_string()),
             IpAddr::V6(ip) => hosts.push(format!("[{ip}]")),
         }
@@ -161,8 +166,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     let program = std::env::current_exe()?;
     let numbers = &cx.settings.numbers;
     let rules = PermissionRules::new(cx.settings.permissions.rules.clone());
-    let standalone = Standalone::new(&data, program, vec!["agentctl".into()])
-        .with_ready_timeout(numbers.span("executor.ready_timeout"));
+    let standalone = Standalone::new(&data, program.clone(), vec!["agentctl".into()]);
     let memory = EchoMemory::new(&data);
     memory.prepare()?;
     memory.sweep(&*store).await?;
@@ -174,12 +178,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         settings: numbers.runtime(),
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
     };
-    let mut options = EngineOptions {
+    let options = EngineOptions {
         profiles: agents::all(&cx.settings)?,
         policy: cx.settings.resume.policy(),
         ..EngineOptions::new(options, &data)
     };
-    options.launch.limits.idle_s_max = numbers.span("executor.agentctl_idle_timeout").as_secs();
     // Served at once: executors are found again meanwhile, all at the same time.
     let running = Engine::start(options, Arc::new(standalone)).await?;
 
@@ -194,6 +197,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         rate: piton_server::Rate::default(),
         connections: piton_server::ConnectionLimits::default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        doctor: Some(Arc::new(Examiner::new(program, data.clone()))),
+        web: piton_server::WebFiles::Embedded,
         reload: Some(Arc::clone(&reloader)),
     };
     let mut server = Server::start(listener, plan.tls.clone(), options)?;

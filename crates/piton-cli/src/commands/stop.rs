@@ -13,7 +13,7 @@ use crate::server;
 use crate::ui::Ui;
 
 /// How long a server may take to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Stop the server; agents go on, and the next server picks them up
@@ -34,7 +34,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
     let target = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let Some(target) = target else { return Err(unstoppable(pid)) };
     kill_process(target, Signal::TERM).map_err(|error| unstoppable(pid).because(&error))?;
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + STOP_TIMEOUT;
     while server::find(data).is_some_and(|place| place.pid == pid) {
         if tokio::time::Instant::now() >= until {
             return Err(unstoppable(pid));

@@ -91,7 +91,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
                 }
                 None => None,
             };
-            match made {
+            match &made {
                 None if ui.json => ui.json_line(&json!({"task_id": task}))?,
                 None => ui.line(&task)?,
                 Some(made) if ui.json => ui.json_line(&json!({
@@ -100,8 +100,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
                 }))?,
                 Some(made) => {
                     ui.line(&task)?;
-                    sessions::new::said(ui, &made)?;
+                    sessions::new::said(ui, made)?;
                 }
+            }
+            if let Some(made) = &made {
+                sessions::new::await_start(ui, &client, &made.session_id).await?;
             }
         }
         Command::List(list) => {

@@ -100,8 +100,8 @@ async fn check_all(ui: &mut Ui, view: &View, say: Say, tally: &mut Tally) -> Res
         }
     }
     for Finding { session, problem } in view.store().verify_store().await? {
-        let told = told(&problem);
-        let is_doubt = told.to_do != REBUILD;
+        let explained = explain(&problem);
+        let is_doubt = explained.to_do != REBUILD;
         tally.doubts += usize::from(is_doubt);
         // A log that is not there is a bad one; the store itself is none.
         tally.bad += usize::from(session.is_some());
@@ -111,14 +111,14 @@ async fn check_all(ui: &mut Ui, view: &View, say: Say, tally: &mut Tally) -> Res
         }
         Ui::progress("");
         if ui.json {
-            ui.json_line(&finding_json(session.as_ref(), &told))?;
+            ui.json_line(&finding_json(session.as_ref(), &explained))?;
             continue;
         }
         match &session {
-            Some(session) => bad(ui, session.as_str(), &told.what)?,
-            None => bad(ui, "The store", &told.what)?,
+            Some(session) => bad(ui, session.as_str(), &explained.what)?,
+            None => bad(ui, "The store", &explained.what)?,
         }
-        let to_do = ui.call.spelled(told.to_do);
+        let to_do = ui.call.spelled(explained.to_do);
         ui.line(format_args!("  {to_do}"))?;
         ui.flush()?;
     }
@@ -137,7 +137,7 @@ async fn check(
     let is_good = matches!(&found, Ok(Verification { problem: None, .. }));
     let is_doubt = match &found {
         Ok(Verification { problem, .. }) => {
-            problem.as_ref().is_some_and(|problem| told(problem).to_do != REBUILD)
+            problem.as_ref().is_some_and(|problem| explain(problem).to_do != REBUILD)
         }
         Err(_) => true,
     };
@@ -161,10 +161,10 @@ async fn check(
             ui.line(format_args!("{id}: {good}, {good_to} records"))
         }
         Ok(Verification { problem: Some(problem), good_to, .. }) => {
-            let told = told(problem);
-            bad(ui, id.as_str(), &told.what)?;
+            let explained = explain(problem);
+            bad(ui, id.as_str(), &explained.what)?;
             ui.line(format_args!("  {}", good_part(*good_to)))?;
-            let to_do = ui.call.spelled(told.to_do);
+            let to_do = ui.call.spelled(explained.to_do);
             ui.line(format_args!("  {to_do}"))?;
             ui.flush()
         }
@@ -191,7 +191,7 @@ fn good_part(good_to: Seq) -> String {
     }
 }
 
-struct Told {
+struct Explanation {
     kind: &'static str,
     seq: Option<Seq>,
     what: String,
@@ -207,7 +207,7 @@ const KEEP: &str = "Copy the data folder before anything else, and compare the l
 const REBUILD: &str =
     "The log is good and a cache of it is not: `piton verify --rebuild` makes the cache again.";
 
-fn told(problem: &Problem) -> Told {
+fn explain(problem: &Problem) -> Explanation {
     let (kind, seq, to_do) = match problem {
         Problem::SessionMissing => ("session_missing", None, RESTORE_MISSING),
         Problem::MetadataMissing => ("metadata_missing", None, RESTORE_METADATA),
@@ -228,16 +228,16 @@ fn told(problem: &Problem) -> Told {
         Problem::SnapshotDisagrees { seq } => ("snapshot_disagrees", Some(*seq), REBUILD),
         Problem::IndexDisagrees { .. } => ("index_disagrees", None, REBUILD),
     };
-    Told { kind, seq, what: problem.to_string(), to_do }
+    Explanation { kind, seq, what: problem.to_string(), to_do }
 }
 
-fn finding_json(session: Option<&SessionId>, told: &Told) -> Value {
+fn finding_json(session: Option<&SessionId>, explained: &Explanation) -> Value {
     json!({
         "session": session,
         "good": false,
         "good_to": Value::Null,
         "anchored_to": Value::Null,
-        "problem": {"kind": told.kind, "seq": told.seq, "what": told.what},
+        "problem": {"kind": explained.kind, "seq": explained.seq, "what": explained.what},
         "code": Value::Null,
     })
 }
@@ -245,14 +245,14 @@ fn finding_json(session: Option<&SessionId>, told: &Told) -> Value {
 fn to_json(id: &SessionId, found: &Result<Verification>) -> Value {
     match found {
         Ok(Verification { good_to, problem, anchored_to }) => {
-            let told = problem.as_ref().map(told);
+            let explained = problem.as_ref().map(explain);
             json!({
                 "session": id,
                 "good": problem.is_none(),
                 "good_to": good_to,
                 "anchored_to": anchored_to,
-                "problem": told.map(|told| {
-                    json!({"kind": told.kind, "seq": told.seq, "what": told.what})
+                "problem": explained.map(|explained| {
+                    json!({"kind": explained.kind, "seq": explained.seq, "what": explained.what})
                 }),
                 "code": Value::Null,
             })
@@ -297,7 +297,7 @@ mod tests {
 
     /// Every finding says what it is, where, and what to do.
     #[test]
-    fn every_problem_is_told() {
+    fn every_problem_is_reported() {
         let problems = [
             Problem::ChainBroken { seq: 3 },
             Problem::Gap { expected: 3, found: 5 },
@@ -320,7 +320,7 @@ mod tests {
             Problem::CutBehindCache { known: 7, found: 2 },
             Problem::IndexDamaged { why: "wrong # of entries".to_owned() },
         ];
-        let lines = problems.iter().map(told).map(|Told { kind, seq, what, to_do }| {
+        let lines = problems.iter().map(explain).map(|Explanation { kind, seq, what, to_do }| {
             let seq = seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
             let rebuilt = match to_do {
                 REBUILD => "rebuild",

@@ -5,11 +5,14 @@ use std::io;
 use std::path::Path;
 
 use piton_core::Code;
+use piton_core::graph::CheckpointOptions;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::KEYS;
-use super::{AgentSetting, Layer, Origin, PermissionSettings, Raw, agents, numbers, permissions};
+use super::{
+    AgentSetting, Layer, Origin, PermissionSettings, Raw, agents, checkpoint, numbers, permissions,
+};
 use crate::error::{Error, Result};
 
 /// A file longer than this is something else.
@@ -21,6 +24,7 @@ pub(super) struct Read {
     pub(super) layer: Layer,
     pub(super) agents: Vec<AgentSetting>,
     pub(super) permissions: PermissionSettings,
+    pub(super) checkpoint: CheckpointOptions,
     pub(super) exists: bool,
 }
 
@@ -82,6 +86,10 @@ impl Reader<'_> {
             }
             if full == permissions::TABLE {
                 read.permissions = permissions::read(self, value, at)?;
+                continue;
+            }
+            if full == checkpoint::TABLE {
+                read.checkpoint = checkpoint::read(self, value, at)?;
                 continue;
             }
             if self.setting(&full, value, at, read)? {

@@ -2,6 +2,7 @@
 //! count more: default, config file, environment, option.
 
 mod agents;
+mod checkpoint;
 mod file;
 mod keys;
 mod mcp;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use piton_core::Code;
+use piton_core::graph::CheckpointOptions;
 use piton_core::resume::{AgentRestart, ContinueRun, Policy};
 use piton_store::{KeySource, SecretText};
 
@@ -80,6 +82,8 @@ pub(crate) struct Settings {
     pub(crate) agents: Vec<AgentSetting>,
     /// From the config file alone.
     pub(crate) permissions: PermissionSettings,
+    /// From the config file alone: how graphs are checkpointed, whatever they say themselves.
+    pub(crate) checkpoint: CheckpointOptions,
     /// The agent of new sessions that name none.
     pub(crate) chat_agent: Sourced<Option<String>>,
     pub(crate) resume: ResumeSettings,
@@ -143,7 +147,7 @@ impl Settings {
         let (file, file_is_named) = config_file(global)?;
         let read = file::read(&file, file_is_named)?;
         let (mut layer, agents, file_exists) = (read.layer, read.agents, read.exists);
-        let permissions = read.permissions;
+        let (permissions, checkpoint) = (read.permissions, read.checkpoint);
         layer.extend(environment()?);
         if let Some(data) = &global.data {
             let origin = Origin::Option { name: "--data" };
@@ -188,6 +192,7 @@ impl Settings {
             },
             agents,
             permissions,
+            checkpoint,
             chat_agent: pick.maybe("chat.agent", |text, _| Ok(text.to_owned()))?,
             resume: ResumeSettings {
                 agent_restart: pick.one_of(

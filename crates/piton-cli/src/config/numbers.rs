@@ -121,6 +121,8 @@ impl Numbers {
         RuntimeSettings {
             agent_start_timeout: self.span("agents.start_timeout"),
             agent_idle_timeout: self.span_or_never("agents.idle_timeout"),
+            executor_ready_timeout: self.span("executor.ready_timeout"),
+            agentctl_idle_timeout: self.span("executor.agentctl_idle_timeout"),
             unreachable_after: self.span("executor.unreachable_after"),
             abandon_after: self.span_or_never("executor.abandon_after"),
             boot_parallel: self.count("resume.boot_parallel"),
@@ -182,6 +184,23 @@ mod tests {
         }
         let numbers = Numbers::pick(&Pick { layer: Vec::new() }).unwrap();
         assert_eq!(numbers.runtime(), RuntimeSettings::default());
+    }
+
+    /// Each number by itself changes what a running engine does.
+    #[test]
+    fn every_number_reaches_the_engine_and_is_reloaded() {
+        for (key, kind) in NUMBERS {
+            let other = match kind {
+                Kind::Span(_) | Kind::SpanOrNever(_) => "17s",
+                Kind::Count { .. } => "17",
+            };
+            let mut numbers = Numbers::pick(&Pick { layer: Vec::new() }).unwrap();
+            let value = parse(*kind, other).unwrap();
+            numbers.0.insert(key, Sourced { value, origin: Origin::Default });
+            assert_ne!(numbers.runtime(), RuntimeSettings::default(), "{key}");
+            let known = KEYS.iter().find(|known| known.name == *key);
+            assert!(known.is_some_and(|known| known.is_reloaded), "{key}");
+        }
     }
 
     #[test]

@@ -118,10 +118,11 @@ impl AgentView {
         let selection = |all: Feature, key: &str, list_key: &str, id: &str, one: Feature| {
             let current_key =
                 if all == Feature::Modes { "currentModeId" } else { "currentModelId" };
-            let told = said.get(&all).map(|told| told.get(key).unwrap_or(told))?;
-            let later = said.get(&one).and_then(|told| text(told, current_key));
-            let current = later.or_else(|| text(told, current_key));
-            let available = list(Some(told), list_key).filter_map(|one| named(one, id)).collect();
+            let reported = said.get(&all).map(|reported| reported.get(key).unwrap_or(reported))?;
+            let later = said.get(&one).and_then(|reported| text(reported, current_key));
+            let current = later.or_else(|| text(reported, current_key));
+            let available =
+                list(Some(reported), list_key).filter_map(|one| named(one, id)).collect();
             Some(Selection { current, available })
         };
         let config = said.get(&Feature::Config);

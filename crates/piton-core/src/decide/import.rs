@@ -357,9 +357,12 @@ impl Importing<'_> {
         let session = self.state.info.as_ref().map(|info| info.session_id.as_str());
         let of_seq = command_id.rsplit_once('/').filter(|(of, _)| Some(*of) == session);
         let Some(of_seq) = of_seq.and_then(|(_, seq)| seq.parse().ok()) else { return };
-        let Some(effect) = self.state.pending.get(&of_seq).cloned() else { return };
+        if !self.state.awaits_delivery(of_seq) {
+            return;
+        }
+        let effect = self.state.pending.get(&of_seq).cloned();
         self.push(NewRecord::new(cx.now, EffectDone { of_seq }));
-        if let Effect::Stop { run_id } = effect
+        if let Some(Effect::Stop { run_id }) = effect
             && self.state.prompts(&run_id).any(|seq| seq < of_seq)
         {
             // The run was paused before it was begun: it goes on with its first prompt.

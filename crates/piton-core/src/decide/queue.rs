@@ -42,7 +42,7 @@ pub(super) fn prompt(state: &State, cx: &Context, prompt: Prompt) -> Result<Deci
     }
     let Some(busy) = busy(state) else {
         // All of them are delivered with the next prompt that an agent can be given.
-        if state.owed.undelivered.len() >= prompt.queue_max {
+        if state.pending_context.undelivered.len() >= prompt.queue_max {
             let max = prompt.queue_max;
             return Err(Refusal::LimitReached { what: "undelivered prompts", max });
         }

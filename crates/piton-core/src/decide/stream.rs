@@ -90,7 +90,7 @@ pub(super) fn conclude(
 }
 
 pub(super) fn done(state: &State, cx: &Context, of_seq: Seq) -> Decision {
-    if !state.pending.contains_key(&of_seq) {
+    if !state.awaits_delivery(of_seq) {
         return Decision::already();
     }
     Decision::done(vec![NewRecord::new(cx.now, EffectDone { of_seq })])

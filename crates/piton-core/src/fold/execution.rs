@@ -79,19 +79,19 @@ impl State {
             }
             Event::AgentStarting(e) => {
                 let before = self.facts.agent.as_ref().map(|agent| agent.status);
-                let agent = self.agent_is(&e.execution_id, AgentStatus::Starting);
+                let agent = self.set_agent_status(&e.execution_id, AgentStatus::Starting);
                 // Told twice, it has started once.
                 if let Some(agent) = agent.filter(|_| before != Some(AgentStatus::Starting)) {
                     agent.restored = None;
                     agent.failed_starts = agent.failed_starts.saturating_add(1);
                 }
             }
-            Event::AgentInitialized(e) => self.described(e),
+            Event::AgentInitialized(e) => self.apply_initialized(e),
             Event::AgentReady(e) => {
                 if self.is_current(&e.execution_id) {
                     self.features.ready();
                 }
-                let agent = self.agent_is(&e.execution_id, AgentStatus::Ready);
+                let agent = self.set_agent_status(&e.execution_id, AgentStatus::Ready);
                 if let (Some(agent), Some(id)) = (agent, &e.agent_session_id) {
                     agent.set_session_id(id);
                 }
@@ -105,15 +105,15 @@ impl State {
             }
             Event::AgentError(e) => {
                 let before = self.facts.agent.as_ref().map(|agent| (agent.error, agent.error_seq));
-                if let Some(agent) = self.agent_is(&e.execution_id, AgentStatus::Error) {
+                if let Some(agent) = self.set_agent_status(&e.execution_id, AgentStatus::Error) {
                     agent.error = Some(resume::agent_error(e.code.as_ref()));
                     // Said twice, it failed once.
-                    let told = before.filter(|(error, _)| *error == agent.error);
-                    agent.error_seq = told.and_then(|(_, told)| told).or(Some(seq));
+                    let reported = before.filter(|(error, _)| *error == agent.error);
+                    agent.error_seq = reported.and_then(|(_, reported)| reported).or(Some(seq));
                 }
             }
             Event::AgentExited(e) => {
-                self.agent_is(&e.execution_id, AgentStatus::Exited);
+                self.set_agent_status(&e.execution_id, AgentStatus::Exited);
             }
             Event::AgentEnding(e) => {
                 if self.is_current(&e.execution_id)
@@ -133,7 +133,7 @@ impl State {
                     if had_one && agent.session_id.is_none() {
                         let reason = e.reason.unwrap_or(Reason::SessionRefused);
                         agent.context_reason = has_history.then_some(reason);
-                        self.begins_afresh();
+                        self.mark_fresh_start();
                     }
                 }
             }
@@ -161,8 +161,8 @@ impl State {
             let same = |old: &Executor| {
                 old.status == status && old.code == executor.code && old.reason == executor.reason
             };
-            let told = before.filter(same).and_then(|old| old.error_seq);
-            executor.error_seq = told.or(Some(seq));
+            let reported = before.filter(same).and_then(|old| old.error_seq);
+            executor.error_seq = reported.or(Some(seq));
         }
     }
 
@@ -199,7 +199,7 @@ impl State {
 
     /// The agent, if the event is about it. One whose executor is stopped does not start any more;
     /// what it called itself is still worth knowing.
-    pub(super) fn agent_is(
+    pub(super) fn set_agent_status(
         &mut self,
         execution_id: &ExecutionId,
         status: AgentStatus,

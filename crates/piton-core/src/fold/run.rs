@@ -122,7 +122,7 @@ impl State {
                 }
                 let was_waiting = e.reason == Reason::WaitTimeout || !run.waits.is_empty();
                 let (reason, activity) = (e.reason, e.phase.or_else(|| Activity::of(self)));
-                self.note_lost(seq, e, activity);
+                self.note_interrupted_work(seq, e, activity);
                 let phase = Phase::Interrupted { reason, was_waiting, activity };
                 self.end_run(seq, ts, &e.run_id, phase);
                 self.hold_queue(&e.run_id, phase);
@@ -184,7 +184,7 @@ impl State {
     fn go_on(&mut self, seq: Seq, run_id: RunId) {
         let stop = Effect::Stop { run_id: run_id.clone() };
         let unheard = self.pending.values().any(|effect| *effect == stop);
-        let may_know = unheard && self.facts.hears();
+        let may_know = unheard && self.facts.can_receive();
         if self.prompts(&run_id).next().is_some() && !may_know {
             self.pending.retain(|_, effect| *effect != stop);
         } else {
@@ -205,7 +205,7 @@ impl State {
         self.forget_messages();
         // What nobody wants to be said any more need not be told of.
         if matches!(phase, Phase::Dismissed | Phase::Ended(_)) {
-            self.owed.undelivered.retain(|prompt| prompt.run_id != *run_id);
+            self.pending_context.undelivered.retain(|prompt| prompt.run_id != *run_id);
         }
         // That somebody does not want to go on with it does not stop who is still at it.
         let stays =
@@ -213,7 +213,7 @@ impl State {
         self.pending.retain(|_, effect| effect.run_id() != run_id || stays(effect));
         // An agent that is still at it is told to stop.
         let unasked = matches!(phase, Phase::Interrupted { .. } | Phase::Ended(Outcome::Failed));
-        if phase == Phase::Ended(Outcome::Cancelled) || self.facts.hears() && unasked {
+        if phase == Phase::Ended(Outcome::Cancelled) || self.facts.can_receive() && unasked {
             self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });
         }
     }

@@ -34,6 +34,10 @@ impl CheckpointType {
         Self::UserCheckpoint,
     ];
 
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == text)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NodeStart => "node_start",

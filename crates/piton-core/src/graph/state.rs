@@ -16,6 +16,9 @@ pub struct GraphState {
     pub spec_hash: String,
     /// The record that has the spec.
     pub spec_seq: Seq,
+    /// The file that the graph was read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     pub nodes: BTreeMap<String, NodeState>,
     pub memory: BTreeMap<String, MemoryEntry>,
     /// The graph's outputs, by the record that has each.
@@ -44,6 +47,9 @@ pub struct NodeState {
     /// An edge that closes a cycle led to it: it does not wait for its other edges.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub triggered: bool,
+    /// A pause stopped its attempt at a safe point: the next attempt is no retry.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// The targets of the edges that its completion took.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<String>,
@@ -164,6 +170,14 @@ impl GraphState {
                 self.name.clone_from(&e.name);
                 self.spec_hash.clone_from(&e.spec_hash);
                 self.spec_seq = seq;
+                self.file.clone_from(&e.file);
+            }
+            Event::RunPaused(_) => {
+                let running = self.nodes.values_mut();
+                for node in running.filter(|node| node.phase == NodePhase::Running) {
+                    node.held = true;
+                }
+                return;
             }
             Event::MemoryChanged(e) => self.apply_memory(seq, e),
             Event::OutputAdded(e) => {
@@ -298,7 +312,8 @@ impl GraphState {
         }
         match event {
             Event::NodeStarted(e) => {
-                let is_repeated = node.attempts > 0;
+                let is_repeated = node.attempts > 0 && !node.held;
+                node.held = false;
                 node.attempts = e.attempt;
                 node.phase = NodePhase::Running;
                 self.metrics.total_retries += u64::from(is_repeated);

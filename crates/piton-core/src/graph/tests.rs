@@ -407,7 +407,8 @@ fn a_wait_of_a_graph_outlives_its_process() {
         deadline_at: Some(deadline_at),
         reject_options: Vec::new(),
     };
-    let bound = GraphBound { name: "g".into(), spec_hash: String::new(), critical: Critical };
+    let bound =
+        GraphBound { name: "g".into(), spec_hash: String::new(), file: None, critical: Critical };
     let (boot_id, message_id) = (boot.clone(), None);
     let started = RunStarted { run_id: run_id.clone(), boot_id, message_id };
     let fold = |is_graph: bool| {

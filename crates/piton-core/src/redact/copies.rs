@@ -67,7 +67,8 @@ impl PromptCopies {
             return false;
         }
         let prepared = record.content_field("prompt");
-        let Some(prepared) = prepared.as_ref().and_then(crate::note::content_text) else {
+        let Some(prepared) = prepared.as_ref().and_then(crate::interruption_summary::content_text)
+        else {
             return true;
         };
         let prepared = recognised(&prepared, usize::MAX);

@@ -309,8 +309,8 @@ fn a_sweep_leaves_a_run_whose_executor_is_only_silent() {
         world.done(Command::Sweep { live: false }),
         ["token.expired", "wait.cancelled", "status.derived"]
     );
-    let told = Effect::CancelWait { run_id: id("run_1"), wait_id: id("wait_1") };
-    assert_eq!(world.state.pending.values().last(), Some(&told));
+    let expected = Effect::CancelWait { run_id: id("run_1"), wait_id: id("wait_1") };
+    assert_eq!(world.state.pending.values().last(), Some(&expected));
     assert!(world.state.facts.run.as_ref().is_some_and(Run::is_open));
     world.restart("boot_2");
     let found = world.recover(Some(Probe::Gone));
@@ -318,7 +318,7 @@ fn a_sweep_leaves_a_run_whose_executor_is_only_silent() {
 }
 
 #[test]
-fn a_live_sweep_cancels_the_wait_and_the_run_goes_on() {
+fn a_live_sweep_cancels_the_wait_and_the_run_continues() {
     let mut world = World::executed();
     world.ask("wait_1", "rt_1");
     world.pass(Duration::from_mins(5));
@@ -330,8 +330,8 @@ fn a_live_sweep_cancels_the_wait_and_the_run_goes_on() {
         ["token.expired", "wait.cancelled", "status.derived"]
     );
     assert_eq!(world.named(), (Name::Running, Reason::RunOpen));
-    let told = Effect::CancelWait { run_id: id("run_1"), wait_id: id("wait_1") };
-    assert_eq!(world.state.pending.values().last(), Some(&told));
+    let expected = Effect::CancelWait { run_id: id("run_1"), wait_id: id("wait_1") };
+    assert_eq!(world.state.pending.values().last(), Some(&expected));
     assert_eq!(world.done(Command::Sweep { live: true }), [""; 0]);
     assert_eq!(world.token_state("rt_1"), Some(token::State::Expired));
     assert_eq!(world.token_state("rt_2"), Some(token::State::Active), "the other goes on");

@@ -34,7 +34,7 @@ fn say(message: &str, offset: Option<u64>, text: &str) -> Command {
 }
 
 fn said(message: &str) -> Command {
-    Command::Said { message_id: id(message), hash: "00".into() }
+    Command::EndMessage { message_id: id(message), hash: "00".into() }
 }
 
 fn intend(call: &str) -> Command {
@@ -461,7 +461,7 @@ fn observations_are_of_the_sessions_executor() {
 /// Why an executor cannot be reached is in the log and in the facts: once, until it is known better
 /// or the executor can be reached again.
 #[test]
-fn why_an_executor_is_unreachable_is_told_once() {
+fn why_an_executor_is_unreachable_is_reported_once() {
     let mut world = World::executed();
     let unreachable = |code: Option<&str>| {
         let (execution_id, code) = (id("exec_1"), code.map(Into::into));
@@ -527,7 +527,7 @@ fn limits_are_refusals_and_give_way_when_something_ends() {
 /// Effects that nobody carries out (the executor is unreachable, and the user tries again and
 /// again) do not pile up without end.
 #[test]
-fn effects_that_nobody_carries_out_are_limited() {
+fn effects_that_no_one_carries_out_are_limited() {
     let refusal = Refusal::LimitReached { what: "effects", max: EFFECTS_PENDING_MAX };
     let mut runs = World::new();
     for n in 0..EFFECTS_PENDING_MAX {

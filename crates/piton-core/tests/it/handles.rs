@@ -99,7 +99,7 @@ fn a_conversation_that_is_gone_on_with_keeps_its_handle() {
 /// Wants to show: an agent that can neither load nor resume begins anew, the log says that the
 /// context is not there, and the handle is not lost.
 #[test]
-fn an_agent_that_cannot_go_on_does_not_overwrite_the_handle() {
+fn an_agent_that_cannot_continue_does_not_overwrite_the_handle() {
     let mut agents = Agents::new();
     agents.says([ready(OpenedAs::New, None, "one")]);
     let events = agents.says([ready(OpenedAs::New, Some("one"), "two")]);
@@ -192,7 +192,7 @@ fn an_agent_that_calls_it_otherwise_is_believed() {
 
 /// What a dead execution's spool says of its agent is said of the session's conversation, too.
 #[test]
-fn it_is_told_late_that_a_context_is_missing() {
+fn it_is_learned_late_that_a_context_is_missing() {
     let mut agents = Agents::new();
     agents.says([ready(OpenedAs::New, None, "one")]);
     agents.world.observe(event::ExecutorStopped { execution_id: id("exec_1") });
@@ -219,7 +219,7 @@ fn a_record_that_names_another_handle_clears_nothing() {
 
 /// Ways to log in are in the log as data, and no more of them than a record takes.
 #[test]
-fn ways_to_log_in_are_told() {
+fn ways_to_log_in_are_reported() {
     let mut agents = Agents::new();
     let method = |id: String| AuthMethod {
         id,

@@ -94,7 +94,7 @@ fn a_turn_that_ends_as_cancelled_without_a_request_is_interrupted() {
         assert_eq!(e.stop_reason.as_deref(), Some("cancelled"));
         assert_eq!(e.phase, Some(Activity::Answering));
         assert_eq!((world.count("run.cancelled"), world.count("run.interrupted")), (0, 1));
-        let lost = world.state.owed.note.clone().expect("the next prompt tells of it");
+        let lost = world.state.pending_context.note.clone().expect("the next prompt tells of it");
         assert_eq!(lost.message, Some(id("msg_a")), "it ended its message with its turn");
         assert!(world.state.pending.is_empty(), "there is nothing to stop");
     }
@@ -169,7 +169,7 @@ fn a_turn_that_ends_just_before_its_agent_is_signalled_is_interrupted() {
         import(&mut world, 2, vec![(now + 280, exited(exit_code, signal))]);
         assert_eq!(world.named(), (Name::InterruptedStartup, Reason::ProcessExit));
         assert_eq!(interruption(&world).stop_reason.as_deref(), Some("end_turn"));
-        assert!(world.state.owed.note.is_some(), "the next prompt tells of it");
+        assert!(world.state.pending_context.note.is_some(), "the next prompt tells of it");
     }
 }
 
@@ -302,5 +302,8 @@ fn the_prompt_of_the_interrupted_run_is_kept() {
     let (mut world, now) = begun();
     let said = world.state.last_said.clone().expect("something was said").seq;
     import(&mut world, 1, vec![(now, exited(None, Some(9)))]);
-    assert_eq!(world.state.owed.note.as_ref().and_then(|lost| lost.prompt_seq), Some(said));
+    assert_eq!(
+        world.state.pending_context.note.as_ref().and_then(|lost| lost.prompt_seq),
+        Some(said)
+    );
 }

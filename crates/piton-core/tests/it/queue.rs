@@ -295,7 +295,7 @@ fn there_is_a_limit_and_a_closed_session_takes_nothing() {
 
 /// Under an idempotency key a repetition is told the first answer, position and all.
 #[test]
-fn a_repeated_request_is_told_that_it_was_queued() {
+fn a_repeated_request_learns_that_it_was_queued() {
     let mut world = World::running();
     let requested = |name: &str| Command::Requested {
         request: Request {

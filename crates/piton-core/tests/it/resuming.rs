@@ -8,8 +8,8 @@ use piton_core::event::{
 };
 use piton_core::reason::Reason;
 use piton_core::resume::{
-    self, Abilities, AfterFailure, AgentRestart, ContinueRun, Leave, Opening, Plan, Policy,
-    StartContext, StartTrigger, Strategy,
+    self, Abilities, AfterFailure, AgentRestart, ContinueRun, Plan, Policy, SkipReason,
+    StartContext, StartPlan, StartTrigger, Strategy,
 };
 use piton_core::spool::{Entry, Fact, OpenedAs, SessionCapabilities};
 use piton_core::state::{Effect, State};
@@ -132,7 +132,7 @@ fn killed(session: Option<&str>, capabilities: SessionCapabilities) -> World {
 }
 
 /// The same, with another agent that began afresh and is told of it, in the middle of `run_2`.
-fn being_told() -> World {
+fn with_history_injected() -> World {
     let mut world = stopped(Some("theirs"), LOADS);
     launch(&mut world, "exec_2");
     resuming(&mut world, "exec_2", Strategy::History, true);
@@ -154,15 +154,15 @@ fn plan(world: &World, abilities: Abilities, trigger: StartTrigger) -> Plan {
     resume::plan(&world.state, abilities, Policy::default(), trigger)
 }
 
-fn opening(world: &World, abilities: Abilities, trigger: StartTrigger) -> Opening {
+fn opening(world: &World, abilities: Abilities, trigger: StartTrigger) -> StartPlan {
     match plan(world, abilities, trigger) {
         Plan::Start(opening) => opening,
-        Plan::Leave(leave) => panic!("{leave:?}"),
+        Plan::Skip(leave) => panic!("{leave:?}"),
     }
 }
 
 #[test]
-fn s3_status_case_1_an_agent_that_runs_needs_no_resume() {
+fn status_case_1_an_agent_that_runs_needs_no_resume() {
     let mut world = World::new();
     launch(&mut world, "exec_1");
     says(&mut world, "exec_1", 1, ready(OpenedAs::New, Some("theirs"), LOADS));
@@ -173,7 +173,7 @@ fn s3_status_case_1_an_agent_that_runs_needs_no_resume() {
 }
 
 #[test]
-fn s3_status_case_2_one_that_may_still_be_there_is_not_resumed() {
+fn status_case_2_one_that_may_still_be_there_is_not_resumed() {
     let mut world = stopped(Some("theirs"), LOADS);
     launch(&mut world, "exec_2");
     let found = resume::evaluate(&world.state, NATIVE, true);
@@ -185,7 +185,7 @@ fn s3_status_case_2_one_that_may_still_be_there_is_not_resumed() {
     for trigger in
         [StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Retry, StartTrigger::Manual]
     {
-        assert_eq!(plan(&world, NATIVE, trigger), Plan::Leave(Leave::Unproven));
+        assert_eq!(plan(&world, NATIVE, trigger), Plan::Skip(SkipReason::Unproven));
     }
 }
 
@@ -213,7 +213,7 @@ fn an_executor_that_does_not_respond_has_no_running_agent() {
 }
 
 #[test]
-fn s3_status_case_3_with_a_session_id_it_is_resumed() {
+fn status_case_3_with_a_session_id_it_is_resumed() {
     let world = stopped(Some("theirs"), LOADS);
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert!(found.needs_resume && found.is_resumable && !found.is_agent_running);
@@ -232,7 +232,7 @@ fn an_agent_of_the_command_line_is_resumed() {
 }
 
 #[test]
-fn s3_status_case_4_without_one_it_starts_afresh() {
+fn status_case_4_without_one_it_starts_fresh() {
     let world = stopped(None, SessionCapabilities::default());
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert!(found.needs_resume && found.is_resumable);
@@ -255,7 +255,7 @@ fn terminal_states_block_every_resume() {
         for trigger in
             [StartTrigger::Boot, StartTrigger::Open, StartTrigger::Prompt, StartTrigger::Manual]
         {
-            assert_eq!(plan(&world, NATIVE, trigger), Plan::Leave(Leave::Closed));
+            assert_eq!(plan(&world, NATIVE, trigger), Plan::Skip(SkipReason::Closed));
         }
     }
 }
@@ -296,11 +296,11 @@ fn strategies_follow_what_is_known_and_what_is_advertised() {
 fn to_be_given(state: &State) -> (bool, bool, bool) {
     let run = state.facts.run.as_ref().filter(|run| run.is_open());
     let waits = run.is_some_and(|run| state.prompts(&run.run_id).next().is_some());
-    (waits, state.owed.history, state.owed.note.is_some())
+    (waits, state.pending_context.history, state.pending_context.note.is_some())
 }
 
 #[test]
-fn s3_prompt_decision_a_native_resume_prompts_nothing() {
+fn prompt_decision_a_native_resume_prompts_nothing() {
     let mut world = stopped(Some("theirs"), LOADS);
     let opening = opening(&world, NATIVE, StartTrigger::Open);
     assert_eq!(opening.agent_session_id.as_deref(), Some("theirs"));
@@ -314,7 +314,7 @@ fn s3_prompt_decision_a_native_resume_prompts_nothing() {
 }
 
 #[test]
-fn s3_prompt_decision_b_a_fresh_start_of_a_waiting_session_boots_idle() {
+fn prompt_decision_b_a_fresh_start_of_a_waiting_session_boots_idle() {
     let mut world = stopped(None, SessionCapabilities::default());
     let opening = opening(&world, NEITHER, StartTrigger::Open);
     assert_eq!(opening.agent_session_id, None);
@@ -332,7 +332,7 @@ fn s3_prompt_decision_b_a_fresh_start_of_a_waiting_session_boots_idle() {
 }
 
 #[test]
-fn s3_prompt_decision_c_what_was_said_first_is_sent() {
+fn prompt_decision_c_what_was_said_first_is_sent() {
     let mut world = World::new();
     world.done(start("run_1"));
     let opening = opening(&world, NATIVE, StartTrigger::Created);
@@ -343,7 +343,7 @@ fn s3_prompt_decision_c_what_was_said_first_is_sent() {
 }
 
 #[test]
-fn s3_initial_prompt_switch() {
+fn initial_prompt_switch() {
     // A prompt waits: it is sent, with the history.
     let mut world = stopped(None, SessionCapabilities::default());
     world.done(start("run_2"));
@@ -403,7 +403,7 @@ fn a_refused_id_is_cleared_and_fails_nothing() {
 }
 
 #[test]
-fn agent_restart_says_which_occasions_count() {
+fn agent_restart_says_which_triggers_count() {
     use AgentRestart::{Manual, OnBoot, OnOpen, OnPrompt};
     use StartTrigger::{Boot, Created, Manual as ByHand, Open, Prompt, Retry};
     let world = stopped(Some("theirs"), LOADS);
@@ -411,8 +411,8 @@ fn agent_restart_says_which_occasions_count() {
         let policy = policy(restart, ContinueRun::Ask);
         match resume::plan(&world.state, NATIVE, policy, trigger) {
             Plan::Start(_) => true,
-            Plan::Leave(leave) => {
-                assert_eq!(leave, Leave::NotNow);
+            Plan::Skip(leave) => {
+                assert_eq!(leave, SkipReason::NotNow);
                 false
             }
         }
@@ -431,13 +431,13 @@ fn agent_restart_says_which_occasions_count() {
 }
 
 #[test]
-fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
+fn continue_turn_says_whether_an_interrupted_turn_continues() {
     use ContinueRun::{Ask, Auto, Never};
     use StartTrigger::{Boot, Manual as ByHand, Open, Prompt};
     let world = killed(Some("theirs"), LOADS);
     assert!(world.named().0.is_interrupted());
     let goes_on = |turn, trigger| {
-        resume::goes_on_with(&world.state.facts, turn, trigger) == Some(id("run_1"))
+        resume::run_to_continue(&world.state.facts, turn, trigger) == Some(id("run_1"))
     };
     let table = [
         (Ask, [false, false, false, false]),
@@ -451,8 +451,8 @@ fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
     let mut paused = World::executed();
     paused.done(Command::Pause { run_id: id("run_1") });
     let facts = &paused.state.facts;
-    assert_eq!(resume::goes_on_with(facts, Auto, Open), None, "somebody stopped it");
-    assert_eq!(resume::goes_on_with(facts, Ask, ByHand), Some(id("run_1")));
+    assert_eq!(resume::run_to_continue(facts, Auto, Open), None, "somebody stopped it");
+    assert_eq!(resume::run_to_continue(facts, Ask, ByHand), Some(id("run_1")));
     // A request can ask for either, whatever the setting is.
     assert_eq!(resume::continuable(facts), Some(id("run_1")));
     assert_eq!(resume::continuable(&world.state.facts), Some(id("run_1")));
@@ -460,9 +460,9 @@ fn continue_turn_says_whether_an_interrupted_turn_goes_on() {
 }
 
 #[test]
-fn an_interruption_is_owed_a_note_until_the_agent_was_given_one() {
+fn an_interruption_needs_a_summary_until_the_agent_was_given_one() {
     let mut world = killed(Some("theirs"), LOADS);
-    let lost = world.state.owed.note.clone().unwrap();
+    let lost = world.state.pending_context.note.clone().unwrap();
     assert_eq!((lost.run_id, lost.reason), (id("run_1"), Reason::ProcessExit));
     assert!(lost.message.is_some(), "half an answer");
     launch(&mut world, "exec_2");
@@ -476,32 +476,32 @@ fn an_interruption_is_owed_a_note_until_the_agent_was_given_one() {
     };
     assert_eq!(world.done(prepare("exec_2")), ["prompt.prepared"]);
     assert_eq!(world.done(prepare("exec_2")), [""; 0], "once");
-    assert!(world.state.owed.note.is_some(), "it was not given yet");
+    assert!(world.state.pending_context.note.is_some(), "it was not given yet");
 
     // Its agent ends before it was given: another is told again.
     world.recover(Some(Probe::Gone));
     launch(&mut world, "exec_3");
     assert_eq!(world.done(prepare("exec_3")), ["prompt.prepared"]);
     says(&mut world, "exec_3", 1, vec![given(of_seq)]);
-    assert!(world.state.owed.is_empty() && world.state.prepared.is_none());
+    assert!(world.state.pending_context.is_empty() && world.state.prepared.is_none());
     assert_eq!(world.done(prepare("exec_3")), [""; 0], "it was given");
 }
 
 #[test]
-fn a_history_is_told_once_to_each_fresh_agent() {
+fn a_history_is_injected_once_into_each_fresh_agent() {
     let mut world = stopped(None, SessionCapabilities::default());
     for (execution, run) in [("exec_2", "run_2"), ("exec_3", "run_3")] {
         launch(&mut world, execution);
         resuming(&mut world, execution, Strategy::History, true);
         says(&mut world, execution, 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
-        assert!(world.state.owed.history, "{execution}");
+        assert!(world.state.pending_context.history, "{execution}");
         world.done(start(run));
         let of_seq = world.state.last_seq;
         let (execution_id, prompt) = (id(execution), "All of it".to_owned());
         let prepare = Prepare { of_seq, execution_id, history: true, note: false, prompt };
         world.done(Command::Prepare(prepare));
         says(&mut world, execution, 3, vec![given(of_seq)]);
-        assert!(!world.state.owed.history);
+        assert!(!world.state.pending_context.history);
         let found = resume::evaluate(&world.state, HISTORY, false);
         assert_eq!(found.context_restored, Some(true));
         says(&mut world, execution, 4, vec![Fact::TurnEnded { stop_reason: "end_turn".into() }]);
@@ -511,7 +511,7 @@ fn a_history_is_told_once_to_each_fresh_agent() {
 
 /// Found by the simulator: an agent forgets, begins another conversation, ends, and goes on with that.
 #[test]
-fn what_a_conversation_never_knew_it_does_not_know_when_it_goes_on() {
+fn what_a_conversation_never_knew_it_does_not_know_when_it_continues() {
     for (may_tell, history) in [(false, false), (true, true)] {
         let mut world = stopped(Some("theirs"), LOADS);
         launch(&mut world, "exec_2");
@@ -522,15 +522,15 @@ fn what_a_conversation_never_knew_it_does_not_know_when_it_goes_on() {
         resuming(&mut world, "exec_3", Strategy::Native, may_tell);
         says(&mut world, "exec_3", 1, ready(OpenedAs::Loaded, Some("new"), LOADS));
         assert_eq!(world.state.facts.agent.as_ref().unwrap().restored, Some(false));
-        assert_eq!(world.state.owed.history, history, "it is still to be told");
+        assert_eq!(world.state.pending_context.history, history, "it is still to be told");
     }
 }
 
 /// What an agent was told with a turn that it did not live to end it may not have kept.
 #[test]
-fn a_history_counts_as_told_when_a_turn_has_ended_well() {
-    let told = |ends: &str| {
-        let mut world = being_told();
+fn a_history_counts_as_known_when_a_turn_has_ended_well() {
+    let after_turn = |ends: &str| {
+        let mut world = with_history_injected();
         let found = resume::evaluate(&world.state, NATIVE, false);
         assert_eq!(found.context_restored, Some(true), "the one that runs was told");
         let end = match ends {
@@ -544,36 +544,36 @@ fn a_history_counts_as_told_when_a_turn_has_ended_well() {
         resuming(&mut world, "exec_3", Strategy::Native, true);
         says(&mut world, "exec_3", 1, ready(OpenedAs::Loaded, Some("new"), LOADS));
         let restored = resume::evaluate(&world.state, NATIVE, false).context_restored;
-        (restored, world.state.owed.history)
+        (restored, world.state.pending_context.history)
     };
-    assert_eq!(told("end_turn"), (Some(true), false));
-    assert_eq!(told(""), (Some(false), true), "it was killed in that turn: it is told again");
-    assert_eq!(told("cancelled"), (Some(false), true), "nothing says that it was kept");
-    assert_eq!(told("refusal"), (Some(false), true), "what is refused is dropped");
-    assert_eq!(told("failed"), (Some(false), true), "perhaps before it was heard");
+    assert_eq!(after_turn("end_turn"), (Some(true), false));
+    assert_eq!(after_turn(""), (Some(false), true), "it was killed in that turn: it is told again");
+    assert_eq!(after_turn("cancelled"), (Some(false), true), "nothing says that it was kept");
+    assert_eq!(after_turn("refusal"), (Some(false), true), "what is refused is dropped");
+    assert_eq!(after_turn("failed"), (Some(false), true), "perhaps before it was heard");
 }
 
 /// Also when somebody stopped that turn before it ended.
 #[test]
-fn what_is_refused_in_a_stopped_turn_is_told_again() {
-    let mut world = being_told();
+fn what_is_refused_in_a_stopped_turn_is_injected_again() {
+    let mut world = with_history_injected();
     world.done(cancel("run_2"));
-    assert!(!world.state.owed.history, "it was told, and lives");
+    assert!(!world.state.pending_context.history, "it was told, and lives");
     let refused = vec![Fact::TurnEnded { stop_reason: "refusal".into() }];
     assert_eq!(says(&mut world, "exec_2", 6, refused), ["agent.updated", "spool.imported"]);
-    assert!(world.state.owed.history);
+    assert!(world.state.pending_context.history);
     let found = resume::evaluate(&world.state, NATIVE, false);
     assert_eq!(found.context_restored, Some(false));
 }
 
 /// An agent whose turns are processes says after a turn what the next one begins with.
 #[test]
-fn one_that_forgets_between_its_turns_is_told_each_time() {
+fn one_that_forgets_between_its_turns_is_injected_each_time() {
     let mut world = World::new();
     launch(&mut world, "exec_1");
     resuming(&mut world, "exec_1", Strategy::History, true);
     says(&mut world, "exec_1", 1, ready(OpenedAs::New, None, SessionCapabilities::default()));
-    assert!(!world.state.owed.history, "there is nothing to tell");
+    assert!(!world.state.pending_context.history, "there is nothing to tell");
     let mut pos = 3;
     for run in ["run_1", "run_2"] {
         world.done(start(run));
@@ -582,14 +582,14 @@ fn one_that_forgets_between_its_turns_is_told_each_time() {
         let mut ends = ready(OpenedAs::New, None, SessionCapabilities::default()).split_off(1);
         ends.push(Fact::TurnEnded { stop_reason: "end_turn".into() });
         says(&mut world, "exec_1", pos + 3, ends);
-        assert!(world.state.owed.history, "{run}");
+        assert!(world.state.pending_context.history, "{run}");
         pos += 5;
     }
 }
 
 /// The prompt was made, and on its way, before anybody here knew that the agent has forgotten.
 #[test]
-fn a_prompt_that_told_nothing_does_not_pay_what_is_owed() {
+fn a_prompt_that_carried_nothing_leaves_the_context_pending() {
     let mut world = World::new();
     launch(&mut world, "exec_1");
     resuming(&mut world, "exec_1", Strategy::History, true);
@@ -605,7 +605,7 @@ fn a_prompt_that_told_nothing_does_not_pay_what_is_owed() {
     ends.push(given(of_seq));
     says(&mut world, "exec_1", 6, ends);
     assert!(world.state.pending.values().all(|effect| !effect.is_prompt()), "it was given");
-    assert!(world.state.owed.history, "the next one tells it");
+    assert!(world.state.pending_context.history, "the next one tells it");
 }
 
 #[test]
@@ -622,7 +622,7 @@ fn a_name_of_another_conversation_is_not_gone_on_with() {
 }
 
 #[test]
-fn what_is_to_go_on_was_said_and_what_is_to_begin_was_not() {
+fn what_is_to_continue_was_said_and_what_is_to_begin_was_not() {
     let mut world = World::new();
     assert!(!world.state.has_history());
     world.done(start("run_1"));
@@ -655,36 +655,40 @@ fn an_agent_can_be_started_without_the_conversation_that_it_had() {
 }
 
 #[test]
-fn what_no_agent_was_given_is_told_when_the_run_goes_on() {
+fn what_no_agent_was_given_is_given_when_the_run_continues() {
     let mut world = stopped(Some("theirs"), LOADS);
     world.done(start("run_2"));
     let said = world.state.last_said.clone().unwrap();
     world.restart("boot_2");
     world.recover(None);
     assert!(world.named().0.is_interrupted());
-    let undelivered: Vec<_> = world.state.owed.undelivered.iter().map(|p| &p.said).collect();
+    let undelivered: Vec<_> =
+        world.state.pending_context.undelivered.iter().map(|p| &p.said).collect();
     assert_eq!(undelivered, [&said]);
-    assert_eq!(world.state.owed.note, None, "nothing was lost but time");
+    assert_eq!(world.state.pending_context.note, None, "nothing was lost but time");
     world.done(resume("run_2"));
     let pending: Vec<_> = world.state.pending.values().collect();
     assert_eq!(pending, [&Effect::Continue { run_id: id("run_2") }], "never begun a second time");
-    assert!(!world.state.owed.undelivered.is_empty(), "who goes on with it is told what was said");
+    assert!(
+        !world.state.pending_context.undelivered.is_empty(),
+        "who goes on with it is told what was said"
+    );
 }
 
 #[test]
-fn what_nobody_wants_any_more_is_not_owed() {
+fn what_no_one_wants_any_more_is_not_pending() {
     let mut world = stopped(Some("theirs"), LOADS);
     world.done(start("run_2"));
     world.restart("boot_2");
     world.recover(None);
     world.done(cancel("run_2"));
-    assert_eq!(world.state.owed.undelivered, []);
+    assert_eq!(world.state.pending_context.undelivered, []);
 }
 
 #[test]
 fn a_prompt_that_an_agent_may_have_been_given_is_not_given_again() {
     let mut world = killed(Some("theirs"), LOADS);
-    assert_eq!(world.state.owed.undelivered, []);
+    assert_eq!(world.state.pending_context.undelivered, []);
     world.done(resume("run_1"));
     let pending: Vec<_> = world.state.pending.values().collect();
     assert_eq!(pending, [&Effect::Continue { run_id: id("run_1") }]);
@@ -723,7 +727,7 @@ fn an_agent_that_ends_again_and_again_is_given_up() {
         world.observe(AgentExited { execution_id, exit_code: Some(1), signal: None });
         world.recover(Some(Probe::Gone));
     }
-    assert_eq!(plan(&world, NATIVE, StartTrigger::Retry), Plan::Leave(Leave::InVain));
+    assert_eq!(plan(&world, NATIVE, StartTrigger::Retry), Plan::Skip(SkipReason::RetriesExhausted));
     assert!(matches!(plan(&world, NATIVE, StartTrigger::Manual), Plan::Start(_)), "who asks may");
     world.done(complete("run_2"));
     world.done(start("run_3"));
@@ -737,5 +741,5 @@ fn ten_resumes_are_one() {
     assert_eq!(resumed.iter().filter(|records| **records > 0).count(), 1);
     launch(&mut world, "exec_2");
     says(&mut world, "exec_2", 1, vec![Fact::AgentStarting {}]);
-    assert_eq!(plan(&world, NATIVE, StartTrigger::Manual), Plan::Leave(Leave::Running));
+    assert_eq!(plan(&world, NATIVE, StartTrigger::Manual), Plan::Skip(SkipReason::Running));
 }

@@ -176,8 +176,8 @@ fn open_calls_are_limited() {
     let facts = (0..CALLS_OPEN_MAX + 2).map(|n| call(&format!("call_{n}"))).collect();
     world.done(import(entries("run_1", facts)));
     assert_eq!(world.state.calls.len(), CALLS_OPEN_MAX);
-    let told = |kind: &str| world.log.iter().filter(|record| &*record.kind == kind).count();
-    assert_eq!((told("tool.intent"), told("agent.updated")), (CALLS_OPEN_MAX, 2));
+    let outcome_of = |kind: &str| world.log.iter().filter(|record| &*record.kind == kind).count();
+    assert_eq!((outcome_of("tool.intent"), outcome_of("agent.updated")), (CALLS_OPEN_MAX, 2));
 }
 
 /// Wants to show: a whole turn becomes what a reader expects, and its end ends the run.
@@ -378,7 +378,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
 }
 
 /// What the log says of a spool: whole texts, and all other records in order.
-fn told(world: &World) -> (Vec<(String, String)>, Vec<String>, Vec<CallId>) {
+fn outcome_of(world: &World) -> (Vec<(String, String)>, Vec<String>, Vec<CallId>) {
     let mut texts: Vec<(String, String)> = Vec::new();
     let mut others = Vec::new();
     for record in &world.log {
@@ -424,7 +424,7 @@ proptest! {
         if at < all.len() {
             cut.done(import(all[at..].to_vec()));
         }
-        prop_assert_eq!(told(&whole), told(&cut));
+        prop_assert_eq!(outcome_of(&whole), outcome_of(&cut));
         prop_assert_eq!(&whole.state.spools, &cut.state.spools);
         prop_assert_eq!(whole.state.facts.run.map(|run| run.phase), cut.state.facts.run.map(|run| run.phase));
     }
@@ -433,7 +433,7 @@ proptest! {
 /// Wants to show: a run that was paused and at once resumed is not ended by the end of the turn that
 /// the pause stopped. The next turn's end is the run's.
 #[test]
-fn the_end_of_a_stopped_turn_does_not_end_a_run_that_goes_on() {
+fn the_end_of_a_stopped_turn_does_not_end_a_run_that_continues() {
     let mut world = begun();
     world.done(Command::Pause { run_id: id("run_1") });
     world.done(Command::Resume { run_id: id("run_1") });
@@ -452,7 +452,7 @@ fn the_end_of_a_stopped_turn_does_not_end_a_run_that_goes_on() {
 /// Wants to show: whoever works on a run that was interrupted without them is told to stop, also
 /// when nobody wants to go on with it.
 #[test]
-fn an_agent_at_an_interrupted_run_is_told_to_stop() {
+fn an_agent_at_an_interrupted_run_is_asked_to_stop() {
     let mut world = begun();
     let ready = Fact::AgentReady {
         opened_as: OpenedAs::New,
@@ -464,8 +464,8 @@ fn an_agent_at_an_interrupted_run_is_told_to_stop() {
     world.done(import(entries("run_1", vec![ready])));
     world.done(Command::Interrupt { run_id: id("run_1"), reason: Reason::WaitTimeout });
     world.done(Command::Dismiss { run_id: id("run_1") });
-    let owed: Vec<_> = world.state.pending.values().cloned().collect();
-    assert_eq!(owed, [Effect::Stop { run_id: id("run_1") }]);
+    let pending_context: Vec<_> = world.state.pending.values().cloned().collect();
+    assert_eq!(pending_context, [Effect::Stop { run_id: id("run_1") }]);
 }
 
 /// Wants to show: nothing that an agent can say is too large to be imported; what a record cannot
@@ -497,9 +497,9 @@ fn what_is_too_large_for_a_record_is_named() {
         }
     }
     let outcome = world.log.iter().find(|record| &*record.kind == "tool.outcome").expect("kept");
-    let told = outcome.content_field("result").expect("told");
-    assert_eq!(told["truncated"], true);
-    assert_eq!(told["bytes"].as_u64(), Some(20 * 1024 * 1024 + 24));
+    let outcome_of = outcome.content_field("result").expect("told");
+    assert_eq!(outcome_of["truncated"], true);
+    assert_eq!(outcome_of["bytes"].as_u64(), Some(20 * 1024 * 1024 + 24));
     let items = transcript::build(&world.log, None).expect("readable");
     let whole =
         |item: &Item| matches!(item, Item::Agent { text: Text::Whole(text), .. } if *text == large);

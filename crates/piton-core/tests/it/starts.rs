@@ -68,7 +68,7 @@ fn a_start_without_an_answer_fails_unless_the_agent_was_started() {
     // It was started after all.
     says(&mut world, "exec_1", 1, ready(OpenedAs::New, None, LOADS));
     assert_eq!(world.done(fail("exec_1")), [""; 0]);
-    assert!(world.state.facts.hears(), "{:?}", world.state.facts.agent);
+    assert!(world.state.facts.can_receive(), "{:?}", world.state.facts.agent);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_prompt_whose_agent_cannot_be_started_is_interrupted_after_the_retries() {
     let interrupt = AfterFailure::Interrupt(id("run_2"));
     assert_eq!(resume::after_failed_start(&world.state), interrupt);
     world.done(Command::Interrupt { run_id: id("run_2"), reason: Reason::AgentStartFailed });
-    assert_eq!(resume::after_failed_start(&world.state), AfterFailure::Leave);
+    assert_eq!(resume::after_failed_start(&world.state), AfterFailure::DoNothing);
     let agent = world.state.facts.agent.as_ref().unwrap();
     assert_eq!(agent.session_id.as_deref(), Some("theirs"), "the id is kept");
     // Another prompt is taken, and tries once.
@@ -148,7 +148,7 @@ fn a_prompt_whose_agent_cannot_be_started_is_interrupted_after_the_retries() {
     // Without a prompt nothing is retried.
     world.done(Command::Interrupt { run_id: id("run_3"), reason: Reason::AgentStartFailed });
     load_fails(&mut world, "exec_2", 9);
-    assert_eq!(resume::after_failed_start(&world.state), AfterFailure::Leave);
+    assert_eq!(resume::after_failed_start(&world.state), AfterFailure::DoNothing);
 }
 
 /// Wants to show: each start of an agent is announced, also one that promises what was promised

@@ -221,7 +221,7 @@ fn moment(deadline: Deadline) -> Option<Timestamp> {
 
 fn facts(row: &Row) -> Facts {
     let waits = row.waits.iter().enumerate().map(|(index, wait)| {
-        let told = Wait {
+        let expected = Wait {
             kind: wait.kind,
             since_seq: since(index),
             token_id: None,
@@ -229,7 +229,7 @@ fn facts(row: &Row) -> Facts {
             deadline_at: moment(wait.deadline),
             reject_options: Vec::new(),
         };
-        (wait_id(index), told)
+        (wait_id(index), expected)
     });
     let run = row.phase.map(|phase| Run {
         run_id: "run_1".parse().unwrap(),
@@ -267,6 +267,7 @@ fn facts(row: &Row) -> Facts {
         worktree: None,
         queue: piton_core::state::QueueCounts::default(),
         graph: None,
+        graph_on_server: false,
     }
 }
 
@@ -519,7 +520,7 @@ fn a_failure_that_is_known_is_named() {
         boot_dead: false,
     };
     let now = Timestamp::from_millis(NOW);
-    let told = |facts: &Facts| derive(facts, &BTreeSet::new(), now);
+    let expected = |facts: &Facts| derive(facts, &BTreeSet::new(), now);
     for reason in [
         Reason::WorkspaceMissing,
         Reason::WorktreeMissing,
@@ -529,13 +530,13 @@ fn a_failure_that_is_known_is_named() {
     ] {
         let mut failed = facts(&row);
         failed.executor.as_mut().unwrap().reason = Some(reason);
-        assert_eq!((told(&failed).name, told(&failed).reason), (Name::Error, reason));
+        assert_eq!((expected(&failed).name, expected(&failed).reason), (Name::Error, reason));
     }
 
     let row = Row { executor: None, agent: Some(AgentStatus::Error), ..row };
     for reason in [Reason::AgentMissing, Reason::LoginNeeded, Reason::WorkspaceMissing] {
         let mut failed = facts(&row);
         failed.agent.as_mut().unwrap().error = Some(reason);
-        assert_eq!((told(&failed).name, told(&failed).reason), (Name::Error, reason));
+        assert_eq!((expected(&failed).name, expected(&failed).reason), (Name::Error, reason));
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::common::{World, close, id, start};
 use piton_core::decide::{Command, Probe};
 use piton_core::event::{AgentExited, AgentReady, ExecutorReady, ExecutorStarting, Outcome};
-use piton_core::resume::{self, Abilities, Leave, Plan, Policy, StartTrigger};
-use piton_core::supervise::{self, Known, Link, Owner, Step};
+use piton_core::resume::{self, Abilities, Plan, Policy, SkipReason, StartTrigger};
+use piton_core::supervise::{self, Known, LeaseHolder, Link, Step};
 
 const ALIVE: Link = Link::Alive { rests: false };
 const RESTS: Link = Link::Alive { rests: true };
@@ -67,13 +67,13 @@ fn world(log: Log) -> World {
     world
 }
 
-fn known(world: &World, owner: Owner, link: Link) -> Known {
+fn known(world: &World, owner: LeaseHolder, link: Link) -> Known {
     let dead = world.dead.clone();
     let (is_awaited, is_given_up, is_idle, is_stopping) = (false, false, false, false);
     Known { owner, dead, link, is_awaited, is_given_up, start: None, is_idle, is_stopping }
 }
 
-fn next(log: Log, owner: Owner, link: Link) -> Step {
+fn next(log: Log, owner: LeaseHolder, link: Link) -> Step {
     let world = world(log);
     supervise::next(&world.state.facts, &known(&world, owner, link))
 }
@@ -81,43 +81,43 @@ fn next(log: Log, owner: Owner, link: Link) -> Step {
 /// Without a caller that waits, and without a start that is wanted.
 #[test]
 fn the_table() {
+    use LeaseHolder::{NoLiveBoot, Other, Ours};
     use Log::{Closed, None as NoExecution, Orphaned, Ready, ReadyOrphaned, Starting, Stopped};
-    use Owner::{Nobody, Other, Ours};
     let unreachable = Step::Settle(Some(Probe::Unreachable));
     let alive = Step::Settle(Some(Probe::Alive));
     let gone = Step::Settle(Some(Probe::Gone));
     let rows = [
         // No execution may live: there is nothing to ask, and at most a run to interrupt.
         (NoExecution, Ours, Link::Unknown, Step::End),
-        (NoExecution, Nobody, Link::Unknown, Step::End),
+        (NoExecution, NoLiveBoot, Link::Unknown, Step::End),
         (Stopped, Ours, Link::Unknown, Step::End),
-        (Orphaned, Nobody, Link::Unknown, Step::Settle(None)),
+        (Orphaned, NoLiveBoot, Link::Unknown, Step::Settle(None)),
         (Orphaned, Ours, Link::Unknown, Step::Settle(None)),
         // What is being launched here is not asked.
         (Starting, Ours, Link::Launching, Step::Wait),
         // What is not known is asked.
         (Starting, Ours, Link::Unknown, Step::Probe),
         (Ready, Ours, Link::Unknown, Step::Probe),
-        (Ready, Nobody, Link::Unknown, Step::Probe),
+        (Ready, NoLiveBoot, Link::Unknown, Step::Probe),
         (Log::Unreachable, Ours, Link::Unknown, Step::Probe),
         (Closed, Ours, Link::Unknown, Step::Probe),
         // Gone.
         (Ready, Ours, Link::Gone, gone.clone()),
-        (Ready, Nobody, Link::Gone, gone.clone()),
+        (Ready, NoLiveBoot, Link::Gone, gone.clone()),
         (Closed, Ours, Link::Gone, gone.clone()),
         (Log::Unreachable, Ours, Link::Gone, gone),
         // Silent: another boot's is called unreachable at once, ours when it lasts.
         (Ready, Ours, SILENT, Step::Wait),
         (Ready, Ours, SILENT_LONG, unreachable.clone()),
-        (Ready, Nobody, SILENT, unreachable),
+        (Ready, NoLiveBoot, SILENT, unreachable),
         (Log::Unreachable, Ours, SILENT_LONG, Step::Wait),
-        (Log::Unreachable, Nobody, SILENT_LONG, Step::Wait),
+        (Log::Unreachable, NoLiveBoot, SILENT_LONG, Step::Wait),
         (Closed, Ours, SILENT, Step::Wait),
         // Alive: another boot's is taken over first, ours is connected.
-        (Ready, Nobody, ALIVE, alive.clone()),
-        (Ready, Nobody, RESTS, alive.clone()),
-        (Closed, Nobody, ALIVE, alive.clone()),
-        (Ready, Nobody, Link::Connected, alive.clone()),
+        (Ready, NoLiveBoot, ALIVE, alive.clone()),
+        (Ready, NoLiveBoot, RESTS, alive.clone()),
+        (Closed, NoLiveBoot, ALIVE, alive.clone()),
+        (Ready, NoLiveBoot, Link::Connected, alive.clone()),
         (Ready, Ours, ALIVE, Step::Connect),
         (Log::Unreachable, Ours, ALIVE, Step::Connect),
         (Ready, Ours, RESTS, Step::Wait),
@@ -143,7 +143,7 @@ fn the_table() {
 #[test]
 fn who_waits_is_not_kept_waiting_by_silence() {
     let world = world(Log::Ready);
-    let known = Known { is_awaited: true, ..known(&world, Owner::Ours, SILENT) };
+    let known = Known { is_awaited: true, ..known(&world, LeaseHolder::Ours, SILENT) };
     assert_eq!(supervise::next(&world.state.facts, &known), Step::Settle(Some(Probe::Unreachable)));
 }
 
@@ -153,18 +153,18 @@ fn who_waits_is_not_kept_waiting_by_silence() {
 fn a_start_comes_after_what_is_to_be_settled() {
     let trigger = StartTrigger::Open;
     for (log, owner, link, starts) in [
-        (Log::None, Owner::Ours, Link::Unknown, true),
-        (Log::Stopped, Owner::Ours, Link::Unknown, true),
-        (Log::Orphaned, Owner::Nobody, Link::Unknown, false),
-        (Log::Ready, Owner::Nobody, Link::Unknown, false),
-        (Log::Ready, Owner::Nobody, ALIVE, false),
-        (Log::Ready, Owner::Ours, ALIVE, false),
-        (Log::Ready, Owner::Ours, RESTS, true),
-        (Log::Ready, Owner::Ours, Link::Connected, true),
-        (Log::Ready, Owner::Ours, Link::Gone, false),
-        (Log::Unreachable, Owner::Ours, SILENT, true),
-        (Log::Starting, Owner::Ours, Link::Launching, false),
-        (Log::Ready, Owner::Other, Link::Unknown, true),
+        (Log::None, LeaseHolder::Ours, Link::Unknown, true),
+        (Log::Stopped, LeaseHolder::Ours, Link::Unknown, true),
+        (Log::Orphaned, LeaseHolder::NoLiveBoot, Link::Unknown, false),
+        (Log::Ready, LeaseHolder::NoLiveBoot, Link::Unknown, false),
+        (Log::Ready, LeaseHolder::NoLiveBoot, ALIVE, false),
+        (Log::Ready, LeaseHolder::Ours, ALIVE, false),
+        (Log::Ready, LeaseHolder::Ours, RESTS, true),
+        (Log::Ready, LeaseHolder::Ours, Link::Connected, true),
+        (Log::Ready, LeaseHolder::Ours, Link::Gone, false),
+        (Log::Unreachable, LeaseHolder::Ours, SILENT, true),
+        (Log::Starting, LeaseHolder::Ours, Link::Launching, false),
+        (Log::Ready, LeaseHolder::Other, Link::Unknown, true),
     ] {
         let world = world(log);
         let known = Known { start: Some(trigger), ..known(&world, owner, link) };
@@ -179,16 +179,16 @@ fn settling_comes_to_an_end() {
     for log in [Log::Starting, Log::Ready, Log::ReadyOrphaned, Log::Unreachable, Log::Closed] {
         for link in LINKS {
             let mut world = world(log);
-            let mut owner = Owner::Nobody;
+            let mut owner = LeaseHolder::NoLiveBoot;
             for _ in 0..4 {
                 let known = known(&world, owner, link);
                 let step = supervise::next(&world.state.facts, &known);
                 let Step::Settle(probe) = step else { break };
-                let (dead, takes_over) = (world.dead.clone(), owner != Owner::Ours);
+                let (dead, takes_over) = (world.dead.clone(), owner != LeaseHolder::Ours);
                 let recorded = world.done(Command::Recover { dead, probe, takes_over });
                 assert!(!recorded.is_empty(), "{log:?}, {link:?}: nothing is written");
                 // Whoever writes takes the lease with it.
-                owner = Owner::Ours;
+                owner = LeaseHolder::Ours;
             }
             let known = known(&world, owner, link);
             let step = supervise::next(&world.state.facts, &known);
@@ -254,13 +254,13 @@ fn end_idle(idle_for: Duration) -> Command {
 #[test]
 fn an_idle_agent_is_ended() {
     let mut world = with_agent();
-    let idle = Known { is_idle: true, ..known(&world, Owner::Ours, Link::Connected) };
+    let idle = Known { is_idle: true, ..known(&world, LeaseHolder::Ours, Link::Connected) };
     let next = |world: &World, known: &Known| supervise::next(&world.state.facts, known);
     assert_eq!(next(&world, &idle), Step::EndIdleAgent);
     let wanted = Known { start: Some(StartTrigger::Prompt), ..idle.clone() };
     assert_eq!(next(&world, &wanted), Step::Start(StartTrigger::Prompt));
     assert_eq!(world.done(end_idle(Duration::ZERO)), ["agent.ending"]);
-    assert!(!world.state.facts.hears(), "it is given nothing any more");
+    assert!(!world.state.facts.can_receive(), "it is given nothing any more");
     assert_eq!(next(&world, &idle), Step::StopAgent);
     assert_eq!(next(&world, &wanted), Step::StopAgent);
     // While it is being ended, a start that is wanted waits for its end.
@@ -272,7 +272,7 @@ fn an_idle_agent_is_ended() {
         let (abilities, policy) = (Abilities::default(), Policy::default());
         resume::plan(&world.state, abilities, policy, StartTrigger::Prompt)
     };
-    assert_eq!(plan(&world), Plan::Leave(Leave::Ending));
+    assert_eq!(plan(&world), Plan::Skip(SkipReason::Ending));
     let event = AgentExited { execution_id: id("exec_1"), exit_code: None, signal: None };
     world.done(Command::Observe { event: event.into(), message: None });
     assert_eq!(next(&world, &wanted), Step::Start(StartTrigger::Prompt));
@@ -289,5 +289,5 @@ fn an_agent_that_something_needs_is_not_ended() {
     world.done(start("run_1"));
     assert_eq!(supervise::idle_since(&world.state), None);
     assert!(world.done(end_idle(Duration::ZERO)).is_empty());
-    assert!(world.state.facts.hears() && world.state.last_seq > before);
+    assert!(world.state.facts.can_receive() && world.state.last_seq > before);
 }

@@ -329,7 +329,7 @@ proptest! {
 
 /// After an interruption a message may be sent again: it is shown once.
 #[test]
-fn a_message_that_is_sent_again_from_its_beginning_begins_anew() {
+fn a_message_that_is_sent_again_from_its_beginning_starts_fresh() {
     let records = [said(1, "m", 0, "one "), said(2, "m", 4, "tw"), said(3, "m", 0, "one two")];
     let items = build(&records, None).unwrap();
     let [Item::Agent { seq: 1, text, .. }] = items.as_slice() else { panic!("{items:?}") };

@@ -12,7 +12,7 @@ use piton_core::limits::{IMPORT_BYTES_MAX, IMPORT_ENTRIES_MAX};
 use piton_core::spool::{Entry, Pos, Spool};
 use piton_core::{AnyCode, Code};
 
-use super::{At, Error, Following};
+use super::{At, EntryStream, Error};
 use crate::client::{Client, ClientError, Stream};
 use crate::protocol::{Frame, Problem, spool_key};
 use crate::spool::SpoolReader;
@@ -94,7 +94,7 @@ impl Drained {
 pub(super) async fn follow(
     client: &Client,
     after: Option<Spool>,
-) -> Result<Box<dyn Following>, ClientError> {
+) -> Result<Box<dyn EntryStream>, ClientError> {
     let spool_id = client.health().await?.spool.spool_id;
     let pos = after.filter(|after| after.spool_id == spool_id).map_or(0, |after| after.pos);
     let stream = client.stream(&spool_id, pos).await?;
@@ -106,7 +106,7 @@ struct Followed {
     stream: Stream,
 }
 
-impl Following for Followed {
+impl EntryStream for Followed {
     fn spool_id(&self) -> &str {
         &self.spool_id
     }

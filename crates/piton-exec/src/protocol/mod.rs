@@ -29,12 +29,12 @@ use piton_core::{AnyCode, Code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use piton_core::command_line::{CommandLine, Output, PromptBy, Way};
+pub use piton_core::command_line::{CommandLine, ConversationTarget, Output, PromptBy};
 pub use piton_core::state::AgentStatus;
 
 /// The newest version of the protocol that this program speaks. Versions 1 to 4 came before the
 /// first release, with other names for spool entries: they are not spoken any more.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 /// The oldest version that it still understands.
 pub const PROTOCOL_MIN: u32 = 6;
 
@@ -239,6 +239,9 @@ pub enum Act {
     Start(Start),
     /// Gives the agent a prompt; the turn's end is in the stream.
     Prompt { run_id: RunId, content: PromptContent },
+    /// Takes back a command that was not accepted so far: it is refused from now on. Answered with
+    /// [`Withdrawn`]. Since version 7.
+    Withdraw { command_id: String },
     /// Ends a turn; the agent is told, and open questions are answered `cancelled`.
     Cancel { run_id: RunId },
     /// Answers a question of the agent. `None`: nobody will answer.
@@ -271,6 +274,7 @@ impl Act {
         match self {
             Self::Start(_) => "start",
             Self::Prompt { .. } => "prompt",
+            Self::Withdraw { .. } => "withdraw",
             Self::Cancel { .. } => "cancel",
             Self::Answer { .. } => "answer",
             Self::Ask { .. } => "ask",
@@ -281,6 +285,13 @@ impl Act {
             Self::Close {} => "close",
         }
     }
+}
+
+/// What became of a command that was to be withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withdrawn {
+    /// It was accepted before, and is in the spool; else it never will be.
+    pub accepted: bool,
 }
 
 /// How to start an agent.

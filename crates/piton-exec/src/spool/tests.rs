@@ -231,7 +231,7 @@ fn an_end_that_was_flushed_and_is_missing_is_named() {
 
 /// An entry that a crash cut off was never acknowledged: it is no error, and can be asked for.
 #[test]
-fn an_entry_that_was_cut_off_is_told() {
+fn an_entry_that_was_cut_off_is_reported() {
     let temp = tempfile::tempdir().unwrap();
     let (bytes, ends) = segment("spool_a", 1..=3);
     for (length, cut_off) in

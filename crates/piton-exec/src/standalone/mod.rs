@@ -52,7 +52,6 @@ pub struct Standalone {
     scope_program: Option<PathBuf>,
     temp: PathBuf,
     protocol_max: Option<u32>,
-    ready_timeout: Duration,
     connections: Arc<Connections>,
 }
 
@@ -63,8 +62,8 @@ impl Standalone {
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         let temp = std::env::temp_dir();
         let (scope_program, protocol_max) = (start::scope_program(), None);
-        let (ready_timeout, connections) = (start::READY_TIMEOUT, Arc::default());
-        Self { data, program, args, scope_program, temp, protocol_max, ready_timeout, connections }
+        let connections = Arc::default();
+        Self { data, program, args, scope_program, temp, protocol_max, connections }
     }
 
     /// The program that puts a command into a scope of its own; `None`: none does.
@@ -82,12 +81,6 @@ impl Standalone {
     /// The newest protocol that agentctls may speak, and we with them; for tests of an upgrade.
     pub fn with_protocol_max(mut self, protocol_max: Option<u32>) -> Self {
         self.protocol_max = protocol_max;
-        self
-    }
-
-    /// How long an agentctl may take until it answers.
-    pub fn with_ready_timeout(mut self, ready_timeout: Duration) -> Self {
-        self.ready_timeout = ready_timeout;
         self
     }
 

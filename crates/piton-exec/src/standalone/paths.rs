@@ -136,8 +136,8 @@ impl ExecutionFolder {
     fn socket_in(&self, private: &Path) -> Result<PathBuf> {
         let failed = |source| Error::Io { what: "read", path: self.folder.clone(), source };
         let mark = self.mark()?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        let told = format!("{} {}", mark.execution(), mark.folder());
-        let hash = blake3::hash(told.as_bytes()).to_hex();
+        let key = format!("{} {}", mark.execution(), mark.folder());
+        let hash = blake3::hash(key.as_bytes()).to_hex();
         Ok(private.join(format!("{}.sock", &hash[..20])))
     }
 

@@ -15,9 +15,6 @@ use crate::environment;
 use crate::executor::{Error, LaunchSpec, Result};
 use crate::protocol::Launch;
 
-/// For agentctl to answer.
-pub(super) const READY_TIMEOUT: Duration = Duration::from_mins(1);
-
 /// `systemd-run`, if there is a systemd that it can talk to.
 pub(super) fn scope_program() -> Option<PathBuf> {
     if !Path::new("/run/systemd/system").is_dir() {
@@ -33,6 +30,7 @@ impl Standalone {
         place.make(&spec.session)?;
         let socket = place.choose_socket(&self.temp)?;
         let program = program::prepare(&self.data, &self.program).await?;
+        let ready_timeout = spec.ready_timeout;
         let launch = Launch {
             session_id: spec.session,
             execution_id: spec.execution,
@@ -46,11 +44,11 @@ impl Standalone {
             limits: spec.limits,
             protocol_max: spec.protocol_max.or(self.protocol_max),
         };
-        let mut started = self.start_in_scope(&place, &program, &launch).await;
+        let mut started = self.start_in_scope(&place, &program, &launch, ready_timeout).await;
         if matches!(&started, Err(Error::Program { source, .. }) if source.kind() == NotFound) {
             // A server of another version has just tidied, and nothing ran from this copy yet.
             let program = program::prepare(&self.data, &self.program).await?;
-            started = self.start_in_scope(&place, &program, &launch).await;
+            started = self.start_in_scope(&place, &program, &launch, ready_timeout).await;
         }
         if started.is_err() {
             // What began and does not answer must not be left behind.
@@ -64,16 +62,17 @@ impl Standalone {
         place: &ExecutionFolder,
         program: &Path,
         launch: &Launch,
+        ready_timeout: Duration,
     ) -> Result<()> {
         if let Some(scope) = self.scope_program.as_deref() {
-            let started = self.start(place, program, Some(scope), launch).await;
+            let started = self.start(place, program, Some(scope), launch, ready_timeout).await;
             // Without a session bus there is a systemd that puts nothing into a scope.
             let never_began = matches!(started, Err(Error::Ended { .. })) && !place.has_begun();
             if !never_began {
                 return started;
             }
         }
-        self.start(place, program, None, launch).await
+        self.start(place, program, None, launch, ready_timeout).await
     }
 
     async fn start(
@@ -82,6 +81,7 @@ impl Standalone {
         program: &Path,
         scope: Option<&Path>,
         launch: &Launch,
+        ready_timeout: Duration,
     ) -> Result<()> {
         let failed = |source| Error::Program { path: program.to_owned(), source };
         let mut child = self.command(program, scope).spawn().map_err(failed)?;
@@ -90,7 +90,7 @@ impl Standalone {
             // One that ends before it has read everything says more by how it ended.
             let _ = stdin.write_all(&text).await;
         }
-        let deadline = Instant::now() + self.ready_timeout;
+        let deadline = Instant::now() + ready_timeout;
         let mut pause = Duration::from_millis(2);
         while !(place.is_bound() && answers(place, ANSWER_WAIT).await) {
             if let Some(status) = child.try_wait().map_err(failed)? {
@@ -98,10 +98,7 @@ impl Standalone {
             }
             if Instant::now() >= deadline {
                 reap(child);
-                return Err(Error::Silent {
-                    seconds: self.ready_timeout.as_secs(),
-                    said: place.said(),
-                });
+                return Err(Error::Silent { seconds: ready_timeout.as_secs(), said: place.said() });
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(10 * POLL);

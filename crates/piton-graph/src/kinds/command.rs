@@ -52,7 +52,11 @@ pub(super) async fn run(argv: &[String], stdin: Value, of: &Attempt) -> Result<V
     let [program, arguments @ ..] = argv else {
         return Err(NodeError::new("The command is empty").permanent());
     };
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    if let Some(folder) = &of.working_dir {
+        command.current_dir(folder);
+    }
+    let mut child = command
         .args(arguments)
         .env(IDEMPOTENCY_VARIABLE, &of.idempotency_key)
         .env(ATTEMPT_VARIABLE, of.attempt.to_string())
@@ -62,7 +66,7 @@ pub(super) async fn run(argv: &[String], stdin: Value, of: &Attempt) -> Result<V
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| NodeError::new(format!("`{program}` cannot be started: {error}")))?;
+        .map_err(|error| cannot_start(program, of, &error))?;
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let _group = Group(group);
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -106,6 +110,15 @@ pub(super) async fn run(argv: &[String], stdin: Value, of: &Attempt) -> Result<V
     let said = said.trim();
     let why = if said.is_empty() { String::new() } else { format!(": {said}") };
     Err(NodeError::new(format!("`{program}` ended with {status}{why}")))
+}
+
+/// A folder that is gone looks like a program that is missing.
+fn cannot_start(program: &str, of: &Attempt, error: &std::io::Error) -> NodeError {
+    let folder = of.working_dir.as_deref().filter(|folder| !std::path::Path::new(folder).is_dir());
+    NodeError::new(match folder {
+        Some(folder) => format!("`{program}` cannot be started: the folder {folder} is not there"),
+        None => format!("`{program}` cannot be started: {error}"),
+    })
 }
 
 pub(super) fn value(format: OutputFormat, printed: Vec<u8>) -> Result<Value, NodeError> {

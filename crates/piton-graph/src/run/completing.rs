@@ -15,14 +15,13 @@ use tokio::time::Instant;
 
 use super::Progress;
 use super::scheduler::Scheduler;
+use crate::checkpoints::PRUNED_RECORD_MAX;
 use crate::error::{Error, NodeError, Result};
 use crate::expression;
 use crate::node::{NodeContext, json_bytes};
 use crate::spec::EdgeSpec;
 use crate::store::now;
 
-/// Checkpoints that one record prunes.
-const PRUNED_MAX: usize = 500;
 /// All that one node writes, in bytes: a completion is one batch.
 const COMPLETION_BYTES_MAX: usize = BATCH_BYTES_MAX - 16 * 1024 * 1024;
 
@@ -247,7 +246,7 @@ impl Scheduler {
         let done = self.log.folded.graph.metrics.nodes_completed;
         let needed = self.needed();
         let plan = self.log.folded.index.due_for_pruning(&self.config, done, &needed);
-        for checkpoint_ids in plan.chunks(PRUNED_MAX) {
+        for checkpoint_ids in plan.chunks(PRUNED_RECORD_MAX) {
             let checkpoint_ids = checkpoint_ids.to_vec();
             self.log.push_event(CheckpointPruned { checkpoint_ids });
         }

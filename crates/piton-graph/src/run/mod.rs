@@ -1,8 +1,11 @@
 //! Running a graph: one scheduler owns the session's log and starts, hears and ends the nodes' tasks.
 
 mod completing;
+mod ending;
+mod restoring;
 mod resume;
 mod scheduler;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +13,9 @@ use std::sync::Arc;
 use piton_core::graph::{CheckpointConfig, CheckpointOptions};
 use piton_core::id::{CheckpointId, SessionId, WaitId};
 use piton_core::{AnyCode, Timestamp};
+use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Error, Result, nearest};
 use crate::graph::Graph;
@@ -25,17 +29,41 @@ pub struct Runner {
     store: GraphStore,
     options: CheckpointOptions,
     session: Option<SessionId>,
+    working_dir: Option<String>,
+    is_on_server: bool,
     progress: Option<mpsc::UnboundedSender<Progress>>,
 }
 
-/// What a run reports while it runs. For people; the log has it all.
-#[derive(Clone, Debug, PartialEq)]
+/// What a run reports while it runs, each when it is durable. For people; the log has it all.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum Progress {
-    NodeStarted { node: String, attempt: u32 },
-    NodeCompleted { node: String, latency_ms: u64 },
-    NodeFailed { node: String, error: String, retry_at: Option<Timestamp> },
-    NodeSkipped { node: String },
-    NodeWaiting { node: String, wait_id: WaitId },
+    NodeStarted {
+        node: String,
+        attempt: u32,
+    },
+    NodeCompleted {
+        node: String,
+        latency_ms: u64,
+    },
+    NodeFailed {
+        node: String,
+        error: String,
+        retry_at: Option<Timestamp>,
+    },
+    NodeSkipped {
+        node: String,
+    },
+    /// Of a map: items that are complete; of a loop: iterations.
+    NodeAdvanced {
+        node: String,
+        done: u32,
+        count: Option<u32>,
+    },
+    NodeWaiting {
+        node: String,
+        wait_id: WaitId,
+    },
 }
 
 /// How a run ended, or where it stands.
@@ -90,20 +118,43 @@ pub struct Run {
     resumed_from: Option<CheckpointId>,
     scheduler: Scheduler,
     stop: Arc<watch::Sender<Stop>>,
+    answers: mpsc::UnboundedSender<GivenAnswer>,
     /// Held as long as it runs.
     _claim: Claim,
 }
 
-/// Stops a run from elsewhere. Cheap to clone.
+/// Stops a run from elsewhere, or answers what it asks. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RunHandle {
     stop: Arc<watch::Sender<Stop>>,
+    answers: mpsc::UnboundedSender<GivenAnswer>,
+}
+
+/// An answer on its way to the run that asked.
+#[derive(Debug)]
+struct GivenAnswer {
+    wait_id: WaitId,
+    answer: Value,
+    reply: oneshot::Sender<Result<()>>,
 }
 
 impl RunHandle {
     /// Starts no more nodes; the run is paused when those that run have completed.
     pub fn pause(&self) {
         self.stop.send_replace(Stop::Pause);
+    }
+
+    /// Answers a wait of a node while other nodes run. False: the run has ended, and the answer is for
+    /// [`crate::answer`].
+    pub async fn answer(&self, wait_id: WaitId, answer: Value) -> Result<bool> {
+        let (reply, answered) = oneshot::channel();
+        if self.answers.send(GivenAnswer { wait_id, answer, reply }).is_err() {
+            return Ok(false);
+        }
+        match answered.await {
+            Ok(done) => done.map(|()| true),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Ends the nodes that run, and the run.
@@ -123,7 +174,7 @@ impl Run {
     }
 
     pub fn handle(&self) -> RunHandle {
-        RunHandle { stop: Arc::clone(&self.stop) }
+        RunHandle { stop: Arc::clone(&self.stop), answers: self.answers.clone() }
     }
 
     /// Runs until it ends or waits.
@@ -140,6 +191,8 @@ impl Graph {
             store: store.clone(),
             options: CheckpointOptions::default(),
             session: None,
+            working_dir: None,
+            is_on_server: false,
             progress: None,
         }
     }
@@ -155,6 +208,19 @@ impl Runner {
     /// The id of the session that [`Self::start`] makes.
     pub fn session(mut self, id: SessionId) -> Self {
         self.session = Some(id);
+        self
+    }
+
+    /// The folder in which commands run, now and when the session is resumed; without one, that of
+    /// this process.
+    pub fn working_dir(mut self, folder: impl Into<String>) -> Self {
+        self.working_dir = Some(folder.into());
+        self
+    }
+
+    /// A server runs it, and continues it after a restart.
+    pub fn on_server(mut self) -> Self {
+        self.is_on_server = true;
         self
     }
 

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use piton_core::decide::{Command, Create, Setup};
-use piton_core::event::{CheckpointDamaged, GraphBound, LineageStarted, RunReattached};
+use piton_core::event::{
+    CheckpointDamaged, GraphBound, GraphHosted, LineageStarted, RunReattached,
+};
 use piton_core::graph::{CheckpointConfig, CheckpointEntry, GraphState, NodePhase};
 use piton_core::id::{CheckpointId, RunId, SessionId};
 use piton_core::mask::KeyPatterns;
 use piton_core::state::Phase;
 use piton_core::{NewRecord, Reason};
 use serde_json::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::scheduler::{Beginning, Scheduler};
 use super::{Run, Runner, Stop, check_type, complete_inputs};
@@ -35,7 +37,7 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
         session_id: id,
         title: runner.graph.spec().goal.clone(),
         task_id: None,
-        working_dir: None,
+        working_dir: runner.working_dir.clone(),
         provider: None,
         agent_profile_id: None,
         setup: Setup::default(),
@@ -53,7 +55,8 @@ fn bind(log: &mut Log, graph: &Graph) {
     if log.folded.graph.spec_hash == spec_hash {
         return;
     }
-    let event = GraphBound { name, spec_hash, critical: piton_core::event::Critical };
+    let file = graph.file().and_then(|file| Some(file.to_str()?.to_owned()));
+    let event = GraphBound { name, spec_hash, file, critical: piton_core::event::Critical };
     log.push(NewRecord::with_content(now(), event, "spec", graph.spec().to_value()));
 }
 
@@ -76,6 +79,7 @@ async fn begin(
 ) -> Result<Run> {
     let Start { run_id, memory, set, resumed_from } = at;
     let (stop, stopped) = watch::channel(Stop::No);
+    let (answers, given) = mpsc::unbounded_channel();
     let session = log.id.clone();
     let newest = log.folded.index.latest(log.lineage()).map(|entry| entry.checkpoint_id.clone());
     let mut scheduler = Scheduler::new(Beginning {
@@ -85,13 +89,20 @@ async fn begin(
         run_id,
         memory,
         progress: runner.progress,
+        working_dir: runner.working_dir,
         stop: stopped,
+        answers: given,
         parent: resumed_from.clone().or(newest),
     });
+    let by_server = runner.is_on_server;
+    if scheduler.log.folded.session.facts.graph_on_server != by_server {
+        scheduler.log.push_event(GraphHosted { by_server });
+    }
     scheduler.set_keys(set)?;
     scheduler.redecide_edges()?;
     scheduler.log.commit().await?;
-    Ok(Run { session, resumed_from, scheduler, stop: Arc::new(stop), _claim: claim })
+    let stop = Arc::new(stop);
+    Ok(Run { session, resumed_from, scheduler, stop, answers, _claim: claim })
 }
 
 /// Where a resume begins.
@@ -104,7 +115,7 @@ struct Point {
 }
 
 pub(super) async fn resume(
-    runner: Runner,
+    mut runner: Runner,
     session: &SessionId,
     checkpoint: Option<&CheckpointId>,
     modifications: Map<String, Value>,
@@ -114,6 +125,8 @@ pub(super) async fn resume(
     let claim = runner.store.claim(session)?;
     let excluded = &config.exclude_memory_keys;
     let (mut log, events) = Log::load(&runner.store, session.clone(), excluded).await?;
+    let info = log.folded.session.info.as_ref();
+    runner.working_dir = info.and_then(|info| info.working_dir.clone());
     let bound = &log.folded.graph.name;
     if bound != runner.graph.name() {
         let (found, expected) = (bound.clone(), runner.graph.name().to_owned());
@@ -172,18 +185,18 @@ async fn find_point(
         let entry = log.folded.index.may_resume(id)?.clone();
         let is_older = entry.lineage != lineage || entry.seq < log.folded.graph.progress_seq;
         let state = if is_older {
-            log.fold_at(events, entry.lineage, entry.seq)
+            log.folded.fold_at(events, entry.lineage, entry.seq)
         } else {
             log.folded.graph.clone()
         };
-        let memory = log.memory(&state).await.map_err(|error| damaged(&entry, &error))?;
+        let memory = log.reader.memory(&state).await.map_err(|error| damaged(&entry, &error))?;
         return Ok(Point { checkpoint: Some(entry), state, memory, is_older });
     }
     // Where the log ends; that it cannot be restored is found out now.
     let failed = log.folded.graph.failed().map(|(path, _)| path.to_owned());
     let newest = log.folded.index.resume_point(lineage, failed.as_deref()).cloned();
     let state = log.folded.graph.clone();
-    let first = match log.memory(&state).await {
+    let first = match log.reader.memory(&state).await {
         Ok(memory) => {
             return Ok(Point { checkpoint: newest, state, memory, is_older: false });
         }
@@ -194,8 +207,8 @@ async fn find_point(
     let mut before = log.folded.session.last_seq + 1;
     while let Some(entry) = log.folded.index.before(before).cloned() {
         before = entry.seq;
-        let state = log.fold_at(events, entry.lineage, entry.seq);
-        match log.memory(&state).await {
+        let state = log.folded.fold_at(events, entry.lineage, entry.seq);
+        match log.reader.memory(&state).await {
             Ok(memory) => {
                 return Ok(Point { checkpoint: Some(entry), state, memory, is_older: true });
             }
@@ -292,8 +305,8 @@ async fn incompatible(
     let mut nearest = None;
     while let Some(entry) = log.folded.index.before(before) {
         before = entry.seq;
-        let state = log.fold_at(events, entry.lineage, entry.seq);
-        let Ok(memory) = log.memory(&state).await else { continue };
+        let state = log.folded.fold_at(events, entry.lineage, entry.seq);
+        let Ok(memory) = log.reader.memory(&state).await else { continue };
         if check_fit(graph, &state, &memory, modifications).is_ok() {
             nearest = Some(entry.checkpoint_id.clone());
             break;

@@ -5,28 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::Code;
-use piton_core::decide::{self, Command, Verdict};
 use piton_core::event::{
-    LoopIterated, MapItemCompleted, MapListed, NodeFailed, NodeSafePoint, NodeStarted, WaitKind,
+    LoopIterated, MapItemCompleted, MapListed, NodeFailed, NodeSafePoint, NodeStarted,
 };
-use piton_core::graph::{Answer, CheckpointConfig, CheckpointType, NodePhase};
+use piton_core::graph::{CheckpointConfig, CheckpointType, NodePhase};
 use piton_core::id::{CheckpointId, RunId, WaitId};
 use piton_core::mask::KeyPatterns;
-use piton_core::token::NewToken;
-use piton_core::{NewRecord, Reason, Timestamp, limits};
+use piton_core::{NewRecord, Timestamp};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Failure, Finished, OpenWait, Outcome, Progress, Stop};
+use super::{Failure, GivenAnswer, Outcome, Progress, Stop};
 use crate::error::{NodeError, Result};
 use crate::graph::Graph;
 use crate::kinds;
 use crate::log::Log;
-use crate::node::{Asked, Attempt, NodeContext, Request, Restored};
+use crate::node::{Asked, Attempt, NodeContext, Request};
 use crate::spec::{Effects, NodeKind};
-use crate::store::{new_checkpoint, new_token, now};
+use crate::store::{new_checkpoint, now};
 
 /// Requests of nodes that may wait to be heard.
 const REQUESTS_WAITING_MAX: usize = 256;
@@ -37,19 +35,21 @@ pub(super) struct Live {
     pub(super) attempt: u32,
     pub(super) visit: u32,
     pub(super) began: Instant,
-    task: tokio::task::AbortHandle,
-    wait: Option<LiveWait>,
+    pub(super) task: tokio::task::AbortHandle,
+    pub(super) wait: Option<LiveWait>,
+    /// It stands at a safe point, because the run pauses: what it would be answered by.
+    pub(super) held: Option<oneshot::Sender<Result<Value, NodeError>>>,
 }
 
 #[derive(Debug)]
-struct LiveWait {
-    id: WaitId,
-    deadline_at: Option<Timestamp>,
-    reply: oneshot::Sender<Result<Value, NodeError>>,
+pub(super) struct LiveWait {
+    pub(super) id: WaitId,
+    pub(super) deadline_at: Option<Timestamp>,
+    pub(super) reply: oneshot::Sender<Result<Value, NodeError>>,
 }
 
 /// An answer that is sent when what it rests on is durable.
-type Reply = (oneshot::Sender<Result<Value, NodeError>>, Result<Value, NodeError>);
+pub(super) type Reply = (oneshot::Sender<Result<Value, NodeError>>, Result<Value, NodeError>);
 
 /// What a node's task came to.
 type Ended = Result<NodeContext, NodeError>;
@@ -66,20 +66,25 @@ pub(super) struct Scheduler {
     /// Nodes that an earlier process left running or failed, and that are to run again.
     again: BTreeSet<String>,
     /// When the next attempt of a failed node begins.
-    retries: BTreeMap<String, Instant>,
+    pub(super) retries: BTreeMap<String, Instant>,
     failures: BTreeMap<String, u32>,
-    failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
     tasks: JoinSet<Ended>,
     paths: HashMap<tokio::task::Id, String>,
     sender: mpsc::Sender<Request>,
     requests: mpsc::Receiver<Request>,
     stop: watch::Receiver<Stop>,
+    answers: mpsc::UnboundedReceiver<GivenAnswer>,
     /// A handle is left that could.
     can_be_stopped: bool,
     progress: Option<mpsc::UnboundedSender<Progress>>,
     /// The newest checkpoint: the next one's parent.
     pub(super) parent: Option<CheckpointId>,
-    waits: BTreeMap<WaitId, CheckpointId>,
+    /// The checkpoint before each open wait.
+    pub(super) waits: BTreeMap<WaitId, CheckpointId>,
+    working_dir: Option<String>,
+    /// What is reported when the batch is durable.
+    unreported: Vec<Progress>,
 }
 
 /// What a scheduler begins with.
@@ -90,13 +95,17 @@ pub(super) struct Beginning {
     pub(super) run_id: RunId,
     pub(super) memory: BTreeMap<String, Arc<Value>>,
     pub(super) progress: Option<mpsc::UnboundedSender<Progress>>,
+    pub(super) working_dir: Option<String>,
     pub(super) stop: watch::Receiver<Stop>,
+    pub(super) answers: mpsc::UnboundedReceiver<GivenAnswer>,
     pub(super) parent: Option<CheckpointId>,
 }
 
 impl Scheduler {
     pub(super) fn new(begin: Beginning) -> Self {
-        let Beginning { graph, log, config, run_id, memory, progress, stop, parent } = begin;
+        let Beginning { graph, log, config, run_id, memory, .. } = begin;
+        let (progress, working_dir, parent) = (begin.progress, begin.working_dir, begin.parent);
+        let (stop, answers) = (begin.stop, begin.answers);
         let state = &log.folded.graph;
         let unfinished = graph.topology().nodes().filter(|node| {
             matches!(state.phase(node), NodePhase::Running | NodePhase::Failed { .. })
@@ -120,10 +129,13 @@ impl Scheduler {
             sender,
             requests,
             stop,
+            answers,
             can_be_stopped: true,
             progress,
             parent,
             waits: BTreeMap::new(),
+            working_dir,
+            unreported: Vec::new(),
         }
     }
 
@@ -137,18 +149,26 @@ impl Scheduler {
             if is_starting {
                 self.start_ready().await?;
             }
-            let at_work = self.live.values().filter(|live| live.wait.is_none()).count();
+            let at_work = self
+                .live
+                .values()
+                .filter(|live| live.wait.is_none() && live.held.is_none())
+                .count();
             if at_work == 0 && (!is_starting || self.retries.is_empty()) {
                 return self.end(stop).await;
             }
             let wake = self.next_wake(is_starting);
             let mut replies = Vec::new();
+            let mut reply_to = None;
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id() => {
                     self.ended(ended, &mut replies)?;
                 }
                 Some(request) = self.requests.recv() => {
                     self.asked(request, &mut replies).await?;
+                }
+                Some(given) = self.answers.recv() => {
+                    reply_to = self.answered(given, &mut replies).await?;
                 }
                 () = tokio::time::sleep_until(wake.unwrap_or_else(far)), if wake.is_some() => {
                     self.expire_waits(&mut replies)?;
@@ -168,15 +188,33 @@ impl Scheduler {
             {
                 self.asked(request, &mut replies).await?;
             }
-            self.log.commit().await?;
+            self.commit().await?;
             for (reply, answer) in replies {
                 // The node's task may have been ended.
                 let _ = reply.send(answer);
             }
+            if let Some(reply_to) = reply_to {
+                // It may not wait for that.
+                let _ = reply_to.send(Ok(()));
+            }
         }
     }
 
-    pub(super) fn report(&self, progress: Progress) {
+    /// Makes the batch durable, then reports what is in it.
+    pub(super) async fn commit(&mut self) -> Result<()> {
+        self.log.commit().await?;
+        for progress in std::mem::take(&mut self.unreported) {
+            self.send(progress);
+        }
+        Ok(())
+    }
+
+    /// Reports something once the batch is durable.
+    pub(super) fn report(&mut self, progress: Progress) {
+        self.unreported.push(progress);
+    }
+
+    fn send(&self, progress: Progress) {
         if let Some(to) = &self.progress {
             // The listener may have gone.
             let _ = to.send(progress);
@@ -221,7 +259,7 @@ impl Scheduler {
             starting.push((path, visit, attempt));
         }
         if needs_flush {
-            self.log.commit().await?;
+            self.commit().await?;
         }
         for (path, visit, attempt) in starting {
             self.spawn(path, visit, attempt).await?;
@@ -240,7 +278,13 @@ impl Scheduler {
         let restored = self.restore(&path).await?;
         let writes = restored.safe_point.as_ref().map(|(_, writes)| writes.clone());
         let mut ctx = NodeContext {
-            of: Attempt { path: path.clone(), visit, attempt, idempotency_key },
+            of: Attempt {
+                path: path.clone(),
+                visit,
+                attempt,
+                idempotency_key,
+                working_dir: self.working_dir.clone(),
+            },
             reads,
             may_write: node.writes.clone(),
             writes: writes.unwrap_or_default(),
@@ -264,51 +308,12 @@ impl Scheduler {
             ran.map(|()| ctx)
         });
         self.paths.insert(task.id(), path.clone());
-        self.report(Progress::NodeStarted { node: path.clone(), attempt });
-        let live = Live { attempt, visit, began: Instant::now(), task, wait: None };
+        // One without effects is not in the log before it completes.
+        self.send(Progress::NodeStarted { node: path.clone(), attempt });
+        let (began, held) = (Instant::now(), None);
+        let live = Live { attempt, visit, began, task, wait: None, held };
         self.live.insert(path, live);
         Ok(())
-    }
-
-    /// What earlier attempts of a node left in the log.
-    async fn restore(&self, path: &str) -> Result<Restored> {
-        let mut restored = Restored::default();
-        let Some(node) = self.log.folded.graph.node(path).cloned() else { return Ok(restored) };
-        if let Some(safe_point) = &node.safe_point {
-            let mut fields = self.log.fields(safe_point.seq).await?;
-            let why = fields.remove("description").and_then(|why| Some(why.as_str()?.to_owned()));
-            let writes = match fields.remove("writes") {
-                Some(Value::Object(writes)) => writes,
-                _ => Map::new(),
-            };
-            restored.safe_point = Some((why.unwrap_or_default(), writes));
-        }
-        if let Some(map) = &node.map {
-            let items = match self.log.field(map.list_seq, "items").await? {
-                Some(Value::Array(items)) => items,
-                _ => Vec::new(),
-            };
-            let mut results = BTreeMap::new();
-            for (index, seq) in &map.items {
-                let value = self.log.field(*seq, "value").await?;
-                results.insert(*index, value.unwrap_or(Value::Null));
-            }
-            restored.map = Some((items, results));
-        }
-        for seq in &node.iterations.seqs {
-            let Some(Value::Object(mut step)) = self.log.field(*seq, "step").await? else {
-                continue;
-            };
-            if let Some(Value::Array(messages)) = step.remove("messages") {
-                restored.conversation.extend(messages);
-            }
-            if let Some(Value::Object(outputs)) = step.remove("outputs") {
-                restored.outputs.extend(outputs);
-            }
-        }
-        restored.iterations = u32::try_from(node.iterations.seqs.len()).unwrap_or(u32::MAX);
-        restored.is_done = node.iterations.done;
-        Ok(restored)
     }
 
     fn ended(
@@ -374,6 +379,21 @@ impl Scheduler {
         }
     }
 
+    /// If the run pauses, a node that came to a safe point stays there: its next attempt continues
+    /// behind it.
+    fn hold_or_reply(
+        &mut self,
+        path: &str,
+        reply: oneshot::Sender<Result<Value, NodeError>>,
+        replies: &mut Vec<Reply>,
+    ) {
+        let is_pausing = *self.stop.borrow() == Stop::Pause;
+        match self.live.get_mut(path).filter(|_| is_pausing) {
+            Some(live) => live.held = Some(reply),
+            None => replies.push((reply, Ok(Value::Null))),
+        }
+    }
+
     /// What a node asks for. Answered when it is durable.
     async fn asked(&mut self, request: Request, replies: &mut Vec<Reply>) -> Result<()> {
         let Request { path, attempt, asked, reply } = request;
@@ -396,6 +416,8 @@ impl Scheduler {
                 if self.config.wants(CheckpointType::SafePoint, 0) {
                     self.push_checkpoint(CheckpointType::SafePoint, &path, None, &description)?;
                 }
+                self.hold_or_reply(&path, reply, replies);
+                return Ok(());
             }
             Asked::MapList { items } => {
                 let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
@@ -403,8 +425,14 @@ impl Scheduler {
                 self.log.push(NewRecord::with_content(now(), event, "items", items.into()));
             }
             Asked::MapItem { index, value } => {
-                let event = MapItemCompleted { path, visit, index };
+                let event = MapItemCompleted { path: path.clone(), visit, index };
                 self.log.push(NewRecord::with_content(now(), event, "value", value));
+                let map = self.log.folded.graph.node(&path).and_then(|node| node.map.as_ref());
+                if let Some(map) = map {
+                    let done = u32::try_from(map.items.len()).unwrap_or(u32::MAX);
+                    let count = Some(map.count);
+                    self.report(Progress::NodeAdvanced { node: path, done, count });
+                }
             }
             Asked::Iteration { iteration, messages, outputs, done } => {
                 let count = u32::try_from(messages.len()).unwrap_or(u32::MAX);
@@ -419,104 +447,16 @@ impl Scheduler {
                     let description = format!("Iteration {} of `{path}`", iteration + 1);
                     self.push_checkpoint(CheckpointType::LoopIteration, &path, None, &description)?;
                 }
+                let (node, count) = (path.clone(), None);
+                self.report(Progress::NodeAdvanced { node, done: iteration + 1, count });
+                self.hold_or_reply(&path, reply, replies);
+                return Ok(());
             }
             Asked::Wait { number, question, deadline } => {
                 return self.wait(&path, visit, (number, question, deadline), reply, replies).await;
             }
         }
         replies.push((reply, Ok(Value::Null)));
-        Ok(())
-    }
-
-    /// The id of a node's wait: the same for every attempt, so that an answer is found again.
-    fn wait_id(&self, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
-        let name = format!("{}/{path}/{visit}/{number}/{round}", self.log.id);
-        let digest = piton_core::canonical::digest(&name.into());
-        let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
-        // Hex digits behind a prefix are an id.
-        text.parse().unwrap_or_else(|_| WaitId::at(0))
-    }
-
-    /// Whether a node asked a person in this visit.
-    fn has_wait(&self, path: &str, visit: u32) -> bool {
-        let id = self.wait_id(path, visit, 0, 0);
-        let run = self.log.folded.session.facts.run.as_ref();
-        self.log.folded.graph.answers.contains_key(&id)
-            || run.is_some_and(|run| run.waits.contains_key(&id))
-    }
-
-    async fn wait(
-        &mut self,
-        path: &str,
-        visit: u32,
-        (number, question, deadline): (u32, Value, Option<Duration>),
-        reply: oneshot::Sender<Result<Value, NodeError>>,
-        replies: &mut Vec<Reply>,
-    ) -> Result<()> {
-        // A question whose time passed is asked again under another id.
-        let mut round = 0;
-        let id = loop {
-            let id = self.wait_id(path, visit, number, round);
-            match self.log.folded.graph.answers.get(&id) {
-                Some(Answer::Given { seq }) => {
-                    let answer = self.log.field(*seq, "answer").await?;
-                    replies.push((reply, Ok(answer.unwrap_or(Value::Null))));
-                    return Ok(());
-                }
-                Some(Answer::Cancelled) => round += 1,
-                None => break id,
-            }
-        };
-        let run = self.log.folded.session.facts.run.as_ref();
-        let open = run.and_then(|run| run.waits.get(&id));
-        let deadline_at = match open {
-            Some(wait) => wait.deadline_at,
-            None => {
-                let span = deadline.unwrap_or_else(|| limits::wait_default(WaitKind::Human));
-                let deadline_at = now().after(span);
-                if self.config.wants(CheckpointType::UserCheckpoint, 0) {
-                    let description = format!("Before `{path}` waits for an answer");
-                    let kind = CheckpointType::UserCheckpoint;
-                    self.push_checkpoint(kind, path, None, &description)?;
-                    self.waits.extend(self.parent.clone().map(|parent| (id.clone(), parent)));
-                }
-                let fresh = NewToken::from(&new_token()?);
-                let (run_id, wait_id) = (self.run_id.clone(), id.clone());
-                let kind = WaitKind::Human;
-                let wait = decide::Wait { run_id, wait_id, kind, deadline_at, fresh, question };
-                let verdict = self.log.decide(Command::Wait(wait))?;
-                debug_assert_eq!(verdict, Verdict::Asked, "the wait was not known");
-                Some(deadline_at)
-            }
-        };
-        let node = path.to_owned();
-        self.report(Progress::NodeWaiting { node, wait_id: id.clone() });
-        if let Some(live) = self.live.get_mut(path) {
-            live.wait = Some(LiveWait { id, deadline_at, reply });
-        }
-        Ok(())
-    }
-
-    /// The next moment at which something is due without anybody asking.
-    fn next_wake(&self, is_starting: bool) -> Option<Instant> {
-        let retries = self.retries.values().copied().filter(|_| is_starting);
-        let deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
-        let deadlines = deadlines.map(|at| Instant::now() + at.since(now()));
-        retries.chain(deadlines).min()
-    }
-
-    /// Waits whose time has passed end, and their nodes fail.
-    fn expire_waits(&mut self, replies: &mut Vec<Reply>) -> Result<()> {
-        self.log.decide(Command::Sweep { live: true })?;
-        for live in self.live.values_mut() {
-            let is_over = live.wait.as_ref().is_some_and(|wait| {
-                self.log.folded.graph.answers.get(&wait.id) == Some(&Answer::Cancelled)
-            });
-            if is_over && let Some(wait) = live.wait.take() {
-                let error = NodeError::new("No answer came in time");
-                replies.push((wait.reply, Err(error.with_code(Code::WaitExpired).permanent())));
-            }
-        }
         Ok(())
     }
 
@@ -550,57 +490,6 @@ impl Scheduler {
     pub(super) fn needed(&self) -> BTreeSet<CheckpointId> {
         let open = self.live.values().filter_map(|live| live.wait.as_ref());
         open.filter_map(|wait| self.waits.get(&wait.id).cloned()).collect()
-    }
-
-    /// Nothing runs any more: how the run ends, or what it waits for.
-    async fn end(mut self, stop: Stop) -> Result<Outcome> {
-        let waits: Vec<OpenWait> = self
-            .live
-            .iter()
-            .filter_map(|(node, live)| {
-                let wait = live.wait.as_ref()?;
-                let (wait_id, deadline_at) = (wait.id.clone(), wait.deadline_at);
-                Some(OpenWait { wait_id, node: node.clone(), deadline_at })
-            })
-            .collect();
-        for live in self.live.values() {
-            live.task.abort();
-        }
-        let run_id = self.run_id.clone();
-        let outcome = if stop == Stop::Cancel {
-            self.log.decide(Command::Cancel { run_id, reason: Reason::UserRequest })?;
-            Outcome::Cancelled
-        } else if let Some(failure) = self.failure.take() {
-            let (code, node) = (Some(failure.code.clone()), &failure.node);
-            let error = format!("Node `{node}` failed: {}", failure.error);
-            self.log.decide(Command::Fail { run_id, code, error })?;
-            Outcome::Failed(failure)
-        } else if self.graph.topology().is_complete(&self.log.folded.graph) {
-            let finished = self.finished().await?;
-            self.log.decide(Command::Complete { run_id })?;
-            Outcome::Completed(finished)
-        } else if stop == Stop::Pause {
-            self.log.decide(Command::Pause { run_id })?;
-            Outcome::Paused
-        } else {
-            if let Some(wait) = waits.first() {
-                let wait_id = wait.wait_id.clone();
-                self.log.decide(Command::Block { run_id, wait_id })?;
-            }
-            Outcome::Waiting { waits }
-        };
-        self.log.release();
-        self.log.commit().await?;
-        Ok(outcome)
-    }
-
-    async fn finished(&self) -> Result<Finished> {
-        let mut outputs = BTreeMap::new();
-        for (key, seq) in &self.log.folded.graph.outputs {
-            let value = self.log.field(*seq, "value").await?;
-            outputs.insert(key.clone(), value.unwrap_or(Value::Null));
-        }
-        Ok(Finished { memory: self.memory.clone(), outputs })
     }
 }
 

@@ -10,17 +10,20 @@ use std::time::Duration;
 
 use piton_core::canonical;
 use piton_core::graph::{CheckpointOptions, Edge, Reducer};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use check::{Checked, check};
 pub(crate) use parse::Parsed;
-pub use parse::{FILE_BYTES_MAX, parse};
+pub use parse::{FILE_BYTES_MAX, parse, parse_checkpoint_options};
+
+/// The parts of a graph whose entries users name.
+const NAMED_PARTS: &[&str] = &["inputs", "memory", "nodes"];
 
 /// The version of graph files that this program reads.
 pub const VERSION: &str = "graph/v1";
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphSpec {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +31,7 @@ pub struct GraphSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
     /// Nodes that the graph ends with; empty: those without an edge that leads further.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub terminal: BTreeSet<String>,
     pub inputs: BTreeMap<String, InputSpec>,
     pub memory: BTreeMap<String, MemorySpec>,
@@ -37,7 +40,7 @@ pub struct GraphSpec {
     pub checkpoint: CheckpointOptions,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputSpec {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub of_type: Option<ValueType>,
@@ -46,7 +49,7 @@ pub struct InputSpec {
     pub default: Option<Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueType {
     String,
@@ -87,13 +90,13 @@ impl ValueType {
 }
 
 /// How parallel writers of a key are joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySpec {
     /// `None`: the later value counts.
     pub reducer: Option<Reducer>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
     pub kind: NodeKind,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,10 +109,10 @@ pub struct NodeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     pub effects: Effects,
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tags: BTreeSet<String>,
     /// Its completion is a safe point of the graph.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_point: bool,
 }
 
@@ -139,7 +142,7 @@ impl NodeSpec {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
     /// Code of the program that runs the graph.
@@ -156,7 +159,7 @@ pub enum NodeKind {
     Human(HumanSpec),
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommandSpec {
     /// The program and its arguments; a template fills one of them.
     pub argv: Vec<String>,
@@ -164,7 +167,7 @@ pub struct CommandSpec {
 }
 
 /// What a command prints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputFormat {
     /// Text, without white space at its end.
@@ -175,7 +178,7 @@ pub enum OutputFormat {
     Lines,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HumanSpec {
     pub question: String,
     pub options: Vec<String>,
@@ -184,7 +187,7 @@ pub struct HumanSpec {
 }
 
 /// The node runs once for each item of a list, and its result is the list of results.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapSpec {
     /// An expression that gives the list.
     pub over: String,
@@ -195,7 +198,7 @@ pub struct MapSpec {
 }
 
 /// The node runs again until it says that it is done.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopSpec {
     pub max_iterations: u32,
     /// A condition over the loop's outputs that ends it; the body may end it, too.
@@ -203,7 +206,7 @@ pub struct LoopSpec {
     pub until: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// Attempts after the first.
     pub times: u32,
@@ -226,7 +229,7 @@ impl Retry {
 }
 
 /// What repeating a node would do outside the graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effects {
     /// Nothing: its start is written together with its completion.
@@ -235,7 +238,7 @@ pub enum Effects {
     External,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeSpec {
     pub from: String,
     pub to: String,
@@ -262,10 +265,29 @@ impl From<&EdgeSpec> for Edge {
 }
 
 impl GraphSpec {
-    /// As it is written to the log.
+    /// From what the log has. An error: another version of Piton wrote it.
+    pub fn from_value(mut value: Value) -> Result<Self, serde_json::Error> {
+        for part in NAMED_PARTS {
+            let Some(listed) = value.get_mut(*part) else { continue };
+            let pairs: Vec<(String, Value)> = serde_json::from_value(listed.take())?;
+            *listed = Value::Object(pairs.into_iter().collect());
+        }
+        serde_json::from_value(value)
+    }
+
+    /// As it is written to the log: what has a name is a pair, because the value of a key that is called
+    /// like a secret (an input `api_key`) would be masked.
     pub fn to_value(&self) -> Value {
         // Plain data with text keys: that it can be written is certain.
-        serde_json::to_value(self).unwrap_or_default()
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        for part in NAMED_PARTS {
+            if let Some(Value::Object(named)) = value.get_mut(*part).map(Value::take) {
+                let pairs =
+                    named.into_iter().map(|(name, one)| Value::Array(vec![name.into(), one]));
+                value[*part] = pairs.collect();
+            }
+        }
+        value
     }
 
     /// BLAKE3 of the canonical form, in hex. The order of nodes and white space do not matter.

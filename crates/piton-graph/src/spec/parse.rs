@@ -420,6 +420,14 @@ fn span(tree: &Tree, text: &str) -> Result<u64, SpecError> {
     })
 }
 
+/// Reads options of checkpoints from a file of their own, YAML or JSON.
+pub fn parse_checkpoint_options(text: &str) -> Result<CheckpointOptions, SpecError> {
+    if text.len() > FILE_BYTES_MAX {
+        return Err(SpecError::new(format!("The file has more than {FILE_BYTES_MAX} bytes")));
+    }
+    options(&tree::read(text)?)
+}
+
 /// The options of checkpoints, with a place for each mistake.
 fn options(tree: &Tree) -> Result<CheckpointOptions, SpecError> {
     let fields = known_fields(tree, "`checkpoint`", CheckpointOptions::NAMES)?;

@@ -16,7 +16,7 @@ const ALL: usize = 1_000;
 async fn listed(world: &World, session: &SessionId) -> Vec<CheckpointSummary> {
     let filter = CheckpointFilter::default();
     let mut list =
-        checkpoints::list(&world.store, session, &filter, ALL).await.unwrap().checkpoints;
+        checkpoints::list(world.store.store(), session, &filter, ALL).await.unwrap().checkpoints;
     list.reverse();
     list
 }
@@ -45,8 +45,9 @@ async fn a_failed_node_is_resumed_with_what_it_lacked() {
     let (session, outcome) = world.start(&nine(&ran), &[]).await;
     let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
     assert_eq!((failure.node.as_str(), failure.error.as_str()), ("n9", "api_key is not set"));
-    let list =
-        checkpoints::list(&world.store, &session, &CheckpointFilter::default(), ALL).await.unwrap();
+    let list = checkpoints::list(world.store.store(), &session, &CheckpointFilter::default(), ALL)
+        .await
+        .unwrap();
     assert_eq!(list.resume_from_checkpoint_id, failure.checkpoint);
     assert_eq!(
         list.latest_checkpoint_id.as_ref(),
@@ -102,8 +103,9 @@ async fn a_checkpoint_shows_all_that_it_holds() {
         ("node_complete", "second"),
     ];
     assert_eq!(kinds, expected.map(|(kind, node)| (kind, node.to_owned())));
-    let shown =
-        checkpoints::load(&world.store, &session, Some(&all[1].checkpoint_id)).await.unwrap();
+    let shown = checkpoints::load(world.store.store(), &session, Some(&all[1].checkpoint_id))
+        .await
+        .unwrap();
     let json = serde_json::to_value(&shown).unwrap();
     let fields: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
     for field in [
@@ -168,7 +170,7 @@ async fn an_older_checkpoint_opens_a_lineage_with_edited_memory() {
         json!(["a1", "b2"]),
         "the old branch does not count"
     );
-    let view = checkpoints::view(&world.store, &session).await.unwrap();
+    let view = checkpoints::view(world.store.store(), &session).await.unwrap();
     assert_eq!((view.lineage, view.execution_path.len()), (2, 3));
     assert_eq!(resume(&after_a, 3).await["log"], json!(["a1", "b3"]));
     assert_eq!(ran.all(), ["c", "c", "c"]);
@@ -203,7 +205,7 @@ async fn a_fork_is_a_session_of_its_own() {
     let memory = completed(world.resume(&graph, &forked, &[("x", json!(5))]).await);
     assert_eq!(memory["z"], json!(15), "`y` is the first session's");
     assert_eq!(ran.all(), ["b"], "what completed before the fork does not run again");
-    let first = checkpoints::load(&world.store, &session, None).await.unwrap();
+    let first = checkpoints::load(world.store.store(), &session, None).await.unwrap();
     assert_eq!(first.shared_memory.unwrap()["z"], json!(11));
     assert!(matches!(world.events(&forked).await[2], Event::GraphForked(_)));
     assert_eq!(world.store.store().verify(&forked).await.unwrap().problem, None);
@@ -336,7 +338,7 @@ async fn checkpoints_are_pruned_and_deleted() {
     let edges =
         kinds.iter().filter(|c| c.checkpoint_type == CheckpointType::EdgeTransition).count();
     assert_eq!(edges, 11);
-    let shown = checkpoints::load(&world.store, &session, None).await.unwrap();
+    let shown = checkpoints::load(world.store.store(), &session, None).await.unwrap();
     assert_eq!(shown.shared_memory, None);
     let conflict = options(json!({"encrypt_checkpoints": false}));
     let refused = graph.runner(&world.store).checkpoints(conflict).start(Map::new()).await;

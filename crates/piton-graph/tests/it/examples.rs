@@ -51,6 +51,11 @@ async fn credential() {
     let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
     assert_eq!((failure.node.as_str(), failure.error.contains("api_key is not set")), ("n9", true));
     completed(world.resume(&graph, &session, &[("api_key", json!("sk-0123456789"))]).await);
-    let view = piton_graph::checkpoints::view(&world.store, &session).await.unwrap();
+    let view = piton_graph::checkpoints::view(world.store.store(), &session).await.unwrap();
+    // The log has the graph, too, though one of its inputs is called like a secret.
+    let recorded = Graph::recorded(world.store.store(), &session).await.unwrap();
+    assert_eq!((recorded.spec(), recorded.hash()), (graph.spec(), graph.hash()));
+    let same = Graph::of_session(world.store.store(), &session).await.unwrap();
+    assert_eq!(same.file(), graph.file());
     assert_eq!(view.execution_path, ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"]);
 }

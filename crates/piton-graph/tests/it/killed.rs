@@ -172,7 +172,7 @@ fn run_to_the_end(data: &Path, random: &mut fastrand::Rng, kills_max: u32) -> u3
 async fn check(data: &Path, kills: u32, undisturbed: &Map<String, Value>) {
     let store = piton_graph::open(data).unwrap();
     let session: SessionId = SESSION.parse().unwrap();
-    let last = piton_graph::checkpoints::load(&store, &session, None).await.unwrap();
+    let last = piton_graph::checkpoints::load(store.store(), &session, None).await.unwrap();
     let memory: Map<String, Value> = last.shared_memory.unwrap().into_iter().collect();
     assert_eq!(&memory, undisturbed);
     assert_eq!(store.store().verify(&session).await.unwrap().problem, None);

@@ -104,7 +104,7 @@ async fn a_cycle_runs_as_often_as_its_limit_allows() {
     assert_eq!(memory["sent"], json!("sent 3"), "twice back, then on");
     let keys: Vec<String> = serde_json::from_value(memory["keys"].clone()).unwrap();
     assert_eq!(keys[2], format!("{session}/1/draft/3"));
-    let view = checkpoints::view(&world.store, &session).await.unwrap();
+    let view = checkpoints::view(world.store.store(), &session).await.unwrap();
     assert_eq!(view.execution_path.len(), 7);
 }
 
@@ -215,7 +215,7 @@ async fn a_loop_continues_with_the_iteration_that_failed() {
     let ran = Ran::default();
     let (session, outcome) = world.start(&counting(&ran, Some(3), 9), &[]).await;
     assert!(matches!(outcome, Outcome::Failed(_)));
-    let shown = checkpoints::load(&world.store, &session, None).await.unwrap();
+    let shown = checkpoints::load(world.store.store(), &session, None).await.unwrap();
     assert_eq!(shown.conversation_states, Some([].into()), "its start has no conversation yet");
     let world = world.reopened();
     let outcome = world.resume(&counting(&ran, None, 9), &session, &[]).await;
@@ -288,11 +288,12 @@ async fn a_retry_is_another_attempt_and_what_follows_is_not_clean() {
         .unwrap();
     let (session, outcome) = world.start(&graph, &[]).await;
     assert_eq!(completed(outcome)["attempt"], json!(3));
-    let all =
-        checkpoints::list(&world.store, &session, &CheckpointFilter::default(), ALL).await.unwrap();
+    let all = checkpoints::list(world.store.store(), &session, &CheckpointFilter::default(), ALL)
+        .await
+        .unwrap();
     let clean: Vec<bool> = all.checkpoints.iter().rev().map(|entry| entry.is_clean).collect();
     assert_eq!(clean, [true, false, false, false, false, false]);
-    let last = checkpoints::load(&world.store, &session, None).await.unwrap();
+    let last = checkpoints::load(world.store.store(), &session, None).await.unwrap();
     assert_eq!(last.metrics_snapshot.total_retries, 2);
     assert_eq!(last.metrics_snapshot.nodes_with_failures, ["flaky"]);
 }

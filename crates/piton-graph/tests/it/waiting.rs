@@ -1,11 +1,13 @@
 //! Waits for people: durable, answered once, over restarts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::{Code, Event};
 use piton_graph::{
     Graph, Node, NodeContext, NodeError, Outcome, async_trait, checkpoints, custom, human, template,
 };
+use piton_store::Store;
 use serde_json::json;
 
 use crate::world::{Ran, World, completed};
@@ -47,7 +49,7 @@ async fn a_wait_outlives_the_process_and_its_answer_continues_the_run() {
         checkpoint_type: Some(piton_graph::CheckpointType::UserCheckpoint),
         ..Default::default()
     };
-    let listed = checkpoints::list(&world.store, &session, &filter, 10).await.unwrap();
+    let listed = checkpoints::list(world.store.store(), &session, &filter, 10).await.unwrap();
     assert_eq!(listed.checkpoints.len(), 1);
     assert!(listed.checkpoints[0].is_clean, "to wait is no retry");
 }
@@ -57,27 +59,40 @@ fn now() -> piton_core::Timestamp {
     piton_core::Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
 }
 
+/// Wants to show: a wait whose time passes while the run is alive fails its node. The other node ends when
+/// that is in the log, so that the run is certainly alive until then.
 #[tokio::test]
 async fn a_deadline_that_passes_fails_the_node() {
     let world = World::new();
+    let id: piton_core::id::SessionId = "sess_late".parse().unwrap();
+    let until = UntilFailed { store: Arc::clone(world.store.store()), session: id.clone() };
     let graph = Graph::builder("late")
         .node("ask", human("Well?").deadline(Duration::from_millis(50)).writes(["answer"]))
-        .node("work", custom(Sleeper))
+        .node("work", custom(until))
         .build()
         .unwrap();
-    let (_, outcome) = world.start(&graph, &[]).await;
+    let run =
+        graph.runner(&world.store).session(id).start(serde_json::Map::default()).await.unwrap();
+    let outcome = run.finish().await.unwrap();
     let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
     assert_eq!((failure.node.as_str(), failure.code), ("ask", Code::WaitExpired.into()));
 }
 
-struct Sleeper;
+struct UntilFailed {
+    store: Arc<dyn Store>,
+    session: piton_core::id::SessionId,
+}
 
 #[async_trait]
-impl Node for Sleeper {
+impl Node for UntilFailed {
     async fn run(&self, _ctx: &mut NodeContext) -> Result<(), NodeError> {
-        // Longer than the deadline: the run is alive when it passes.
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        Ok(())
+        let mut tail = piton_store::Tail::new(Arc::clone(&self.store), self.session.clone(), 0);
+        loop {
+            let records = tail.next().await.unwrap();
+            if records.iter().any(|record| &*record.kind == "node.failed") {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Engine {
             Some(method) => method,
             None => self.only_method(session, &state).await?,
         };
-        if state.facts.hears() {
+        if state.facts.can_receive() {
             let id = format!("{session}/login/{}", state.last_seq);
             let params = json!({ "methodId": method });
             let ask = running.executions.ask_agent(session, id, "authenticate".to_owned(), params);
@@ -83,7 +83,7 @@ impl Engine {
     /// The agent runs; otherwise why it does not.
     async fn check_started(&self, session: &SessionId) -> Result<()> {
         let facts = self.view().state(session).await?.facts;
-        if facts.hears() {
+        if facts.can_receive() {
             return Ok(());
         }
         let cause = self.view().error_cause(session, &facts).await.unwrap_or_default();
@@ -125,7 +125,7 @@ impl Engine {
         }
         let chosen = AffectedRun::new(session, None);
         let chosen = self.execute(session, &request, chosen, Command::Configure(choice)).await?;
-        if state.facts.hears() {
+        if state.facts.can_receive() {
             running.executions.apply_choices(session).await?;
         }
         Ok(chosen)

@@ -79,7 +79,7 @@ impl Engine {
             for row in page.rows {
                 let (info, facts) = (&row.summary.info, &row.summary.facts);
                 let is_named = info.agent_profile_id.as_deref() == Some(agent);
-                if !is_named || !facts.hears() || !self.contact(&row.session).is_connected {
+                if !is_named || !facts.can_receive() || !self.contact(&row.session).is_connected {
                     continue;
                 }
                 is_heard = true;
@@ -144,7 +144,7 @@ impl Engine {
         let what = "a fork of this conversation";
         let from_agent_session_id = theirs.ok_or(Refusal::AgentNotOffered { what })?;
         let info = state.info.as_ref().ok_or(Refusal::SessionNotFound)?;
-        let folder = running.plans.workspace(session, &state).await.map_err(Error::Obstacle)?;
+        let folder = running.plans.workspace(session, &state).await.map_err(Error::StartError)?;
         let task_id = match &info.task_id {
             Some(task) => self.find_task(task).await.ok().filter(|task| task.closed.is_none()),
             None => None,

@@ -133,7 +133,7 @@ impl Engine {
             Verdict::Queued { position } => {
                 (prompted.queued, prompted.position) = (true, Some(position));
             }
-            _ if !state.facts.hears() => {
+            _ if !state.facts.can_receive() => {
                 prompted.pending = !self.await_delivery(session, &started).await?;
             }
             _ => {}
@@ -159,6 +159,11 @@ impl Engine {
     /// The prompts that wait, in the order of their delivery. Also of a closed session.
     pub async fn queue(&self, session: &SessionId) -> Result<QueueReport> {
         let state = self.view().state(session).await?;
+        self.queue_of(session, &state).await
+    }
+
+    /// The same, as of a state.
+    pub async fn queue_of(&self, session: &SessionId, state: &State) -> Result<QueueReport> {
         let mut prompts = Vec::with_capacity(state.queue.len());
         for (at, queued) in state.queue.iter().enumerate() {
             let (report, bytes) = self.report(session, at, queued).await?;

@@ -3,7 +3,7 @@
 use piton_core::decide::{Command, Refusal};
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::resume::{StartContext, StartTrigger, continuable, goes_on_with};
+use piton_core::resume::{StartContext, StartTrigger, continuable, run_to_continue};
 use piton_core::state::{Executor, Phase, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -70,7 +70,7 @@ impl Engine {
         let run_id = match how.continue_run {
             Some(true) => continuable(&facts),
             Some(false) => None,
-            None => goes_on_with(&facts, self.policy().continue_run, StartTrigger::Manual),
+            None => run_to_continue(&facts, self.policy().continue_run, StartTrigger::Manual),
         };
         let resumed = AffectedRun::new(session, run_id.clone());
         let command = match run_id {
@@ -129,7 +129,7 @@ impl Engine {
                 if is_failed {
                     return Err(self.view().start_failure(session, &state).await.into());
                 }
-                if !is_open || state.facts.hears() || state.prompts(run_id).next().is_none() {
+                if !is_open || state.facts.can_receive() || state.prompts(run_id).next().is_none() {
                     return Ok(true);
                 }
                 tail.seek(state.last_seq);

@@ -16,7 +16,7 @@ use piton_store::BoxFuture;
 
 use super::catalog::{AgentCatalog, SESSION_PLACEHOLDER};
 use crate::error::{Error, Result};
-use crate::supervisor::{Obstacle, Recipe, Recipes};
+use crate::supervisor::{LaunchConfig, LaunchConfigs, StartError};
 use crate::worktrees::Worktrees;
 
 /// Makes start plans. Cheap to clone.
@@ -32,8 +32,8 @@ impl StartPlans {
         Self { catalog, worktrees, scratch: scratch.into() }
     }
 
-    fn profile(&self, state: &State) -> Result<&Profile, Obstacle> {
-        self.catalog.of(state).map_err(|error| Obstacle {
+    fn profile(&self, state: &State) -> Result<&Profile, StartError> {
+        self.catalog.of(state).map_err(|error| StartError {
             reason: Reason::AgentMissing,
             code: error.code(),
             message: error.to_string(),
@@ -46,7 +46,7 @@ impl StartPlans {
     }
 
     /// The folder that a session worked in, as it is; nothing is made.
-    pub(super) fn folder(&self, session: &SessionId, state: &State) -> Result<PathBuf, Obstacle> {
+    pub(super) fn folder(&self, session: &SessionId, state: &State) -> Result<PathBuf, StartError> {
         let worktree = state.facts.worktree.as_ref();
         let named = state.info.as_ref().and_then(|info| info.working_dir.as_deref());
         let (folder, reason) = match (worktree, named) {
@@ -58,7 +58,7 @@ impl StartPlans {
             return Ok(folder);
         }
         let message = format!("{} {}", reason.sentence(), folder.display());
-        Err(Obstacle { reason, code: Code::WorkspaceUnusable, message })
+        Err(StartError { reason, code: Code::WorkspaceUnusable, message })
     }
 
     /// The folder that a session works in: its worktree, the folder that it names, or one of its
@@ -67,7 +67,7 @@ impl StartPlans {
         &self,
         session: &SessionId,
         state: &State,
-    ) -> Result<PathBuf, Obstacle> {
+    ) -> Result<PathBuf, StartError> {
         let worktree = self.worktrees.ready(session).await.map_err(|error| unusable(&error))?;
         if let Some(worktree) = worktree {
             return Ok(worktree);
@@ -88,20 +88,20 @@ impl StartPlans {
         }
         let (reason, code) = (Reason::WorkspaceMissing, Code::WorkspaceUnusable);
         let message = format!("{} {}", reason.sentence(), folder.display());
-        Err(Obstacle { reason, code, message })
+        Err(StartError { reason, code, message })
     }
 }
 
-fn unusable(error: &Error) -> Obstacle {
+fn unusable(error: &Error) -> StartError {
     let reason = match error {
         Error::Worktree(fault) => fault.reason(),
         _ => None,
     };
     let (code, message) = (error.code(), error.to_string());
-    Obstacle { reason: reason.unwrap_or(Reason::ExecutorError), code, message }
+    StartError { reason: reason.unwrap_or(Reason::ExecutorError), code, message }
 }
 
-impl Recipes for StartPlans {
+impl LaunchConfigs for StartPlans {
     fn abilities(&self, state: &State) -> Abilities {
         self.catalog.of(state).map(|profile| profile.abilities).unwrap_or_default()
     }
@@ -110,7 +110,11 @@ impl Recipes for StartPlans {
         self.catalog.of(state).ok()?.settle_before_load(opened_at, now)
     }
 
-    fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>> {
+    fn launch_config(
+        &self,
+        session: &SessionId,
+        state: &State,
+    ) -> BoxFuture<Result<LaunchConfig, StartError>> {
         let (plans, session, state) = (self.clone(), session.clone(), state.clone());
         Box::pin(async move {
             let workspace = plans.workspace(&session, &state).await?;
@@ -118,14 +122,14 @@ impl Recipes for StartPlans {
             let mut start = start(&session, profile);
             for server in &profile.mcp_servers {
                 let resolved = server.resolve(|name| std::env::var(name).ok());
-                let server = resolved.map_err(|message| Obstacle {
+                let server = resolved.map_err(|message| StartError {
                     reason: Reason::ExecutorError,
                     code: Code::ConfigInvalid,
                     message: format!("Agent {}: {message}", profile.id),
                 })?;
                 start.mcp_servers.push(server);
             }
-            Ok(Recipe { start, abilities: profile.abilities, workspace })
+            Ok(LaunchConfig { start, abilities: profile.abilities, workspace })
         })
     }
 }

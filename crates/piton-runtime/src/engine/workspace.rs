@@ -159,10 +159,11 @@ impl Engine {
         self.running()?.executions.workspace(session).await
     }
 
-    /// The shells of a session's workspace. No agentctl is launched: one that does not run has none.
+    /// The shells of a session's workspace. No agentctl is launched: one that does not run has none. Those
+    /// of a closed session are ended with it.
     pub async fn shells(&self, session: &SessionId) -> Result<Vec<ListedShell>> {
         let facts = self.view().state(session).await?.facts;
-        if !facts.executor.as_ref().is_some_and(Executor::may_live) {
+        if facts.closed.is_some() || !facts.executor.as_ref().is_some_and(Executor::may_live) {
             return Ok(Vec::new());
         }
         Ok(self.agentctl(session).await?.shells().await?)

@@ -57,7 +57,7 @@ impl Executions {
     pub(crate) async fn apply_choices(&self, session: &SessionId) -> Result<bool> {
         let handle = self.handle().await?;
         let state = handle.state(session).await?;
-        let is_ready = state.facts.hears()
+        let is_ready = state.facts.can_receive()
             && state.facts.agent.as_ref().is_some_and(|agent| agent.status == AgentStatus::Ready);
         let asks = pending(session, &state.features.choices);
         if !is_ready || asks.is_empty() {

@@ -16,10 +16,10 @@ use serde_json::Value;
 use super::Executions;
 use crate::error::{Error, Result};
 use crate::supervisor::Wake;
-use crate::world::{Deed, Driver, Executors};
+use crate::world::{Driver, EffectJob, Executors};
 
 /// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
-pub(super) const GO_ON: &str = "Continue where you left off.";
+pub(super) const CONTINUE_PROMPT: &str = "Continue where you left off.";
 /// How often, and after which delay, a command is repeated that a momentary state refused.
 const MOMENTARY_TRIES: u32 = 10;
 const MOMENTARY_DELAY: Duration = Duration::from_millis(20);
@@ -27,9 +27,9 @@ const MOMENTARY_DELAY: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl Driver for Executions {
-    fn perform(&self, deed: Deed) -> BoxFuture<bool> {
+    fn perform(&self, job: EffectJob) -> BoxFuture<bool> {
         let executions = self.clone();
-        Box::pin(async move { executions.act(deed).await })
+        Box::pin(async move { executions.act(job).await })
     }
 
     fn is_live(&self, session: &SessionId) -> bool {
@@ -70,42 +70,46 @@ impl Executors for Executions {
 
 impl Executions {
     /// Whether it was carried out; if not, it is tried again when there is an agent.
-    async fn act(&self, deed: Deed) -> bool {
+    async fn act(&self, job: EffectJob) -> bool {
         let Ok(handle) = self.handle().await else { return false };
-        let session = deed.session.clone();
-        let run_id = deed.effect.run_id().clone();
-        let begins = deed.effect.is_prompt();
+        let session = job.session.clone();
+        let run_id = job.effect.run_id().clone();
+        let begins = job.effect.is_prompt();
         // The spool says when a turn was begun or stopped, in its place between the ends of turns.
-        let told_by_spool = begins || matches!(deed.effect, Effect::Stop { .. });
-        let Some(act) = act(&deed) else { return true };
+        let is_reported_by_spool = begins || matches!(job.effect, Effect::Stop { .. });
+        let Some(act) = act(&job) else { return true };
         let mut tries = 0;
-        let told = loop {
+        let sent = loop {
             let Ok((at, state)) = self.current(&handle, &session).await else {
                 if begins {
                     handle.supervisors().wake(&session, Wake::Undelivered);
                 }
                 return false;
             };
-            let ready = state.facts.hears();
+            let ready = state.facts.can_receive();
             let run = state.facts.run.as_ref();
             let paused = run.is_some_and(|r| r.run_id == run_id && r.phase == Phase::Paused);
             if begins && !ready {
                 handle.supervisors().wake(&session, Wake::Undelivered);
             }
-            if begins && (!ready || paused) || !state.pending.contains_key(&deed.cause.seq) {
+            if begins && (!ready || paused) || !state.pending.contains_key(&job.cause.seq) {
                 return false;
             }
             let mut act = act.clone();
             if let Act::Prompt { content, .. } = &mut act {
-                match self.prompt(&handle, &at, &state, &deed).await {
+                match self.prompt(&handle, &at, &state, &job).await {
                     Ok(prompt) => *content = prompt,
+                    Err(Error::Agentctl(Fault::Unreachable { .. })) => {
+                        tokio::time::sleep(AGAIN).await;
+                        continue;
+                    }
                     Err(error) => {
                         tracing::warn!(%session, code = %error.code(), %error, "prompt not prepared");
                         return false;
                     }
                 }
             }
-            match self.tell(&at, deed.key.clone(), act).await {
+            match self.tell(&at, job.key.clone(), act).await {
                 Err(Error::Agentctl(Fault::Unreachable { .. })) => tokio::time::sleep(AGAIN).await,
                 Err(Error::Agentctl(Fault::Problem(problem)))
                     if begins
@@ -115,16 +119,16 @@ impl Executions {
                     tries += 1;
                     tokio::time::sleep(MOMENTARY_DELAY * tries).await;
                 }
-                told => break told,
+                sent => break sent,
             }
         };
-        match told {
-            Ok(_) => !told_by_spool,
+        match sent {
+            Ok(_) => !is_reported_by_spool,
             Err(Error::Agentctl(Fault::Problem(problem))) => {
                 if problem.code.is_known_and(Code::is_transient) {
                     return false;
                 }
-                if told_by_spool && problem.code.is_known_and(Code::is_journaled) {
+                if is_reported_by_spool && problem.code.is_known_and(Code::is_journaled) {
                     return false;
                 }
                 if begins {
@@ -153,16 +157,16 @@ fn log_failure(session: &SessionId, result: Result<()>) {
 }
 
 /// The command that an effect is; `None` if there is nothing to be said.
-fn act(deed: &Deed) -> Option<Act> {
-    let run_id = deed.effect.run_id().clone();
-    Some(match &deed.effect {
+fn act(job: &EffectJob) -> Option<Act> {
+    let run_id = job.effect.run_id().clone();
+    Some(match &job.effect {
         Effect::Begin { .. } | Effect::Continue { .. } => {
-            let content = deed.message.clone().unwrap_or_else(|| GO_ON.into());
+            let content = job.message.clone().unwrap_or_else(|| CONTINUE_PROMPT.into());
             Act::Prompt { run_id, content }
         }
         Effect::Answer { .. } if planted::is(Bug::AnswerKeptBack) => return None,
         Effect::Answer { wait_id, .. } => {
-            let answer = deed.cause.content_field("answer").unwrap_or(Value::Null);
+            let answer = job.cause.content_field("answer").unwrap_or(Value::Null);
             Act::Answer { wait_id: wait_id.clone(), answer: Some(answer) }
         }
         Effect::CancelWait { wait_id, .. } => {

@@ -13,7 +13,7 @@ use piton_core::planted::{self, Bug};
 use piton_core::spool::{Entry, Fact};
 use piton_core::state::Run;
 use piton_core::{Code, State};
-use piton_exec::executor::{At, Fault, Following};
+use piton_exec::executor::{At, EntryStream, Fault};
 use piton_exec::protocol::{Frame, Problem};
 use tokio::time::Instant;
 
@@ -70,7 +70,7 @@ pub(crate) async fn pump(
     executions: Executions,
     handle: Handle,
     at: At,
-    mut stream: Box<dyn Following>,
+    mut stream: Box<dyn EntryStream>,
 ) -> Result<Over> {
     while let Some(mut frame) = stream.next().await {
         executions.note_seen(&at.session, handle.view().now());
@@ -131,7 +131,7 @@ pub(super) fn next_batch(entries: &mut Peekable<impl Iterator<Item = Entry>>) ->
 }
 
 /// Text can wait a little for more of it, and so can what agentctl has made durable already.
-async fn gather(frame: &mut Frame, stream: &mut dyn Following) -> Gathered {
+async fn gather(frame: &mut Frame, stream: &mut dyn EntryStream) -> Gathered {
     let until = Instant::now() + WINDOW;
     while can_wait(&frame.entries) {
         match tokio::time::timeout_at(until, stream.next()).await {

@@ -22,14 +22,15 @@ use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, Seq, State, Timestamp};
 use piton_exec::client::Client;
-use piton_exec::executor::{self, At, Fault, Following, Found, LaunchOptions, LaunchSpec};
-use piton_exec::protocol::{self, Act, Start};
+use piton_exec::executor::{self, At, EntryStream, Fault, Found, LaunchOptions, LaunchSpec};
+use piton_exec::protocol::{self, Act, Limits, Start};
 use piton_store::Store;
 use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
 use crate::service::Handle;
-use crate::supervisor::{Obstacle, Wake};
+use crate::settings::Settings;
+use crate::supervisor::{StartError, Wake};
 
 pub(crate) use following::{Over, pump};
 
@@ -207,7 +208,7 @@ impl Executions {
         &self,
         at: &At,
         after: Option<Spool>,
-    ) -> Result<Box<dyn Following>, Fault> {
+    ) -> Result<Box<dyn EntryStream>, Fault> {
         self.0.executor.follow(at, after).await
     }
 
@@ -311,7 +312,8 @@ impl Executions {
         }
         let epoch = handle.state(session).await?.lease.epoch;
         let at = self.at(session, &execution_id, epoch).await?;
-        let launched = self.0.executor.launch(self.launch_spec(&at, workspace)).await;
+        let spec = self.launch_spec(&at, workspace, &handle.settings());
+        let launched = self.0.executor.launch(spec).await;
         if let Err(fault) = launched {
             self.not_launched(&handle, &at, &fault, launch).await?;
             return Err(fault.into());
@@ -322,8 +324,9 @@ impl Executions {
         Ok(execution_id)
     }
 
-    fn launch_spec(&self, at: &At, workspace: PathBuf) -> LaunchSpec {
+    fn launch_spec(&self, at: &At, workspace: PathBuf, settings: &Settings) -> LaunchSpec {
         let LaunchOptions { given, limits } = self.0.launch_options.clone();
+        let idle_s_max = settings.agentctl_idle_timeout.as_secs();
         LaunchSpec {
             session: at.session.clone(),
             execution: at.execution.clone(),
@@ -332,7 +335,8 @@ impl Executions {
             secret: at.secret,
             mask_values: given.values,
             mask_keys: Some(given.keys),
-            limits,
+            limits: Limits { idle_s_max, ..limits },
+            ready_timeout: settings.executor_ready_timeout,
             protocol_max: None,
         }
     }
@@ -341,7 +345,7 @@ impl Executions {
     pub(crate) async fn cannot_launch(
         &self,
         session: &SessionId,
-        obstacle: &Obstacle,
+        start_error: &StartError,
     ) -> Result<()> {
         let handle = self.handle().await?;
         let state = handle.state(session).await?;
@@ -354,9 +358,9 @@ impl Executions {
         let launch = Launch::begin(self, session, &execution_id);
         let starting = ExecutorStarting { execution_id: execution_id.clone(), runtime };
         observe(&handle, session, starting, None).await?;
-        let (reason, code) = (Some(obstacle.reason), Some(obstacle.code.into()));
+        let (reason, code) = (Some(start_error.reason), Some(start_error.code.into()));
         let failed = ExecutorError { execution_id, reason, code };
-        let failed = observe(&handle, session, failed, Some(obstacle.message.clone())).await;
+        let failed = observe(&handle, session, failed, Some(start_error.message.clone())).await;
         drop(launch);
         failed
     }
@@ -449,7 +453,7 @@ impl Executions {
             {
                 Ok(())
             }
-            told => told.map(drop),
+            sent => sent.map(drop),
         }
     }
 

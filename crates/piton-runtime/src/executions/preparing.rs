@@ -8,22 +8,23 @@ use piton_core::decide::{Command, Prepare};
 use piton_core::event::{Event, Seq};
 use piton_core::history::Gathering;
 use piton_core::id::{CallId, MessageId, SessionId};
+use piton_core::interruption_summary::{self, Findings, Stat, Truth};
 use piton_core::limits::PAYLOAD_BYTES_MAX;
-use piton_core::note::{self, Findings, Stat, Truth};
 use piton_core::spool::Channel;
-use piton_core::state::{Effect, Lost, UndeliveredPrompt};
+use piton_core::state::{Effect, InterruptedWork, UndeliveredPrompt};
 use piton_core::tool_text::ToolText;
-use piton_core::{PromptContent, Record, State};
+use piton_core::undelivered;
+use piton_core::{Code, PromptContent, Record, State};
+use piton_exec::executor::{At, Fault};
+use piton_exec::protocol::{Act, Withdrawn};
 use piton_store::Detail;
 use serde_json::Value;
 
-use super::driving::GO_ON;
-use piton_exec::executor::At;
-
 use super::Executions;
-use crate::error::Result;
+use super::driving::CONTINUE_PROMPT;
+use crate::error::{Error, Result};
 use crate::service::Handle;
-use crate::world::Deed;
+use crate::world::EffectJob;
 
 /// Records that are read at once.
 const PAGE: u64 = 256;
@@ -32,7 +33,7 @@ const ANSWER_RECORDS_MAX: u64 = 64;
 /// Behind a call, as many records are looked at for what it was made with.
 const CALL_RECORDS_MAX: u64 = 256;
 /// The workspace is asked for so long; without an answer the note does without it.
-const TRUTH_WAIT: Duration = Duration::from_secs(5);
+const TRUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Executions {
     /// What this execution's agent is given with a prompt. Asked again it is the same.
@@ -41,28 +42,22 @@ impl Executions {
         handle: &Handle,
         at: &At,
         state: &State,
-        deed: &Deed,
+        job: &EffectJob,
     ) -> Result<PromptContent> {
-        let of_seq = deed.cause.seq;
+        let of_seq = job.cause.seq;
+        let settled = self.settle_undelivered(handle, at, state, of_seq).await?;
+        let state = settled.as_ref().unwrap_or(state);
         let prepared = state.prepared.as_ref().filter(|p| p.execution_id == at.execution);
         let executor = state.facts.executor.as_ref();
         let has_summary =
             executor.and_then(|executor| executor.promised).is_some_and(|promised| promised.note);
-        // Another command to this agent has them already. A summary may repeat what may not have arrived;
-        // without one they are given as they were said, and so once.
-        let is_carried = prepared.is_some_and(|p| {
-            p.of_seq != of_seq && (!has_summary || state.pending.contains_key(&p.of_seq))
-        });
-        let is_due = |prompt: &&UndeliveredPrompt| {
-            !is_carried && (has_summary || prompt.execution_id.as_ref() != Some(&at.execution))
-        };
-        let due: Vec<_> = state.owed.undelivered.iter().filter(is_due).collect();
-        let undelivered = self.undelivered(&at.session, &due).await?;
+        let due: Vec<_> = undelivered::due(state, &at.execution, of_seq).collect();
+        let undelivered = self.said(&at.session, &due).await?;
         // A run that is continued with the prompt that no agent was given needs no other request.
         let is_whole = !undelivered.is_empty()
-            && deed.message.is_none()
-            && state.owed.is_undelivered(deed.effect.run_id());
-        let said = deed.message.clone().unwrap_or_else(|| GO_ON.into());
+            && job.message.is_none()
+            && state.pending_context.is_undelivered(job.effect.run_id());
+        let said = job.message.clone().unwrap_or_else(|| CONTINUE_PROMPT.into());
         let attached = attachments(state, &undelivered, &said);
         let prepared = prepared.filter(|p| p.of_seq == of_seq);
         if let Some(prepared) = prepared
@@ -70,8 +65,8 @@ impl Executions {
         {
             return Ok(said.with_text(text).with_attachments(attached));
         }
-        let note = has_summary && (state.owed.note.is_some() || !undelivered.is_empty());
-        let history = state.owed.history;
+        let note = has_summary && (state.pending_context.note.is_some() || !undelivered.is_empty());
+        let history = state.pending_context.history;
         if !note && !history && undelivered.is_empty() {
             return Ok(said);
         }
@@ -79,26 +74,26 @@ impl Executions {
         let mut prompt = said.text();
         let texts = undelivered.iter().map(PromptContent::text);
         if note {
-            let mut findings = match &state.owed.note {
+            let mut findings = match &state.pending_context.note {
                 Some(lost) => self.findings(&at.session, lost).await?,
                 None => Findings::default(),
             };
             findings.undelivered = texts.collect();
             findings.truth = self.truth(at).await;
-            prompt = note::text(&findings, &prompt);
+            prompt = interruption_summary::text(&findings, &prompt);
         } else {
             // Without a summary they are delivered as they were said.
             let request = (!is_whole).then_some(prompt);
             prompt = texts.chain(request).collect::<Vec<_>>().join("\n\n");
         }
         if history {
-            let before = match deed.effect {
+            let before = match job.effect {
                 Effect::Begin { message_seq: Some(seq), .. } => seq,
                 _ => of_seq,
             };
             let gathered = self.gathered(&at.session, before).await?;
-            if let Some(told) = gathered.text(&prompt).map_err(unreadable(&at.session))? {
-                prompt = told;
+            if let Some(carried) = gathered.text(&prompt).map_err(unreadable(&at.session))? {
+                prompt = carried;
             }
         }
         let execution_id = at.execution.clone();
@@ -107,8 +102,41 @@ impl Executions {
         Ok(said.with_text(prompt).with_attachments(attached))
     }
 
+    /// Learns from agentctl which prompts that count as undelivered its agent was given after all, and
+    /// withdraws the others, so that they are given once. The state after it, if that is another.
+    async fn settle_undelivered(
+        &self,
+        handle: &Handle,
+        at: &At,
+        state: &State,
+        of_seq: Seq,
+    ) -> Result<Option<State>> {
+        let mut is_changed = false;
+        for command_seq in undelivered::unsettled(state, &at.execution, of_seq) {
+            let command_id = Effect::key(&at.session, command_seq);
+            let id = format!("{}/withdraw/{command_seq}", at.execution);
+            let accepted = match self.tell(at, id, Act::Withdraw { command_id }).await {
+                // What is not understood counts as accepted: not given again is better than given twice.
+                Ok(reply) => serde_json::from_value::<Withdrawn>(reply.result)
+                    .map_or(true, |withdrawn| withdrawn.accepted),
+                // So it does at an agentctl of an earlier version, which cannot withdraw.
+                Err(Error::Agentctl(Fault::Problem(problem)))
+                    if problem.code == Code::RequestInvalid =>
+                {
+                    true
+                }
+                Err(error) => return Err(error),
+            };
+            if accepted {
+                handle.execute(&at.session, Command::Done { of_seq: command_seq }).await?;
+                is_changed = true;
+            }
+        }
+        if is_changed { Ok(Some(handle.state(&at.session).await?)) } else { Ok(None) }
+    }
+
     /// What these prompts say, oldest first.
-    async fn undelivered(
+    async fn said(
         &self,
         session: &SessionId,
         prompts: &[&UndeliveredPrompt],
@@ -136,7 +164,7 @@ impl Executions {
     async fn text_at(&self, session: &SessionId, seq: Seq, field: &str) -> Result<Option<String>> {
         let found = self.record_at(session, seq).await?;
         let content = found.and_then(|record| record.content_field(field));
-        Ok(content.as_ref().and_then(note::content_text))
+        Ok(content.as_ref().and_then(interruption_summary::content_text))
     }
 
     /// What the log has before a record, the newest of it.
@@ -167,7 +195,7 @@ impl Executions {
         Ok(records)
     }
 
-    async fn findings(&self, session: &SessionId, lost: &Lost) -> Result<Findings> {
+    async fn findings(&self, session: &SessionId, lost: &InterruptedWork) -> Result<Findings> {
         let mut findings = Findings {
             interruption: Some(lost.reason),
             activity: lost.activity,
@@ -262,7 +290,7 @@ impl Executions {
             let stat = whole.then(|| Stat::of(&diff));
             Some(Truth { branch: status.branch, head: status.head, stat, ..truth })
         };
-        tokio::time::timeout(TRUTH_WAIT, asking).await.ok().flatten()
+        tokio::time::timeout(TRUTH_TIMEOUT, asking).await.ok().flatten()
     }
 }
 

@@ -2,11 +2,11 @@
 //! appends, and — only after the flush — answers and acts. Appends are pipelined: the next command
 //! is decided while the last one is being flushed, and is answered after it.
 
-mod acting;
 mod delivering;
+mod effects;
 mod importing;
 mod removing;
-mod saying;
+mod streaming;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use crate::error::{Error, Result};
 use crate::messages::{Cut, Messages};
 use crate::redaction;
 use crate::supervisor::Wake;
-use crate::tally::Happened;
-use crate::world::Deed;
-use acting::message_of;
+use crate::tally::RunChange;
+use crate::world::EffectJob;
+use effects::message_of;
 
 pub(crate) use removing::{Archive, Remove, removal_note};
 
@@ -84,10 +84,10 @@ struct Inflight {
     appended: Option<piton_store::Result<Appended>>,
     answer: Result<Ack>,
     reply: Option<oneshot::Sender<Answer>>,
-    deeds: Vec<Deed>,
+    jobs: Vec<EffectJob>,
     /// The supervisor has to know.
     wakes: Option<Wake>,
-    happened: Vec<Happened>,
+    happened: Vec<RunChange>,
 }
 
 pub(crate) struct Session {
@@ -97,11 +97,11 @@ pub(crate) struct Session {
     inbox: mpsc::Receiver<Request>,
     inflight: FuturesOrdered<BoxFuture<Inflight>>,
     /// Durable and not yet carried out, in order.
-    deeds: VecDeque<Deed>,
+    jobs: VecDeque<EffectJob>,
     /// The deed that is being carried out: at most one.
-    acting: FuturesOrdered<BoxFuture<(Seq, bool)>>,
+    effects: FuturesOrdered<BoxFuture<(Seq, bool)>>,
     /// The record that it follows from.
-    acting_on: Option<Seq>,
+    running_effect: Option<Seq>,
     /// The snapshot that is being saved: at most one.
     saving: FuturesOrdered<BoxFuture<()>>,
     since_snapshot: u64,
@@ -139,9 +139,9 @@ impl Session {
             state,
             inbox,
             inflight: FuturesOrdered::new(),
-            deeds: VecDeque::new(),
-            acting: FuturesOrdered::new(),
-            acting_on: None,
+            jobs: VecDeque::new(),
+            effects: FuturesOrdered::new(),
+            running_effect: None,
             saving: FuturesOrdered::new(),
             since_snapshot: 0,
             messages,
@@ -166,7 +166,7 @@ impl Session {
         let mut served = false;
         while self.broken.is_none() && !self.removed {
             // What is under way may have been told of the agent as it was before.
-            if self.look_again && self.inflight.is_empty() && self.acting.is_empty() {
+            if self.look_again && self.inflight.is_empty() && self.effects.is_empty() {
                 self.look_again = false;
                 self.queue_pending().await;
             }
@@ -184,7 +184,7 @@ impl Session {
             let accepting = self.inflight.len() < INFLIGHT_MAX;
             // A session that leaves memory forgets what waits.
             let quiet = self.inflight.is_empty()
-                && self.acting.is_empty()
+                && self.effects.is_empty()
                 && self.saving.is_empty()
                 && !self.messages.any_held();
             // Without the lease others may write: what is known here would go stale. (Nor may
@@ -196,8 +196,8 @@ impl Session {
                     self.settle(done);
                     self.snapshot_if_due();
                 }
-                Some((of_seq, done)) = self.acting.next(), if !self.acting.is_empty() => {
-                    self.acting_on = None;
+                Some((of_seq, done)) = self.effects.next(), if !self.effects.is_empty() => {
+                    self.running_effect = None;
                     if done {
                         let command = Command::Done { of_seq };
                         self.execute(command, Durability::Buffered, None, true).await;
@@ -261,7 +261,10 @@ impl Session {
         reply: Option<oneshot::Sender<Answer>>,
         is_settled: bool,
     ) {
-        if !matches!(command, Command::Say { .. } | Command::Said { .. } | Command::Done { .. }) {
+        if !matches!(
+            command,
+            Command::Say { .. } | Command::EndMessage { .. } | Command::Done { .. }
+        ) {
             // What follows comes after all that was said before it.
             self.write_held(Cut::All);
         }
@@ -279,7 +282,7 @@ impl Session {
             Command::Say { message_id, offset, text } => {
                 return self.say(message_id, offset, text, durability, reply);
             }
-            Command::Said { message_id, hash } => self.said(message_id, hash).await,
+            Command::EndMessage { message_id, hash } => self.said(message_id, hash).await,
             Command::Redact(redact) => self.redact(redact).await,
             Command::Import(import) => self.import(import).await,
             command => self.decide(command),
@@ -292,9 +295,9 @@ impl Session {
 
     /// A refusal rests on what may still be on its way to the disk: it waits its turn.
     fn refuse(&mut self, reply: Option<oneshot::Sender<Answer>>, error: Error) {
-        let (answer, deeds) = (Err(error), Vec::new());
+        let (answer, jobs) = (Err(error), Vec::new());
         let happened = Vec::new();
-        let refused = Inflight { appended: None, answer, reply, deeds, wakes: None, happened };
+        let refused = Inflight { appended: None, answer, reply, jobs, wakes: None, happened };
         self.inflight.push_back(Box::pin(std::future::ready(refused)));
     }
 
@@ -410,10 +413,10 @@ impl Session {
             Err(error) => return self.refuse(reply, error.into()),
         };
         let mut summary_changed = false;
-        let (mut deeds, mut happened) = (Vec::new(), Vec::new());
+        let (mut jobs, mut happened) = (Vec::new(), Vec::new());
         for (at, record) in records.iter().enumerate() {
             let seq = self.state.last_seq + 1;
-            happened.extend(Happened::of(&self.state, record.ts, &record.event));
+            happened.extend(RunChange::of(&self.state, record.ts, &record.event));
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             self.messages.appended(record);
@@ -430,21 +433,21 @@ impl Session {
                 let meant = |at: usize| originals.get(&at).unwrap_or(&records[at]);
                 let message = (0..at).rev().map(meant).find_map(|new| message_of(&effect, new));
                 let cause = meant(at).at(seq);
-                deeds.push(self.deed(effect, cause, message));
+                jobs.push(self.job(effect, cause, message));
             }
         }
         // An effect that a later record of the same batch took back is not carried out.
-        deeds.retain(|deed: &Deed| self.state.pending.contains_key(&deed.cause.seq));
+        jobs.retain(|job: &EffectJob| self.state.pending.contains_key(&job.cause.seq));
         self.since_snapshot += records.len() as u64;
         let ack = Ack { verdict, last_seq: self.state.last_seq, held_bytes };
         if records.is_empty() {
             // What it is told rests on what is still being flushed: it waits its turn.
             let (answer, wakes) = (Ok(ack), None);
-            let settled = Inflight { appended: None, answer, reply, deeds, wakes, happened };
+            let settled = Inflight { appended: None, answer, reply, jobs, wakes, happened };
             return self.inflight.push_back(Box::pin(std::future::ready(settled)));
         }
         if planted::is(Bug::ActBeforeCommit) {
-            self.deeds.extend(deeds.drain(..));
+            self.jobs.extend(jobs.drain(..));
         }
         let wakes = records.iter().find_map(|record| wake_of(&record.event));
         let summary = if summary_changed { self.state.summary() } else { None };
@@ -452,7 +455,7 @@ impl Session {
         let appending = self.env.writer.append(&self.id, at, records, durability, summary);
         self.inflight.push_back(Box::pin(async move {
             let appended = Some(appending.await);
-            Inflight { appended, answer: Ok(ack), reply, deeds, wakes, happened }
+            Inflight { appended, answer: Ok(ack), reply, jobs, wakes, happened }
         }));
     }
 
@@ -465,7 +468,7 @@ impl Session {
         let answer = if let Some(error) = &self.broken {
             Err(error.clone().into())
         } else {
-            self.deeds.extend(done.deeds);
+            self.jobs.extend(done.jobs);
             if !done.happened.is_empty() {
                 self.env.tally.add(done.happened);
             }

@@ -13,7 +13,7 @@ use piton_store::BoxFuture;
 
 /// What is needed to start a session's agent.
 #[derive(Clone, Debug)]
-pub struct Recipe {
+pub struct LaunchConfig {
     /// Without the conversation: whether and which is decided by the supervisor.
     pub start: Start,
     pub abilities: Abilities,
@@ -24,14 +24,14 @@ pub struct Recipe {
 /// Why an agent cannot be started, before anything was.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Obstacle {
+pub struct StartError {
     pub reason: Reason,
     pub code: Code,
     pub message: String,
 }
 
 /// Knows how agents are started.
-pub trait Recipes: Send + Sync + fmt::Debug + 'static {
+pub trait LaunchConfigs: Send + Sync + fmt::Debug + 'static {
     /// What the session's agent can do, whether or not it can be started.
     fn abilities(&self, state: &State) -> Abilities;
 
@@ -40,11 +40,15 @@ pub trait Recipes: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    fn recipe(&self, session: &SessionId, state: &State) -> BoxFuture<Result<Recipe, Obstacle>>;
+    fn launch_config(
+        &self,
+        session: &SessionId,
+        state: &State,
+    ) -> BoxFuture<Result<LaunchConfig, StartError>>;
 }
 
 /// It is not known how agents are started.
-pub(super) fn unknown() -> Obstacle {
+pub(super) fn unknown() -> StartError {
     let message = "No agents are configured".to_owned();
-    Obstacle { reason: Reason::AgentMissing, code: Code::AgentNotFound, message }
+    StartError { reason: Reason::AgentMissing, code: Code::AgentNotFound, message }
 }

@@ -25,7 +25,7 @@ use piton_store::Entropy;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-pub use agents::{Obstacle, Recipe, Recipes};
+pub use agents::{LaunchConfig, LaunchConfigs, StartError};
 pub use sessions::{Outcome, Recovered};
 
 use crate::error::{Error, Result};
@@ -84,7 +84,7 @@ struct StartRequest {
 /// How agents are started, and when.
 #[derive(Clone, Debug)]
 struct Agents {
-    catalog: Arc<dyn Recipes>,
+    catalog: Arc<dyn LaunchConfigs>,
     policy: Policy,
 }
 
@@ -167,7 +167,7 @@ impl Supervisors {
 
     /// How agents are started, and when. Agents that are wanted already are started now: prompts that
     /// found none, and with `on_boot` those that ran when the last process ended.
-    pub fn set_agents(&self, catalog: Arc<dyn Recipes>, policy: Policy) {
+    pub fn set_agents(&self, catalog: Arc<dyn LaunchConfigs>, policy: Policy) {
         let agents = Agents { catalog, policy };
         *self.0.agents.lock().unwrap_or_else(PoisonError::into_inner) = Some(agents);
         let waiting = {

@@ -7,14 +7,16 @@ use piton_core::decide::{Command, Refusal};
 use piton_core::event::{AgentResuming, AgentWaiting, Event};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::reason::Reason;
-use piton_core::resume::{self, AfterFailure, Leave, Opening, Plan, StartContext, StartTrigger};
+use piton_core::resume::{
+    self, AfterFailure, Plan, SkipReason, StartContext, StartPlan, StartTrigger,
+};
 use piton_core::spool::OpenedAs;
 use piton_core::state::Run;
 use piton_core::{Code, Record, State, Timestamp};
 use piton_exec::executor::Fault;
 use piton_store::Detail;
 
-use super::{Agents, Obstacle, Recipe};
+use super::{Agents, LaunchConfig, StartError};
 use crate::error::{Error, Result, StartFailure};
 use crate::executions::Executions;
 use crate::service::Handle;
@@ -85,7 +87,7 @@ impl Starter {
     pub(super) async fn start(self, trigger: StartTrigger) -> Result<Plan> {
         let mut outcome = self.attempt(trigger).await;
         for retry in 0..START_RETRIES_MAX {
-            let Err(error @ (Error::StartFailed(_) | Error::Obstacle(_) | Error::Agentctl(_))) =
+            let Err(error @ (Error::StartFailed(_) | Error::StartError(_) | Error::Agentctl(_))) =
                 &outcome
             else {
                 return outcome;
@@ -102,7 +104,7 @@ impl Starter {
                     self.give_up(&state, Reason::AgentStartFailed).await?;
                     return outcome;
                 }
-                AfterFailure::Leave => return outcome,
+                AfterFailure::DoNothing => return outcome,
             }
         }
         outcome
@@ -135,19 +137,19 @@ impl Starter {
             trigger,
         ) {
             Plan::Start(opening) => Plan::Start(opening.with_context(self.context)),
-            leave @ Plan::Leave(_) => leave,
+            leave @ Plan::Skip(_) => leave,
         };
         let mut has_settled = false;
         let (plan, conversation) = loop {
             let plan = planned(&state);
             let mut conversation = Conversation::default();
-            if plan == Plan::Leave(Leave::Ending) {
+            if plan == Plan::Skip(SkipReason::Ending) {
                 // The supervisor ends it. Another one beside it would be refused.
                 wait_until(handle, session, |state| !resume::is_ending(&state.facts)).await?;
                 state = handle.state(session).await?;
                 continue;
             }
-            if let Plan::Start(Opening { agent_session_id: Some(_), .. }) = &plan {
+            if let Plan::Start(StartPlan { agent_session_id: Some(_), .. }) = &plan {
                 conversation = self.conversation(&state).await?;
                 let now = handle.view().now();
                 let settle = conversation.opened_at.and_then(|at| catalog.settle(&state, at, now));
@@ -165,12 +167,14 @@ impl Starter {
             break (plan, conversation);
         };
         match &plan {
-            Plan::Leave(Leave::Running) => self.wait_for_agent().await?,
-            Plan::Leave(Leave::Closed) => return Err(Refusal::SessionClosed.into()),
-            Plan::Leave(Leave::InVain) => self.give_up(&state, Reason::AgentGaveUp).await?,
-            Plan::Leave(Leave::Unproven) => return Err(self.failure(&state).await.into()),
+            Plan::Skip(SkipReason::Running) => self.wait_for_agent().await?,
+            Plan::Skip(SkipReason::Closed) => return Err(Refusal::SessionClosed.into()),
+            Plan::Skip(SkipReason::RetriesExhausted) => {
+                self.give_up(&state, Reason::AgentGaveUp).await?;
+            }
+            Plan::Skip(SkipReason::Unproven) => return Err(self.failure(&state).await.into()),
             // The end of an agent was waited for.
-            Plan::Leave(Leave::NotNow | Leave::Ending) => {}
+            Plan::Skip(SkipReason::NotNow | SkipReason::Ending) => {}
             Plan::Start(opening) => {
                 self.start_agent(&state, opening, conversation, trigger).await?;
             }
@@ -181,16 +185,16 @@ impl Starter {
     async fn start_agent(
         &self,
         state: &State,
-        opening: &Opening,
+        opening: &StartPlan,
         conversation: Conversation,
         trigger: StartTrigger,
     ) -> Result<()> {
         let Self { handle, executions, session, .. } = self;
-        let recipe = match self.recipe(state).await? {
-            Ok(recipe) => recipe,
-            Err(obstacle) => {
-                executions.cannot_launch(session, &obstacle).await?;
-                return Err(Error::Obstacle(obstacle));
+        let launch_config = match self.launch_config(state).await? {
+            Ok(launch_config) => launch_config,
+            Err(start_error) => {
+                executions.cannot_launch(session, &start_error).await?;
+                return Err(Error::StartError(start_error));
             }
         };
         let resuming = |execution_id: &ExecutionId| AgentResuming {
@@ -204,7 +208,7 @@ impl Starter {
         };
         let mut is_recorded = false;
         if opening.launch {
-            match executions.launch_now(session, recipe.workspace, Some(&resuming)).await {
+            match executions.launch_now(session, launch_config.workspace, Some(&resuming)).await {
                 // A caller who only wanted the workspace was faster: that execution is the one.
                 Err(error) if error.code() == Code::ExecutorAlive => {}
                 launched => {
@@ -220,7 +224,7 @@ impl Starter {
             let event = resuming(&executor.execution_id).into();
             handle.execute(session, Command::Observe { event, message: None }).await?;
         }
-        let mut start = recipe.start;
+        let mut start = launch_config.start;
         start.agent_session_id.clone_from(&opening.agent_session_id);
         if start.agent_session_id.is_some() {
             start.seen_message_ids = conversation.message_ids;
@@ -254,7 +258,7 @@ impl Starter {
                 self.record_failure(&executor.execution_id, &error).await;
                 // Only the answer may have been lost.
                 let facts = handle.state(session).await?.facts;
-                if !facts.hears() && !resume::is_starting(&facts) {
+                if !facts.can_receive() && !resume::is_starting(&facts) {
                     return Err(error);
                 }
             }
@@ -263,7 +267,7 @@ impl Starter {
         if let Err(error) = executions.apply_choices(session).await {
             tracing::warn!(%session, code = %error.code(), %error, "not as it was chosen");
         }
-        if let (Some(run_id), true) = (&opening.go_on, trigger != StartTrigger::Manual) {
+        if let (Some(run_id), true) = (&opening.run_to_continue, trigger != StartTrigger::Manual) {
             // No caller is there to ask for it; one that asks does so under its own name.
             let command = Command::Resume { run_id: run_id.clone() };
             match handle.execute(session, command).await {
@@ -290,22 +294,22 @@ impl Starter {
     }
 
     /// How the agent is started, with the session's own MCP servers.
-    async fn recipe(&self, state: &State) -> Result<Result<Recipe, Obstacle>> {
+    async fn launch_config(&self, state: &State) -> Result<Result<LaunchConfig, StartError>> {
         let Self { handle, agents, session, .. } = self;
-        let mut recipe = match agents.catalog.recipe(session, state).await {
-            Ok(recipe) => recipe,
-            Err(obstacle) => return Ok(Err(obstacle)),
+        let mut launch_config = match agents.catalog.launch_config(session, state).await {
+            Ok(launch_config) => launch_config,
+            Err(start_error) => return Ok(Err(start_error)),
         };
         for server in handle.view().mcp_servers(session, state).await? {
             match server.resolve(|name| std::env::var(name).ok()) {
-                Ok(server) => recipe.start.mcp_servers.push(server),
+                Ok(server) => launch_config.start.mcp_servers.push(server),
                 Err(message) => {
                     let (reason, code) = (Reason::ExecutorError, Code::ConfigInvalid);
-                    return Ok(Err(Obstacle { reason, code, message }));
+                    return Ok(Err(StartError { reason, code, message }));
                 }
             }
         }
-        Ok(Ok(recipe))
+        Ok(Ok(launch_config))
     }
 
     /// What the newest records say of the agent's conversation.
@@ -332,7 +336,7 @@ impl Starter {
     async fn wait_for_agent(&self) -> Result<()> {
         wait_until(&self.handle, &self.session, |s| !resume::is_starting(&s.facts)).await?;
         let state = self.handle.state(&self.session).await?;
-        if state.facts.hears() {
+        if state.facts.can_receive() {
             return Ok(());
         }
         Err(self.failure(&state).await.into())

@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use piton_core::id::{BootId, ExecutionId, SessionId};
 
 use piton_core::resume::{self, StartContext, StartTrigger};
-use piton_core::supervise::{self, Known, Link, Owner, Step};
+use piton_core::supervise::{self, Known, LeaseHolder, Link, Step};
 use piton_core::{Code, State};
 
 use piton_store::BoxFuture;
@@ -260,9 +260,9 @@ impl Supervisor {
     fn known(&mut self, state: &State) -> Known {
         let env = self.handle.env();
         let owner = match &state.lease.owner {
-            Some(owner) if *owner == env.boot => Owner::Ours,
-            Some(owner) if env.is_alive(owner) => Owner::Other,
-            _ => Owner::Nobody,
+            Some(owner) if *owner == env.boot => LeaseHolder::Ours,
+            Some(owner) if env.is_alive(owner) => LeaseHolder::Other,
+            _ => LeaseHolder::NoLiveBoot,
         };
         let boot = state.facts.run.iter().map(|run| run.boot_id.clone());
         let dead: BTreeSet<BootId> = boot.filter(|boot| !env.is_alive(boot)).collect();
@@ -300,12 +300,12 @@ impl Supervisor {
         Some(if tries == 0 { StartTrigger::Prompt } else { StartTrigger::Retry })
     }
 
-    fn answer_settlers(&mut self, owner: Owner) {
+    fn answer_settlers(&mut self, owner: LeaseHolder) {
         for (answer, written) in self.settlers.drain(..) {
             let outcome = match owner {
                 _ if self.written > written => Outcome::Settled,
-                Owner::Other => Outcome::Owned,
-                Owner::Ours | Owner::Nobody => Outcome::Unchanged,
+                LeaseHolder::Other => Outcome::Owned,
+                LeaseHolder::Ours | LeaseHolder::NoLiveBoot => Outcome::Unchanged,
             };
             // The caller may have left.
             let _ = answer.send(Ok(outcome));

@@ -10,7 +10,7 @@ use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
 use piton_core::mask::Masker;
 use piton_core::{Record, Timestamp};
-use piton_runtime::{Clock, Deed, Driver, Executors, Handle, Options, Recovered, Service};
+use piton_runtime::{Clock, Driver, EffectJob, Executors, Handle, Options, Recovered, Service};
 use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{BoxFuture, Liveness, OsEntropy, SqliteStore, Store, sqlite};
 
@@ -36,7 +36,7 @@ pub(crate) struct Outside {
     now_ms: Mutex<i64>,
     alive: Mutex<BTreeSet<BootId>>,
     pub probe: Mutex<Probe>,
-    pub told: Mutex<Vec<(String, String)>>,
+    pub performed: Mutex<Vec<(String, String)>>,
     /// The records that it was told because of.
     pub causes: Mutex<Vec<Record>>,
     /// Whether the agent takes what it is told.
@@ -61,7 +61,7 @@ impl Place {
             now_ms: Mutex::new(1_790_000_000_000),
             alive: Mutex::default(),
             probe: Mutex::new(Probe::Gone),
-            told: Mutex::default(),
+            performed: Mutex::default(),
             causes: Mutex::default(),
             listens: Mutex::new(true),
             live: Mutex::new(false),
@@ -186,11 +186,11 @@ impl Liveness for Outside {
 }
 
 impl Driver for Outside {
-    fn perform(&self, deed: Deed) -> BoxFuture<bool> {
+    fn perform(&self, job: EffectJob) -> BoxFuture<bool> {
         let listens = *self.listens.lock().unwrap();
         if listens {
-            self.causes.lock().unwrap().push(deed.cause);
-            self.told.lock().unwrap().push((deed.key, format!("{:?}", deed.effect)));
+            self.causes.lock().unwrap().push(job.cause);
+            self.performed.lock().unwrap().push((job.key, format!("{:?}", job.effect)));
         }
         Box::pin(std::future::ready(listens))
     }

@@ -42,7 +42,7 @@ fn say(message: &MessageId, offset: Option<u64>, text: &str) -> Command {
 
 fn said(message: &MessageId, text: &str) -> Command {
     let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
-    Command::Said { message_id: message.clone(), hash }
+    Command::EndMessage { message_id: message.clone(), hash }
 }
 
 /// The text of a message as the log has it, with what its end says about it.
@@ -250,7 +250,7 @@ fn what_waits_is_written_in_its_order() {
 
 /// A message goes on in the next process: its sender counts on, and its hash is of what both wrote.
 #[test]
-fn a_message_goes_on_in_another_life() {
+fn a_message_continues_in_another_life() {
     on_both(|place: Place| async move {
         let place = place.with_masker(masker());
         let first = place.start("boot_1").await;
@@ -296,7 +296,8 @@ fn text_without_secrets_passes_untouched() {
             let message_id = handle.ids().message().unwrap();
             handle.execute(&id, say(&message_id, Some(0), "an environ")).await.unwrap();
             handle.execute(&id, say(&message_id, Some(10), "ment, e")).await.unwrap();
-            let said = Command::Said { message_id: message_id.clone(), hash: "theirs".into() };
+            let said =
+                Command::EndMessage { message_id: message_id.clone(), hash: "theirs".into() };
             handle.execute(&id, said).await.unwrap();
             let records = all_records(&*process.store, &id).await;
             let (text, end) = message(&records, &message_id);

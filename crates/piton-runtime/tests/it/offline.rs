@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use piton_core::Code;
 use piton_core::Reason;
-use piton_core::decide::{Command, Probe, Verdict};
-use piton_core::id::{BootId, SessionId};
+use piton_core::decide::{Command, Probe, Refusal, Verdict};
+use piton_core::id::{BootId, RunId, SessionId, WaitId};
 use piton_core::status::Name;
-use piton_runtime::{OfflineWriter, Options, Service};
+use piton_core::token::{NewToken, ResumeToken};
+use piton_runtime::{Ack, Error, Ids, OfflineWriter, Options, Service, View};
 use piton_store::{Detail, OsEntropy, Store};
 use serde_json::json;
 
@@ -19,21 +20,69 @@ use crate::common::{Place, on_both};
 use crate::service::{executor, kinds, question, session};
 
 /// An offline writer with a store of its own, as another process would have it.
-fn offline_writer(place: &Place, boot: &str) -> OfflineWriter {
+struct Offline {
+    writer: OfflineWriter,
+    ids: Ids,
+}
+
+impl Offline {
+    fn view(&self) -> &View {
+        self.writer.view()
+    }
+
+    /// The named run, or the latest.
+    async fn run(&self, session: &SessionId, run: Option<RunId>) -> Result<RunId, Error> {
+        let latest = self.view().state(session).await?.facts.run;
+        run.or_else(|| latest.map(|run| run.run_id)).ok_or_else(|| Refusal::NeverRun.into())
+    }
+
+    async fn cancel(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack, Error> {
+        let run_id = self.run(session, run).await?;
+        let command = Command::Cancel { run_id, reason: Reason::UserRequest };
+        self.writer.execute(session, command).await
+    }
+
+    async fn dismiss(&self, session: &SessionId, run: Option<RunId>) -> Result<Ack, Error> {
+        let run_id = self.run(session, run).await?;
+        self.writer.execute(session, Command::Dismiss { run_id }).await
+    }
+
+    async fn rotate_token(&self, id: &SessionId, wait: &WaitId) -> Result<ResumeToken, Error> {
+        let token = self.ids.token()?;
+        let (wait_id, fresh) = (wait.clone(), NewToken::from(&token));
+        self.writer.execute(id, Command::RotateToken { wait_id, fresh }).await?;
+        Ok(token)
+    }
+
+    async fn interruption_token(
+        &self,
+        session: &SessionId,
+        valid_for: Option<Duration>,
+    ) -> Result<ResumeToken, Error> {
+        let token = self.ids.token()?;
+        let expires_at = valid_for.map(|span| self.view().now().after(span));
+        let command = Command::MintInterruption { fresh: NewToken::from(&token), expires_at };
+        self.writer.execute(session, command).await?;
+        Ok(token)
+    }
+}
+
+fn offline_writer(place: &Place, boot: &str) -> Offline {
     let boot: BootId = boot.parse().unwrap();
     place.live(&boot);
     let options = Options {
         clock: place.outside.clone(),
         ..Options::new(boot, place.store(), place.outside.clone(), Arc::new(OsEntropy))
     };
-    Service::offline_writer(options)
+    let ids = Ids::new(place.outside.clone(), Arc::new(OsEntropy));
+    Offline { writer: Service::offline_writer(options), ids }
 }
 
 async fn last_kinds(store: &dyn Store, session: &SessionId, after: u64) -> Vec<String> {
     kinds(store, session).await.split_off(usize::try_from(after).unwrap())
 }
 
-async fn last_seq(writer: &OfflineWriter, session: &SessionId) -> u64 {
+async fn last_seq(writer: &Offline, session: &SessionId) -> u64 {
     writer.view().state(session).await.unwrap().last_seq
 }
 
@@ -51,7 +100,7 @@ async fn abandoned(place: &Place) -> SessionId {
 
 /// A living process owns the session: the offline writer is told whose it is, and nothing is written.
 #[test]
-fn a_session_that_somebody_runs_is_left_alone() {
+fn a_session_that_a_user_runs_is_left_alone() {
     on_both(|place: Place| async move {
         let owner = place.start("boot_1").await;
         let id = session(&owner.handle).await;
@@ -216,11 +265,11 @@ fn a_run_whose_agent_may_live_is_not_interrupted() {
         place.kill(service);
 
         writer.cancel(&id, None).await.unwrap();
-        place.outside.told.lock().unwrap().clear();
+        place.outside.performed.lock().unwrap().clear();
         let last = place.start("boot_3").await;
         last.service.shut_down().await;
-        let told = place.outside.told.lock().unwrap();
-        assert!(told.iter().any(|(_, effect)| effect.starts_with("Stop")), "{told:?}");
+        let performed = place.outside.performed.lock().unwrap();
+        assert!(performed.iter().any(|(_, effect)| effect.starts_with("Stop")), "{performed:?}");
     });
 }
 
@@ -249,7 +298,7 @@ fn a_offline_writer_is_never_a_runs_boot() {
 fn a_killed_offline_writer_leaves_the_session_to_the_next() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut seen = std::collections::BTreeSet::new();
-    for polls in 0..12 {
+    for polls in 0..16 {
         runtime.block_on(async {
             let place = Place::new(crate::common::Kind::Memory);
             let id = abandoned(&place).await;

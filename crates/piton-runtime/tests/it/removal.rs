@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Cursor;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Place, on_both};
@@ -12,7 +13,9 @@ use piton_core::event::{Event, Outcome, ToolStatus};
 use piton_core::id::{BootId, SessionId};
 use piton_core::redact::{Literal, Selector};
 use piton_core::{Code, Content, Record};
-use piton_runtime::{Handle, NewSession, Options, Pattern, Redacted, Service};
+use piton_runtime::{
+    Caller, Engine, EngineOptions, Handle, NewSession, Options, Pattern, Redacted,
+};
 use piton_store::{Detail, OsEntropy, SecretText, Store};
 use serde_json::json;
 
@@ -145,7 +148,7 @@ fn a_deleted_session_is_gone_and_noted() {
 
 /// What a dead boot left is settled first; a living one's session is not touched.
 #[test]
-fn only_its_owner_or_nobody_deletes_a_session() {
+fn only_its_owner_or_no_one_deletes_a_session() {
     on_both(|place: Place| async move {
         let first = place.start("boot_1").await;
         let id = first.handle.create(NewSession::default()).await.unwrap();
@@ -230,7 +233,6 @@ fn what_two_take_out_at_once_is_noted_once() {
         assert_eq!(noted(&records(&*process.store, &id).await), 3);
 
         let id = leaky(handle).await;
-        let plan = handle.plan_redaction(&id, by_value()).await.unwrap();
         process.service.shut_down().await;
         place.outside.alive_no_more("boot_1");
         let writers = ["boot_2", "boot_3"].map(|boot| {
@@ -238,11 +240,15 @@ fn what_two_take_out_at_once_is_noted_once() {
             place.live(&boot);
             let (store, alive) = (Arc::clone(&process.store), place.outside.clone());
             let options = Options::new(boot, store, alive, Arc::new(OsEntropy));
-            Service::offline_writer(Options { clock: place.outside.clone(), ..options })
+            let options = Options { clock: place.outside.clone(), ..options };
+            Engine::offline(EngineOptions::new(options, Path::new("/nonexistent")))
         });
-        let (one, other) =
-            tokio::join!(writers[0].redact(&id, &plan, None), writers[1].redact(&id, &plan, None));
-        assert_eq!(one.unwrap().taken_out + other.unwrap().taken_out, 3);
+        let redact = async |writer: &Engine| {
+            let report = writer.redact(&Caller::local(), &id, by_value(), None).await.unwrap();
+            report.done.unwrap().taken_out
+        };
+        let (one, other) = tokio::join!(redact(&writers[0]), redact(&writers[1]));
+        assert_eq!(one + other, 3);
         assert_eq!(noted(&records(&*process.store, &id).await), 3);
     });
 }

@@ -111,7 +111,7 @@ impl Rig {
     }
 
     /// The kinds of the records about the worktree.
-    pub(crate) async fn told(&self, session: &SessionId) -> Vec<String> {
+    pub(crate) async fn recorded(&self, session: &SessionId) -> Vec<String> {
         let records = self.process.handle.records(session, 0, 100).await.unwrap();
         let kinds = records.iter().filter_map(|record| record.kind.strip_prefix("workspace."));
         kinds.map(str::to_owned).collect()

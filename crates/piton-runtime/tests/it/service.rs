@@ -116,7 +116,7 @@ fn a_wait_times_out_and_its_token_is_refused() {
 
 /// With a live agent a time-out cancels the question, and the run goes on.
 #[test]
-fn a_live_agent_is_told_that_nobody_answered() {
+fn a_live_agent_learns_that_no_user_answered() {
     on_both(|place: Place| async move {
         let process = place.start("boot_1").await;
         let id = session(&process.handle).await;
@@ -128,15 +128,18 @@ fn a_live_agent_is_told_that_nobody_answered() {
         assert_eq!(process.handle.sweep().await.unwrap(), 1);
         assert_eq!(process.handle.status(&id).await.unwrap().name, Name::Running);
         process.service.shut_down().await;
-        let told = place.outside.told.lock().unwrap();
-        assert!(told.iter().any(|(_, effect)| effect.starts_with("CancelWait")), "{told:?}");
+        let performed = place.outside.performed.lock().unwrap();
+        assert!(
+            performed.iter().any(|(_, effect)| effect.starts_with("CancelWait")),
+            "{performed:?}"
+        );
     });
 }
 
 /// The agent outlived its server: the run is taken over with its waits, and what the old server
 /// had not delivered is delivered, under its old key.
 #[test]
-fn a_living_agent_is_reattached_and_told_what_it_was_not_told() {
+fn a_living_agent_is_reattached_and_given_what_it_lacks() {
     on_both(|place: Place| async move {
         let first = place.start("boot_1").await;
         let id = session(&first.handle).await;
@@ -148,7 +151,7 @@ fn a_living_agent_is_reattached_and_told_what_it_was_not_told() {
         let answered = first.handle.answer_with_token(None, asked.token.unwrap(), json!(1)).await;
         let answer_seq = answered.unwrap().result_seq;
         place.kill(first);
-        place.outside.told.lock().unwrap().clear();
+        place.outside.performed.lock().unwrap().clear();
         place.pass(Duration::from_hours(1));
         *place.outside.listens.lock().unwrap() = true;
         *place.outside.probe.lock().unwrap() = Probe::Alive;
@@ -162,15 +165,15 @@ fn a_living_agent_is_reattached_and_told_what_it_was_not_told() {
         let answered = second.handle.answer_with_token(None, kept.token.unwrap(), json!(2)).await;
         assert!(!answered.unwrap().replayed);
         second.service.shut_down().await;
-        let told = place.outside.told.lock().unwrap();
+        let performed = place.outside.performed.lock().unwrap();
         let key = format!("{id}/{answer_seq}");
-        assert!(told.iter().any(|(known, _)| *known == key), "{key} not in {told:?}");
+        assert!(performed.iter().any(|(known, _)| *known == key), "{key} not in {performed:?}");
     });
 }
 
 /// The run was cancelled, and the server died before the agent was told: the next one tells it.
 #[test]
-fn what_is_owed_to_a_living_agent_is_paid_by_the_next_boot() {
+fn what_is_pending_for_a_living_agent_is_delivered_by_the_next_boot() {
     on_both(|place: Place| async move {
         let first = place.start("boot_1").await;
         let id = session(&first.handle).await;
@@ -180,19 +183,19 @@ fn what_is_owed_to_a_living_agent_is_paid_by_the_next_boot() {
         let cancel = Command::Cancel { run_id, reason: Reason::UserRequest };
         first.handle.execute(&id, cancel).await.unwrap();
         place.kill(first);
-        place.outside.told.lock().unwrap().clear();
+        place.outside.performed.lock().unwrap().clear();
         *place.outside.listens.lock().unwrap() = true;
         *place.outside.probe.lock().unwrap() = Probe::Alive;
         let second = place.start("boot_2").await;
         second.service.shut_down().await;
-        let told = place.outside.told.lock().unwrap();
-        assert!(told.iter().any(|(_, effect)| effect.starts_with("Stop")), "{told:?}");
+        let performed = place.outside.performed.lock().unwrap();
+        assert!(performed.iter().any(|(_, effect)| effect.starts_with("Stop")), "{performed:?}");
     });
 }
 
 /// An agent that does not take one thing is told the next.
 #[test]
-fn an_agent_that_does_not_listen_once_is_told_the_next() {
+fn an_agent_that_does_not_listen_once_is_given_the_next() {
     on_both(|place: Place| async move {
         let process = place.start("boot_1").await;
         let id = session(&process.handle).await;
@@ -202,8 +205,8 @@ fn an_agent_that_does_not_listen_once_is_told_the_next() {
         *place.outside.listens.lock().unwrap() = true;
         process.handle.execute(&id, pause).await.unwrap();
         process.service.shut_down().await;
-        let told = place.outside.told.lock().unwrap();
-        assert!(told.iter().any(|(_, effect)| effect.starts_with("Stop")), "{told:?}");
+        let performed = place.outside.performed.lock().unwrap();
+        assert!(performed.iter().any(|(_, effect)| effect.starts_with("Stop")), "{performed:?}");
     });
 }
 
@@ -220,8 +223,11 @@ fn a_run_that_was_paused_before_it_was_begun_begins() {
         *place.outside.listens.lock().unwrap() = true;
         process.handle.execute(&id, Command::Resume { run_id }).await.unwrap();
         process.service.shut_down().await;
-        let told = place.outside.told.lock().unwrap();
-        assert!(matches!(&told[..], [(_, effect)] if effect.starts_with("Begin")), "{told:?}");
+        let performed = place.outside.performed.lock().unwrap();
+        assert!(
+            matches!(&performed[..], [(_, effect)] if effect.starts_with("Begin")),
+            "{performed:?}"
+        );
     });
 }
 

@@ -16,12 +16,12 @@ use piton_core::mask::Masker;
 use piton_core::resume::{Abilities, AgentRestart, Policy};
 use piton_core::spool::{Pos, Spool};
 use piton_exec::executor::{
-    At, Drained, Executor, Fault, Following, Found, LaunchOptions, LaunchSpec, Located, Result,
+    At, Drained, EntryStream, Executor, Fault, Found, LaunchOptions, LaunchSpec, Located, Result,
 };
 use piton_exec::protocol::{Command, Frame, Reply, Start};
 use piton_runtime::{
-    Executions, Handle, NewSession, Obstacle, Options, Outcome, Recipe, Recipes, Recovered,
-    Service, Settings,
+    Executions, Handle, LaunchConfig, LaunchConfigs, NewSession, Options, Outcome, Recovered,
+    Service, Settings, StartError,
 };
 use piton_store::memory::{Disk, MemoryStore, Reliable};
 use piton_store::{Liveness, OsEntropy};
@@ -167,12 +167,12 @@ impl Executor for Fake {
         &'a self,
         at: &'a At,
         _after: Option<Spool>,
-    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
+    ) -> BoxFuture<'a, Result<Box<dyn EntryStream>, Fault>> {
         if self.0.is_silent() || !self.0.lives(&at.execution) {
             return ready(Err(Fault::unreachable("it does not answer")));
         }
         let stream = Stream { outside: Arc::clone(&self.0), execution: at.execution.clone() };
-        ready(Ok(Box::new(stream) as Box<dyn Following>))
+        ready(Ok(Box::new(stream) as Box<dyn EntryStream>))
     }
 
     fn drain<'a>(&'a self, _at: &'a At, _after: Option<Spool>) -> BoxFuture<'a, Drained> {
@@ -186,7 +186,7 @@ struct Stream {
     execution: ExecutionId,
 }
 
-impl Following for Stream {
+impl EntryStream for Stream {
     fn spool_id(&self) -> &'static str {
         "spool"
     }
@@ -211,18 +211,20 @@ impl Following for Stream {
 #[derive(Debug)]
 struct Catalog;
 
-impl Recipes for Catalog {
+impl LaunchConfigs for Catalog {
     fn abilities(&self, _state: &State) -> Abilities {
         Abilities::default()
     }
 
-    fn recipe(
+    fn launch_config(
         &self,
         _session: &SessionId,
         _state: &State,
-    ) -> piton_store::BoxFuture<Result<Recipe, Obstacle>> {
+    ) -> piton_store::BoxFuture<Result<LaunchConfig, StartError>> {
         let (start, abilities) = (Start::default(), Abilities::default());
-        Box::pin(async move { Ok(Recipe { start, abilities, workspace: PathBuf::from("/") }) })
+        Box::pin(
+            async move { Ok(LaunchConfig { start, abilities, workspace: PathBuf::from("/") }) },
+        )
     }
 }
 
@@ -318,7 +320,7 @@ impl Process {
         self.kinds(session).await.iter().filter(|known| *known == kind).count()
     }
 
-    async fn told(&self, session: &SessionId, skip: usize) -> Vec<String> {
+    async fn recorded(&self, session: &SessionId, skip: usize) -> Vec<String> {
         let kinds = self.kinds(session).await;
         let kept = kinds.into_iter().skip(skip).filter(|kind| kind != "status.derived");
         kept.collect()
@@ -372,9 +374,9 @@ async fn boot_finds_a_surviving_execution() {
     world.kill(first);
     let second = world.start("boot_2").await;
     let found = ["session.leased", "executor.ready"];
-    assert_eq!(second.told(&session, before).await, found);
+    assert_eq!(second.recorded(&session, before).await, found);
     second.until_followed(&session).await;
-    assert_eq!(second.told(&session, before).await, found, "nothing is written twice");
+    assert_eq!(second.recorded(&session, before).await, found, "nothing is written twice");
 }
 
 /// Former trigger: the follower whose execution answered before its dead boot was noticed. Another
@@ -401,8 +403,8 @@ async fn a_command_waits_until_it_is_settled() {
     let before = first.kinds(&session).await.len();
     world.kill(first);
     second.handle.prompt(&session, "work").await.unwrap();
-    let told = second.told(&session, before).await;
-    assert_eq!(told[..3], ["session.leased", "executor.ready", "message.user"], "{told:?}");
+    let recorded = second.recorded(&session, before).await;
+    assert_eq!(recorded[..3], ["session.leased", "executor.ready", "message.user"], "{recorded:?}");
 }
 
 /// Former trigger: the removal of a log, which probed in the writer.
@@ -438,7 +440,9 @@ async fn an_offline_writer_interrupts_an_orphaned_run() {
     world.outside.alive.lock().unwrap().insert(boot.clone());
     let (options, _) = world.options(&boot);
     let offline = Service::offline_writer(options);
-    offline.dismiss(&session, None).await.unwrap();
+    let run = offline.view().state(&session).await.unwrap().facts.run.unwrap();
+    let dismiss = Order::Dismiss { run_id: run.run_id };
+    offline.execute(&session, dismiss).await.unwrap();
     let records = offline.view().records(&session, 0, 256).await.unwrap();
     let kinds: Vec<_> = records.iter().map(|record| &*record.kind).collect();
     assert!(kinds.contains(&"run.interrupted"), "{kinds:?}");
@@ -468,7 +472,10 @@ async fn a_silent_execution_is_unreachable_after_a_while_and_comes_back() {
     world.outside.set_silent(false);
     process.until_followed(&session).await;
     process.until(&session, "executor.ready", 2).await;
-    assert_eq!(process.told(&session, before).await, ["executor.unreachable", "executor.ready"]);
+    assert_eq!(
+        process.recorded(&session, before).await,
+        ["executor.unreachable", "executor.ready"]
+    );
 }
 
 /// Former trigger: a launch that failed and may have launched something.
@@ -503,7 +510,7 @@ async fn a_request_to_an_execution_takes_it_over_first() {
     let before = first.kinds(&session).await.len();
     world.kill(first);
     second.executions.stop_agent(&session).await.unwrap();
-    assert_eq!(second.told(&session, before).await, ["session.leased", "executor.ready"]);
+    assert_eq!(second.recorded(&session, before).await, ["session.leased", "executor.ready"]);
 }
 
 /// Former trigger: the look for executions that are no session's any more.

@@ -93,7 +93,7 @@ async fn a_plan_that_was_cut_off_is_carried_out() {
         let rig = rig.again().await;
         rig.worktrees.ready(&session).await.unwrap();
         assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious", "{what}");
-        assert_eq!(rig.told(&session).await, ["planned", "prepared"], "{what}");
+        assert_eq!(rig.recorded(&session).await, ["planned", "prepared"], "{what}");
         let mut left: Vec<_> = fs::read_dir(path.parent().unwrap())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -115,7 +115,7 @@ async fn several_who_need_it_at_once_make_it_once() {
         assert_eq!(ready.unwrap().unwrap(), Path::new(&plan.path));
     }
     assert_whole(Path::new(&plan.path), &plan);
-    assert_eq!(rig.told(&session).await, ["planned", "prepared"]);
+    assert_eq!(rig.recorded(&session).await, ["planned", "prepared"]);
 }
 
 type Harm = fn(&Rig, &Path, &WorktreePlan);
@@ -170,13 +170,13 @@ async fn what_is_missing_has_a_reason_of_its_own() {
         let refused = rig.refused(&session).await;
         assert_eq!(refused, (Code::WorkspaceUnusable, Some(reason)), "{what}");
         // Only looked at.
-        assert_eq!(rig.told(&session).await, ["planned", "prepared"], "{what}");
+        assert_eq!(rig.recorded(&session).await, ["planned", "prepared"], "{what}");
     }
 }
 
 /// A commit that is gone before the branch was made from it.
 #[tokio::test]
-async fn a_base_that_is_gone_is_told() {
+async fn a_base_that_is_gone_is_reported() {
     let rig = Rig::new().await;
     git(&rig.repo, &["checkout", "--quiet", "-b", "other"]);
     commit(&rig.repo, "b", "b");
@@ -207,14 +207,14 @@ async fn a_removed_worktree_is_made_again_from_its_branch() {
     commit(&path, "a", "two\n");
     let worktree = rig.worktrees.repair(&session).await.unwrap();
     assert!(worktree.is_prepared());
-    assert_eq!(rig.told(&session).await, ["planned", "prepared"]);
+    assert_eq!(rig.recorded(&session).await, ["planned", "prepared"]);
 
     fs::remove_dir_all(&path).unwrap();
     rig.worktrees.repair(&session).await.unwrap();
     assert_eq!(fs::read_to_string(path.join("a")).unwrap(), "two\n");
     assert_eq!(rig.worktrees.ready(&session).await.unwrap().unwrap(), path);
-    let told = ["planned", "prepared", "removed", "planned", "prepared"];
-    assert_eq!(rig.told(&session).await, told);
+    let recorded = ["planned", "prepared", "removed", "planned", "prepared"];
+    assert_eq!(rig.recorded(&session).await, recorded);
 
     // What lies in its place is somebody's.
     git(&rig.repo, &["worktree", "remove", path.to_str().unwrap()]);

@@ -46,7 +46,7 @@ async fn a_clean_worktree_goes_with_its_branch() {
     // Again: it is so already.
     let again = rig.worktrees.clean_up(&session, Force::No).await.unwrap();
     assert_eq!((again.kept_branch, again.changed), (false, false));
-    assert_eq!(rig.told(&session).await, ["planned", "prepared", "removed"]);
+    assert_eq!(rig.recorded(&session).await, ["planned", "prepared", "removed"]);
     // What starts it is told; it does not work somewhere else instead.
     assert_eq!(rig.refused(&session).await, (Code::WorkspaceUnusable, Some("branch_missing")));
 }
@@ -118,7 +118,7 @@ async fn what_is_nowhere_else_is_kept_unless_it_is_forced() {
         let (session, path, plan) = rig.prepared("sess_1").await;
         work(&rig, &path, &plan);
         let was_there = path.exists();
-        let told: Vec<String> = losses(&rig, &session)
+        let recorded: Vec<String> = losses(&rig, &session)
             .await
             .split(' ')
             .map(|word| {
@@ -127,10 +127,10 @@ async fn what_is_nowhere_else_is_kept_unless_it_is_forced() {
                 if is_id { word.replace(id, "ID") } else { word.to_owned() }
             })
             .collect();
-        assert_eq!(told.join(" "), expected, "{what}");
+        assert_eq!(recorded.join(" "), expected, "{what}");
         assert_eq!(path.exists(), was_there, "{what}");
         assert!(has_branch(&rig, &plan.branch), "{what}");
-        assert_eq!(rig.told(&session).await, ["planned", "prepared"], "{what}");
+        assert_eq!(rig.recorded(&session).await, ["planned", "prepared"], "{what}");
 
         let cleaned = rig.worktrees.clean_up(&session, Force::Yes).await.unwrap();
         assert!(!cleaned.kept_branch, "{what}");

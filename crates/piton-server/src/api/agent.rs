@@ -11,7 +11,7 @@ use piton_runtime::{Caller, Fulfilled};
 use super::Reply;
 use super::sessions::about;
 use crate::app::App;
-use crate::extract::{Body, Controller, Path, Perhaps, Reader};
+use crate::extract::{Body, Controller, OptionalBody, Path, Reader};
 use crate::problem::Result;
 
 /// What the session's agent offers, and said about itself: modes, models, config options, slash
@@ -72,7 +72,7 @@ pub(crate) async fn log_in(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(login): Perhaps<LoginRequest>,
+    OptionalBody(login): OptionalBody<LoginRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(log_in_now(&app, &caller, &session, login).await?))
 }

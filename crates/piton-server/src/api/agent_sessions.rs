@@ -11,7 +11,7 @@ use piton_runtime::{Caller, ForkSpec, Fulfilled};
 
 use super::Reply;
 use crate::app::App;
-use crate::extract::{Administrator, Controller, Params, Path, Perhaps, Reader};
+use crate::extract::{Administrator, Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::Result;
 
 /// The conversations that an agent has. An agent of that profile must run; it is asked.
@@ -80,7 +80,7 @@ pub(crate) async fn fork(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(fork): Perhaps<ForkRequest>,
+    OptionalBody(fork): OptionalBody<ForkRequest>,
 ) -> Result<Reply<SessionCreated>> {
     Ok(Reply::created(fork_now(&app, &caller, &session, fork).await?))
 }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, http::HeaderValue};
 use piton_api::enums::ClosedList as _;
 use piton_api::problem::Problem as Document;
-use piton_api::server::{Health, Reloaded};
+use piton_api::server::{Examination, Health, Reloaded};
 use piton_core::{Code, resume};
 use piton_store::{Query, Select, Store};
 use tokio::sync::Mutex;
@@ -90,6 +90,23 @@ pub(crate) async fn reload(
         Problem::new(error.code, error.message).with_status(StatusCode::UNPROCESSABLE_ENTITY)
     };
     reload.reload().map(Json).map_err(failed)
+}
+
+/// Looks at what the server stands on: data folder, store, key, agents, and what could end agents that
+/// are at work. Changes nothing.
+#[utoipa::path(get, path = "/doctor", operation_id = "examine", tag = "server", responses(
+    (status = 200, body = Examination),
+    (status = "4XX", body = Document, content_type = "application/problem+json"),
+))]
+pub(crate) async fn examine(State(app): State<App>, _reader: Reader) -> Result<Json<Examination>> {
+    let Some(doctor) = app.options().doctor.clone() else {
+        return Err(Problem::new(Code::NotFound, "This server has nothing to look at"));
+    };
+    let failed = |message: String| {
+        let problem = Problem::new(Code::OperationInterrupted, "The examination did not end");
+        problem.with_detail(message)
+    };
+    doctor.examine().await.map(Json).map_err(failed)
 }
 
 /// Counters and gauges, in the format that Prometheus reads.

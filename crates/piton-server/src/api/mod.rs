@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod agent;
 pub(crate) mod agent_sessions;
 pub(crate) mod agents;
+pub(crate) mod finishing;
 pub(crate) mod health;
 pub(crate) mod queue;
 pub(crate) mod records;

@@ -100,11 +100,14 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn list_now(app: &App, session: &str) -> Result<Queue> {
-    let report = app.engine().queue(&SessionId::from_user(session)?).await?;
+    Ok(list_of(app.engine().queue(&SessionId::from_user(session)?).await?))
+}
+
+pub(crate) fn list_of(report: QueueReport) -> Queue {
     let QueueReport { session_id, prompts, max } = report;
     let held = prompts.iter().any(|prompt| prompt.held);
     let prompts = prompts.into_iter().map(spelled).collect();
-    Ok(Queue { session_id, prompts, held, max })
+    Queue { session_id, prompts, held, max }
 }
 
 fn spelled(report: QueuedPromptReport) -> QueuedPrompt {

@@ -3,30 +3,38 @@
 use axum::Json;
 use axum::extract::State;
 use piton_api::problem::Problem as Document;
-use piton_api::record::{Message, MessagePage, RecordPage, RecordQuery, Verification};
+use piton_api::record::{
+    BootstrapQuery, Message, MessagePage, MessageQuery, RecordPage, RecordQuery, SessionBootstrap,
+    Verification,
+};
 use piton_core::id::SessionId;
 use piton_core::status::Name;
-use piton_core::transcript;
-use piton_core::{Code, Record, Seq};
+use piton_core::{Code, Record, Seq, conversation};
+use piton_runtime::ConversationPage;
 use piton_store::Detail;
 use serde_json::Value;
 
-use super::store;
+use super::{queue, status, store, tasks};
 use crate::app::App;
 use crate::extract::{Administrator, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
 const PAGE_MAX: usize = 1_000;
+const RECORDS_DEFAULT: usize = 200;
+const MESSAGES_DEFAULT: usize = 100;
+
+fn checked(limit: Option<usize>, default: usize) -> Result<usize> {
+    let limit = limit.unwrap_or(default);
+    let is_good = (1..=PAGE_MAX).contains(&limit);
+    is_good.then_some(limit).ok_or_else(|| Problem::malformed(format!("limit is 1 to {PAGE_MAX}")))
+}
 
 async fn window(
     app: &App,
     session: &SessionId,
     window: &RecordQuery,
 ) -> Result<(Vec<Record>, Option<Seq>)> {
-    let limit = window.limit.unwrap_or(200);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::malformed(format!("limit is 1 to {PAGE_MAX}")));
-    }
+    let limit = checked(window.limit, RECORDS_DEFAULT)?;
     let store = app.handle().view().store();
     let head = store.head(session).await?;
     let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
@@ -92,28 +100,80 @@ fn flat(session: &SessionId, records: &[Record]) -> Result<Vec<Value>> {
     records.iter().map(flat).collect()
 }
 
-/// A page of a session's conversation, with every tool call paired.
+/// A page of a session's conversation, with every tool call paired: after a record, or the last messages
+/// before one.
 #[utoipa::path(get, path = "/sessions/{session_id}/messages", tag = "sessions",
-    params(("session_id" = String, Path, description = "The session's id"), RecordQuery),
+    params(("session_id" = String, Path, description = "The session's id"), MessageQuery),
     responses((status = 200, body = MessagePage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn messages(
     State(app): State<App>,
     _reader: Reader,
     Path(session): Path<String>,
-    Params(wanted): Params<RecordQuery>,
+    Params(wanted): Params<MessageQuery>,
 ) -> Result<Json<MessagePage>> {
     let session = SessionId::from_user(&session)?;
-    let (records, next) = window(&app, &session, &wanted).await?;
+    let MessageQuery { after, before, limit } = wanted;
+    if let Some(before) = before {
+        if after.is_some() {
+            return Err(Problem::malformed("Name after or before, not both"));
+        }
+        let limit = checked(limit, MESSAGES_DEFAULT)?;
+        let state = app.handle().state(&session).await?;
+        let view = app.handle().view();
+        let page = view.conversation_before(&session, &state, before, limit).await?;
+        let (messages, before) = spelled(page);
+        return Ok(Json(MessagePage { messages, next: None, before }));
+    }
+    let (records, next) = window(&app, &session, &RecordQuery { after, limit }).await?;
     let state = app.handle().state(&session).await?;
     let status = app.handle().view().status(&state.facts).name;
     let at_work = matches!(status, Name::Running | Name::Waiting);
     let live = state.facts.run.as_ref().filter(|_| at_work).map(|run| &run.run_id);
-    let items = transcript::build(&records, live).map_err(|error| {
+    let items = conversation::build(&records, live).map_err(|error| {
         let (seq, source): (_, piton_store::Cause) = (state.last_seq, std::sync::Arc::new(error));
         piton_store::Error::RecordDamaged { session, seq, source: Some(source) }
     })?;
-    Ok(Json(MessagePage { messages: items.into_iter().map(Message::from).collect(), next }))
+    let messages = items.into_iter().map(Message::from).collect();
+    Ok(Json(MessagePage { messages, next, before: None }))
+}
+
+fn spelled(page: ConversationPage) -> (Vec<Message>, Option<Seq>) {
+    (page.items.into_iter().map(Message::from).collect(), page.before)
+}
+
+/// All that a screen needs to show a session, as of one record: status with waits, task, the last page
+/// of messages, the queue, and what the agent says about itself. Events continue after `last_seq`.
+#[utoipa::path(get, path = "/sessions/{session_id}/bootstrap", operation_id = "bootstrap", tag = "sessions",
+    params(("session_id" = String, Path, description = "The session's id"), BootstrapQuery),
+    responses((status = 200, body = SessionBootstrap),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn bootstrap(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(wanted): Params<BootstrapQuery>,
+) -> Result<Json<SessionBootstrap>> {
+    let session = SessionId::from_user(&session)?;
+    let limit = checked(wanted.limit, MESSAGES_DEFAULT)?;
+    let report = app.engine().session(&session).await?;
+    // One state for all: whatever comes later is an event.
+    let state = &report.overview.state;
+    let view = app.handle().view();
+    let page = view.conversation_before(&session, state, state.last_seq + 1, limit).await?;
+    let queue = queue::list_of(app.engine().queue_of(&session, state).await?);
+    let agent = view.agent_view(&session, state).await?.into();
+    let task = match &report.overview.info.task_id {
+        Some(task) => match app.engine().task(task).await {
+            Ok(task) => Some(tasks::view(task)),
+            Err(error) if error.code() == Code::TaskNotFound => None,
+            Err(error) => return Err(error.into()),
+        },
+        None => None,
+    };
+    let (messages, before) = spelled(page);
+    let (status, last_seq) = (status::spelled(&report), state.last_seq);
+    Ok(Json(SessionBootstrap { status, task, messages, before, queue, agent, last_seq }))
 }
 
 /// Checks every record of a session's log. Who may read the log may check it: the answer says less than

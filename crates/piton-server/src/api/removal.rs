@@ -12,7 +12,7 @@ use piton_runtime::{ArchiveTarget, Pattern, RedactionReport};
 use piton_store::SecretText;
 
 use crate::app::App;
-use crate::extract::{Administrator, Body, Path, Perhaps};
+use crate::extract::{Administrator, Body, OptionalBody, Path};
 use crate::problem::{Problem, Result};
 
 /// What a request wants taken out.
@@ -75,7 +75,7 @@ pub(crate) async fn archive(
     State(app): State<App>,
     Administrator(caller): Administrator,
     Path(session): Path<String>,
-    Perhaps(request): Perhaps<ArchiveRequest>,
+    OptionalBody(request): OptionalBody<ArchiveRequest>,
 ) -> Result<Json<SessionArchived>> {
     let session = SessionId::from_user(&session)?;
     let encrypted = request.passphrase.is_some();

@@ -24,7 +24,7 @@ use piton_store::Cursor;
 
 use super::{Reply, status, worktrees};
 use crate::app::App;
-use crate::extract::{Administrator, Body, Controller, Params, Path, Perhaps, Reader};
+use crate::extract::{Administrator, Body, Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
 /// The run that a request names.
@@ -166,7 +166,7 @@ pub(crate) async fn resume(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(how): Perhaps<ResumeRequest>,
+    OptionalBody(how): OptionalBody<ResumeRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(started(resume_now(&app, &caller, &session, &how).await?))
 }
@@ -192,7 +192,7 @@ pub(crate) async fn start(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(how): Perhaps<StartRequest>,
+    OptionalBody(how): OptionalBody<StartRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(started(start_now(&app, &caller, &session, &how).await?))
 }
@@ -244,7 +244,7 @@ pub(crate) async fn pause(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(of): Perhaps<RunRequest>,
+    OptionalBody(of): OptionalBody<RunRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(pause_now(&app, &caller, &session, &of).await?))
 }
@@ -269,7 +269,7 @@ pub(crate) async fn cancel(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(of): Perhaps<RunRequest>,
+    OptionalBody(of): OptionalBody<RunRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(cancel_now(&app, &caller, &session, &of).await?))
 }
@@ -294,7 +294,7 @@ pub(crate) async fn dismiss(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(of): Perhaps<RunRequest>,
+    OptionalBody(of): OptionalBody<RunRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(dismiss_now(&app, &caller, &session, &of).await?))
 }
@@ -344,7 +344,7 @@ pub(crate) async fn abandon(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(which): Perhaps<AbandonRequest>,
+    OptionalBody(which): OptionalBody<AbandonRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(abandon_now(&app, &caller, &session, &which).await?))
 }
@@ -370,7 +370,7 @@ pub(crate) async fn close(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(closing): Perhaps<CloseRequest>,
+    OptionalBody(closing): OptionalBody<CloseRequest>,
 ) -> Result<Reply<SessionRun>> {
     Ok(Reply::ok(close_now(&app, &caller, &session, closing).await?))
 }

@@ -132,7 +132,7 @@ pub(crate) fn summary(summary: &broadcast::TaskSummary) -> TaskSummary {
     }
 }
 
-fn view(report: TaskReport) -> Task {
+pub(crate) fn view(report: TaskReport) -> Task {
     let TaskReport { task, state, sessions } = report;
     Task {
         task_id: task.task_id,

@@ -17,7 +17,7 @@ use piton_runtime::{Caller, Fulfilled, IssuedResumeToken, OpenWaits};
 
 use super::Reply;
 use crate::app::App;
-use crate::extract::{Body, Controller, Path, Perhaps, Reader, WithoutToken};
+use crate::extract::{Body, Controller, OptionalBody, Path, Reader, WithoutToken};
 use crate::problem::Result;
 
 /// Whether a wait's session belongs to the task that a request names.
@@ -89,7 +89,7 @@ pub(crate) async fn rotate(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(wait): Path<String>,
-    Perhaps(Empty {}): Perhaps<Empty>,
+    OptionalBody(Empty {}): OptionalBody<Empty>,
 ) -> Result<Reply<ResumeTokenCreated>> {
     let issued = app.engine().rotate_resume_token(&caller, &wait.parse()?).await?;
     Ok(Reply::created(issued.map(shown)))
@@ -110,7 +110,7 @@ pub(crate) async fn mint(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(minting): Perhaps<NewResumeToken>,
+    OptionalBody(minting): OptionalBody<NewResumeToken>,
 ) -> Result<Reply<ResumeTokenCreated>> {
     let session = SessionId::from_user(&session)?;
     let valid_for = minting.valid_for_s.map(Duration::from_secs);

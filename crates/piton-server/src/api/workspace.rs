@@ -17,7 +17,7 @@ use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind};
 
 use super::Reply;
 use crate::app::App;
-use crate::extract::{Content, Controller, Params, Path, Perhaps, Reader};
+use crate::extract::{Content, Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
 /// What is in a folder of the workspace.
@@ -115,7 +115,15 @@ pub(crate) async fn git_diff(
     Path(session): Path<String>,
     Params(query): Params<DiffQuery>,
 ) -> Result<Json<GitDiff>> {
-    let client = app.engine().workspace_reader(&SessionId::from_user(&session)?).await?;
+    let session = SessionId::from_user(&session)?;
+    if query.branch == Some(true) {
+        if query.staged == Some(true) {
+            return Err(Problem::malformed("Name staged or branch, not both"));
+        }
+        let diff = app.engine().branch_diff(&session, query.path.as_deref()).await?;
+        return Ok(Json(GitDiff { diff: diff.diff, truncated: diff.truncated }));
+    }
+    let client = app.engine().workspace_reader(&session).await?;
     let diff = client.git_diff(query.staged.unwrap_or(false), query.path.as_deref()).await?;
     Ok(Json(GitDiff { diff: diff.diff, truncated: diff.truncated }))
 }
@@ -156,7 +164,7 @@ pub(crate) async fn open_shell(
     State(app): State<App>,
     Controller(caller): Controller,
     Path(session): Path<String>,
-    Perhaps(open): Perhaps<NewShellRequest>,
+    OptionalBody(open): OptionalBody<NewShellRequest>,
 ) -> Result<Reply<Shell>> {
     let session = SessionId::from_user(&session)?;
     let opened = app.engine().open_shell(&caller, &session, open.cols, open.rows).await?;

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::subscriptions::Subscriptions;
 use super::{
-    CLOSE_WAIT, LOST, Life, Pulse, SocketPermit, broken, closing, goodbye, handshake, methods,
+    CLOSE_WAIT, LOST, Life, Pulse, SocketPermit, broken, close_frame, closing, handshake, methods,
     presented, send, ticks,
 };
 use crate::app::{App, to_value};
@@ -158,7 +158,7 @@ async fn converse(
     requests.shutdown().await;
     line.subscriptions.end_all().await;
     if let Some(why) = why {
-        let _ = tokio::time::timeout(CLOSE_WAIT, line.out.send(goodbye(why))).await;
+        let _ = tokio::time::timeout(CLOSE_WAIT, line.out.send(close_frame(why))).await;
     }
     drop(line);
     // The last messages are on their way; then the other side says goodbye, or does not.

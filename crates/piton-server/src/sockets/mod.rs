@@ -164,7 +164,7 @@ fn ticks() -> tokio::time::Interval {
     ticks
 }
 
-fn goodbye((code, reason): Why) -> Message {
+fn close_frame((code, reason): Why) -> Message {
     Message::Close(Some(CloseFrame { code, reason: reason.into() }))
 }
 

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
-    CLOSE_WAIT, LOST, Life, Pulse, SocketPermit, Why, broken, closing, goodbye, handshake,
+    CLOSE_WAIT, LOST, Life, Pulse, SocketPermit, Why, broken, close_frame, closing, handshake,
     presented, send, ticks,
 };
 use crate::api::workspace::of_shell;
@@ -115,7 +115,7 @@ async fn show(
         }
     };
     if let Some(why) = why {
-        let _ = tokio::time::timeout(CLOSE_WAIT, send(&mut sink, goodbye(why))).await;
+        let _ = tokio::time::timeout(CLOSE_WAIT, send(&mut sink, close_frame(why))).await;
         let over = async { while let Some(Ok(_)) = source.next().await {} };
         let _ = tokio::time::timeout(CLOSE_WAIT, over).await;
     }

@@ -17,12 +17,12 @@ const STATUS_DERIVED: &str = "status.derived";
 
 /// An event on its way to a client.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct Frame {
     pub(crate) event: &'static str,
     pub(crate) payload: Map<String, Value>,
 }
 
-impl Told {
+impl Frame {
     pub(crate) fn text(self) -> String {
         json!({"event": self.event, "payload": self.payload}).to_string()
     }
@@ -30,8 +30,8 @@ impl Told {
 
 /// The events that a record is, in order: at least one, and all but the last say that there is `more`
 /// of the same record.
-pub(crate) fn translate(owner: &Owner, entry: &Entry) -> Vec<Told> {
-    let mut all: Vec<Told> = state_changed(owner, entry).into_iter().collect();
+pub(crate) fn translate(owner: &Owner, entry: &Entry) -> Vec<Frame> {
+    let mut all: Vec<Frame> = state_changed(owner, entry).into_iter().collect();
     if &*entry.record.kind != STATUS_DERIVED {
         if let Some(changed) = all.last_mut() {
             changed.payload.insert("more".into(), true.into());
@@ -44,7 +44,7 @@ pub(crate) fn translate(owner: &Owner, entry: &Entry) -> Vec<Told> {
 }
 
 /// That the derived status is another one since a record, or that a record says what it is.
-pub(crate) fn state_changed(owner: &Owner, entry: &Entry) -> Option<Told> {
+pub(crate) fn state_changed(owner: &Owner, entry: &Entry) -> Option<Frame> {
     let Entry { record, transition: Transition { before, after } } = entry;
     let translating = Translating { owner, record };
     if &*record.kind == STATUS_DERIVED
@@ -75,12 +75,12 @@ impl Translating<'_> {
         payload
     }
 
-    fn told(&self, event: &'static str, fields: Value) -> Told {
+    fn frame(&self, event: &'static str, fields: Value) -> Frame {
         let mut payload = self.payload();
         if let Value::Object(fields) = fields {
             payload.extend(fields);
         }
-        Told { event, payload }
+        Frame { event, payload }
     }
 
     fn changed(
@@ -89,7 +89,7 @@ impl Translating<'_> {
         status: &str,
         name: Option<Name>,
         reason: Option<Reason>,
-    ) -> Told {
+    ) -> Frame {
         let fields = json!({
             "old_state": SessionState::from(old.name.wire()),
             "new_state": name.map(|name| SessionState::from(name.wire())),
@@ -98,21 +98,21 @@ impl Translating<'_> {
             "reason": reason.map(Reason::as_str),
             "sentence": reason.map(Reason::sentence),
         });
-        self.told("session.state_changed", fields)
+        self.frame("session.state_changed", fields)
     }
 
     /// What a record is beside a change of the state.
-    fn own(&self, event: Option<&Event>) -> Told {
+    fn own(&self, event: Option<&Event>) -> Frame {
         let record = self.record;
         let content = |name: &str| record.content_field(name);
         match event {
             Some(Event::ExecutorStarting(e)) => {
                 let fields = json!({"agent_execution_id": e.execution_id, "runtime": e.runtime});
-                self.told("session.agentctl_starting", fields)
+                self.frame("session.agentctl_starting", fields)
             }
             Some(Event::ExecutorReady(e)) => {
                 let fields = json!({"agent_execution_id": e.execution_id});
-                self.told("session.agentctl_ready", fields)
+                self.frame("session.agentctl_ready", fields)
             }
             Some(Event::ExecutorError(e)) => {
                 let fields = json!({
@@ -121,7 +121,7 @@ impl Translating<'_> {
                     "reason": e.reason.map(Reason::as_str),
                     "message": content("message"),
                 });
-                self.told("session.agentctl_error", fields)
+                self.frame("session.agentctl_error", fields)
             }
             Some(Event::ExecutorUnreachable(e)) => {
                 let fields = json!({
@@ -130,19 +130,22 @@ impl Translating<'_> {
                     "reason": Reason::ExecutorUnreachable.as_str(),
                     "message": content("message"),
                 });
-                self.told("session.agentctl_error", fields)
+                self.frame("session.agentctl_error", fields)
             }
             Some(Event::AgentUpdated(e)) => {
-                let fields = json!({
+                let mut fields = json!({
                     "agent_execution_id": e.execution_id,
                     "run_id": e.run_id,
                     "what": e.what,
                     "update": content("update"),
                 });
-                self.told("session.agent_updated", fields)
+                if e.truncated {
+                    fields["truncated"] = true.into();
+                }
+                self.frame("session.agent_updated", fields)
             }
             Some(Event::AgentConfigured(e)) => {
-                self.told("session.agent_configured", json!({"chosen": e.choice}))
+                self.frame("session.agent_configured", json!({"chosen": e.choice}))
             }
             Some(Event::MessageUser(e)) => {
                 let said = PromptContent::of(record, "content");
@@ -158,7 +161,7 @@ impl Translating<'_> {
                 if let Some(blocks @ Value::Array(_)) = content("content") {
                     fields["content"] = blocks;
                 }
-                self.told("session.message.added", fields)
+                self.frame("session.message.added", fields)
             }
             Some(Event::MessageDelta(e)) => {
                 let first = e.offset == 0;
@@ -176,7 +179,7 @@ impl Translating<'_> {
                     "text": content("text"),
                     "complete": false,
                 });
-                self.told(name, fields)
+                self.frame(name, fields)
             }
             Some(Event::MessageCompleted(e)) => {
                 let fields = json!({
@@ -188,13 +191,13 @@ impl Translating<'_> {
                     "length": e.length,
                     "hash": e.hash,
                 });
-                self.told("session.message.updated", fields)
+                self.frame("session.message.updated", fields)
             }
             _ => {
                 // What cannot be shown still has its place: a reader must not see a gap.
                 let flat = record.to_flat().ok();
                 let fields = json!({"kind": record.kind, "record": flat});
-                self.told("session.record", fields)
+                self.frame("session.record", fields)
             }
         }
     }
@@ -239,7 +242,7 @@ mod tests {
         Trail::new(piton_core::fold::replay(&life()[..after]).unwrap())
     }
 
-    fn told(records: &[Record], mut trail: Trail) -> Vec<Told> {
+    fn frame(records: &[Record], mut trail: Trail) -> Vec<Frame> {
         let owner = Owner { session: "s".parse().unwrap(), task: Some("task_1".parse().unwrap()) };
         let entries = records.iter().map(|record| {
             let transition = trail.pass(record);
@@ -250,9 +253,11 @@ mod tests {
 
     #[test]
     fn each_record_is_its_event() {
-        let told = told(&life(), trail(0));
-        let names: Vec<(&str, u64)> =
-            told.iter().map(|told| (told.event, told.payload["seq"].as_u64().unwrap())).collect();
+        let frame = frame(&life(), trail(0));
+        let names: Vec<(&str, u64)> = frame
+            .iter()
+            .map(|frame| (frame.event, frame.payload["seq"].as_u64().unwrap()))
+            .collect();
         assert_eq!(
             names,
             [
@@ -279,12 +284,12 @@ mod tests {
                 ("session.record", 14),
             ]
         );
-        for told in &told {
-            assert_eq!(told.payload["session_id"], "s");
-            assert_eq!(told.payload["task_id"], "task_1");
+        for frame in &frame {
+            assert_eq!(frame.payload["session_id"], "s");
+            assert_eq!(frame.payload["task_id"], "task_1");
         }
         // All but the last of a record say that there is more of it.
-        for pair in told.windows(2) {
+        for pair in frame.windows(2) {
             let same = pair[0].payload["seq"] == pair[1].payload["seq"];
             assert_eq!(pair[0].payload.get("more"), same.then_some(&json!(true)), "{pair:?}");
         }
@@ -292,9 +297,9 @@ mod tests {
 
     #[test]
     fn what_the_events_say() {
-        let told = told(&life(), trail(0));
+        let frame = frame(&life(), trail(0));
         let of = |event: &str, seq: u64| {
-            let found = told.iter().find(|t| t.event == event && t.payload["seq"] == seq);
+            let found = frame.iter().find(|t| t.event == event && t.payload["seq"] == seq);
             Value::Object(found.unwrap().payload.clone())
         };
         let changed = of("session.state_changed", 5);
@@ -324,14 +329,14 @@ mod tests {
     /// From wherever one reads on, the rest is the same.
     #[test]
     fn it_does_not_matter_where_one_begins() {
-        let (life, whole) = (life(), told(&life(), trail(0)));
+        let (life, whole) = (life(), frame(&life(), trail(0)));
         for after in 0..=life.len() {
-            let rest: Vec<Told> = whole
+            let rest: Vec<Frame> = whole
                 .iter()
-                .filter(|told| told.payload["seq"].as_u64().unwrap() > after as u64)
+                .filter(|frame| frame.payload["seq"].as_u64().unwrap() > after as u64)
                 .cloned()
                 .collect();
-            assert_eq!(told(&life[after..], trail(after)), rest, "after {after}");
+            assert_eq!(frame(&life[after..], trail(after)), rest, "after {after}");
         }
     }
 }

@@ -79,6 +79,7 @@ const OPERATIONS: &[Operation] = &[
     op("rename", "PATCH", "/sessions/{s}", r#"{"title": "t"}"#, Scope::Control, true),
     op("redact", "POST", "/sessions/{s}/redact", r#"{"value": "hang"}"#, Scope::Admin, false),
     op("verify one", "GET", "/sessions/{s}/verify", "", Scope::Read, false),
+    op("bootstrap", "GET", "/sessions/{s}/bootstrap", "", Scope::Read, false),
     op("shells", "GET", "/sessions/{s}/shells", "", Scope::Read, false),
     op(
         "open shell",
@@ -109,6 +110,18 @@ const OPERATIONS: &[Operation] = &[
     op("task delete", "DELETE", "/tasks/{t}?force=true", "", Scope::Admin, true),
     op("verify", "GET", "/verify", "", Scope::Admin, false),
     op("prune", "POST", "/prune", r#"{"delete_after_s": 86400}"#, Scope::Admin, false),
+    op("doctor", "GET", "/doctor", "", Scope::Read, false),
+    op("git branch", "GET", "/sessions/{s}/git/branch", "", Scope::Read, false),
+    op(
+        "git commit",
+        "POST",
+        "/sessions/{s}/git/commit",
+        r#"{"message": "m"}"#,
+        Scope::Control,
+        true,
+    ),
+    op("git merge", "POST", "/sessions/{s}/git/merge", "", Scope::Control, true),
+    op("git push", "POST", "/sessions/{s}/git/push", "", Scope::Control, true),
     op("reload", "POST", "/reload", "", Scope::Admin, false),
 ];
 
@@ -163,7 +176,7 @@ async fn all(client: &Client, fleet: &Fleet, world: &World, what: &str) -> Vec<S
             }
             "scope" => code(&operation.ask(&caller, &ids).await),
             // Its executor is being stopped; the answer depends on whether it responds still.
-            "closed" if ["abandon", "shells"].contains(&operation.name) => "-".to_owned(),
+            "closed" if operation.name == "abandon" => "-".to_owned(),
             "closed" => {
                 let session = ids.session.parse().unwrap();
                 client.close(&session, &CloseRequest::default()).await.unwrap();
@@ -257,7 +270,8 @@ fork: unknown=session_not_found scope=insufficient_scope closed=ok away=run_in_p
 rename: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok eight=ok
 redact: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=- eight=ok
 verify one: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- eight=ok
-shells: unknown=session_not_found scope=insufficient_scope closed=- away=workspace_missing full=workspace_missing key=- eight=workspace_missing
+bootstrap: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- eight=ok
+shells: unknown=session_not_found scope=insufficient_scope closed=ok away=workspace_missing full=workspace_missing key=- eight=workspace_missing
 open shell: unknown=session_not_found scope=insufficient_scope closed=session_closed away=workspace_missing full=workspace_missing key=workspace_missing/workspace_missing eight=workspace_missing
 agent sessions: unknown=ok scope=insufficient_scope closed=ok away=agentctl_unreachable full=ok key=- eight=ok
 create with mcp: unknown=ok scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok eight=ok
@@ -266,5 +280,10 @@ task close: unknown=task_not_found scope=insufficient_scope closed=ok away=ok fu
 task delete: unknown=task_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok eight=ok|task_not_found
 verify: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- eight=ok
 prune: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- eight=ok
+doctor: unknown=not_found scope=insufficient_scope closed=not_found away=not_found full=not_found key=- eight=not_found
+git branch: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- eight=ok
+git commit: unknown=session_not_found scope=insufficient_scope closed=git_failed away=git_failed full=git_failed key=git_failed/git_failed eight=git_failed
+git merge: unknown=session_not_found scope=insufficient_scope closed=base_not_found away=base_not_found full=base_not_found key=base_not_found/base_not_found eight=base_not_found
+git push: unknown=session_not_found scope=insufficient_scope closed=base_not_found away=base_not_found full=base_not_found key=base_not_found/base_not_found eight=base_not_found
 reload: unknown=not_found scope=insufficient_scope closed=not_found away=not_found full=not_found key=- eight=not_found
 ";

@@ -56,9 +56,9 @@ async fn a_status_is_spelled_one_way() {
     let shown = serde_json::to_value(world.client.session(&id).await.unwrap()).unwrap();
     let mut socket = world.client.socket().await.unwrap();
     let params = json!({"session_id": id, "task_id": task.task_id});
-    let told: Value = socket.call("task.session.status", &params).await.unwrap();
+    let answered: Value = socket.call("task.session.status", &params).await.unwrap();
     let shown = without_live(shown);
-    assert_eq!(shown, without_live(told));
+    assert_eq!(shown, without_live(answered));
 
     let listed = world.client.sessions(&SessionQuery::default()).await.unwrap();
     let listed = serde_json::to_value(&listed.sessions[0]).unwrap();

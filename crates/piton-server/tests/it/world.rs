@@ -103,12 +103,12 @@ impl Hooks for FullDisk {
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) handle: Handle,
-    address: String,
+    pub(crate) address: String,
     full: Arc<FullDisk>,
     // Ended by being dropped.
     _server: Server,
     _running: RunningEngine,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl World {
@@ -156,13 +156,38 @@ impl World {
             rate: piton_server::Rate::default(),
             connections: piton_server::ConnectionLimits::default(),
             version: "0.0.0".to_owned(),
+            doctor: None,
+            web: piton_server::WebFiles::Folder(folder.path().join("web")),
             reload: None,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Server::start(listener, None, options).unwrap();
         let address = format!("http://{}", server.address());
         let client = Client::new(&address, local.reveal());
-        Self { client, handle, address, full, _server: server, _running: running, _folder: folder }
+        Self { client, handle, address, full, _server: server, _running: running, folder }
+    }
+
+    /// Where the web app is looked for; it is not there until a test makes it.
+    pub(crate) fn web_folder(&self) -> std::path::PathBuf {
+        self.folder.path().join("web")
+    }
+
+    /// Resolves when the session's log has such a record.
+    pub(crate) async fn wait_for_record(
+        &self,
+        session: &SessionId,
+        is_meant: impl Fn(&Value) -> bool,
+    ) {
+        let mut records = self.client.records_from(session, 0);
+        let found = async {
+            loop {
+                let record = records.next().await.unwrap();
+                if is_meant(&serde_json::to_value(&record).unwrap()) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), found).await.unwrap();
     }
 
     pub(crate) fn set_full(&self, is_full: bool) {

@@ -144,7 +144,7 @@ pub async fn import(
 pub fn check(from: impl Read + 'static, passphrase: Option<&SecretText>) -> Result<Contents> {
     let mut reader = Reader::begin(from, passphrase)?;
     let head = reader.head().clone();
-    let mut links = crate::admit::CopyCheck::new(head.clone());
+    let mut links = crate::append_rules::CopyCheck::new(head.clone());
     for copied in &mut reader {
         links.next(&copied?)?;
     }

@@ -170,13 +170,13 @@ pub async fn deleting_keeps_the_rules(harness: &dyn Harness) {
     one.append(vec![said("x")]).await.unwrap();
     let note = || deleted_note(&session("s"));
     let epoch = one.state.lease.epoch;
-    let stranger = Guard::Lease { boot: super::boot("boot_2"), epoch };
+    let not_owner = Guard::Lease { boot: super::boot("boot_2"), epoch };
     let stale = Guard::Lease { boot: one.boot.clone(), epoch: epoch + 1 };
     let metadata = SessionId::metadata_log();
     for (session, expected, guard, code) in [
         (&one.session, 2, guard(&one), Code::SeqConflict),
         (&one.session, 4, guard(&one), Code::SeqConflict),
-        (&one.session, 3, stranger, Code::SessionOwned),
+        (&one.session, 3, not_owner, Code::SessionOwned),
         (&one.session, 3, stale, Code::EpochStale),
         (&one.session, 3, Guard::Shared, Code::BatchInvalid),
         (&super::session("nobody"), 0, guard(&one), Code::SessionNotFound),

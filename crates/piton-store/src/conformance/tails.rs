@@ -10,13 +10,13 @@ use super::{Driver, Harness, leased, piece, said, session};
 use crate::tail::Tail;
 
 /// Longer than anything here takes; a case that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a tail delivers up to a position.
 async fn deliver(tail: &mut Tail, to: u64) -> Vec<Record> {
     let mut records = Vec::new();
     while tail.position() < to {
-        let more = tokio::time::timeout(PATIENCE, tail.next()).await.expect("the tail waits");
+        let more = tokio::time::timeout(TEST_TIMEOUT, tail.next()).await.expect("the tail waits");
         records.extend(more.unwrap());
     }
     records

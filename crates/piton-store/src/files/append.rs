@@ -20,7 +20,7 @@ use super::line::{self, Kept, Line};
 use super::log::{End, Folded, Log, is_marked};
 use super::paths;
 use super::scan::{Form, Mark};
-use crate::admit;
+use crate::append_rules;
 use crate::contract::{Appended, Batch};
 use crate::error::{Error, Result};
 use crate::folder::write_failed;
@@ -106,7 +106,7 @@ pub(crate) fn targets(records: &[NewRecord]) -> BTreeSet<Seq> {
 }
 
 impl Folder {
-    /// Whether a batch can only be appended by writing its log anew: [`Folder::append_anew`].
+    /// Whether a batch can only be appended by writing its log anew: [`Folder::append_by_rewrite`].
     pub fn needs_rewrite(&self, batch: &Batch) -> bool {
         let logs = self.logs();
         let foreign = logs.by_id.get(&batch.session).is_some_and(|log| log.form == Form::Foreign);
@@ -117,7 +117,7 @@ impl Folder {
     /// Checks a batch against its log, with everything that was staged before it.
     pub(super) fn admit(&self, writer: &Writer, batch: &Batch) -> Result<()> {
         self.check_writable()?;
-        admit::check_form(batch)?;
+        append_rules::check_form(batch)?;
         let logs = self.logs();
         let log = logs.by_id.get(&batch.session);
         if let Some(e) = log.and_then(Log::trouble) {
@@ -128,7 +128,7 @@ impl Folder {
             (None, Some(log)) => (log.end.seq, log.lease().clone()),
             (None, None) => (0, Lease::default()),
         };
-        match admit::check(batch, last, &lease, &*self.liveness) {
+        match append_rules::check(batch, last, &lease, &*self.liveness) {
             Err(Error::EpochStale { .. } | Error::SessionOwned { .. })
                 if planted::is(Bug::EpochIgnored) =>
             {
@@ -370,7 +370,7 @@ impl Folder {
     /// Appends one batch by itself; durable when this returns.
     pub fn append(&self, batch: &Batch) -> Result<Appended> {
         if self.needs_rewrite(batch) {
-            return self.append_anew(batch);
+            return self.append_by_rewrite(batch);
         }
         let appended = self.stage(batch)?;
         match self.flush_staged()?.into_iter().next() {

@@ -20,10 +20,10 @@ use super::folder::Folder;
 use super::line::{Hex, Kept, Line};
 use super::log::{Folded, Log};
 use super::paths;
-use super::rewrite::Anew;
+use super::rewrite::Rewrite;
 use super::scan::{Form, Scanner};
 use super::snapshot::{self, CACHE_BYTES_MAX};
-use crate::admit::{self, Removal};
+use crate::append_rules::{self, Removal};
 use crate::contract::{CopiedRecord, LogCopy};
 use crate::error::{Error, Result};
 use crate::folder::write_failed;
@@ -52,7 +52,7 @@ impl Folder {
             if let Some(e) = log.broken() {
                 return Err(e.clone());
             }
-            admit::check_removal(removal, log.end.seq, log.lease(), &*self.liveness)?;
+            append_rules::check_removal(removal, log.end.seq, log.lease(), &*self.liveness)?;
             (log.end.seq, log.end.chain)
         };
         let metadata = SessionId::metadata_log();
@@ -228,9 +228,9 @@ impl Folder {
         blobs: &mut BTreeSet<chain::Hash>,
     ) -> Result<Log> {
         let failed = |e| write_failed(new, e);
-        let mut check = admit::CopyCheck::new(copy.head);
+        let mut check = append_rules::CopyCheck::new(copy.head);
         let file = self.disk.create(new).map_err(failed)?;
-        let mut anew = Anew::new(file);
+        let mut rewrite = Rewrite::new(file);
         let mut folded = Folded::default();
         for copied in copy.records {
             let CopiedRecord { record, batch_left, payload_hash, chain } = {
@@ -264,11 +264,11 @@ impl Folder {
                 chain,
                 flushed: None,
             };
-            anew.push(&line).map_err(failed)?;
+            rewrite.push(&line).map_err(failed)?;
         }
         check.end()?;
-        anew.finish(&[]).map_err(failed)?;
-        self.settle(anew.sync())?;
+        rewrite.finish(&[]).map_err(failed)?;
+        self.settle(rewrite.sync())?;
         let head = check.head();
         let session = &head.session;
         let _behind = self.behind();
@@ -283,9 +283,9 @@ impl Folder {
         self.settle(self.disk.sync_folder(&self.paths.sessions))?;
         self.disk.rename(new, &self.paths.log(session)).map_err(failed)?;
         self.settle(self.disk.sync_folder(&self.paths.sessions))?;
-        let mut log = Log::new(session.clone(), head.chain_key.clone(), Form::Native, anew.end);
-        log.base = anew.marks.keys().next().map_or(0, |first| first - 1);
-        (log.folded, log.marks, log.anchor) = (folded, anew.marks, head.anchor);
+        let mut log = Log::new(session.clone(), head.chain_key.clone(), Form::Native, rewrite.end);
+        log.base = rewrite.marks.keys().next().map_or(0, |first| first - 1);
+        (log.folded, log.marks, log.anchor) = (folded, rewrite.marks, head.anchor);
         Ok(log)
     }
 

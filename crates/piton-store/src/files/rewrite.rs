@@ -26,7 +26,7 @@ use crate::folder::write_failed;
 const PIECE_BYTES: usize = 1024 * 1024;
 
 /// A log that is being written beside the old one.
-pub(super) struct Anew {
+pub(super) struct Rewrite {
     file: Handle,
     buffer: Vec<u8>,
     written: u64,
@@ -34,7 +34,7 @@ pub(super) struct Anew {
     pub(super) marks: BTreeMap<Seq, Mark>,
 }
 
-impl Anew {
+impl Rewrite {
     pub(super) fn new(file: Handle) -> Self {
         let end = End::empty(0, chain::GENESIS);
         Self { file, buffer: Vec::new(), written: 0, end, marks: BTreeMap::new() }
@@ -72,7 +72,7 @@ impl Anew {
 impl Folder {
     /// Appends a batch by writing its log anew; durable when this returns. Whatever was staged
     /// before is flushed first.
-    pub fn append_anew(&self, batch: &Batch) -> Result<Appended> {
+    pub fn append_by_rewrite(&self, batch: &Batch) -> Result<Appended> {
         if let Some((_, e)) = self.flush_staged()?.into_iter().next() {
             return Err(e);
         }
@@ -121,7 +121,7 @@ impl Folder {
             Self::check_limits(view)?;
         }
         let new = paths::unfinished(&view.path);
-        let appended = self.write_anew(writer, view, records, out, &new);
+        let appended = self.rewrite_log(writer, view, records, out, &new);
         if appended.is_err() {
             // Removed at the next opening if it cannot be now.
             let _ = disk::remove(&*self.disk, &new);
@@ -151,7 +151,7 @@ impl Folder {
         }
     }
 
-    fn write_anew(
+    fn rewrite_log(
         &self,
         writer: &mut Writer,
         view: &View,
@@ -166,9 +166,9 @@ impl Folder {
             Form::Foreign => self.fresh_key()?,
         };
         let file = self.disk.create(new).map_err(failed)?;
-        let mut anew = Anew::new(file.clone());
-        let gone = self.copy_lines(view, &key, out, &mut anew, new)?;
-        let old = anew.end;
+        let mut rewrite = Rewrite::new(file.clone());
+        let gone = self.copy_lines(view, &key, out, &mut rewrite, new)?;
+        let old = rewrite.end;
         let mut contents = Vec::with_capacity(records.len());
         for (seq, record) in (old.seq + 1..).zip(records) {
             // What the batch itself takes out is never written anywhere.
@@ -177,8 +177,8 @@ impl Folder {
         }
         let lease = self.logs().by_id.get(session).map(|log| log.lease().clone());
         let lines = append::lines(&key, old, &lease.unwrap_or_default(), records, contents, out);
-        anew.finish(&lines.bytes).map_err(failed)?;
-        self.settle(anew.sync())?;
+        rewrite.finish(&lines.bytes).map_err(failed)?;
+        self.settle(rewrite.sync())?;
         self.note_sweep(&gone)?;
         let _behind = self.behind();
         if view.form == Form::Foreign {
@@ -196,7 +196,7 @@ impl Folder {
             writer.forget(session);
             if let Some(log) = logs.by_id.get_mut(session) {
                 (log.key, log.form, log.adopted) = (key, Form::Native, None);
-                (log.end, log.marks) = (old, anew.marks);
+                (log.end, log.marks) = (old, rewrite.marks);
                 log.base = log.marks.keys().next().map_or(0, |first| first - 1);
                 log.generation = next_generation();
                 if view.form == Form::Foreign {
@@ -240,7 +240,7 @@ impl Folder {
         view: &View,
         key: &chain::Key,
         out: &BTreeSet<Seq>,
-        anew: &mut Anew,
+        rewrite: &mut Rewrite,
         new: &std::path::Path,
     ) -> Result<BTreeSet<chain::Hash>> {
         let failed = |e| write_failed(new, e);
@@ -250,7 +250,7 @@ impl Folder {
             Some((record, chain)) => {
                 let mut line = adopted_line(record);
                 line.chain = line.link(key, &chain::GENESIS);
-                anew.push(&line).map_err(failed)?;
+                rewrite.push(&line).map_err(failed)?;
                 (record.seq, *chain)
             }
         };
@@ -272,7 +272,7 @@ impl Folder {
                 }
             };
             if view.form == Form::Foreign {
-                self.make_native(&mut line, key, &anew.end.chain)?;
+                self.make_native(&mut line, key, &rewrite.end.chain)?;
             }
             if out.contains(&line.seq) && line.content != Kept::None {
                 if let Kept::Blob { address, .. } = line.content {
@@ -280,7 +280,7 @@ impl Folder {
                 }
                 line.content = Kept::Redacted;
             }
-            anew.push(&line).map_err(failed)?;
+            rewrite.push(&line).map_err(failed)?;
         }
     }
 

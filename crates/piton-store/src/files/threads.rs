@@ -79,7 +79,7 @@ impl Writer {
 
     fn alone(&self, work: Work) {
         match work {
-            Work::Append { batch, reply } => match self.folder.append_anew(&batch) {
+            Work::Append { batch, reply } => match self.folder.append_by_rewrite(&batch) {
                 Ok(appended) => self.committed(Waiting { batch, reply, appended }),
                 Err(e) => answer(reply, Err(e)),
             },

@@ -2,7 +2,7 @@
 
 use piton_core::id::SessionId;
 
-use crate::admit::{Removal, batch_bytes};
+use crate::append_rules::{Removal, batch_bytes};
 use crate::contract::{Appended, Batch, CopyHead, Durability, LogCopy};
 use crate::error::Error;
 use crate::queue::{self, Reply};

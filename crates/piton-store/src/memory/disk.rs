@@ -11,7 +11,7 @@ use piton_core::roster::Roster;
 use piton_core::state::Lease;
 use piton_core::{Content, Event, NewRecord, Record, Seq, State, chain, token};
 
-use crate::admit::{self, Removal};
+use crate::append_rules::{self, Removal};
 use crate::contract::{Batch, CopiedRecord, CopyHead, Guard, Liveness, LogCopy, Snapshot};
 use crate::error::{Error, Result};
 use crate::files::Folder;
@@ -182,7 +182,7 @@ impl Disk {
         let log = self.logs.get(&batch.session);
         let last_seq = log.map_or(0, Log::last_seq);
         let lease = log.map(|log| log.lease.clone()).unwrap_or_default();
-        match admit::check(batch, last_seq, &lease, liveness) {
+        match append_rules::check(batch, last_seq, &lease, liveness) {
             Err(Error::EpochStale { .. } | Error::SessionOwned { .. })
                 if planted::is(Bug::EpochIgnored) => {}
             checked => drop(checked?),
@@ -283,7 +283,7 @@ impl Disk {
     ) -> Result<()> {
         let unknown = || Error::SessionNotFound { session: removal.session.clone() };
         let log = self.logs.get(&removal.session).ok_or_else(unknown)?;
-        admit::check_removal(removal, log.last_seq(), &log.lease, liveness)?;
+        append_rules::check_removal(removal, log.last_seq(), &log.lease, liveness)?;
         let key = fresh_key()?;
         self.flush();
         self.logs.remove(&removal.session);
@@ -297,7 +297,7 @@ impl Disk {
         if self.logs.contains_key(&session) {
             return Err(Error::SessionExists { session });
         }
-        let mut check = admit::CopyCheck::new(copy.head);
+        let mut check = append_rules::CopyCheck::new(copy.head);
         let mut log = Log::new(check.head().chain_key.clone());
         for copied in copy.records {
             let copied = copied?;

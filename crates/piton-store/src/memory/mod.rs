@@ -17,7 +17,7 @@ use piton_core::{Content, Event, Record, Seq, chain, token};
 
 pub use disk::{Disk, Line, Log};
 
-use crate::admit::{self, Removal};
+use crate::append_rules::{self, Removal};
 use crate::contract::READ_BYTES_MAX;
 use crate::contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Durability, Entropy, Finding,
@@ -135,7 +135,7 @@ impl Shared {
         if self.poisoned.load(Ordering::SeqCst) {
             return Err(Error::Poisoned(None));
         }
-        admit::check_form(batch)?;
+        append_rules::check_form(batch)?;
         if self.hooks.disk_full() {
             return Err(Error::DiskFull(None));
         }

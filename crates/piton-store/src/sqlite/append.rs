@@ -20,7 +20,7 @@ use super::failure::{self, Failure};
 use super::prepare::{ChainKeys, Prepared};
 use super::schema::{Form, rid};
 use super::{content, logs, rebuild, removal, schema};
-use crate::admit;
+use crate::append_rules;
 use crate::contract::{
     Appended, Batch, CopiedRecord, Durability, Entropy, Guard, Liveness, Snapshot,
 };
@@ -150,14 +150,14 @@ impl Appender {
         prepared: Option<&Prepared>,
     ) -> Result<Appended, Trouble> {
         let conn = inserts.conn;
-        admit::check_form(batch).map_err(Trouble::Refused)?;
+        append_rules::check_form(batch).map_err(Trouble::Refused)?;
         let known = self.find_end(conn, &batch.session)?;
         let (last_seq, lease) = match self.ends.get(&batch.session).filter(|_| known) {
             Some(end) => (end.last_seq, end.lease.clone()),
             None => (0, Lease::default()),
         };
-        let new_lease =
-            admit::check(batch, last_seq, &lease, &*self.liveness).map_err(Trouble::Refused)?;
+        let new_lease = append_rules::check(batch, last_seq, &lease, &*self.liveness)
+            .map_err(Trouble::Refused)?;
         let registers = !known && !batch.session.is_metadata_log();
         if !known {
             self.refuse_lost(conn, &batch.session)?;

@@ -8,7 +8,7 @@ use super::append::{Appender, Inserts, Trouble};
 use super::failure::Failure;
 use super::read::{Reader, Walk};
 use super::{logs, rebuild};
-use crate::admit::CopyCheck;
+use crate::append_rules::CopyCheck;
 use crate::contract::{CopiedRecord, CopyHead, Detail, LogCopy, READ_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::writer::WritableRecords;

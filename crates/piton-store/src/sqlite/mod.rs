@@ -40,7 +40,7 @@ use piton_core::id::{SessionId, TokenId};
 use piton_core::{Record, Seq, chain, token};
 use tokio::sync::oneshot;
 
-use crate::admit::Removal;
+use crate::append_rules::Removal;
 use crate::boots::BootLocks;
 use crate::contract::{
     Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Detail, Entropy, Finding, Guard, Head,

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::append::{Appender, Inserts, Trouble};
 use super::schema::{self, Form, rid};
-use crate::admit::{self, Removal};
+use crate::append_rules::{self, Removal};
 use crate::error::Error;
 
 impl Appender {
@@ -21,7 +21,7 @@ impl Appender {
         let Some(end) = self.ends.get(session).filter(|_| known) else {
             return Err(Trouble::Refused(Error::SessionNotFound { session: session.clone() }));
         };
-        admit::check_removal(removal, end.last_seq, &end.lease, &*self.liveness)
+        append_rules::check_removal(removal, end.last_seq, &end.lease, &*self.liveness)
             .map_err(Trouble::Refused)?;
         let (no, last_seq) = (end.no, end.last_seq);
         if !self.find_end(conn, &SessionId::metadata_log())? {

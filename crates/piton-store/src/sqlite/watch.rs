@@ -94,9 +94,9 @@ impl Watch {
                 // Somebody else listens, too.
                 continue;
             }
-            let was_told = notices.as_ref().is_some_and(notices::Notices::take);
+            let has_notice = notices.as_ref().is_some_and(notices::Notices::take);
             let others_wrote = woken == Woken::TimedOut && look();
-            (pause, next) = if was_told || others_wrote {
+            (pause, next) = if has_notice || others_wrote {
                 look_after(LOOK_FIRST)
             } else if notices.is_none() {
                 look_after((pause * 2).min(pause_max))
@@ -232,7 +232,7 @@ mod tests {
 
     /// Where the kernel gives no notices, changes are looked for, but only while somebody listens.
     #[test]
-    fn without_notices_it_looks_while_somebody_listens() {
+    fn without_notices_it_looks_while_a_user_listens() {
         let (watch, hub) = (Watch::new().unwrap(), Hub::default());
         let (looked, looks) = mpsc::channel();
         std::thread::scope(|scope| {

@@ -3,7 +3,7 @@
 use piton_core::id::SessionId;
 
 use super::prepare::Prepared;
-use crate::admit::{Removal, batch_bytes};
+use crate::append_rules::{Removal, batch_bytes};
 use crate::contract::{Appended, Batch, Durability, LogCopy, Snapshot};
 use crate::error::Error;
 use crate::queue::{self, Reply};

@@ -15,7 +15,7 @@ use super::failure::{self, Failure};
 use super::wal::{self, Ahead, Wal};
 use super::work::Work;
 use super::{rebuild, removal, rotate};
-use crate::admit::{Removal, batch_bytes};
+use crate::append_rules::{Removal, batch_bytes};
 use crate::contract::{Appended, Latency, LogCopy, Stats};
 use crate::error::{Cause, Error};
 use crate::hub::Hub;

@@ -28,7 +28,7 @@ const CHUNKS: u16 = 2_000;
 const CHUNK_PAUSE_MS: u64 = 5;
 /// The time in which text is merged, and a synced append.
 const MERGED_MS_MAX: f64 = 60.0;
-const PATIENCE: Duration = Duration::from_mins(3);
+const TEST_TIMEOUT: Duration = Duration::from_mins(3);
 
 struct Server {
     service: Service,
@@ -68,7 +68,7 @@ impl Server {
     }
 
     async fn ready(&self, session: &SessionId) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while Instant::now() < until {
             let agent = self.handle.state(session).await?.facts.agent;
             if agent.is_some_and(|agent| agent.status == AgentStatus::Ready) {
@@ -271,7 +271,7 @@ pub(crate) fn many(rig: &Rig, table: &mut Table) -> Result<()> {
             server.executions.is_live(session)
         };
         while !sessions.iter().all(live) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TEST_TIMEOUT {
                 return Err("not all were found again".into());
             }
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -168,7 +168,7 @@ fn add(total: &mut Stats, one: &Stats) {
     total.operations += one.operations;
     total.acknowledged += one.acknowledged;
     total.delivered += one.delivered;
-    total.deeds += one.deeds;
+    total.jobs += one.jobs;
     total.records += one.records;
     total.interruptions += one.interruptions;
     total.answers += one.answers;
@@ -186,7 +186,7 @@ fn summary(total: &Stats) {
         total.records,
         total.acknowledged,
         total.delivered,
-        total.deeds,
+        total.jobs,
         total.answers,
         total.replays,
         total.idle_ends,

@@ -44,7 +44,7 @@ struct Log {
     acked: Seq,
     stretch: Option<Stretch>,
     /// A run that the new writer found open and has to interrupt before anything else.
-    owed: Option<String>,
+    to_interrupt: Option<String>,
 }
 
 /// A run since its last start, resume or reattach.
@@ -58,7 +58,7 @@ struct Stretch {
 impl Default for Log {
     fn default() -> Self {
         let chain = chain::GENESIS;
-        Self { last_seq: 0, chain, acked: 0, stretch: None, owed: None }
+        Self { last_seq: 0, chain, acked: 0, stretch: None, to_interrupt: None }
     }
 }
 
@@ -132,7 +132,7 @@ impl Audit {
     /// If one is.
     pub fn only_open_of(&self, boots: &[String]) {
         for (session, log) in &self.logs {
-            assert_eq!(log.owed, None, "{session}: not interrupted");
+            assert_eq!(log.to_interrupt, None, "{session}: not interrupted");
             if let Some(stretch) = log.stretch.as_ref().filter(|stretch| !stretch.interrupted) {
                 assert!(boots.contains(&stretch.boot), "{session}: an orphan: {stretch:?}");
             }
@@ -172,25 +172,30 @@ impl Log {
         let open = self.stretch.as_ref().filter(|stretch| !stretch.interrupted);
         match event {
             Event::SessionLeased(e) => {
-                assert_eq!(self.owed, None, "{}", at());
+                assert_eq!(self.to_interrupt, None, "{}", at());
                 let orphan = open.filter(|open| open.boot != e.boot_id.as_str());
-                self.owed = orphan.map(|open| open.run.clone());
+                self.to_interrupt = orphan.map(|open| open.run.clone());
             }
             Event::RunStarted(e) => {
-                assert_eq!(self.owed, None, "{}", at());
+                assert_eq!(self.to_interrupt, None, "{}", at());
                 assert!(open.is_none(), "{}: two runs at once", at());
                 self.begin(e.run_id.as_str(), e.boot_id.as_str());
             }
             Event::RunResumed(e) => {
-                assert_eq!(self.owed, None, "{}", at());
+                assert_eq!(self.to_interrupt, None, "{}", at());
                 self.begin(e.run_id.as_str(), e.boot_id.as_str());
             }
             Event::RunReattached(e) => {
-                self.owed = None;
+                self.to_interrupt = None;
                 self.begin(e.run_id.as_str(), e.boot_id.as_str());
             }
             Event::RunInterrupted(e) => {
-                assert_eq!(self.owed.take().as_deref(), Some(e.run_id.as_str()), "{}", at());
+                assert_eq!(
+                    self.to_interrupt.take().as_deref(),
+                    Some(e.run_id.as_str()),
+                    "{}",
+                    at()
+                );
                 let Some(stretch) = &mut self.stretch else { panic!("{}: no run", at()) };
                 assert!(!stretch.interrupted, "{}: interrupted twice", at());
                 assert_eq!(
@@ -203,7 +208,7 @@ impl Log {
                 return true;
             }
             Event::RunCompleted(_) | Event::RunCancelled(_) | Event::RunFailed(_) => {
-                assert_eq!(self.owed, None, "{}", at());
+                assert_eq!(self.to_interrupt, None, "{}", at());
                 self.stretch = None;
             }
             _ => {}
@@ -224,8 +229,8 @@ fn content(session: &SessionId, record: &Record, of: &str) -> usize {
         serde_json::from_str(json).unwrap_or_else(|e| panic!("{session} {}: {e}", record.seq));
     let Some(text) = fields.values().next().and_then(serde_json::Value::as_str) else { return 0 };
     // A serving writer answers what it is told to, in a word; all else is made from ids.
-    let told = *record.kind == *"run.resumed" && text == "yes";
-    let made = told || text == super::filler(of, text.len());
+    let answered = *record.kind == *"run.resumed" && text == "yes";
+    let made = answered || text == super::filler(of, text.len());
     assert!(made, "{session}: the content of {} has changed", record.seq);
     text.len()
 }
@@ -288,7 +293,7 @@ mod tests {
             interrupted("r", "a"),
             started("q", "b"),
         ]);
-        assert_eq!((found, log.owed), (1, None));
+        assert_eq!((found, log.to_interrupt), (1, None));
     }
 
     #[test]

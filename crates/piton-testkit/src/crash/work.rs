@@ -102,8 +102,10 @@ impl Worker {
         };
         for message_id in state.messages.keys() {
             let mark = mark("message.completed", &[("message_id", message_id.as_str())]);
-            let command =
-                Command::Said { message_id: message_id.clone(), hash: String::from("unfinished") };
+            let command = Command::EndMessage {
+                message_id: message_id.clone(),
+                hash: String::from("unfinished"),
+            };
             self.act(Task { command, buffered: false, mark, bytes: 0 }).await?;
         }
         for (call_id, call) in &state.calls {
@@ -221,7 +223,7 @@ impl Worker {
             let say = Command::Say { message_id: message_id.clone(), offset: Some(0), text };
             let buffered = !self.serial && self.random.u32(0..100) < 80;
             says.push(Task { command: say, buffered, mark: delta, bytes });
-            let said = Command::Said { message_id, hash };
+            let said = Command::EndMessage { message_id, hash };
             let buffered = !self.serial && self.random.bool();
             saids.push(Task { command: said, buffered, mark: completed, bytes: 0 });
         }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use piton_runtime::{Deed, Driver, Ids, NoDriver, Options, Service, SystemClock};
+use piton_runtime::{Driver, EffectJob, Ids, NoDriver, Options, Service, SystemClock};
 use piton_store::{BootLocks, BoxFuture, OsEntropy};
 use tokio::task::JoinSet;
 
@@ -75,7 +75,7 @@ impl Out {
 struct Obedient;
 
 impl Driver for Obedient {
-    fn perform(&self, _deed: Deed) -> BoxFuture<bool> {
+    fn perform(&self, _job: EffectJob) -> BoxFuture<bool> {
         Box::pin(std::future::ready(true))
     }
 

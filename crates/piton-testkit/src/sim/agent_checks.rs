@@ -211,7 +211,7 @@ pub(super) fn calm(world: &World) {
                 "{session}: {:?} is pending with {run:?}, {executor:?}, {agent:?}",
                 state.pending
             );
-            found.push((Property::OwedIsDone, detail));
+            found.push((Property::PendingEffectsAreDone, detail));
         }
         if state.facts.closed.is_some() {
             continue;

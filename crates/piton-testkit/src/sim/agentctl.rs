@@ -15,7 +15,7 @@ use piton_core::id::{ExecutionId, SessionId};
 use piton_core::spool::{Entry, Pos, Spool};
 use piton_exec::client::Client;
 use piton_exec::executor::{
-    At, Drained, Error, Executor, Fault, Following, Found, LaunchSpec, Located,
+    At, Drained, EntryStream, Error, Executor, Fault, Found, LaunchSpec, Located,
 };
 use piton_exec::protocol::{Act, Command, Frame, Reply};
 
@@ -128,7 +128,7 @@ impl Remote {
             let conversation = agent.and_then(|agent| agent.conversation.clone());
             if let Some(conversation) = conversation {
                 let before: Vec<_> = fleet.given(&at.session).map(|(run, _)| run.clone()).collect();
-                world.is_told(&conversation, run_id, text, &before);
+                world.receive_prompt(&conversation, run_id, text, &before);
             }
             if is_own_prompt(text) {
                 fleet.prompted(world, at, run_id, &command.id);
@@ -218,7 +218,7 @@ impl Executor for Remote {
         &'a self,
         at: &'a At,
         after: Option<Spool>,
-    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
+    ) -> BoxFuture<'a, Result<Box<dyn EntryStream>, Fault>> {
         let (remote, at) = (self.clone(), at.clone());
         Box::pin(async move {
             remote.step().await;
@@ -240,7 +240,7 @@ impl Executor for Remote {
                 Stream { remote: remote.clone(), at, own, after, spool_id, _alone: alone }
             };
             remote.step().await;
-            Ok(Box::new(stream) as Box<dyn Following>)
+            Ok(Box::new(stream) as Box<dyn EntryStream>)
         })
     }
 
@@ -411,7 +411,7 @@ impl Stream {
     }
 }
 
-impl Following for Stream {
+impl EntryStream for Stream {
     fn spool_id(&self) -> &str {
         &self.spool_id
     }
@@ -490,7 +490,7 @@ impl World {
 
     /// A command reaches an agentctl: what it follows from must be durable.
     fn commanded(&self, session: &SessionId, id: &str) {
-        self.inner().stats.deeds += 1;
+        self.inner().stats.jobs += 1;
         let seq = id.strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('/'));
         let Some(seq) = seq.and_then(|seq| seq.parse::<Seq>().ok()) else { return };
         let durable = self.disk().logs.get(session).is_some_and(|log| log.flushed as Seq >= seq);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::Code;
-use piton_core::decide::{Command, Message, Probe};
+use piton_core::decide::{Command, Message, Probe, Refusal};
 use piton_core::event::{
     AgentReady, ExecutorReady, ExecutorStarting, Outcome, ToolStatus, WaitKind,
 };
 use piton_core::id::{RunId, SessionId};
+use piton_core::token::NewToken;
 use piton_core::{Reason, State};
-use piton_runtime::{Ack, Error, Handle, NewSession, OfflineWriter, Question};
+use piton_runtime::{Ack, Error, Handle, Ids, NewSession, OfflineWriter, Question};
 use serde_json::{Value, json};
 
 use super::ledger::Property;
@@ -33,7 +34,7 @@ pub(super) async fn work(world: Arc<World>, boot: Arc<Boot>, handle: Handle) {
 }
 
 /// An offline writer: changes sessions that nobody runs, or is told that somebody does.
-pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, writer: OfflineWriter) {
+pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, writer: OfflineWriter, ids: Ids) {
     for _ in 0..world.range(1, 8) {
         let sessions = world.inner().sessions.clone();
         let Some(session) = world.pick(&sessions) else {
@@ -41,7 +42,7 @@ pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, writer: OfflineWri
             continue;
         };
         world.inner().stats.operations += 1;
-        match change(&world, &writer, &session).await {
+        match change(&world, &writer, &ids, &session).await {
             Ok(()) => world.inner().stats.visits += 1,
             Err(error) => {
                 world.note(format_args!("writer {} on {session}: {error}", boot.id));
@@ -51,22 +52,34 @@ pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, writer: OfflineWri
     }
 }
 
-async fn change(world: &World, writer: &OfflineWriter, session: &SessionId) -> Result<(), Error> {
-    let state = writer.view().state(session).await?;
-    let waits: Vec<_> = state.facts.run.iter().flat_map(|run| run.waits.keys().cloned()).collect();
-    let token = match (world.range(0, 3), world.pick(&waits)) {
-        (0, _) => {
-            settled(world, session, &writer.cancel(session, None).await?);
-            return Ok(());
+async fn change(
+    world: &World,
+    writer: &OfflineWriter,
+    ids: &Ids,
+    session: &SessionId,
+) -> Result<(), Error> {
+    let run = writer.view().state(session).await?.facts.run;
+    let waits: Vec<_> = run.iter().flat_map(|run| run.waits.keys().cloned()).collect();
+    let latest = || run.as_ref().map(|run| run.run_id.clone()).ok_or(Refusal::NeverRun);
+    let (command, token) = match (world.range(0, 3), world.pick(&waits)) {
+        (0, _) => (Command::Cancel { run_id: latest()?, reason: Reason::UserRequest }, None),
+        (1, _) => (Command::Dismiss { run_id: latest()? }, None),
+        (_, Some(wait_id)) => {
+            let token = ids.token()?;
+            let fresh = NewToken::from(&token);
+            (Command::RotateToken { wait_id, fresh }, Some(token))
         }
-        (1, _) => {
-            settled(world, session, &writer.dismiss(session, None).await?);
-            return Ok(());
+        (_, None) => {
+            let token = ids.token()?;
+            let fresh = NewToken::from(&token);
+            (Command::MintInterruption { fresh, expires_at: None }, Some(token))
         }
-        (_, Some(wait_id)) => writer.rotate_token(session, &wait_id).await?,
-        (_, None) => writer.interruption_token(session, None).await?,
     };
-    world.inner().ledger.tokens.push((session.clone(), token));
+    let ack = writer.execute(session, command).await?;
+    match token {
+        Some(token) => world.inner().ledger.tokens.push((session.clone(), token)),
+        None => settled(world, session, &ack),
+    }
     Ok(())
 }
 
@@ -118,7 +131,7 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         Error::Refused(_) | Error::ShuttingDown => true,
         // What an agentctl refuses, or does not answer to, is another model's business.
         Error::Agentctl(_) => world.agents,
-        Error::Obstacle(_) | Error::StartFailed(_) | Error::AgentLate => world.habits.is_some(),
+        Error::StartError(_) | Error::StartFailed(_) | Error::AgentLate => world.habits.is_some(),
         // The handle has no arguments to check, no keys, no catalog and no workspaces.
         Error::Worktree(_)
         | Error::WorktreePending { .. }
@@ -127,6 +140,7 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         | Error::AgentNotFound { .. }
         | Error::AgentProfileRequired { .. }
         | Error::Folder(_)
+        | Error::Finish(_)
         | Error::AgentNotRunning
         | Error::ExecutorInUse { .. }
         | Error::ContentNotSupported { .. }
@@ -312,7 +326,7 @@ async fn say(
     };
     if world.chance(20) {
         let hash = "0".repeat(64);
-        return handle.execute(session, Command::Said { message_id, hash }).await;
+        return handle.execute(session, Command::EndMessage { message_id, hash }).await;
     }
     let text = "word ".repeat(usize::try_from(world.range(1, 9)).unwrap_or(1));
     let command = Command::Say { message_id, offset: None, text };

@@ -9,7 +9,7 @@ use piton_core::id::{BootId, RunId, SessionId, TokenId, WaitId};
 use piton_core::state::{Effect, ExecutorStatus};
 use piton_core::token::ResumeToken;
 use piton_core::{Record, Seq, chain};
-use piton_runtime::{Ack, Answered, Deed};
+use piton_runtime::{Ack, Answered, EffectJob};
 use piton_store::{Batch, Guard};
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub enum Property {
     /// Nothing is done before the record that says so is durable.
     CommitThenAct,
     /// What the log owes a living agent is carried out by the next boot that can.
-    OwedIsDone,
+    PendingEffectsAreDone,
     /// A deed's key stands for one deed; each run begins, and each answer arrives, once.
     NothingTwice,
     /// The state from snapshot and rest is the state from all records.
@@ -95,7 +95,7 @@ impl Property {
         Self::TokensSingleUse,
         Self::RetryGetsFirstResult,
         Self::CommitThenAct,
-        Self::OwedIsDone,
+        Self::PendingEffectsAreDone,
         Self::NothingTwice,
         Self::SnapshotIsReplay,
         Self::IndexIsFold,
@@ -143,7 +143,7 @@ pub(super) struct Ledger {
     /// Batches by session, as first and last seq.
     batches: BTreeMap<SessionId, Vec<(Seq, Seq)>>,
     owners: BTreeMap<SessionId, BootId>,
-    deeds: BTreeMap<String, String>,
+    jobs: BTreeMap<String, String>,
     begun: BTreeSet<(SessionId, RunId)>,
     answered: BTreeSet<(SessionId, WaitId)>,
     pub tokens: Vec<(SessionId, ResumeToken)>,
@@ -260,23 +260,23 @@ impl World {
     }
 
     /// An effect reaches the world. Its agent keeps a journal of keys.
-    pub(super) fn performed(&self, deed: &Deed) {
-        let (session, seq) = (&deed.session, deed.cause.seq);
+    pub(super) fn performed(&self, job: &EffectJob) {
+        let (session, seq) = (&job.session, job.cause.seq);
         let durable = self.disk().logs.get(session).is_some_and(|log| log.flushed as Seq >= seq);
         if !durable {
             self.violated(Property::CommitThenAct, format!("{session}: record {seq}"));
         }
-        let description = format!("{:?} because of {:?}", deed.effect, deed.cause);
-        self.note(format_args!("{} does {description}", deed.key));
+        let description = format!("{:?} because of {:?}", job.effect, job.cause);
+        self.note(format_args!("{} does {description}", job.key));
         let mut inner = self.inner();
-        inner.stats.deeds += 1;
-        let repetition = match inner.ledger.deeds.get(&deed.key) {
+        inner.stats.jobs += 1;
+        let repetition = match inner.ledger.jobs.get(&job.key) {
             Some(known) if *known == description => return,
-            Some(known) => Some(format!("{}: {known}, then {description}", deed.key)),
+            Some(known) => Some(format!("{}: {known}, then {description}", job.key)),
             None => None,
         };
-        inner.ledger.deeds.insert(deed.key.clone(), description);
-        let first_time = match &deed.effect {
+        inner.ledger.jobs.insert(job.key.clone(), description);
+        let first_time = match &job.effect {
             Effect::Begin { run_id, .. } => {
                 inner.ledger.begun.insert((session.clone(), run_id.clone()))
             }
@@ -290,7 +290,7 @@ impl World {
             self.violated(Property::NothingTwice, detail);
         }
         if !first_time {
-            self.violated(Property::NothingTwice, format!("{:?} again", deed.effect));
+            self.violated(Property::NothingTwice, format!("{:?} again", job.effect));
         }
     }
 
@@ -308,9 +308,11 @@ impl World {
         } else {
             inner.stats.answers += 1;
         }
-        let told = (answer.clone(), answered.result_seq);
-        let first = inner.ledger.answers.entry(answered.token.clone()).or_insert(told.clone());
-        let mut detail = (*first != told).then(|| format!("{first:?}, then {told:?}"));
+        let answered_with = (answer.clone(), answered.result_seq);
+        let first =
+            inner.ledger.answers.entry(answered.token.clone()).or_insert(answered_with.clone());
+        let mut detail =
+            (*first != answered_with).then(|| format!("{first:?}, then {answered_with:?}"));
         if !answered.replayed && !inner.ledger.taken.insert(answered.token.clone()) {
             detail = Some("taken twice".to_owned());
         }

@@ -169,12 +169,12 @@ pub(super) fn recovered(world: &World, boot: &BootId, recovered: &[Recovered]) {
 }
 
 /// With its agent alive and a boot that recovered, a session owes nothing any more.
-pub(super) fn owed(world: &World, boot: &BootId) {
+pub(super) fn pending_effects_done(world: &World, boot: &BootId) {
     for (session, state) in durable_states(world) {
         let lives = state.facts.executor.as_ref().is_some_and(Executor::may_live);
         if lives && !state.pending.is_empty() {
             let detail = format!("{session} under {boot}: {:?} is pending", state.pending);
-            world.violated(Property::OwedIsDone, detail);
+            world.violated(Property::PendingEffectsAreDone, detail);
         }
     }
 }

@@ -9,8 +9,8 @@ use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, RunId, SessionId};
 use piton_core::spool::{ENTRY_VERSION, Ended, Entry, Fact, Pos};
 use piton_exec::executor::At;
-use piton_exec::protocol::{Act, Problem};
-use serde_json::Value;
+use piton_exec::protocol::{Act, Problem, Withdrawn};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::agent::{After, Agent, Did};
@@ -76,6 +76,8 @@ pub(super) struct Machine {
     /// What was acknowledged is there no more.
     pub acked: Pos,
     pub journal: BTreeMap<String, (Act, Result<Value, Problem>)>,
+    /// Commands that may not be accepted any more.
+    withdrawn: BTreeSet<String>,
     pub delivered: BTreeSet<String>,
     pub is_up: bool,
     /// Without an agentctl: a leftover.
@@ -104,6 +106,7 @@ impl Machine {
             kept: 0,
             acked: 0,
             journal: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
             delivered: BTreeSet::new(),
             is_up: true,
             agent: None,
@@ -226,6 +229,9 @@ impl Machine {
                 if known == act { result.clone() } else { Err(problem(Code::CommandMismatch)) };
             return (true, result);
         }
+        if self.withdrawn.contains(id) {
+            return (false, Err(problem(Code::CommandWithdrawn)));
+        }
         if let Some(code) = self.not_now(act) {
             return (false, Err(problem(code)));
         }
@@ -254,7 +260,7 @@ impl Machine {
                 _ => Some(Code::AgentNotRunning),
             },
             // Without an agent there is nothing to end.
-            Act::Stop {} => None,
+            Act::Stop {} | Act::Withdraw { .. } => None,
             _ => agent.is_none().then_some(Code::AgentNotRunning),
         }
     }
@@ -296,6 +302,13 @@ impl Machine {
                 did.push(Did { run_id, fact: Fact::WaitEnded { wait_id: wait_id.clone(), why } });
             }
             (Act::Stop {}, _) => self.agent_ended(world, None, true),
+            (Act::Withdraw { command_id }, _) => {
+                let accepted = self.journal.contains_key(command_id);
+                if !accepted {
+                    self.withdrawn.insert(command_id.clone());
+                }
+                return Ok(json!(Withdrawn { accepted }));
+            }
             _ => return Err(problem(Code::RequestInvalid)),
         }
         for did in did {

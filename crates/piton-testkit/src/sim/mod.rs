@@ -31,7 +31,7 @@ use std::time::Duration;
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::planted::Bug;
 use piton_exec::executor::LaunchOptions;
-use piton_runtime::{Executions, Options, PermissionRules, Service, Settings, Supervisors};
+use piton_runtime::{Executions, Ids, Options, PermissionRules, Service, Settings, Supervisors};
 use tokio::task::JoinSet;
 
 pub use ledger::{Property, Violation};
@@ -75,7 +75,7 @@ pub struct Stats {
     pub operations: u64,
     pub acknowledged: u64,
     pub delivered: u64,
-    pub deeds: u64,
+    pub jobs: u64,
     pub records: u64,
     pub interruptions: u64,
     pub answers: u64,
@@ -171,7 +171,7 @@ async fn live(on: On, seed: u64, tracing: bool) -> Report {
         } else {
             // Long enough for everything that is owed to be done and noted.
             tokio::time::sleep(Duration::from_secs(5)).await;
-            log_checks::owed(&world, &life.boot.id);
+            log_checks::pending_effects_done(&world, &life.boot.id);
         }
         life.end(&world).await;
     }
@@ -330,11 +330,9 @@ async fn run_clients(world: &Arc<World>, boots: &[Life]) {
             masker: Arc::clone(&MASKER),
             ..Options::new(boot.id.clone(), store, liveness, entropy)
         };
-        tasks.spawn(client::visit(
-            Arc::clone(world),
-            Arc::clone(boot),
-            Service::offline_writer(options),
-        ));
+        let ids = Ids::new(parts::clock(world, boot), parts::entropy(world));
+        let writer = Service::offline_writer(options);
+        tasks.spawn(client::visit(Arc::clone(world), Arc::clone(boot), writer, ids));
     }
     let working = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {

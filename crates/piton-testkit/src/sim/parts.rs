@@ -8,7 +8,7 @@ use std::time::Duration;
 use piton_core::decide::Probe;
 use piton_core::id::{BootId, ExecutionId, SessionId};
 use piton_core::{Code, Timestamp};
-use piton_runtime::{Clock, Deed, Driver, Executors};
+use piton_runtime::{Clock, Driver, EffectJob, Executors};
 use piton_store::memory::{Hooks, Point};
 use piton_store::{Batch, BoxFuture, Entropy, Liveness, Result};
 
@@ -117,14 +117,14 @@ impl Clock for Part {
 }
 
 impl Driver for Part {
-    fn perform(&self, deed: Deed) -> BoxFuture<bool> {
+    fn perform(&self, job: EffectJob) -> BoxFuture<bool> {
         let (world, boot) = (Arc::clone(&self.world), Arc::clone(&self.boot));
         Box::pin(async move {
             step(&world, &boot).await;
             if world.agent_refuses() {
                 return false;
             }
-            world.performed(&deed);
+            world.performed(&job);
             // It was done; whether anybody hears of it is another matter.
             step(&world, &boot).await;
             true

@@ -16,7 +16,9 @@ use piton_core::spool::SessionCapabilities;
 use piton_core::state::AgentStatus;
 use piton_core::{Code, Reason, State};
 use piton_exec::protocol::Start;
-use piton_runtime::{Error, Executions, Handle, Obstacle, Recipe, Recipes, Supervisors};
+use piton_runtime::{
+    Error, Executions, Handle, LaunchConfig, LaunchConfigs, StartError, Supervisors,
+};
 use piton_store::BoxFuture;
 
 use super::agentctl::PROMPT;
@@ -40,7 +42,7 @@ pub(super) struct Habits {
     saves_late: bool,
     /// Chances in a hundred, per start.
     pub forgets: u32,
-    obstacle: u32,
+    start_error: u32,
     /// They never get a conversation back that they had.
     pub stuck: Option<Stuck>,
 }
@@ -62,10 +64,11 @@ impl Habits {
             resume: rng.bool(),
             ..SessionCapabilities::default()
         };
-        let (forgets, obstacle) = (rng.u32(0..20), rng.u32(0..10));
+        let (forgets, start_error) = (rng.u32(0..20), rng.u32(0..10));
         let saves_late = rng.bool();
         let stuck = super::stuck::in_world(seed);
-        let drawn = Self { policy, abilities, capabilities, saves_late, forgets, obstacle, stuck };
+        let drawn =
+            Self { policy, abilities, capabilities, saves_late, forgets, start_error, stuck };
         match stuck {
             None => drawn,
             // They have what they said, would load it, and cannot.
@@ -89,14 +92,14 @@ pub(super) struct Memories {
 struct Talk {
     knows: BTreeSet<RunId>,
     /// What it was told of the past, and has not kept.
-    unkept: BTreeSet<RunId>,
+    unsaved: BTreeSet<RunId>,
     /// It was told of the past.
-    was_told: bool,
+    is_prompted: bool,
 }
 
 impl Talk {
     fn lacks<'a>(&self, runs: &'a [RunId]) -> Option<&'a RunId> {
-        runs.iter().find(|run| !self.knows.contains(*run) && !self.unkept.contains(*run))
+        runs.iter().find(|run| !self.knows.contains(*run) && !self.unsaved.contains(*run))
     }
 }
 
@@ -112,25 +115,31 @@ impl World {
     /// An agent opens a conversation that it has, or refuses a prompt: what was not kept is gone.
     pub(super) fn is_dropped(&self, conversation: &str) {
         if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
-            talk.unkept.clear();
+            talk.unsaved.clear();
         }
     }
 
     /// Its turn ended well.
     pub(super) fn is_kept(&self, conversation: &str) {
         if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
-            talk.knows.append(&mut talk.unkept);
+            talk.knows.append(&mut talk.unsaved);
         }
     }
 
     /// An agent is given a prompt in its conversation.
-    pub(super) fn is_told(&self, conversation: &str, run: &RunId, text: &str, before: &[RunId]) {
+    pub(super) fn receive_prompt(
+        &self,
+        conversation: &str,
+        run: &RunId,
+        text: &str,
+        before: &[RunId],
+    ) {
         let saves_late = self.habits.is_some_and(|habits| habits.saves_late);
         let mut inner = self.inner();
         let talk = inner.memories.talks.entry(conversation.to_owned()).or_default();
         if text.starts_with(HISTORY) {
-            talk.was_told = true;
-            let kept = if saves_late { &mut talk.unkept } else { &mut talk.knows };
+            talk.is_prompted = true;
+            let kept = if saves_late { &mut talk.unsaved } else { &mut talk.knows };
             kept.extend(before.iter().cloned());
         }
         // That it is to go on does not tell it what was said at first.
@@ -154,7 +163,7 @@ impl World {
         }
         let inner = self.inner();
         let Some(talk) = inner.memories.talks.get(conversation) else { return };
-        let (lacks, was_told) = (talk.lacks(given).cloned(), talk.was_told);
+        let (lacks, is_prompted) = (talk.lacks(given).cloned(), talk.is_prompted);
         // What was interrupted before an agent was given it may have been said to one all the same.
         let runs: Vec<_> = state.recent_runs.iter().cloned().collect();
         let knows_all = talk.lacks(&runs).is_none() && runs.iter().all(|run| given.contains(run));
@@ -163,7 +172,7 @@ impl World {
             (Some(run), Some(true) | None) => {
                 format!("{session}: {conversation} does not know {run}: {:?}", agent.restored)
             }
-            (None, Some(false)) if knows_all && !was_told => {
+            (None, Some(false)) if knows_all && !is_prompted => {
                 format!("{session}: {conversation} knows all, and is said not to")
             }
             _ => return,
@@ -177,33 +186,37 @@ pub(super) fn is_own_prompt(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(PROMPT))
 }
 
-struct Kitchen {
+struct SimulatedAgents {
     world: Arc<World>,
     boot: Arc<Boot>,
     habits: Habits,
 }
 
-impl fmt::Debug for Kitchen {
+impl fmt::Debug for SimulatedAgents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Kitchen({})", self.boot.id)
     }
 }
 
-impl Recipes for Kitchen {
+impl LaunchConfigs for SimulatedAgents {
     fn abilities(&self, _state: &State) -> Abilities {
         self.habits.abilities
     }
 
-    fn recipe(&self, _session: &SessionId, _state: &State) -> BoxFuture<Result<Recipe, Obstacle>> {
+    fn launch_config(
+        &self,
+        _session: &SessionId,
+        _state: &State,
+    ) -> BoxFuture<Result<LaunchConfig, StartError>> {
         let (world, boot, habits) = (Arc::clone(&self.world), Arc::clone(&self.boot), self.habits);
         Box::pin(async move {
             step(&world, &boot).await;
-            if !world.fleet().calm && world.chance(habits.obstacle) {
+            if !world.fleet().calm && world.chance(habits.start_error) {
                 let (reason, code) = (Reason::WorkspaceMissing, Code::WorkspaceUnusable);
-                return Err(Obstacle { reason, code, message: "The model hides it".to_owned() });
+                return Err(StartError { reason, code, message: "The model hides it".to_owned() });
             }
             let (start, abilities) = (Start::default(), habits.abilities);
-            Ok(Recipe { start, abilities, workspace: PathBuf::from("/workspace") })
+            Ok(LaunchConfig { start, abilities, workspace: PathBuf::from("/workspace") })
         })
     }
 }
@@ -215,7 +228,7 @@ pub(super) fn supervisors(
     handle: &Handle,
 ) -> Option<Supervisors> {
     let habits = world.habits?;
-    let kitchen = Kitchen { world: Arc::clone(world), boot: Arc::clone(boot), habits };
+    let kitchen = SimulatedAgents { world: Arc::clone(world), boot: Arc::clone(boot), habits };
     handle.supervisors().set_agents(Arc::new(kitchen), habits.policy);
     Some(handle.supervisors().clone())
 }
@@ -244,7 +257,7 @@ pub(super) async fn operate(
             let before = handle.state(session).await?;
             supervisors.ensure_running(session, StartTrigger::Manual).await?;
             let turn = supervisors.policy().continue_run;
-            let goes_on = resume::goes_on_with(&before.facts, turn, StartTrigger::Manual);
+            let goes_on = resume::run_to_continue(&before.facts, turn, StartTrigger::Manual);
             let Some(run_id) = goes_on else { return Ok(true) };
             handle.execute(session, Command::Resume { run_id }).await?
         }
@@ -281,9 +294,10 @@ pub(super) async fn operate(
 pub(super) fn calm(world: &World, session: &SessionId, state: &State) {
     let Some(habits) = world.habits else { return };
     if habits.policy.agent_restart != AgentRestart::Manual && resume::is_stranded(state) {
-        let vain = state.facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
-        let detail = format!("{session}: nobody is given what was said, after {vain} vain starts");
-        world.violated(Property::OwedIsDone, detail);
+        let failed_starts = state.facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
+        let detail =
+            format!("{session}: nobody is given what was said, after {failed_starts} vain starts");
+        world.violated(Property::PendingEffectsAreDone, detail);
     }
     let found = resume::evaluate(state, habits.abilities, false);
     let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);

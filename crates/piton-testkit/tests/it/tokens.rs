@@ -87,10 +87,10 @@ impl Life {
     }
 }
 
-type Told = Result<Answered, Code>;
+type Outcome = Result<Answered, Code>;
 
 /// All at once, on several threads.
-async fn answer_all(handle: &Handle, token: &ResumeToken, answers: Vec<Value>) -> Vec<Told> {
+async fn answer_all(handle: &Handle, token: &ResumeToken, answers: Vec<Value>) -> Vec<Outcome> {
     let tasks: Vec<_> = answers
         .into_iter()
         .map(|answer| {
@@ -100,11 +100,11 @@ async fn answer_all(handle: &Handle, token: &ResumeToken, answers: Vec<Value>) -
             })
         })
         .collect();
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for task in tasks {
-        told.push(task.await.unwrap());
+        results.push(task.await.unwrap());
     }
-    told
+    results
 }
 
 fn hand() -> Hand {
@@ -119,9 +119,9 @@ async fn a_thousand_answers_resume_once() {
     let life = Life::begin(folder.path(), &clock).await;
     let (session, token) = life.ask().await;
     let yes = json!({ "yes": true, "by": "ada" });
-    let told = answer_all(&life.service.handle(), &token, vec![yes.clone(); ANSWERS]).await;
+    let results = answer_all(&life.service.handle(), &token, vec![yes.clone(); ANSWERS]).await;
     let (first, others): (Vec<_>, Vec<_>) =
-        told.into_iter().map(Result::unwrap).partition(|answered| !answered.replayed);
+        results.into_iter().map(Result::unwrap).partition(|answered| !answered.replayed);
     let [first] = first.as_slice() else { panic!("{} first answers", first.len()) };
     let again = Answered { replayed: true, ..first.clone() };
     assert_eq!(others, vec![again.clone(); ANSWERS - 1]);
@@ -136,10 +136,10 @@ async fn a_thousand_answers_resume_once() {
         clock.pass(wait);
         let life = Life::begin(folder.path(), &clock).await;
         let before = life.resumed(&session).await;
-        let told = answer_all(&life.service.handle(), &token, vec![same.clone(); 50]).await;
-        assert_eq!(told, vec![Ok(again.clone()); 50]);
-        let told = answer_all(&life.service.handle(), &token, vec![json!("no"); 50]).await;
-        assert_eq!(told, vec![Err(Code::ResumeTokenConsumed); 50]);
+        let results = answer_all(&life.service.handle(), &token, vec![same.clone(); 50]).await;
+        assert_eq!(results, vec![Ok(again.clone()); 50]);
+        let results = answer_all(&life.service.handle(), &token, vec![json!("no"); 50]).await;
+        assert_eq!(results, vec![Err(Code::ResumeTokenConsumed); 50]);
         life.service.handle().sweep().await.unwrap();
         assert_eq!(life.resumed(&session).await, before, "a replay wrote something");
         life.end().await;
@@ -154,11 +154,12 @@ async fn a_thousand_different_answers_resume_once() {
     let life = Life::begin(folder.path(), &clock).await;
     let (session, token) = life.ask().await;
     let answers: Vec<_> = (0..ANSWERS).map(|n| json!({ "choice": n % 10 })).collect();
-    let told = answer_all(&life.service.handle(), &token, answers).await;
-    let winner = told.iter().position(|told| matches!(told, Ok(a) if !a.replayed)).unwrap();
-    let first = told[winner].clone().unwrap();
-    for (n, told) in told.into_iter().enumerate() {
-        match told {
+    let results = answer_all(&life.service.handle(), &token, answers).await;
+    let winner =
+        results.iter().position(|results| matches!(results, Ok(a) if !a.replayed)).unwrap();
+    let first = results[winner].clone().unwrap();
+    for (n, results) in results.into_iter().enumerate() {
+        match results {
             Ok(answered) => {
                 assert_eq!(n % 10, winner % 10, "two different answers were taken");
                 let replayed = n != winner;
@@ -182,13 +183,14 @@ async fn an_expired_token_resumes_nothing() {
     let life = Life::begin(folder.path(), &clock).await;
     let (session, token) = life.ask().await;
     clock.pass(TIMEOUT + Duration::from_millis(1));
-    let told = answer_all(&life.service.handle(), &token, vec![json!("yes"); 100]).await;
-    assert_eq!(told, vec![Err(Code::ResumeTokenExpired); 100]);
+    let results = answer_all(&life.service.handle(), &token, vec![json!("yes"); 100]).await;
+    assert_eq!(results, vec![Err(Code::ResumeTokenExpired); 100]);
     assert_eq!(life.service.handle().sweep().await.unwrap(), 1);
-    let told = answer_all(&life.service.handle(), &token, vec![json!("yes"); 100]).await;
-    let refused =
-        |told: &Told| matches!(told, Err(Code::ResumeTokenExpired | Code::ResumeTokenRevoked));
-    assert!(told.iter().all(refused), "{told:?}");
+    let results = answer_all(&life.service.handle(), &token, vec![json!("yes"); 100]).await;
+    let refused = |results: &Outcome| {
+        matches!(results, Err(Code::ResumeTokenExpired | Code::ResumeTokenRevoked))
+    };
+    assert!(results.iter().all(refused), "{results:?}");
     assert_eq!(life.resumed(&session).await.0, 0);
     life.end().await;
 }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_lost_is_told_in_one_line() {
+    fn what_would_be_lost_is_reported_in_one_line() {
         let names = |n: usize| (0..n).map(|n| format!("f{n}")).collect::<Vec<_>>();
         let losses = Losses {
             changed: names(1),

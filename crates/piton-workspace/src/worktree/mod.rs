@@ -499,7 +499,7 @@ mod tests {
 
     /// One waits for the other, and a lock outlives its holder in whoever was handed its file.
     #[test]
-    fn a_lock_is_held_by_whoever_has_its_file() {
+    fn a_lock_is_held_by_the_process_with_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.lock");
         let held = lock(&path).unwrap();

@@ -1,5 +1,8 @@
 //! Tests of `piton-workspace` from outside, as one program: a file for each subject.
 
 mod files;
+mod finish;
 mod git;
+mod snapshot;
+mod snapshot_kills;
 mod worktree;

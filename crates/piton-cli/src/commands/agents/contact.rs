@@ -140,7 +140,7 @@ async fn meet(cx: &Context, profile: &Profile, wait: Duration, login: Option<Log
     let began = Instant::now();
     let heard = tokio::select! {
         heard = hear(&connection, login) => Ok(heard),
-        exit = signals.told_to_end() => Err(exit),
+        exit = signals.wait_after_stop() => Err(exit),
     };
     let after = began.elapsed();
     connection.close();
@@ -177,7 +177,7 @@ impl Signals {
         Ok(Self { interrupt, terminate })
     }
 
-    async fn told_to_end(&mut self) -> Exit {
+    async fn wait_after_stop(&mut self) -> Exit {
         tokio::select! {
             _ = self.interrupt.recv() => Exit::Signal(2),
             _ = self.terminate.recv() => Exit::Signal(15),

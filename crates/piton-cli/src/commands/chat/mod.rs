@@ -5,16 +5,17 @@ mod asking;
 mod input;
 mod markdown;
 mod outcome;
-mod screen;
+pub(crate) mod screen;
 mod slash;
 mod talk;
 
 use std::path::{Path, PathBuf};
 
+use piton_api::SessionSummary;
 use piton_api::client::Client;
 use piton_api::session::{NewSession, SessionQuery};
-use piton_core::Code;
 use piton_core::id::SessionId;
+use piton_core::{Code, PromptContent};
 
 use super::sessions::new::folder;
 use super::sessions::prompt;
@@ -25,12 +26,17 @@ use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::lookup;
+use crate::terminal;
+use crate::terminal::chat::Left;
+use crate::terminal::dashboard::{self, Chosen};
 use crate::ui::Ui;
 use talk::{Talk, Until};
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
   piton chat                           Talk to your agent in this folder
+  piton chat \"fix the test\"            The same, with the first prompt
+  piton chat --continue                Return to the folder's latest session
   piton chat --print \"say hello\"       One prompt, its answer, and an exit code by its outcome
   git diff | piton chat --print -      The prompt from stdin
 
@@ -58,17 +64,34 @@ JSON: the session's records, one per line, and the coming ones.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = CHAT_EXAMPLES)]
 pub(crate) struct ChatArgs {
-    /// Where the agent works [default: here]
+    /// Where the agent works [default: here]; a text with blanks is the first prompt, - reads it from
+    /// stdin
+    #[arg(value_name = "DIR|PROMPT")]
     dir: Option<PathBuf>,
     /// Which agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     #[command(flatten)]
     choice: ChoiceArgs,
+    /// Go back to the session of this folder that was active last
+    #[arg(long = "continue", conflicts_with_all = ["resume", "print", "agent"])]
+    continue_last: bool,
+    /// Go back to a session: by its id or the beginning of it, or choose one from a list
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["print", "agent"])]
+    resume: Option<String>,
+    /// Print lines instead of drawing on the terminal: for screen readers and simple terminals
+    #[arg(long)]
+    plain: bool,
     /// Say this, print the answer, and end with an exit code by the run's outcome; - reads it from
     /// stdin
     #[arg(long, value_name = "PROMPT")]
     print: Option<String>,
+    /// With --print: say it in this session instead of a new one
+    #[arg(long, value_name = "SESSION", requires = "print", conflicts_with = "agent")]
+    session: Option<String>,
+    /// With --print: the answer as text, one JSON object with it, or every record of the turn as JSON
+    #[arg(long, value_name = "FORMAT", requires = "print")]
+    output_format: Option<OutputFormat>,
     /// Leave the agent running when --print ends; without it the agent ends, and the session's next
     /// prompt starts it again
     #[arg(long, requires = "print")]
@@ -78,20 +101,50 @@ pub(crate) struct ChatArgs {
     attach: Vec<PathBuf>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OutputFormat {
+    Text,
+    Json,
+    StreamJson,
+}
+
 /// Come back to a session: what was said last, and what is being said
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub(crate) struct AttachArgs {
     /// The session's id, or its beginning [default: the one that was active last]
     session: Option<String>,
+    /// Print lines instead of drawing on the terminal: for screen readers and simple terminals
+    #[arg(long)]
+    plain: bool,
 }
 
 pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Exit> {
+    let mut args = args;
+    let is_one_object = args.output_format == Some(OutputFormat::Json);
+    ui.json |= args.output_format.is_some_and(|format| format != OutputFormat::Text);
+    let first = first_prompt(&mut args)?;
     // Before anything is started or made.
     let text = args.print.map(|text| prompt::given(text, &args.attach)).transpose()?;
     let title = text.as_deref().map(title);
     let print = text.map(|text| attachment::prompt(text, &args.attach)).transpose()?;
     let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
+    if args.continue_last || args.resume.is_some() {
+        let client = background::ensure(cx).await?;
+        let Some(session) = earlier(ui, cx, &client, folder, args.resume).await? else {
+            return Ok(Exit::Good);
+        };
+        return talk_on(ui, cx, client, session, args.plain).await;
+    }
+    if let (Some(named), Some(print)) = (&args.session, &print) {
+        let client = background::ensure(cx).await?;
+        let session = find(&client, Some(named)).await?;
+        open(ui, &client, &session).await?;
+        let after = client.session(&session).await?.summary.last_seq;
+        let talk = Talk::new(ui, cx, client, session, Until::TurnEnds);
+        let talk = talk.with_prompt(print.clone(), after).with_one_object(is_one_object);
+        return talk.with_key_delay(cx.settings.permissions.key_delay).run().await;
+    }
     let agent = agents::chosen(ui, &cx.settings, args.agent)?;
     let client = background::ensure(cx).await?;
     let new = NewSession {
@@ -103,10 +156,15 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
         ..NewSession::default()
     };
     let session = client.create_session(&new).await?.session_id;
+    if print.is_none() && !args.plain && terminal::is_possible(ui) {
+        return draw(ui, cx, client, session, Some(new), first).await;
+    }
     let until = if print.is_some() { Until::TurnEnds } else { Until::Left };
     let ends_agent = print.is_some() && !args.keep;
     let (asked, of) = (client.clone(), session.clone());
+    let print = print.or_else(|| first.map(PromptContent::from));
     let talk = Talk::new(ui, cx, client, session, until).with_new_agent(print);
+    let talk = talk.with_one_object(is_one_object);
     let exit = talk.with_key_delay(cx.settings.permissions.key_delay).run().await?;
     if ends_agent && exit.has_run_ended() {
         // The answer is there all the same; what stays is ended when it has been idle for long enough.
@@ -120,18 +178,153 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
     let client = background::ensure(cx).await?;
     let session = find(&client, args.session.as_deref()).await?;
-    let status = client.session(&session).await?;
+    talk_on(ui, cx, client, session, args.plain).await
+}
+
+/// Returns to a session, drawn or printed.
+async fn talk_on(
+    ui: &mut Ui,
+    cx: &Context,
+    client: Client,
+    session: SessionId,
+    plain: bool,
+) -> Result<Exit> {
+    open(ui, &client, &session).await?;
+    if !plain && terminal::is_possible(ui) {
+        return draw(ui, cx, client, session, None, None).await;
+    }
+    let talk = Talk::new(ui, cx, client, session, Until::Left);
+    talk.with_key_delay(cx.settings.permissions.key_delay).run().await
+}
+
+/// Draws a session that was chosen on the dashboard.
+pub(crate) async fn attach_to(
+    ui: &mut Ui,
+    cx: &Context,
+    client: Client,
+    session: SessionId,
+) -> Result<Exit> {
+    talk_on(ui, cx, client, session, false).await
+}
+
+/// Draws a new session in this folder.
+pub(crate) async fn begin(ui: &mut Ui, cx: &Context, client: Client) -> Result<Exit> {
+    let new = NewSession {
+        working_dir: Some(folder(Path::new("."))?),
+        agent_profile_id: Some(agents::chosen(ui, &cx.settings, None)?),
+        start: Some(true),
+        ..NewSession::default()
+    };
+    let session = client.create_session(&new).await?.session_id;
+    draw(ui, cx, client, session, Some(new), None).await
+}
+
+/// The session to go back to: the one that is named or chosen, or the latest of the folder.
+async fn earlier(
+    ui: &mut Ui,
+    cx: &Context,
+    client: &Client,
+    folder: String,
+    named: Option<String>,
+) -> Result<Option<SessionId>> {
+    match named {
+        Some(named) if !named.is_empty() => find(client, Some(&named)).await.map(Some),
+        Some(_) if terminal::is_possible(ui) => {
+            match dashboard::run(ui, cx, client, Some(folder)).await? {
+                Chosen::Attach(session) => Ok(Some(session)),
+                Chosen::New | Chosen::Leave => Ok(None),
+            }
+        }
+        Some(_) => Err(Error::usage("Name the session: there is no terminal to choose one on")),
+        None => {
+            let mut query = SessionQuery { limit: Some(200), ..SessionQuery::default() };
+            loop {
+                let page = client.sessions(&query).await?;
+                let is_here = |one: &SessionSummary| one.working_dir.as_ref() == Some(&folder);
+                if let Some(found) = page.sessions.into_iter().find(is_here) {
+                    return Ok(Some(found.session_id));
+                }
+                if page.next.is_none() {
+                    let message = format!("There is no session in {folder}");
+                    return Err(Error::new(Code::SessionNotFound, message)
+                        .with_hint("Begin one with `piton chat`."));
+                }
+                query.after = page.next;
+            }
+        }
+    }
+}
+
+/// The first prompt, if the argument is one and no folder.
+fn first_prompt(args: &mut ChatArgs) -> Result<Option<String>> {
+    let is_prompt = |text: &&str| {
+        *text == "-" || (text.contains(char::is_whitespace) && !Path::new(text).exists())
+    };
+    let named = args.dir.as_deref().and_then(Path::to_str).filter(is_prompt).map(str::to_owned);
+    if named.is_some() {
+        args.dir = None;
+    }
+    named.map(|text| prompt::given(text, &[])).transpose()
+}
+
+/// Starts the agent of a session that can be resumed.
+async fn open(ui: &mut Ui, client: &Client, session: &SessionId) -> Result<()> {
+    let status = client.session(session).await?;
     if status.is_resumable && !status.is_agent_running {
-        // Only the agent is started: whether an interrupted run goes on is for a person to say.
+        // Only the agent is started: whether an interrupted run continues is for a person to say.
         // An agent that cannot be started is no reason to hide what was said.
-        match client.open_session(&session).await {
+        match client.open_session(session).await {
             Err(error) if error.is_connection() => return Err(error.into()),
             Err(error) => drop(ui.report(&error.into())),
             Ok(_) => {}
         }
     }
-    let talk = Talk::new(ui, cx, client, session, Until::Left);
-    talk.with_key_delay(cx.settings.permissions.key_delay).run().await
+    Ok(())
+}
+
+/// Draws the conversation on the terminal, and those that follow it.
+async fn draw(
+    ui: &mut Ui,
+    cx: &Context,
+    client: Client,
+    mut session: SessionId,
+    mut new: Option<NewSession>,
+    mut first_prompt: Option<String>,
+) -> Result<Exit> {
+    let mut is_new = new.is_some();
+    loop {
+        let (of, first) = (session.clone(), first_prompt.take());
+        let left = terminal::chat::run(ui, cx, client.clone(), of, first, is_new).await?;
+        session = match left {
+            (Left::Quit, exit) => return Ok(exit),
+            (Left::To(other), _) => {
+                is_new = false;
+                open(ui, &client, &other).await?;
+                other
+            }
+            (Left::New, _) => {
+                is_new = true;
+                let like = match &new {
+                    Some(new) => new.clone(),
+                    None => like(&client, &session).await?,
+                };
+                let created = client.create_session(&like).await?.session_id;
+                new = Some(like);
+                created
+            }
+        };
+    }
+}
+
+/// A new session in the folder of another one, with its agent.
+async fn like(client: &Client, session: &SessionId) -> Result<NewSession> {
+    let summary = client.session(session).await?.summary;
+    Ok(NewSession {
+        working_dir: summary.working_dir,
+        agent_profile_id: summary.agent_profile_id,
+        start: Some(true),
+        ..NewSession::default()
+    })
 }
 
 fn title(prompt: &str) -> String {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_says_why_and_how_to_go_on() {
+    fn an_interruption_says_why_and_how_to_continue() {
         let record = json!({"kind": "run.interrupted", "reason": "process_exit"});
         assert_eq!(
             lines(Outcome::Interrupted, &record),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_the_words_of_whoever_failed() {
+    fn a_failure_is_reported_in_the_words_of_its_source() {
         let record = json!({"kind": "agent.error", "message": "It ended\noops"});
         assert_eq!(lines(Outcome::Failed, &record)[0], "Error: It ended oops");
         let record = json!({"kind": "run.failed", "error": "no credit"});

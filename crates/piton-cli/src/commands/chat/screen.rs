@@ -27,11 +27,11 @@ const ENDS_CARD: &[&str] = &[
 
 /// A question that waits for an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Question {
-    pub(super) wait_id: String,
-    pub(super) request: PermissionRequest,
+pub(crate) struct Question {
+    pub(crate) wait_id: String,
+    pub(crate) request: PermissionRequest,
     /// Ids and names.
-    pub(super) options: Vec<(String, String)>,
+    pub(crate) options: Vec<(String, String)>,
 }
 
 impl Question {
@@ -42,7 +42,7 @@ impl Question {
     }
 
     /// The option that rejects this once.
-    pub(super) fn rejection(&self) -> Option<&str> {
+    pub(crate) fn rejection(&self) -> Option<&str> {
         let mut options = self.request.options.iter();
         let found = options.find(|option| option.kind.as_deref() == Some("reject_once"));
         found.map(|option| option.option_id.as_str())
@@ -95,6 +95,9 @@ struct Start {
 enum Open {
     /// That somebody may type.
     Prompt,
+    /// A line was typed behind the prompt. The terminal has ended it, unless it was typed in the moment
+    /// in which the prompt was drawn: then the prompt still stands there.
+    Entered,
     /// That the server is away.
     Away,
 }
@@ -104,7 +107,7 @@ impl Screen {
     pub(super) fn end_line(&mut self, ui: &mut Ui) -> Result<()> {
         match self.open.take() {
             // What is typed there stays typed; the terminal keeps it.
-            Some(Open::Prompt) => ui.raw(b"\r\x1b[K")?,
+            Some(Open::Prompt | Open::Entered) => ui.raw(b"\r\x1b[K")?,
             Some(Open::Away) => ui.raw(b"\n")?,
             None => {}
         }
@@ -124,7 +127,7 @@ impl Screen {
 
     /// Shows that somebody may type, behind what was typed before a question came.
     pub(super) fn prompt(&mut self, ui: &mut Ui, draft: &str) -> Result<()> {
-        if self.open != Some(Open::Prompt) {
+        if !self.has_prompt() {
             self.end_line(ui)?;
             ui.raw(b"> ")?;
             ui.text(draft)?;
@@ -133,12 +136,16 @@ impl Screen {
         Ok(())
     }
 
+    /// The prompt stands at the end of the screen.
+    pub(super) fn has_prompt(&self) -> bool {
+        self.open == Some(Open::Prompt)
+    }
+
     /// A line was typed; true if it was typed where the prompt stood, and is on the screen.
     pub(super) fn entered(&mut self) -> bool {
-        let at_prompt = self.open == Some(Open::Prompt);
+        let at_prompt = self.has_prompt();
         if at_prompt {
-            // The terminal has ended the line.
-            self.open = None;
+            self.open = Some(Open::Entered);
         }
         at_prompt
     }
@@ -319,7 +326,7 @@ impl Screen {
 }
 
 /// The question that a record asks.
-pub(super) fn question(record: &Value) -> Option<Question> {
+pub(crate) fn question(record: &Value) -> Option<Question> {
     if record["kind"] != "run.waiting" {
         return None;
     }
@@ -330,7 +337,7 @@ pub(super) fn question(record: &Value) -> Option<Question> {
 }
 
 /// How a wait ended, by the record that ended it: the option's name, if one was chosen.
-fn answer_words(question: Option<&Question>, record: &Value) -> String {
+pub(crate) fn answer_words(question: Option<&Question>, record: &Value) -> String {
     if record["kind"] == "wait.cancelled" {
         return format!("no answer ({})", shortened(&record["reason"]));
     }
@@ -379,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_is_told_the_right_ones() {
+    fn a_wrong_key_shows_the_right_ones() {
         let asked = |count: usize| Question {
             wait_id: "wait_1".to_owned(),
             request: PermissionRequest::default(),

@@ -12,7 +12,8 @@ use piton_core::id::{MessageId, RunId, SessionId};
 use piton_core::token::ResumeToken;
 use piton_core::{Code, Seq};
 use piton_runtime::{
-    Ack, Deed, Driver, Handle, Ids, NewSession, Options, Outcome, Question, Service, SystemClock,
+    Ack, Driver, EffectJob, Handle, Ids, NewSession, Options, Outcome, Question, Service,
+    SystemClock,
 };
 use piton_store::{BootLocks, BoxFuture, OsEntropy, SqliteStore, sqlite};
 use serde_json::json;
@@ -42,7 +43,7 @@ pub(crate) struct Args {
 struct Scripted;
 
 impl Driver for Scripted {
-    fn perform(&self, _deed: Deed) -> BoxFuture<bool> {
+    fn perform(&self, _job: EffectJob) -> BoxFuture<bool> {
         Box::pin(std::future::ready(true))
     }
 
@@ -195,7 +196,7 @@ impl Worker {
 
     async fn said(&self, session: &SessionId, message: &MessageId, text: &str) -> Result<()> {
         let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
-        let command = Command::Said { message_id: message.clone(), hash };
+        let command = Command::EndMessage { message_id: message.clone(), hash };
         self.tell(session, command).await.map(drop)
     }
 

@@ -46,7 +46,7 @@ fn ill(change: impl FnOnce(&mut Facts)) -> Vec<String> {
 }
 
 #[test]
-fn a_machine_on_which_all_is_well_is_told_so() {
+fn a_machine_on_which_all_is_well_gets_a_good_report() {
     assert_eq!(ill(|_| {}), Vec::<String>::new());
     let checks: Vec<_> = all(&well()).iter().map(|finding| finding.check).collect();
     assert_eq!(

@@ -9,6 +9,7 @@ use piton_core::id::{SessionId, WaitId};
 use piton_core::permission::PermissionRequest;
 use serde_json::{Value, json};
 
+use super::answer_graph;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -39,22 +40,22 @@ JSON: one object: session, wait_id, kind, question, options {option_id, name}, d
 pub(crate) struct Args {
     /// The wait's id; or the session's, or its beginning, if it has one open wait
     #[arg(value_name = "WAIT|SESSION")]
-    target: String,
+    pub(super) target: String,
     /// The answer: an option's number, id or name; any text if the question has no options
     #[arg(conflicts_with_all = ["option", "value", "refuse"])]
-    answer: Option<String>,
+    pub(super) answer: Option<String>,
     /// The option with this id
     #[arg(long, value_name = "ID", conflicts_with_all = ["value", "refuse"])]
-    option: Option<String>,
+    pub(super) option: Option<String>,
     /// Any JSON value, as the question wants it
     #[arg(long, value_name = "JSON", value_parser = parse_value, conflicts_with = "refuse")]
-    value: Option<Value>,
+    pub(super) value: Option<Value>,
     /// Answer that there will be no answer
     #[arg(long)]
-    refuse: bool,
+    pub(super) refuse: bool,
     /// Also send this message: the agent receives it as its first prompt after the turn
     #[arg(long, value_name = "TEXT")]
-    message: Option<String>,
+    pub(super) message: Option<String>,
 }
 
 fn parse_value(text: &str) -> Result<Value, String> {
@@ -74,6 +75,9 @@ struct Asked {
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     if stores::detect(&cx.settings.data.value)?.is_none() {
         return Err(cx.missing_store());
+    }
+    if let Some((session, wait)) = answer_graph::find(cx, &args.target).await? {
+        return answer_graph::run(ui, cx, &session, &wait, args).await;
     }
     let client = background::ensure(cx).await?;
     let asked = find(&client, &args.target).await?;
@@ -183,7 +187,7 @@ fn by_kind(question: &Value, text: &str) -> Option<String> {
 }
 
 /// The option that a text names: an id counts before a number, a number before a name.
-fn choose<'a>(options: &'a [(String, String)], text: &str) -> Option<&'a str> {
+pub(super) fn choose<'a>(options: &'a [(String, String)], text: &str) -> Option<&'a str> {
     let by_id = options.iter().find(|(id, _)| id == text);
     let by_number = || {
         let at = text.parse::<usize>().ok()?.checked_sub(1)?;

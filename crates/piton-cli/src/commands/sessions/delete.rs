@@ -24,7 +24,7 @@ The store's own log keeps a note: the id, the number of records, the end of its 
 reason; nothing of what was in it. Bundles and backups elsewhere are not touched. A worktree \
 goes with its session if nothing is lost with it, and else is left where it is.
 
-JSON: one object per session and line: session, deleted, obstacle (null, or {code, message}).";
+JSON: one object per session and line: session, deleted, refusal (null, or {code, message}).";
 
 /// Delete sessions for good
 ///
@@ -71,7 +71,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 
 pub(super) fn said(ui: &mut Ui, id: &SessionId) -> Result<()> {
     if ui.json {
-        ui.json_line(&json!({"session": id, "deleted": true, "obstacle": null}))
+        ui.json_line(&json!({"session": id, "deleted": true, "refusal": null}))
     } else {
         ui.line(format_args!("Session {id} is deleted."))
     }
@@ -92,21 +92,21 @@ async fn preview(
         Column::Whole("ACTIVE"),
         Column::Cut("TITLE"),
     ]);
-    let mut obstacles = Vec::new();
+    let mut refusals = Vec::new();
     for id in ids {
         let state = view.state(id).await?;
         let status = view.status(&state.facts);
         let may = backend.check_removal(id, &state, how).await;
-        let obstacle = may.err().map(|error| with_force(error).about(id.as_str()));
+        let refusal = may.err().map(|error| with_force(error).about(id.as_str()));
         if ui.json {
-            let obstacle = obstacle.map(|error| {
+            let refusal = refusal.map(|error| {
                 let code = error.code().map(piton_core::Code::as_str);
                 json!({"code": code, "message": error.message()})
             });
-            ui.json_line(&json!({"session": id, "deleted": false, "obstacle": obstacle}))?;
+            ui.json_line(&json!({"session": id, "deleted": false, "refusal": refusal}))?;
             continue;
         }
-        obstacles.extend(obstacle);
+        refusals.extend(refusal);
         let info = state.info.as_ref();
         table.row([
             (Tone::Plain, id.to_string()),
@@ -126,9 +126,9 @@ async fn preview(
         return Ok(Exit::Good);
     }
     table.print(ui)?;
-    let free = ids.len() - obstacles.len();
-    for obstacle in &obstacles {
-        ui.warn(obstacle.message())?;
+    let free = ids.len() - refusals.len();
+    for refusal in &refusals {
+        ui.warn(refusal.message())?;
     }
     match free {
         0 => ui.note("Nothing was deleted, and --yes would delete nothing."),

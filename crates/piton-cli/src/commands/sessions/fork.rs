@@ -1,16 +1,21 @@
 //! `piton sessions fork`: a session that begins with a copy of another one's conversation.
 
 use piton_api::agent_view::ForkRequest;
+use piton_core::id::SessionId;
+use piton_graph::checkpoints;
+use serde_json::json;
 
 use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::graphs::{self, GraphHost};
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
   piton sessions fork sess_0199
   piton attach \"$(piton sessions fork sess_0199)\"
+  piton sessions fork sess_0199 --checkpoint 20a1      A graph, up to a checkpoint
 
 JSON: one object: session_id.";
 
@@ -18,6 +23,9 @@ JSON: one object: session_id.";
 ///
 /// The agent makes the copy, at its newest turn; one that does not offer this is refused. The new session
 /// works in the same folder.
+///
+/// Of a graph: the new session has what the graph did up to a checkpoint, and is resumed by
+/// `piton sessions resume`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -26,15 +34,49 @@ pub(crate) struct Args {
     /// What the new session is called [default: as the session]
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
+    /// Of a graph: the checkpoint [default: the newest]
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with = "title")]
+    checkpoint: Option<String>,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (view, id) = cx.view_of(&args.session).await?;
+    if args.checkpoint.is_some() {
+        graphs::require_graph(&view, &id).await?;
+    }
+    if graphs::is_graph(&view, &id).await? {
+        drop(view);
+        return fork_graph(ui, cx, &id, args.checkpoint.as_deref()).await;
+    }
+    drop(view);
     let (client, id) = backend::server_for(cx, &args.session).await?;
     let forked = client.fork(&id, &ForkRequest { title: args.title, start: None }).await?;
     if ui.json {
         ui.json_line(&forked)?;
     } else {
         ui.line(&forked.session_id)?;
+    }
+    Ok(Exit::Good)
+}
+
+async fn fork_graph(
+    ui: &mut Ui,
+    cx: &Context,
+    session: &SessionId,
+    named: Option<&str>,
+) -> Result<Exit> {
+    let host = GraphHost::open(cx)?;
+    let store = host.store.store();
+    let checkpoint = match named {
+        Some(named) => checkpoints::find(store, session, named).await?,
+        None => checkpoints::load(store, session, None).await?.checkpoint_id,
+    };
+    let forked = checkpoints::fork(&host.store, session, &checkpoint).await?;
+    if ui.json {
+        ui.json_line(&json!({"session_id": forked, "from_checkpoint_id": checkpoint}))?;
+    } else {
+        ui.line(&forked)?;
+        ui.note(&format!("Continue with: {} sessions resume {forked}", ui.call))?;
     }
     Ok(Exit::Good)
 }

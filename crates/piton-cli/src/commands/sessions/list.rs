@@ -1,8 +1,9 @@
 //! `piton sessions list`: one page of the index, whatever the number of sessions.
 
 use piton_api::SessionSummary;
+use piton_core::event::Outcome;
 use piton_core::id::{BootId, SessionId, TaskId};
-use piton_core::status::Name;
+use piton_core::status::{Name, Status};
 use piton_runtime::Listed;
 use piton_store::{Cursor, Row};
 use serde::Serialize;
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   piton sessions list
   piton sessions list --status interrupted
+  piton sessions list --agent weekly-report --status failed
   piton sessions list --limit 200 --json | jq -r 'select(.state == \"ERROR\").session_id'
 
 JSON: one object per session and line, with the fields of the API's GET /sessions (session_id, title,
@@ -29,9 +31,12 @@ and more), and owner, cursor.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Only sessions with this status
+    /// Only sessions with this status; failed, completed and cancelled are also how a run ended
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
-    status: Option<Wanted>,
+    status: Option<StatusFilter>,
+    /// Only sessions of this agent profile, or of the graph with this name
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// Only sessions of this task
     #[arg(long, value_name = "TASK", value_parser = str::parse::<TaskId>)]
     task: Option<TaskId>,
@@ -44,23 +49,45 @@ pub(crate) struct Args {
     after: Option<Cursor>,
 }
 
+/// Starting, running or waiting.
+const ACTIVE: &str = "active";
+
 /// A status, or the word that lists show for it.
 #[derive(Clone, Debug)]
-struct Wanted(String);
+pub(crate) struct StatusFilter(String);
 
-impl Wanted {
-    fn fits(&self, name: Name) -> bool {
+impl StatusFilter {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        parse_status(text)
+    }
+
+    fn is_named(&self, name: Name) -> bool {
         self.0 == name.as_str() || self.0 == show::status_word(name)
+    }
+
+    /// By its name, or by the words that say how a run stands or ended.
+    pub(crate) fn fits(&self, status: &Status) -> bool {
+        let name = status.name;
+        self.is_named(name)
+            || match self.0.as_str() {
+                "active" => matches!(name, Name::Starting | Name::Running | Name::Waiting),
+                "paused" => name.is_interrupted(),
+                "failed" => name == Name::Error || status.last_outcome == Some(Outcome::Failed),
+                "completed" => status.last_outcome == Some(Outcome::Completed),
+                "cancelled" => status.last_outcome == Some(Outcome::Cancelled),
+                _ => false,
+            }
     }
 }
 
-fn parse_status(text: &str) -> Result<Wanted, String> {
-    let wanted = Wanted(text.to_owned());
-    if Name::ALL.iter().any(|name| wanted.fits(*name)) {
+fn parse_status(text: &str) -> Result<StatusFilter, String> {
+    let wanted = StatusFilter(text.to_owned());
+    if text == ACTIVE || Name::ALL.iter().any(|name| wanted.is_named(*name)) {
         return Ok(wanted);
     }
     let mut names: Vec<_> = Name::ALL.iter().map(|name| show::status_word(*name)).collect();
     names.dedup();
+    names.push(ACTIVE);
     Err(format!("it is none of {}", names.join(", ")))
 }
 
@@ -84,8 +111,16 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         return Ok(Exit::Good);
     };
     let limit = usize::from(args.limit);
-    let wanted = |name| args.status.as_ref().is_none_or(|wanted| wanted.fits(name));
-    let (listed, next) = view.list(args.task, wanted, args.after, limit).await?;
+    let wanted = |listed: &Listed| {
+        let summary = &listed.row.summary;
+        let by_status = args.status.as_ref().is_none_or(|wanted| wanted.fits(&listed.status));
+        let by_agent = args.agent.as_ref().is_none_or(|agent| {
+            summary.info.agent_profile_id.as_ref() == Some(agent)
+                || summary.facts.graph.as_ref() == Some(agent)
+        });
+        by_status && by_agent
+    };
+    let (listed, next) = view.list_where(args.task, wanted, args.after, limit).await?;
     if ui.json {
         for one in &listed {
             ui.json_line(&line(one))?;

@@ -20,6 +20,7 @@ Examples:
   piton sessions log sess_0199
   piton sessions log sess_0199 --follow
   piton sessions log sess_0199 --kind message.user --kind 'run.*'
+  piton sessions log sess_0199 --level node
   piton sessions log sess_0199 --after 120 --json | jq .kind
 
 Without --all, --kind and --json, spool.imported is left out: it only says how far an agent's spool was
@@ -57,6 +58,33 @@ pub(crate) struct Args {
     /// Also records that say nothing of the conversation
     #[arg(long, short)]
     all: bool,
+    /// How much: runs, also nodes and checkpoints, or everything
+    #[arg(long, value_name = "LEVEL", conflicts_with = "kinds")]
+    level: Option<Level>,
+}
+
+/// How much of a log is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Level {
+    /// Runs, waits and lineages
+    Run,
+    /// Also nodes, edges and checkpoints
+    Node,
+    /// Everything
+    Detail,
+}
+
+impl Level {
+    fn shows(self, kind: &str) -> bool {
+        const RUN: &[&str] = &["session.", "run.", "graph.", "lineage.", "wait."];
+        const NODE: &[&str] = &["node.", "edge.", "checkpoint.", "map.listed", "output."];
+        let begins = |kinds: &[&str]| kinds.iter().any(|begin| kind.starts_with(begin));
+        match self {
+            Self::Run => begins(RUN),
+            Self::Node => begins(RUN) || begins(NODE),
+            Self::Detail => true,
+        }
+    }
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
@@ -119,10 +147,11 @@ impl Signals {
 }
 
 fn print(ui: &mut Ui, args: &Args, records: &[Record]) -> Result<()> {
-    let leaves_out = !args.all && !ui.json && args.kinds.is_empty();
+    let leaves_out = !args.all && !ui.json && args.kinds.is_empty() && args.level.is_none();
     let is_hidden = |record: &&Record| leaves_out && HIDDEN.contains(&&*record.kind);
     let wanted = records.iter().filter(|record| is_wanted(&args.kinds, &record.kind));
-    for record in wanted.filter(|record| !is_hidden(record)) {
+    let is_shown = |record: &&Record| args.level.is_none_or(|level| level.shows(&record.kind));
+    for record in wanted.filter(is_shown).filter(|record| !is_hidden(record)) {
         let flat = record.to_flat()?;
         if ui.json { ui.json_line(&Value::Object(flat))? } else { print_line(ui, record, flat)? }
     }

@@ -2,15 +2,19 @@
 
 mod abandon;
 mod answer;
+mod answer_graph;
 mod archive;
 mod cancel;
+mod checkpoints;
 mod cleanup;
 mod close;
 mod delete;
+mod diff;
 mod dismiss;
 mod export;
 mod fork;
 mod import;
+mod inspect;
 mod list;
 mod log;
 mod login;
@@ -26,6 +30,7 @@ mod resume_token;
 pub(super) mod set;
 mod show;
 mod show_agent;
+mod timeline;
 mod waits;
 
 use clap::Subcommand;
@@ -33,6 +38,8 @@ use piton_api::client::{self, Client};
 use piton_api::session::SessionRun;
 use piton_core::id::SessionId;
 use serde_json::json;
+
+pub(crate) use list::StatusFilter;
 
 use crate::backend::Settled;
 use crate::context::Context;
@@ -45,6 +52,10 @@ pub(crate) enum Command {
     List(list::Args),
     Show(show::Args),
     Log(log::Args),
+    Checkpoints(checkpoints::Args),
+    Inspect(inspect::Args),
+    Diff(diff::Args),
+    Timeline(timeline::Args),
     Waits(waits::Args),
     Answer(answer::Args),
     Prompt(prompt::Args),
@@ -77,6 +88,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::List(args) => list::run(ui, cx, args).await,
         Command::Show(args) => show::run(ui, cx, args).await,
         Command::Log(args) => log::run(ui, cx, args).await,
+        Command::Checkpoints(args) => checkpoints::run(ui, cx, args).await,
+        Command::Inspect(args) => inspect::run(ui, cx, args).await,
+        Command::Diff(args) => diff::run(ui, cx, args).await,
+        Command::Timeline(args) => timeline::run(ui, cx, args).await,
         Command::Waits(args) => waits::run(ui, cx, args).await,
         Command::Answer(args) => answer::run(ui, cx, args).await,
         Command::Prompt(args) => prompt::run(ui, cx, args).await,

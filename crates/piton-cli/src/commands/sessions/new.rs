@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use piton_api::client::Client;
-use piton_api::session::NewSession;
+use piton_api::session::{NewSession, StartRequest};
 use piton_core::id::SessionId;
 use serde::Serialize;
 
 use super::set::ChoiceArgs;
+use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -26,7 +27,8 @@ JSON: one object: session_id, worktree_path, worktree_branch (both null without 
 /// Make a session and start its agent
 ///
 /// With --repo it works in a git worktree in the data folder, on a branch piton/ID; the repository's
-/// own checkout is not touched. A server is started in the background if none runs.
+/// own checkout is not touched. A server is started in the background if none runs. If the agent cannot be
+/// started, the session stays, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -84,7 +86,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         NewSession { working_dir: Some(folder), ..NewSession::default() }
     };
     let new = NewSession {
-        agent_profile_id: args.agent,
+        agent_profile_id: Some(agents::chosen(ui, &cx.settings, args.agent)?),
         agent: args.choice.choice()?,
         task_id: args.task,
         title: args.title,
@@ -97,7 +99,20 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     } else {
         said(ui, &made)?;
     }
+    await_start(ui, &client, &made.session_id).await?;
     Ok(Exit::Good)
+}
+
+/// Waits until it is known whether the agent of a new session runs: a start that failed is an error, though
+/// the session is there.
+pub(crate) async fn await_start(ui: &mut Ui, client: &Client, session: &SessionId) -> Result<()> {
+    let started = client.start(session, &StartRequest::default()).await;
+    let started =
+        started.map_err(|error| Error::from(error).about(&format!("Session {session}")))?;
+    if started.pending && !ui.json {
+        ui.note("The agent still starts; `piton sessions show` says what becomes of it")?;
+    }
+    Ok(())
 }
 
 /// Makes a session; says where it works.

@@ -1,8 +1,10 @@
-//! `piton sessions prune`: what the retention settings ask for.
+//! `piton sessions prune`: what the retention settings ask for, or a graph's old checkpoints.
 
 use std::path::PathBuf;
 
 use piton_core::decide::Removal;
+use piton_core::graph::KEEP_COUNT_DEFAULT;
+use piton_graph::checkpoints;
 use piton_runtime::{Due, Retention, View, due};
 use piton_store::{Query, Row, Select};
 use serde_json::json;
@@ -11,6 +13,7 @@ use super::archive::Archive;
 use crate::backend::SessionBackend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::graphs::{self, GraphHost};
 use crate::secret::NewPassphraseArgs;
 use crate::table::{Column, Table};
 use crate::text::one_line;
@@ -22,23 +25,36 @@ Examples:
   piton sessions prune            What is due
   piton sessions prune --yes      Do it
   PITON_RETENTION_ARCHIVE_AFTER=30d piton sessions prune
+  piton sessions prune sess_0199 --keep 5 --yes     A graph's checkpoints, all but the newest five
 
 The settings retention.archive_after and retention.delete_after say how long closed sessions are kept \
 after anything last happened to them. A session that is due for both is deleted. Bundles in the archive \
 are not touched.
 
 JSON: without --yes one object per session and line: session, due (archive or delete), active_at. With \
---yes, as `sessions archive` and `sessions delete` print them.";
+--yes, as `sessions archive` and `sessions delete` print them. Of a graph's checkpoints: one object:
+session, pruned (a list of ids), done.";
 
 /// Sessions on one page of the index.
 const PAGE: usize = 256;
 
 /// Archive and delete closed sessions that have been kept long enough
 ///
+/// With a session that runs a graph: remove its old checkpoints instead. The newest good one, those that a
+/// lineage or a fork began with, and those that a wait needs are never removed.
+///
 /// Without --yes it only says what is due.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// A session that runs a graph: prune its checkpoints
+    session: Option<String>,
+    /// Of a graph: how many checkpoints to keep
+    #[arg(long, value_name = "COUNT", default_value_t = KEEP_COUNT_DEFAULT, requires = "session")]
+    keep: usize,
+    /// Of a graph: keep only clean checkpoints, those without a failure or a retry before them
+    #[arg(long, requires = "session")]
+    clean_only: bool,
     /// The folder for bundles [default: archive in the data folder]
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
@@ -50,6 +66,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    if let Some(session) = &args.session {
+        let how = Checkpoints { keep: args.keep, clean_only: args.clean_only, yes: args.yes };
+        return prune_checkpoints(ui, cx, session, how).await;
+    }
     let retention = Retention {
         archive_after: cx.settings.archive_after.value,
         delete_after: cx.settings.delete_after.value,
@@ -145,4 +165,45 @@ fn print(ui: &mut Ui, view: &View, found: &[(Due, Row)]) -> Result<()> {
     }
     table.print(ui)?;
     ui.note("Nothing was changed. The same command with --yes does it.")
+}
+
+/// How a graph's checkpoints are pruned.
+struct Checkpoints {
+    keep: usize,
+    clean_only: bool,
+    yes: bool,
+}
+
+async fn prune_checkpoints(
+    ui: &mut Ui,
+    cx: &Context,
+    session: &str,
+    how: Checkpoints,
+) -> Result<Exit> {
+    let (view, id) = cx.view_of(session).await?;
+    graphs::require_graph(&view, &id).await?;
+    let Checkpoints { keep, clean_only, yes } = how;
+    let pruned = if yes {
+        drop(view);
+        let host = GraphHost::open(cx)?;
+        let pruned = checkpoints::prune(&host.store, &id, keep, clean_only).await;
+        pruned.map_err(|error| graphs::owned(cx, error))?
+    } else {
+        checkpoints::prune_plan(view.store(), &id, keep, clean_only).await?
+    };
+    if ui.json {
+        ui.json_line(&json!({"session": id, "pruned": pruned, "done": yes}))?;
+        return Ok(Exit::Good);
+    }
+    for checkpoint in &pruned {
+        ui.line(checkpoint)?;
+    }
+    let count = pruned.len();
+    if yes {
+        ui.note(&format!("{count} checkpoints were pruned. What they held stays in the log."))?;
+    } else {
+        let what = format!("{count} checkpoints would be pruned.");
+        ui.note(&format!("{what} Nothing was changed; the same command with --yes does it."))?;
+    }
+    Ok(Exit::Good)
 }

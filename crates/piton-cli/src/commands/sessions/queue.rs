@@ -117,10 +117,13 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
             Ok(Exit::Good)
         }
         Command::Release(args) => {
-            let (client, id) = backend::server_for(cx, &args.session).await?;
+            let (client, id, queue) = open(cx, &args.session).await?;
+            let held = queue.iter().filter(|prompt| prompt.held).count();
             client.release_queue(&id).await?;
             if ui.json {
-                ui.json_line(&json!({"session": id}))?;
+                ui.json_line(&json!({"session": id, "released": held}))?;
+            } else if held == 0 {
+                ui.note(&format!("No queued prompt of session {id} was held"))?;
             } else {
                 ui.line(format_args!("The queue of session {id} is released."))?;
             }

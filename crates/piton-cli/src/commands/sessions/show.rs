@@ -7,14 +7,15 @@ use piton_api::record::Message;
 use piton_api::server::ServerInfo;
 use piton_api::status::ContinueChoice;
 use piton_core::agent_view::AgentView as Features;
+use piton_core::conversation::Item;
 use piton_core::event::{Seq, ToolStatus};
 use piton_core::id::{CallId, SessionId};
 use piton_core::resume::Strategy;
 use piton_core::state::{Info, OpenCall};
 use piton_core::status::{Name, Status};
-use piton_core::transcript::{Item, Outcome, Text};
+use piton_core::transcript::{Item as Said, Outcome, Text};
 use piton_core::worktree::{Worktree, WorktreePlan};
-use piton_core::{Code, PromptContent, State};
+use piton_core::{Code, PromptContent, Reason, State};
 use piton_runtime::View;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -131,7 +132,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
     let features = view.agent_view(&id, &state).await?;
     let after = state.last_seq.saturating_sub(WINDOW);
-    let mut items = view.transcript_after(&id, &state, after).await?;
+    let mut items = view.conversation_after(&id, &state, after).await?;
+    items.retain(|item| !matches!(item, Item::Notice(_)));
     items.drain(..items.len().saturating_sub(args.messages));
     let data = &cx.settings.data.value;
     let server = server::find(data);
@@ -225,11 +227,17 @@ impl Session<'_> {
             ],
             Name::Paused if owned => vec![know("Resume it through the process that owns it.")],
             Name::Paused => vec![do_it("Continue the run", &format!("resume {id}"))],
+            Name::Error if self.status.reason == Reason::ExecutorUnreachable => vec![
+                know("Wait: its executor is asked again and again."),
+                do_it("Give the executor up", &format!("abandon {id}")),
+            ],
+            Name::Error if self.status.reason == Reason::LoginNeeded => vec![
+                do_it("Log in", &format!("login {id}")),
+                do_it("Retry", &format!("resume {id}")),
+            ],
             Name::Error if self.spelled.choices.is_empty() => vec![
                 do_it("See what happened", &format!("log {id}")),
                 do_it("Retry", &format!("resume {id}")),
-                do_it("Continue with history", &format!("resume {id} --with-history")),
-                do_it("Continue without context", &format!("resume {id} --fresh")),
             ],
             Name::Error => vec![do_it("See what happened", &format!("log {id}"))],
             Name::Idle | Name::Completed | Name::Failed | Name::Cancelled => Vec::new(),
@@ -279,6 +287,9 @@ impl Session<'_> {
         let status = ui.paint(show::status_tone(self.status.name), self.status.name.as_str());
         fact(ui, "Status", &status)?;
         fact(ui, "", &self.status.sentence())?;
+        if let Some(message) = &self.spelled.error_message {
+            fact(ui, "", &one_line(message))?;
+        }
         if self.status.read_only {
             fact(ui, "", "A newer version of Piton wrote to it: it can only be read.")?;
         }
@@ -389,8 +400,8 @@ impl Session<'_> {
             return Ok(());
         }
         heading(ui, "Last messages")?;
-        for item in &self.items {
-            let (who, text) = item_text(item);
+        for said in self.items.iter().cloned().filter_map(Said::of) {
+            let (who, text) = item_text(&said);
             let who = ui.paint(Tone::Quiet, &padded(who, 6));
             ui.line(format_args!("  {who} {}", shortened(&one_line(&text), Ui::width() - 9)))?;
         }
@@ -456,21 +467,21 @@ fn fact(ui: &mut Ui, name: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-fn item_text(item: &Item) -> (&'static str, String) {
+fn item_text(item: &Said) -> (&'static str, String) {
     let text = |text: &Text| match text {
         Text::Whole(text) => text.clone(),
         Text::Redacted => "(redacted)".to_owned(),
     };
     match item {
-        Item::User { text: said, .. } => ("user", text(said)),
-        Item::Agent { text: said, truncated: true, .. } => {
+        Said::User { text: said, .. } => ("user", text(said)),
+        Said::Agent { text: said, truncated: true, .. } => {
             ("agent", format!("(a part is missing: it was too long) {}", text(said)))
         }
-        Item::Agent { text: said, complete: true, .. } => ("agent", text(said)),
-        Item::Agent { text: said, complete: false, .. } => {
+        Said::Agent { text: said, complete: true, .. } => ("agent", text(said)),
+        Said::Agent { text: said, complete: false, .. } => {
             ("agent", format!("(cut off or still writing) {}", text(said)))
         }
-        Item::Tool { name, arguments, outcome, .. } => {
+        Said::Tool { name, arguments, outcome, .. } => {
             let name = name.as_deref().unwrap_or("?");
             let outcome = match outcome {
                 Outcome::Known { status: ToolStatus::Succeeded, .. } => "succeeded",

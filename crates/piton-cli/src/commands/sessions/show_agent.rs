@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_agent_told_of_is_shown() {
+    fn only_what_the_agent_reported_is_shown() {
         assert_eq!(facts(&AgentView::default()), []);
         let named = |id: &str| Named { id: id.into(), name: id.into(), description: None };
         let entry = |status: &str| PlanEntry {

@@ -13,7 +13,7 @@ use crate::cli::home::Home;
 const FILE: &str = ".config/piton/config.toml";
 const PITON: &str = env!("CARGO_BIN_EXE_piton");
 /// Nothing here takes so long.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A home without any program but those of the system's shell.
 fn home() -> Home {
@@ -36,7 +36,7 @@ fn run(home: &Home, line: &str) -> String {
     home.run(line).replace(PITON, "[PITON]")
 }
 
-fn told(home: &Home, line: &str) -> Value {
+fn reported(home: &Home, line: &str) -> Value {
     let output = home.command(line.split_whitespace()).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
@@ -64,7 +64,7 @@ fn all_are_listed() {
 fn an_agent_says_who_it_is() {
     let home = home();
     assert_snapshot!("agents_probe", run(&home, "agents probe echo"));
-    let mut said = told(&home, "agents probe echo --json");
+    let mut said = reported(&home, "agents probe echo --json");
     assert!(said["answered_in_ms"].as_u64().is_some(), "{said}");
     said.as_object_mut().unwrap().remove("answered_in_ms");
     assert_eq!(
@@ -130,7 +130,7 @@ fn an_agent_that_cannot_be_used_says_why() {
 
 /// Waits until a file has a line, and gives it.
 fn line_in(file: &Path) -> String {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         match std::fs::read_to_string(file) {
             Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
@@ -178,7 +178,7 @@ fn nothing_of_it_is_left_running() {
 
 /// Who is impatient leaves nothing behind either.
 #[test]
-fn nothing_of_it_is_left_running_when_somebody_interrupts() {
+fn nothing_of_it_is_left_running_when_a_user_interrupts() {
     let (home, file) = with_a_leaver("while read -r line; do :; done");
     let mut command = home.command(["agents", "probe", "leaver", "--wait", "10m"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -242,11 +242,14 @@ fn an_agent_that_is_tried_does_not_see_what_is_meant_for_piton() {
     for line in ["agents probe spy", "agents doctor spy"] {
         let output = home.command(line.split_whitespace()).output().unwrap();
         assert!(!output.status.success(), "{line}: {output:?}");
-        let told = std::fs::read_to_string(&seen).unwrap_or_default();
+        let reported = std::fs::read_to_string(&seen).unwrap_or_default();
         std::fs::remove_file(&seen).unwrap();
-        assert!(told.contains("SPY_SEES=this"), "{line}: {told}");
-        assert!(told.contains("PITON_GIVEN=yes"), "what a profile gives it has: {told}");
-        assert!(told.contains("PITON_EXECUTION="), "by which it is found: {told}");
-        assert!(!told.contains("PITON_KEY") && !told.contains("5e6ff1dc"), "{line}: {told}");
+        assert!(reported.contains("SPY_SEES=this"), "{line}: {reported}");
+        assert!(reported.contains("PITON_GIVEN=yes"), "what a profile gives it has: {reported}");
+        assert!(reported.contains("PITON_EXECUTION="), "by which it is found: {reported}");
+        assert!(
+            !reported.contains("PITON_KEY") && !reported.contains("5e6ff1dc"),
+            "{line}: {reported}"
+        );
     }
 }

@@ -160,7 +160,7 @@ fn a_living_process_is_in_the_way() {
 
 /// While a store is converted nobody else writes to it or converts it.
 #[test]
-fn nobody_writes_meanwhile() {
+fn no_one_writes_meanwhile() {
     let home = home();
     let lock = fs::File::create(home.data().join("convert.lock")).unwrap();
     lock.lock().unwrap();
@@ -174,7 +174,7 @@ fn nobody_writes_meanwhile() {
 
 /// Another store's files that no conversion left are somebody's, and stay.
 #[test]
-fn what_nobody_left_behind_is_not_touched() {
+fn what_no_one_left_behind_is_not_touched() {
     let home = home();
     fs::write(home.data().join("store"), "sqlite\n").unwrap();
     home.write(".local/share/piton/sessions/mine.messages.jsonl", "{}\n");

@@ -163,7 +163,7 @@ async fn past_work(to: Writer) {
     let text = "Here it is: nothing changed, and everything got better.";
     to.say(&done, "msg_agent", text).await;
     let hash = "17c2b83b3b8e0c0ff6dd4eac3d4df1f4ee2d1df4f8b1bfb9fc3c7d2c4a4d3c1e".to_owned();
-    let said = Command::Said { message_id: "msg_agent".parse().unwrap(), hash };
+    let said = Command::EndMessage { message_id: "msg_agent".parse().unwrap(), hash };
     to.execute(&done, said).await;
     to.execute(&done, Command::Complete { run_id: run_of(&done) }).await;
     to.execute(&done, Command::Close { outcome: Outcome::Completed }).await;

@@ -17,7 +17,8 @@ fn sessions_are_listed() {
     assert_snapshot!("list_color", fixture.run("sessions list --color always"));
     assert_snapshot!("list_status", fixture.run("sessions list --status interrupted_waiting"));
     assert_snapshot!("list_word", fixture.run("sessions list --status interrupted"));
-    assert_snapshot!("list_status_none", fixture.run("sessions list --status paused"));
+    assert_snapshot!("list_status_paused", fixture.run("sessions list --status paused"));
+    assert_snapshot!("list_status_none", fixture.run("sessions list --status error"));
     assert_snapshot!("list_status_wrong", fixture.run("sessions list --status asleep"));
     fixture.home.set("COLUMNS", "40");
     assert_snapshot!("list_narrow", fixture.run("sessions list"));
@@ -27,7 +28,7 @@ fn sessions_are_listed() {
 
 /// Page by page gives the same as all at once.
 #[test]
-fn a_list_goes_on_where_it_stopped() {
+fn a_list_continues_where_it_stopped() {
     let fixture = Fixture::new();
     let first = fixture.run("sessions list --limit 2");
     assert_snapshot!("list_first_page", first);

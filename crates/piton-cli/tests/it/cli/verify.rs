@@ -43,7 +43,7 @@ fn what_was_touched_is_named() {
 
 /// An index that lies, or that lost sessions, is made anew, and everything is as before.
 #[test]
-fn caches_are_made_anew() {
+fn caches_are_rebuilt() {
     let fixture = Fixture::new();
     let before = fixture.run("sessions list --json");
     fixture.sql(

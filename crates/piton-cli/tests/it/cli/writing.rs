@@ -56,7 +56,7 @@ fn a_token_is_made() {
 
 /// A session of a living process is left alone, and the process is named.
 #[test]
-fn a_session_that_somebody_runs_is_left_alone() {
+fn a_session_that_a_user_runs_is_left_alone() {
     let fixture = Fixture::new();
     let log = fixture.run("sessions log sess_live --json");
     assert_snapshot!("owned_cancel", fixture.run("sessions cancel sess_live"));

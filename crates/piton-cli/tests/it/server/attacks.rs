@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::server::world::{World, piton};
 
 #[test]
-fn nobody_gets_in_without_a_good_token() {
+fn no_one_gets_in_without_a_good_token() {
     let world = World::new();
     let path = "/api/v1/sessions";
     let with = |value: &str| world.raw("GET", path, None, &[("authorization", value)]);
@@ -68,7 +68,7 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
         }
     }
     let expires = grant(&["read"], Some(1));
-    let until = std::time::Instant::now() + crate::server::world::PATIENCE;
+    let until = std::time::Instant::now() + crate::server::world::TEST_TIMEOUT;
     let answer = loop {
         let answer = ask("GET", "/api/v1/sessions", &expires);
         if answer.status != 200 {
@@ -229,7 +229,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 
 /// Pages of an origin that was named may ask, and their browsers let them have the answers.
 #[test]
-fn a_named_origin_is_told_that_it_may() {
+fn a_named_origin_gets_the_headers_it_needs() {
     let mut world = World::not_started();
     world.start_with(|server| {
         server.env("PITON_SERVER_ORIGINS", "https://app.example");
@@ -285,7 +285,7 @@ pub(crate) fn half_sent_requests_do_not_shut_the_owner_out() {
     };
     let mut held: Vec<_> = (0..600).map(|_| half_sent("/api/v1/sign-in")).collect();
     let works = |world: &World| {
-        assert_eq!(world.told(&["status"])["address"], world.address.as_str());
+        assert_eq!(world.json(&["status"])["address"], world.address.as_str());
         assert!(world.command(&["sessions", "show", &session]).output().unwrap().status.success());
         let answer = world.raw("GET", "/api/v1/sessions", None, &[("authorization", &bearer)]);
         assert_eq!(answer.status, 200);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::server::socket::Socket;
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 /// An event as it is on the wire.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ fn events(stream: &mut BufReader<TcpStream>, last: u64) -> Vec<Event> {
 /// Wants to show: a reader of server-sent events is told of each change of the derived status, in the
 /// same words as one of the WebSocket, right before the record that causes it.
 #[test]
-fn both_kinds_of_readers_are_told_of_each_change_of_the_status() {
+fn both_kinds_of_readers_hear_of_each_change_of_the_status() {
     let mut world = World::new();
     let session = world.session();
     world.prompt(&session, "say hello");
@@ -65,7 +65,7 @@ fn both_kinds_of_readers_are_told_of_each_change_of_the_status() {
     socket.good("session.subscribe", &json!({"session_id": session, "after": 0}));
     let mut over_socket = Vec::new();
     loop {
-        let event = socket.event(PATIENCE).unwrap();
+        let event = socket.event(TEST_TIMEOUT).unwrap();
         let payload = event["payload"].clone();
         let is_last = payload["seq"] == last && payload.get("more").is_none();
         if event["event"] == "session.state_changed" {
@@ -95,7 +95,7 @@ fn a_deleted_session_ends_its_readers() {
     let began = Instant::now();
     let deleted = world.ask("DELETE", &format!("/api/v1/sessions/{session}"), None, &[]);
     assert!(deleted.status < 300, "{deleted:?}");
-    let ended = socket.event(PATIENCE).unwrap();
+    let ended = socket.event(TEST_TIMEOUT).unwrap();
     assert_eq!(ended["event"], "session.unsubscribed");
     assert_eq!(ended["payload"]["error"]["code"], "session_not_found");
     stream.read_to_end(&mut Vec::new()).unwrap();

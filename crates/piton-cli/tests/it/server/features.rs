@@ -9,9 +9,9 @@ use crate::server::world::World;
 fn a_mode_and_a_model_are_chosen_and_kept() {
     let mut world = World::new();
     let session = &world.session();
-    let view = |world: &World| world.told(&["sessions", "show", session])["agent_view"].clone();
+    let view = |world: &World| world.json(&["sessions", "show", session])["agent_view"].clone();
     world.when(session, |status| status["is_agent_running"] == true);
-    world.told(&["sessions", "prompt", session, "commands\nusage 10\nplan"]);
+    world.json(&["sessions", "prompt", session, "commands\nusage 10\nplan"]);
     world.when(session, |status| status["last_outcome"] == "completed");
     let shown = view(&world);
     assert_eq!(shown["modes"]["current"], "normal", "{shown}");
@@ -20,7 +20,7 @@ fn a_mode_and_a_model_are_chosen_and_kept() {
     assert_eq!(shown["commands"][0]["name"], "recall");
     assert_eq!(shown["plan"].as_array().map(Vec::len), Some(2));
     let choice = ["--mode", "quiet", "--model", "large", "--option", "loud=true"];
-    world.told(&[&["sessions", "set", session], choice.as_slice()].concat());
+    world.json(&[&["sessions", "set", session], choice.as_slice()].concat());
     let is_chosen = |shown: &Value| {
         shown["modes"]["current"] == "quiet"
             && shown["models"]["current"] == "large"
@@ -28,9 +28,9 @@ fn a_mode_and_a_model_are_chosen_and_kept() {
     };
     let refused = world.refused(&["sessions", "set", session, "--mode", "loud"]);
     assert_eq!(refused, "choice_not_offered");
-    world.told(&["sessions", "prompt", session, "crash"]);
+    world.json(&["sessions", "prompt", session, "crash"]);
     world.when(session, |status| status["status"] == "interrupted_startup");
-    world.told(&["sessions", "prompt", session, "say hello"]);
+    world.json(&["sessions", "prompt", session, "say hello"]);
     world.when(session, |status| status["last_outcome"] == "completed");
     let shown = view(&world);
     assert!(is_chosen(&shown), "{shown}");
@@ -42,15 +42,15 @@ fn a_mode_and_a_model_are_chosen_and_kept() {
 #[test]
 fn a_task_is_changed_from_the_command_line() {
     let world = World::new();
-    let task = world.told(&["tasks", "new", "One"])["task_id"].as_str().unwrap().to_owned();
-    let shown = |world: &World| world.told(&["tasks", "show", &task]);
+    let task = world.json(&["tasks", "new", "One"])["task_id"].as_str().unwrap().to_owned();
+    let shown = |world: &World| world.json(&["tasks", "show", &task]);
     assert_eq!(shown(&world)["state"], "TODO");
-    world.told(&["tasks", "edit", &task, "Two"]);
+    world.json(&["tasks", "edit", &task, "Two"]);
     assert_eq!(shown(&world)["title"], "Two");
-    world.told(&["tasks", "close", &task, "--outcome", "cancelled"]);
+    world.json(&["tasks", "close", &task, "--outcome", "cancelled"]);
     assert_eq!(shown(&world)["state"], "CANCELLED");
-    world.told(&["tasks", "reopen", &task]);
+    world.json(&["tasks", "reopen", &task]);
     assert_eq!(shown(&world)["state"], "TODO");
-    assert_eq!(world.told(&["tasks", "delete", &task]), json!({"task_id": task}));
+    assert_eq!(world.json(&["tasks", "delete", &task]), json!({"task_id": task}));
     assert_eq!(world.refused(&["tasks", "show", &task]), "task_not_found");
 }

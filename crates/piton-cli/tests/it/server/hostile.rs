@@ -76,7 +76,7 @@ pub(crate) fn what_others_wrote_never_controls_the_terminal() {
     assert!(shown >= 7, "readable in {shown} of the outputs");
 
     // With colours, in a terminal: what controls it is ours.
-    let mut attach = world.command(&["attach", &session]);
+    let mut attach = world.command(&["attach", "--plain", &session]);
     attach.env_remove("NO_COLOR").env("TERM", "xterm-256color").stdin(Stdio::piped());
     let mut attached = Terminal::run(attach);
     attached.shows("^[[2J");

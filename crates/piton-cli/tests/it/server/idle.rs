@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 /// How often the threads of a process gave up the processor of their own accord: once per wake-up.
 fn wake_ups(pid: u32) -> u64 {
@@ -30,7 +30,7 @@ fn wakes(sessions: usize, span: Duration) -> u64 {
     // Its successor has none of them in memory.
     world.end();
     world.start();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while world.get("/ready").status != 200 {
         assert!(Instant::now() < until, "never ready");
         std::thread::sleep(Duration::from_millis(50));

@@ -53,7 +53,7 @@ impl Feed {
 }
 
 #[test]
-fn the_index_is_told_as_it_stands_and_as_it_changes() {
+fn the_index_is_sent_as_it_is_and_as_it_changes() {
     let mut world = World::new();
     let first = world.session();
     let mut feeds = [Feed::open(&world), Feed::open(&world)];

@@ -53,7 +53,7 @@ fn a_killed_agent_is_interrupted_whatever_it_says_while_it_dies() {
 
 /// agentctl gets SIGTERM, as when the machine goes down, and ends its agent.
 #[test]
-fn a_turn_that_ends_because_agentctl_was_told_to_end_is_interrupted() {
+fn a_turn_that_ends_because_agentctl_was_asked_to_end_is_interrupted() {
     let mut world = World::new();
     let session = world.session();
     let run = world.prompt(&session, "on-term end_turn 50\nstream 100000 5");
@@ -97,7 +97,7 @@ fn an_agent_without_its_context_says_so_everywhere() {
     assert_eq!(announced.len(), 3, "{announced:#?}");
     assert_eq!(announced[0]["context"], "none");
     assert_eq!(announced[2]["context"], "lost");
-    let shown = world.told(&["sessions", "show", &session]);
+    let shown = world.json(&["sessions", "show", &session]);
     assert_eq!(shown["context"], "lost");
     assert_eq!(shown["choices"][0]["label"], "Retry");
     let text = world.command(&["sessions", "show", &session]).output().unwrap();

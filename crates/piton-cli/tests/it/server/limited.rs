@@ -115,6 +115,8 @@ async fn start(
         rate,
         connections,
         version: "0".to_owned(),
+        doctor: None,
+        web: piton_server::WebFiles::None,
         reload: None,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

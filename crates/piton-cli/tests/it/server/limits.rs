@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::server::limited::{Limited, UNLIMITED};
 use crate::server::socket::Socket;
-use crate::server::world::PATIENCE;
+use crate::server::world::TEST_TIMEOUT;
 
 /// Five requests, and no more in the time that a test takes.
 const FIVE: Rate = Rate { per_second: 1e-6, burst: 5.0 };
@@ -86,7 +86,7 @@ pub(crate) fn connections_without_a_token_give_way_and_those_with_one_stay() {
         server.token
     );
     let answers = |stream: &mut TcpStream| {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = [0; 4096];
         let read = stream.read(&mut answer).unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn connections_without_a_token_give_way_and_those_with_one_stay() {
     let mut held: Vec<_> =
         (0..10).map(|_| server.send("POST", "/api/v1/sign-in", None, &headers)).collect();
     for (at, stream) in held.iter_mut().enumerate().take(6) {
-        assert!(is_closed(stream, PATIENCE), "{at}");
+        assert!(is_closed(stream, TEST_TIMEOUT), "{at}");
     }
     assert!(!is_closed(&mut held[9], Duration::from_millis(50)));
     answers(&mut stays);
@@ -120,7 +120,7 @@ fn a_token_has_so_many_connections_and_the_owner_has_others() {
     assert_eq!([&first.0, &second.0, &third.0], ["200", "200", "429"]);
     assert_eq!(server.ask("GET", "/api/v1/sessions", None).status, 200);
     drop((second, third));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while follow().0 != "200" {
         assert!(Instant::now() < until, "what was closed is still counted");
     }
@@ -148,7 +148,7 @@ fn sockets_are_counted_those_of_shells_too() {
     }
     first.inner.close(None).unwrap();
     first.inner.flush().unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while socket(&server, &shell).is_err() {
         assert!(Instant::now() < until, "what was closed is still counted");
     }
@@ -214,7 +214,7 @@ pub(crate) fn a_server_whose_store_refuses_writes_is_not_ready() {
         Arc::new(MemoryStore::open(Arc::default(), liveness, Arc::new(OsEntropy), hooks))
     });
     let ready = |status: u16, code: &str| {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             let answer = server.raw("GET", "/ready", None, &[]);
             if (answer.status, answer.code()) == (status, code) {

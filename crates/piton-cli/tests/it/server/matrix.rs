@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 const COLOUR: &str = "ultramarine";
 /// What it says in a turn that ends well before it is killed.
@@ -24,7 +24,7 @@ enum Promise {
     /// It remembers by itself.
     Remembers,
     /// It is told with its first prompt.
-    Told,
+    Injected,
     /// It knows nothing, and the session says so.
     Nothing,
 }
@@ -76,7 +76,7 @@ const KINDS: &[Kind] = &[
         args: &["--refuse-session"],
         settings: "history = true\n",
         strategy: "native",
-        promise: Promise::Told,
+        promise: Promise::Injected,
         stage: "load",
         stays: true,
     },
@@ -85,7 +85,7 @@ const KINDS: &[Kind] = &[
         args: &["--no-load", "--no-resume"],
         settings: "resume = 'history'\n",
         strategy: "history",
-        promise: Promise::Told,
+        promise: Promise::Injected,
         stage: "new",
         stays: true,
     },
@@ -253,7 +253,7 @@ impl Cell<'_> {
     }
 
     fn until(&self, what: &str, is: impl Fn(&[Value]) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !is(&self.world.records(&self.session)) {
             assert!(Instant::now() < until, "{} {:?}: never {what}", self.kind.name, self.point);
             std::thread::sleep(Duration::from_millis(10));
@@ -339,19 +339,19 @@ impl Cell<'_> {
         let status = self.idle(&asked);
         let said = world.said(session, &asked);
         let at = format!("{name} {point:?}: {said:?} {status:#}");
-        let told = format!("[USER]: remember colour {COLOUR}");
+        let injected = format!("[USER]: remember colour {COLOUR}");
         match kind.promise {
             Promise::Remembers => {
                 assert!(said.contains(COLOUR), "{at}");
-                assert!(!said.contains(&told), "it is told what it knows: {at}");
+                assert!(!said.contains(&injected), "it is told what it knows: {at}");
             }
-            Promise::Told => assert!(said.contains(&told), "{at}"),
+            Promise::Injected => assert!(said.contains(&injected), "{at}"),
             Promise::Nothing => assert!(!said.contains(COLOUR), "{at}"),
         }
         let restored = match kind.promise {
             // Its processes are its turns: only one that was cut off makes a difference.
             _ if !kind.stays && interruptions == 0 => Value::Null,
-            Promise::Remembers | Promise::Told => json!(true),
+            Promise::Remembers | Promise::Injected => json!(true),
             Promise::Nothing => json!(false),
         };
         assert_eq!(status["context_restored"], restored, "{at}");
@@ -368,8 +368,8 @@ impl Cell<'_> {
         let completed = kinds(&records, "run.completed").len();
         assert_eq!(completed, prompts - interruptions, "{at}");
         let noted = kinds(&records, "prompt.prepared").len();
-        let owed = interruptions > 0 || kind.promise == Promise::Told;
-        assert_eq!(noted, usize::from(owed), "{at}");
+        let pending = interruptions > 0 || kind.promise == Promise::Injected;
+        assert_eq!(noted, usize::from(pending), "{at}");
         // Said once, whatever the agent told of its past; what it was told it says back.
         let all = kinds(&records, "message.delta").into_iter();
         let all = all.filter(|record| record["run_id"] != asked.as_str());

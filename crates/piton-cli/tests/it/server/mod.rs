@@ -9,6 +9,7 @@ pub(crate) mod broadcast;
 mod care;
 mod commands;
 mod cuts;
+mod drawn;
 mod example;
 mod features;
 mod fuzz;

@@ -236,8 +236,20 @@ fn every_operation_does_what_it_says() {
 
     // The workspace, which workspace.rs is about.
     let of = "/api/v1/sessions/{session_id}";
-    for path in ["files", "git/status", "git/diff", "git/log"] {
+    for path in ["files", "git/status", "git/diff", "git/log", "bootstrap"] {
         walk.good("GET", &format!("{of}/{path}"), &[&other], None);
+    }
+    walk.good("GET", "/api/v1/doctor", &[], None);
+    // Finishing a branch, which piton-workspace's tests are about: this session has no worktree.
+    let branch = walk.good("GET", &format!("{of}/git/branch"), &[&other], None);
+    assert_eq!(branch["base"], json!(null), "{branch}");
+    for (path, body, code) in [
+        ("commit", json!({"message": "m"}), "git_failed"),
+        ("merge", json!({}), "base_not_found"),
+        ("push", json!({}), "base_not_found"),
+    ] {
+        let refused = walk.ask("POST", &format!("{of}/git/{path}"), &[&other], Some(&body));
+        assert_eq!(refused.code(), code, "{path}");
     }
     let content = format!("{of}/files/content");
     assert_eq!(walk.ask("PUT", &content, &[&other], None).code(), "request_invalid");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 const CALLS: &str = "trace=fsync,fdatasync,write,writev,sendto,sendmsg,recvfrom,read,connect";
 /// So often, each time with a text of its own.
@@ -81,7 +81,7 @@ fn start_traced(world: &mut World, file: &Path) {
 /// counted as a cost of the next one.
 fn calm(file: &Path) {
     let length = || std::fs::metadata(file).unwrap().len();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let mut before = length();
     loop {
         std::thread::sleep(Duration::from_millis(500));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::server::world::{PATIENCE, piton};
+use crate::server::world::{TEST_TIMEOUT, piton};
 
 pub(crate) const ROWS: u16 = 60;
 pub(crate) const COLUMNS: u16 = 100;
@@ -21,16 +21,21 @@ pub(crate) struct Terminal {
     screen: String,
     /// What is seen now.
     seen: vt100::Parser,
+    columns: u16,
     child: Child,
 }
 
 impl Terminal {
-    pub(crate) fn run(mut command: Command) -> Self {
+    pub(crate) fn run(command: Command) -> Self {
+        Self::run_sized(command, ROWS, COLUMNS)
+    }
+
+    pub(crate) fn run_sized(mut command: Command, rows: u16, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let size =
-            rustix::termios::Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+            rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcsetwinsize(&master, size).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let open = || {
@@ -50,9 +55,9 @@ impl Terminal {
                 }
             }
         });
-        let seen = vt100::Parser::new(ROWS, COLUMNS, 0);
+        let seen = vt100::Parser::new(rows, columns, 10_000);
         let keyboard = std::fs::File::from(master);
-        Self { keyboard, output, screen: String::new(), seen, child }
+        Self { keyboard, output, screen: String::new(), seen, columns, child }
     }
 
     pub(crate) fn type_in(&mut self, text: &str) {
@@ -68,7 +73,7 @@ impl Terminal {
 
     /// Waits until it was printed.
     pub(crate) fn shows(&mut self, text: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !self.screen.contains(text) {
             let left = until.saturating_duration_since(Instant::now());
             assert!(self.read(left), "never shown: {text:?}; but\n{}", self.screen);
@@ -77,8 +82,8 @@ impl Terminal {
 
     /// Waits until a line that is seen is this one.
     pub(crate) fn shows_line(&mut self, line: &str) {
-        let until = Instant::now() + PATIENCE;
-        while !self.seen.screen().rows(0, COLUMNS).any(|row| row.trim_end() == line) {
+        let until = Instant::now() + TEST_TIMEOUT;
+        while !self.seen.screen().rows(0, self.columns).any(|row| row.trim_end() == line) {
             let left = until.saturating_duration_since(Instant::now());
             assert!(self.read(left), "no line {line:?}:\n{}", screen_of(&self.seen));
         }
@@ -86,11 +91,11 @@ impl Terminal {
 
     /// Waits until somebody may type: the cursor stands behind the prompt, below a line that ends like this.
     pub(crate) fn await_prompt_below(&mut self, line: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             let screen = self.seen.screen();
             let (row, column) = screen.cursor_position();
-            let rows: Vec<String> = screen.rows(0, COLUMNS).collect();
+            let rows: Vec<String> = screen.rows(0, self.columns).collect();
             let above = rows.get(usize::from(row).wrapping_sub(1)).map(|row| row.trim_end());
             let is_prompt = column == 2 && rows[usize::from(row)].trim_end() == ">";
             if is_prompt && above.is_some_and(|above| above.ends_with(line)) {
@@ -101,6 +106,58 @@ impl Terminal {
         }
     }
 
+    /// Makes the terminal another size; the program gets the signal for it.
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
+        let size =
+            rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.keyboard, size).unwrap();
+        self.seen.screen_mut().set_size(rows, columns);
+        self.columns = columns;
+        // It has no controlling terminal that would do it.
+        self.signal(rustix::process::Signal::WINCH);
+    }
+
+    /// Waits until what is seen is so.
+    pub(crate) fn sees(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let until = Instant::now() + TEST_TIMEOUT;
+        while !is_so(&screen_of(&self.seen)) {
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(self.read(left), "not seen: {what}\n{}", screen_of(&self.seen));
+        }
+    }
+
+    /// Waits until a text is seen.
+    pub(crate) fn sees_text(&mut self, text: &str) {
+        self.sees(text, |screen| screen.contains(text));
+    }
+
+    /// Everything that scrolled by, and the screen.
+    pub(crate) fn scrollback(&mut self) -> String {
+        let mut all = Vec::new();
+        self.seen.screen_mut().set_scrollback(usize::MAX);
+        let mut left = self.seen.screen().scrollback();
+        while left > 0 {
+            self.seen.screen_mut().set_scrollback(left);
+            all.extend(self.seen.screen().rows(0, self.columns).next());
+            left -= 1;
+        }
+        self.seen.screen_mut().set_scrollback(0);
+        all.extend(self.seen.screen().rows(0, self.columns));
+        all.iter().map(|row| row.trim_end()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// SIGKILL: it can do nothing about it.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     /// What is seen now, without what differs from run to run.
     pub(crate) fn screen(&self) -> String {
         screen_of(&self.seen)
@@ -108,7 +165,7 @@ impl Terminal {
 
     /// How a text that is seen looks.
     pub(crate) fn looks(&self, text: &str) -> vt100::Cell {
-        let rows: Vec<String> = self.seen.screen().rows(0, COLUMNS).collect();
+        let rows: Vec<String> = self.seen.screen().rows(0, self.columns).collect();
         let found = rows.iter().enumerate().find_map(|(row, line)| Some((row, line.find(text)?)));
         let (row, column) =
             found.unwrap_or_else(|| panic!("{text:?} is not on\n{}", self.screen()));
@@ -117,13 +174,11 @@ impl Terminal {
     }
 
     pub(crate) fn interrupt(&self) {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        self.signal(rustix::process::Signal::INT);
     }
 
     pub(crate) fn ends(mut self) -> (bool, String) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 while self.read(Duration::from_millis(200)) {}
@@ -136,7 +191,8 @@ impl Terminal {
 }
 
 fn screen_of(seen: &vt100::Parser) -> String {
-    let rows: Vec<String> = seen.screen().rows(0, COLUMNS).collect();
+    let (_, columns) = seen.screen().size();
+    let rows: Vec<String> = seen.screen().rows(0, columns).collect();
     let text = rows.iter().map(|row| row.trim_end()).collect::<Vec<_>>().join("\n");
     let mut shown = String::new();
     for part in text.trim_end().split_inclusive("sess_") {
@@ -167,7 +223,7 @@ impl Home {
 
     /// Waits until the server runs the turn of the session that was active last.
     pub(crate) fn until_running(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             let output = self.piton(&["--json", "sessions", "list", "-n", "1"]).output().unwrap();
             let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

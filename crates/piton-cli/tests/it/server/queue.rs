@@ -150,7 +150,7 @@ fn every_bad_request_has_its_code_and_changes_nothing() {
 }
 
 #[test]
-fn the_queue_is_held_after_an_interruption_until_somebody_releases_it() {
+fn the_queue_is_held_after_an_interruption_until_a_user_releases_it() {
     let mut world = World::new();
     let session = world.session();
     world.prompt(&session, "wait 300\ncrash");
@@ -161,9 +161,9 @@ fn the_queue_is_held_after_an_interruption_until_somebody_releases_it() {
     world.when(&session, |status| {
         status["run_id"] == run.as_str() && status["reason"] == "queue_held"
     });
-    let listed = world.told(&["sessions", "queue", "list", &session]);
+    let listed = world.json(&["sessions", "queue", "list", &session]);
     assert_eq!((&listed["held"], &listed["text"]), (&json!(true), &json!("say held")));
-    world.told(&["sessions", "queue", "release", &session]);
+    world.json(&["sessions", "queue", "release", &session]);
     world.when(&session, |status| status["reason"] == "run_completed");
     assert_eq!(said_by_user(&world, &session).last().unwrap(), "say held");
 }
@@ -173,13 +173,13 @@ fn the_command_line_changes_the_queue() {
     let mut world = World::new();
     let session = world.session();
     world.prompt(&session, "wait 60000");
-    let queued = world.told(&["sessions", "prompt", &session, "say one"]);
+    let queued = world.json(&["sessions", "prompt", &session, "say one"]);
     assert_eq!((&queued["queued"], &queued["position"]), (&json!(true), &json!(1)));
-    world.told(&["sessions", "prompt", &session, "say two", "--if-busy", "queue"]);
-    world.told(&["sessions", "queue", "edit", &session, "1", "say 1"]);
-    world.told(&["sessions", "queue", "move", &session, message(&queued), "2"]);
-    world.told(&["sessions", "queue", "remove", &session, "1"]);
-    let left = world.told(&["sessions", "queue", "list", &session]);
+    world.json(&["sessions", "prompt", &session, "say two", "--if-busy", "queue"]);
+    world.json(&["sessions", "queue", "edit", &session, "1", "say 1"]);
+    world.json(&["sessions", "queue", "move", &session, message(&queued), "2"]);
+    world.json(&["sessions", "queue", "remove", &session, "1"]);
+    let left = world.json(&["sessions", "queue", "list", &session]);
     assert_eq!((&left["text"], &left["position"]), (&json!("say 1"), &json!(1)));
     let refused = world.refused(&["sessions", "queue", "remove", &session, "7"]);
     assert_eq!(refused, "queued_prompt_not_found");
@@ -221,7 +221,7 @@ fn attachments_reach_the_agent() {
     std::fs::write(&notes, "# Notes").unwrap();
     let (file, notes) = (file.to_str().unwrap(), notes.to_str().unwrap());
     let prompt = ["sessions", "prompt", &session, "look", "--attach", file, "--attach", notes];
-    let said = world.told(&prompt);
+    let said = world.json(&prompt);
     let run = said["run_id"].as_str().unwrap();
     world.when(&session, |status| status["reason"] == "run_completed");
     let answer = world.said(&session, run);

@@ -94,7 +94,7 @@ fn a_folder_that_is_gone_has_its_reason_and_its_way_back() {
 
 /// Nobody starts an agent by themselves if that is how it was set.
 #[test]
-fn a_manual_restart_waits_for_somebody() {
+fn a_manual_restart_waits_for_a_user() {
     let mut world = World::new();
     let session = crashed(&mut world);
     world.end();
@@ -155,7 +155,7 @@ fn a_note_says_what_a_call_was_made_with() {
 
 /// An agent that fails with its conversation for ever, and does not say that it does not know it.
 #[test]
-fn somebody_can_have_the_agent_begin_afresh() {
+fn a_user_can_have_the_agent_start_fresh() {
     let mut world = World::new();
     let session = crashed(&mut world);
     let opened = world.post(&format!("/api/v1/sessions/{session}/start"), &json!({"fresh": true}));
@@ -174,7 +174,7 @@ fn somebody_can_have_the_agent_begin_afresh() {
 
 /// One that runs and has nothing to do makes way; one that is at work is not ended by that.
 #[test]
-fn an_agent_that_runs_begins_afresh_between_its_turns() {
+fn an_agent_that_runs_starts_fresh_between_its_turns() {
     let mut world = World::new();
     let session = world.session();
     let run = world.prompt(&session, "remember colour blue");
@@ -247,8 +247,8 @@ fn all_dead(world: &mut World, agent: &str) -> String {
 fn arrows(records: &[serde_json::Value], after: u64) -> Vec<&str> {
     let newer = records.iter().filter(|record| record["seq"].as_u64() > Some(after));
     let kinds = newer.filter_map(|record| record["kind"].as_str());
-    let told = |kind: &&str| kind.starts_with("executor.") || kind.starts_with("agent.");
-    kinds.filter(told).filter(|kind| *kind != "agent.updated").collect()
+    let is_life_cycle = |kind: &&str| kind.starts_with("executor.") || kind.starts_with("agent.");
+    kinds.filter(is_life_cycle).filter(|kind| *kind != "agent.updated").collect()
 }
 
 /// The standalone executor after a restart, step by step: what ran is known from the log, nothing of

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::server::pty::{Home, Terminal};
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 const RULES: &str = "
 [[permissions.rules]]
@@ -133,7 +133,7 @@ fn a_rejection_can_say_why() {
         let is_it = |r: &&Value| r["kind"] == "message.user" && r["content"] == text;
         records.iter().filter(is_it).count()
     };
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while said(&world.records(&session), "say instead") == 0 {
         assert!(Instant::now() < until, "{:#?}", world.records(&session));
     }
@@ -144,8 +144,8 @@ fn a_rejection_can_say_why() {
     world.prompt(&session, "ask-run touch b.txt");
     let status = world.when(&session, |status| status["status"] == "waiting");
     let wait = status["waits"][0]["wait_id"].as_str().unwrap().to_owned();
-    world.told(&["sessions", "answer", &wait, "reject", "--message", "say by hand"]);
-    let until = Instant::now() + PATIENCE;
+    world.json(&["sessions", "answer", &wait, "reject", "--message", "say by hand"]);
+    let until = Instant::now() + TEST_TIMEOUT;
     while said(&world.records(&session), "say by hand") == 0 {
         assert!(Instant::now() < until, "{:#?}", world.records(&session));
     }
@@ -161,7 +161,7 @@ fn open_waits(home: &Home) -> Vec<Value> {
 #[test]
 fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
     let home = Home::new();
-    let mut chat = Terminal::run(home.piton(&["chat"]));
+    let mut chat = Terminal::run(home.piton(&["chat", "--plain"]));
     chat.shows("Ctrl-C stops a turn, twice leaves.");
     chat.type_in("ask-run echo whole command\n");
     // Before the request can be there: the agent is not even started.
@@ -185,11 +185,41 @@ fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
     assert!(chat.ends().0);
 }
 
+/// A line that is typed while the prompt is being drawn is sent once, and its answer stands on a line of
+/// its own.
+#[test]
+fn a_line_typed_while_the_prompt_is_drawn_is_neither_lost_nor_doubled() {
+    const LINES: usize = 12;
+    let home = Home::new();
+    let mut chat = Terminal::run(home.piton(&["chat", "--plain"]));
+    chat.shows("Ctrl-C stops a turn, twice leaves.");
+    chat.type_in("say answer 0\n");
+    for n in 1..=LINES {
+        // The answer is there, its turn is about to end, and no prompt is drawn yet.
+        chat.shows_line(&format!("answer {}", n - 1));
+        chat.type_in(&format!("say answer {n}\n"));
+    }
+    chat.shows_line(&format!("answer {LINES}"));
+    chat.type_in("/quit\n");
+    assert!(chat.ends().0);
+    let lines = |args: &[&str]| -> Vec<Value> {
+        let output = home.piton(args).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let sessions = lines(&["--json", "sessions", "list"]);
+    let session = sessions[0]["session_id"].as_str().unwrap();
+    let said = lines(&["--json", "sessions", "log", session, "--kind", "message.user"]);
+    let said: Vec<&str> = said.iter().map(|record| record["content"].as_str().unwrap()).collect();
+    let expected: Vec<String> = (0..=LINES).map(|n| format!("say answer {n}")).collect();
+    assert_eq!(said, expected);
+}
+
 /// What does not fit on the screen is reviewed to its end before it can be allowed.
 #[test]
 fn a_long_request_is_shown_to_its_end_before_it_can_be_allowed() {
     let home = Home::new();
-    let mut chat = Terminal::run(home.piton(&["chat"]));
+    let mut chat = Terminal::run(home.piton(&["chat", "--plain"]));
     chat.shows("Ctrl-C stops a turn, twice leaves.");
     let lines: Vec<String> = (1..=90).map(|n| format!("line{n}")).collect();
     chat.type_in(&format!("ask-write big.txt {}\n", lines.join("\\n")));
@@ -204,7 +234,7 @@ fn a_long_request_is_shown_to_its_end_before_it_can_be_allowed() {
     chat.shows("press 1 to 2 to answer");
     chat.type_in("1");
     chat.shows("  -> Allow");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let file = home.folder.path().join("big.txt");
     while !file.exists() {
         assert!(Instant::now() < until, "the file is not written");
@@ -226,7 +256,7 @@ fn what_others_wrote_does_not_control_the_terminal() {
     let session = waits[0]["session_id"].as_str().unwrap().to_owned();
     let wait = waits[0]["wait_id"].as_str().unwrap().to_owned();
     let mut screens = Vec::new();
-    let mut attached = Terminal::run(home.piton(&["attach", &session]));
+    let mut attached = Terminal::run(home.piton(&["attach", "--plain", &session]));
     attached.shows("press 1 to 2 to answer");
     attached.type_in("2");
     attached.shows("  -> Reject");

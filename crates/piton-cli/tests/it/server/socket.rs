@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::handshake::HandshakeError;
 use tokio_tungstenite::tungstenite::http::HeaderName;
 use tokio_tungstenite::tungstenite::{self, Error, Message, WebSocket};
 
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 pub(crate) struct Socket {
     pub(crate) inner: WebSocket<TcpStream>,
@@ -48,7 +48,7 @@ impl Socket {
             request.headers_mut().insert(name, value.parse().unwrap());
         }
         let stream = TcpStream::connect(host).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         match tungstenite::client(request, stream) {
             Ok((inner, response)) => {
@@ -69,8 +69,8 @@ impl Socket {
         Self::open(world, "/api/v1/ws", &[("authorization", &bearer)]).unwrap()
     }
 
-    pub(crate) fn read(&mut self, patience: Duration) -> Result<Message, Silence> {
-        let until = Instant::now() + patience;
+    pub(crate) fn read(&mut self, timeout: Duration) -> Result<Message, Silence> {
+        let until = Instant::now() + timeout;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let left = left.max(Duration::from_millis(1));
@@ -91,8 +91,8 @@ impl Socket {
         }
     }
 
-    fn json(&mut self, patience: Duration) -> Result<Value, Silence> {
-        match self.read(patience)? {
+    fn json(&mut self, timeout: Duration) -> Result<Value, Silence> {
+        match self.read(timeout)? {
             Message::Text(text) => Ok(serde_json::from_str(&text).unwrap()),
             other => panic!("not text: {other:?}"),
         }
@@ -113,7 +113,7 @@ impl Socket {
     /// The next answer; events that come before it are kept.
     pub(crate) fn answer(&mut self) -> Value {
         loop {
-            let message = self.json(PATIENCE).unwrap();
+            let message = self.json(TEST_TIMEOUT).unwrap();
             if message.get("event").is_none() {
                 return message;
             }
@@ -141,10 +141,10 @@ impl Socket {
     }
 
     /// The next event.
-    pub(crate) fn event(&mut self, patience: Duration) -> Result<Value, Silence> {
+    pub(crate) fn event(&mut self, timeout: Duration) -> Result<Value, Silence> {
         match self.events.pop_front() {
             Some(event) => Ok(event),
-            None => self.json(patience),
+            None => self.json(timeout),
         }
     }
 
@@ -152,7 +152,7 @@ impl Socket {
     pub(crate) fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut seen = Vec::new();
         loop {
-            let event = self.event(PATIENCE);
+            let event = self.event(TEST_TIMEOUT);
             let event = event.unwrap_or_else(|silence| panic!("{silence:?} after {seen:#?}"));
             seen.push(event);
             if wanted(&seen[seen.len() - 1]) {
@@ -164,7 +164,7 @@ impl Socket {
     /// The code with which the socket is closed, whatever comes before.
     pub(crate) fn closed(&mut self) -> Option<u16> {
         loop {
-            match self.read(PATIENCE) {
+            match self.read(TEST_TIMEOUT) {
                 Ok(_) => {}
                 Err(Silence::Closed(code)) => return code,
                 Err(Silence::Nothing) => panic!("not closed"),

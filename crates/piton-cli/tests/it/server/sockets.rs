@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::server::socket::Socket;
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 fn status(socket: &mut Socket, session: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let status = socket.good("task.session.status", &json!({"session_id": session}));
         if wanted(&status) {
@@ -87,7 +87,7 @@ fn every_method_does_what_its_operation_does() {
 
 /// The events, name by name, in the life of one session.
 #[test]
-fn a_session_is_told_by_s2_s_names() {
+fn a_session_is_described_over_the_socket() {
     let mut world = World::new();
     let task = world.post("/api/v1/tasks", &json!({"title": "t"})).good();
     let body = json!({"start": false, "task_id": task["task_id"]});
@@ -203,7 +203,7 @@ fn an_executor_that_is_found_again_is_announced_as_ready() {
 }
 
 #[test]
-fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_told() {
+fn who_unsubscribes_hears_no_more_and_a_deleted_log_is_reported() {
     let mut world = World::new();
     let session = world.session();
     let mut socket = Socket::connect(&world);
@@ -330,7 +330,7 @@ fn what_makes_no_sense_is_answered_or_ends_the_socket() {
 }
 
 #[test]
-fn a_socket_is_for_whoever_has_a_good_token() {
+fn a_socket_is_for_holders_of_a_good_token() {
     let mut world = World::new();
     let session = world.quiet_session(None);
     let path = "/api/v1/ws";
@@ -419,13 +419,13 @@ fn a_server_that_ends_says_so() {
 /// Nobody answers the pings: half of the connection is gone, for all that the server knows.
 #[test]
 #[ignore = "long: make soak"]
-fn a_socket_that_nobody_is_at_is_closed() {
+fn a_socket_that_no_one_is_at_is_closed() {
     let world = World::new();
     let mut socket = Socket::connect(&world);
     socket.good("task.session.list", &json!({}));
     // As it comes, by one who answers no ping: two of them, then a close frame with its code.
     let mut bytes = Vec::new();
-    socket.inner.get_ref().set_read_timeout(Some(2 * PATIENCE)).unwrap();
+    socket.inner.get_ref().set_read_timeout(Some(2 * TEST_TIMEOUT)).unwrap();
     socket.inner.get_mut().read_to_end(&mut bytes).unwrap();
     let close = [&[0x88, 8][..], &4008_u16.to_be_bytes(), b"silent"].concat();
     assert_eq!(bytes, [&[0x89, 0, 0x89, 0][..], &close].concat());

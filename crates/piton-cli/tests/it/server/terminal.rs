@@ -15,7 +15,7 @@ use crate::server::world::World;
 #[test]
 fn a_conversation_outlives_its_server_and_its_terminal() {
     let home = Home::new();
-    let mut chat = Terminal::run(home.piton(&["chat"]));
+    let mut chat = Terminal::run(home.piton(&["chat", "--plain"]));
     chat.shows("Ctrl-C stops a turn, twice leaves.");
     chat.type_in("hello dear world\n");
     chat.shows("> hello dear world");
@@ -50,7 +50,7 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     assert!(good && screen.contains("Come back with: ") && screen.contains(&command), "{screen}");
 
     let session = screen.split(" attach ").nth(1).unwrap().trim().to_owned();
-    let mut attached = Terminal::run(home.piton(&["attach", &session]));
+    let mut attached = Terminal::run(home.piton(&["attach", "--plain", &session]));
     attached.shows("hello dear world");
     attached.shows("  -> Allow");
     attached.shows("-- cancelled");
@@ -94,7 +94,7 @@ fn last_session(home: &Home) -> Value {
 
 /// Nobody can answer there: what is asked is told, and the agent goes on waiting for somebody who can.
 #[test]
-fn a_script_is_told_what_is_asked_and_how_to_answer() {
+fn a_script_gets_what_is_asked_and_how_to_answer() {
     let home = Home::new();
     let (code, out, err) = printed(&home, &["say so far\nask May I?\nsay thanks"]);
     assert_eq!((code, out.as_str()), (Some(5), "so far\n"), "{err}");
@@ -122,7 +122,7 @@ fn a_script_is_told_what_is_asked_and_how_to_answer() {
 }
 
 #[test]
-fn a_script_is_told_why_it_failed() {
+fn a_script_learns_why_it_failed() {
     let home = Home::new();
     for prompt in ["crash", "exit 3"] {
         let (code, out, err) = printed(&home, &[prompt]);
@@ -134,10 +134,10 @@ fn a_script_is_told_why_it_failed() {
     }
     let (code, out, err) = printed(&home, &["crash", "--json"]);
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-    let told: Value = serde_json::from_str(&err).unwrap();
+    let reported: Value = serde_json::from_str(&err).unwrap();
     assert_eq!((code, &last["exit_code"]), (Some(4), &json!(4)));
     assert_eq!(last["outcome"], "interrupted");
-    assert!(told["error"]["hint"].as_str().unwrap().contains("sessions resume"), "{told}");
+    assert!(reported["error"]["hint"].as_str().unwrap().contains("sessions resume"), "{reported}");
     let (_, out, _) = printed(&home, &["say 1", "--json"]);
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert_eq!((&last["outcome"], &last["exit_code"]), (&json!("completed"), &json!(0)));
@@ -145,7 +145,7 @@ fn a_script_is_told_why_it_failed() {
 
 /// An agent that is not there, in the words of whoever looked for it.
 #[test]
-fn a_script_is_told_which_agent_is_missing() {
+fn a_script_learns_which_agent_is_missing() {
     let home = Home::new();
     let config = home.folder.path().join("config.toml");
     std::fs::write(&config, "[agents.lost]\ncommand = ['./nowhere/agent']\n").unwrap();
@@ -161,7 +161,7 @@ fn a_script_is_told_which_agent_is_missing() {
 
 /// Whoever stops it is told apart: a script's own Ctrl-C, and somebody elsewhere.
 #[test]
-fn a_script_is_told_who_stopped_it() {
+fn a_script_learns_who_stopped_it() {
     let home = Home::new();
     // What it says first shows that it listens to signals.
     let begin = || {
@@ -192,7 +192,7 @@ fn a_script_is_told_who_stopped_it() {
 #[test]
 fn help_is_the_chats_and_other_slashes_are_the_agents() {
     let home = Home::new();
-    let mut chat = Terminal::run(colored(home.piton(&["chat"])));
+    let mut chat = Terminal::run(colored(home.piton(&["chat", "--plain"])));
     chat.await_prompt_below("Ctrl-C stops a turn, twice leaves.");
     chat.type_in("/help\n");
     chat.await_prompt_below("  All else goes to the agent, its own /commands too.");
@@ -237,7 +237,7 @@ fn colored(mut command: Command) -> Command {
 #[test]
 fn the_screen_tells_the_whole_story() {
     let home = Home::new();
-    let mut chat = Terminal::run(colored(home.piton(&["chat"])));
+    let mut chat = Terminal::run(colored(home.piton(&["chat", "--plain"])));
     chat.await_prompt_below("Ctrl-C stops a turn, twice leaves.");
     chat.type_in("say # A **bold** `plan`: [look](http://x.y)\n");
     chat.await_prompt_below("A bold plan: look (http://x.y)");
@@ -277,7 +277,7 @@ fn the_screen_tells_the_whole_story() {
     let session = screen.rsplit(" attach ").next().unwrap();
     let session = session.trim_end_matches(|c: char| !c.is_ascii_hexdigit());
     let session = session.split('\x1b').next().unwrap().trim().to_owned();
-    let mut attached = Terminal::run(colored(home.piton(&["attach", &session])));
+    let mut attached = Terminal::run(colored(home.piton(&["attach", "--plain", &session])));
     attached.await_prompt_below("the end");
     assert_snapshot!("chat_attached", attached.screen());
     attached.type_in("/quit\n");
@@ -298,8 +298,8 @@ pub(crate) fn several_chats_at_once_share_the_server_that_was_first() {
     for (n, chat) in chats.into_iter().enumerate() {
         let output = chat.wait_with_output().unwrap();
         let said = (output.status.code(), String::from_utf8(output.stdout).unwrap());
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said, (Some(0), format!("{n}\n")), "{told}");
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, (Some(0), format!("{n}\n")), "{reported}");
     }
 }
 
@@ -405,10 +405,10 @@ fn a_prompt_that_is_piped_into_a_session_is_delivered() {
 /// A server that somebody started is somebody's to start again: the terminal says that it is away, and
 /// finds the next one.
 #[test]
-fn a_terminal_waits_for_a_server_that_somebody_started() {
+fn a_terminal_waits_for_a_server_that_a_user_started() {
     let mut world = World::new();
     let session = world.session();
-    let mut attached = Terminal::run(world.command(&["attach", &session]));
+    let mut attached = Terminal::run(world.command(&["attach", "--plain", &session]));
     attached.shows("Ctrl-C stops a turn, twice leaves.");
     attached.type_in("wait 4000\n");
     world.when(&session, |status| status["status"] == "running");
@@ -425,7 +425,7 @@ fn a_terminal_waits_for_a_server_that_somebody_started() {
 /// What was asked once is over when it is answered: neither the agent nor its agentctl stays, and the
 /// session can be continued.
 #[test]
-fn a_script_leaves_no_agent_behind_unless_it_is_told_to() {
+fn a_script_leaves_no_agent_behind_without_being_asked_to() {
     let home = Home::new();
     let running = || {
         let output = home.piton(&["--json", "status"]).output().unwrap();

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
 
 use crate::server::pty::Home;
-use crate::server::world::PATIENCE;
+use crate::server::world::TEST_TIMEOUT;
 
 const NAME: &str = "piton.test";
 
@@ -60,7 +60,7 @@ fn ask(port: u16, trusted: &CertificateDer<'static>, head: &str) -> std::io::Res
     let name = ServerName::try_from(NAME).unwrap();
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let socket = TcpStream::connect(("127.0.0.1", port))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TEST_TIMEOUT))?;
     let mut stream = StreamOwned::new(connection, socket);
     stream.write_all(format!("{head}\r\nconnection: close\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
@@ -92,7 +92,7 @@ fn others_speak_tls_and_the_command_line_needs_none() {
     // Who believes another certificate speaks to nobody, and so does who speaks none at all.
     assert!(ask(port, &other.der, &health).is_err());
     let mut plain = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    plain.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     plain.write_all(format!("{health}\r\n\r\n").as_bytes()).unwrap();
     let mut answer = Vec::new();
     // It may be cut off as well.

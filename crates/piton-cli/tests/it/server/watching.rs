@@ -8,7 +8,7 @@ use piton_store::{Detail, SqliteStore, Store as _, sqlite};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::server::world::{PATIENCE, World};
+use crate::server::world::{TEST_TIMEOUT, World};
 
 /// The metadata log, once nobody holds the store.
 fn metadata(world: &World) -> Vec<Value> {
@@ -85,7 +85,7 @@ fn a_token_that_is_taken_back_ends_its_streams() {
     }
     // Nothing happens in the session: that it was taken back is enough.
     for _ in 0..count {
-        ended.recv_timeout(PATIENCE).expect("a stream goes on");
+        ended.recv_timeout(TEST_TIMEOUT).expect("a stream goes on");
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::server::socket::{Silence, Socket};
-use crate::server::world::{Answer, PATIENCE, World};
+use crate::server::world::{Answer, TEST_TIMEOUT, World};
 
 fn put(world: &World, session: &str, path: &str, content: &[u8]) -> Answer {
     let bearer = format!("Bearer {}", world.token);
@@ -247,7 +247,7 @@ impl Screen {
 
     fn shows(&mut self, wanted: &str) {
         while !self.shown.contains(wanted) {
-            match self.socket.read(PATIENCE) {
+            match self.socket.read(TEST_TIMEOUT) {
                 Ok(Message::Binary(bytes)) => self.shown += &String::from_utf8_lossy(&bytes),
                 other => panic!("{other:?} instead of {wanted:?} after {:?}", self.shown),
             }
@@ -258,7 +258,7 @@ impl Screen {
     fn ends(&mut self) -> (Value, Option<u16>) {
         let mut ended = Value::Null;
         loop {
-            match self.socket.read(PATIENCE) {
+            match self.socket.read(TEST_TIMEOUT) {
                 Ok(Message::Binary(bytes)) => self.shown += &String::from_utf8_lossy(&bytes),
                 Ok(Message::Text(text)) => ended = serde_json::from_str(&text).unwrap(),
                 Ok(other) => panic!("{other:?}"),
@@ -271,7 +271,7 @@ impl Screen {
 
 /// What is typed after a token was taken back reaches nobody.
 #[test]
-fn a_shell_is_closed_to_whoever_lost_their_token() {
+fn a_shell_is_closed_when_its_token_is_revoked() {
     let mut world = World::new();
     let session = world.session();
     let shells = format!("/api/v1/sessions/{session}/shells");
@@ -387,7 +387,7 @@ fn shells_are_bounded_and_known() {
 
 /// One that reads nothing is cut off by whoever feeds it, and holds nobody up.
 #[test]
-fn a_panel_that_is_not_looked_at_holds_nobody_up() {
+fn a_panel_that_is_not_looked_at_holds_nothing_up() {
     let mut world = World::new();
     let session = world.quiet_session(None);
     let made = world.post(&format!("/api/v1/sessions/{session}/shells"), &json!({})).good();
@@ -396,7 +396,7 @@ fn a_panel_that_is_not_looked_at_holds_nobody_up() {
     let mut awake = Screen::attach(&world, &session, &shell);
     awake.type_in("head -c 20000000 /dev/zero | tr '\\0' x | fold -w 1000; echo done-$((3+3))\n");
     loop {
-        match awake.socket.read(PATIENCE) {
+        match awake.socket.read(TEST_TIMEOUT) {
             Ok(Message::Binary(bytes)) => {
                 awake.shown += &String::from_utf8_lossy(&bytes);
                 if awake.shown.contains("done-6") {

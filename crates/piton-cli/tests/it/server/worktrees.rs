@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::server::world::{Answer, PATIENCE, World, answer};
+use crate::server::world::{Answer, TEST_TIMEOUT, World, answer};
 
 /// What git says, which must work.
 fn git(folder: &Path, args: &[&str]) -> String {
@@ -63,11 +63,11 @@ fn kinds(world: &World, session: &str) -> Vec<String> {
 fn a_new_task_is_to_do_until_something_is_asked() {
     let mut world = World::new();
     let repo = repository(&world);
-    let made = world.told(&["tasks", "new", "Do it", "--repo", repo.to_str().unwrap()]);
+    let made = world.json(&["tasks", "new", "Do it", "--repo", repo.to_str().unwrap()]);
     let task = made["task_id"].as_str().unwrap();
     let session = made["session_id"].as_str().unwrap().to_owned();
     world.adopt(&session);
-    let state = |world: &World| world.told(&["tasks", "show", task])["state"].clone();
+    let state = |world: &World| world.json(&["tasks", "show", task])["state"].clone();
     assert_eq!(state(&world), "TODO");
     world.when(&session, |status| status["is_agent_running"] == true);
     assert_eq!(state(&world), "TODO");
@@ -81,9 +81,9 @@ fn two_sessions_of_a_task_work_side_by_side() {
     let mut world = World::new();
     let repo = repository(&world);
     let at = repo.to_str().unwrap();
-    let first = world.told(&["tasks", "new", "Do it", "--repo", at, "--base", "main"]);
+    let first = world.json(&["tasks", "new", "Do it", "--repo", at, "--base", "main"]);
     let task = first["task_id"].as_str().unwrap();
-    let second = world.told(&["sessions", "new", "--task", task, "--repo", at]);
+    let second = world.json(&["sessions", "new", "--task", task, "--repo", at]);
     let text = |made: &Value, name: &str| made[name].as_str().unwrap().to_owned();
     assert_ne!(first["worktree_branch"], second["worktree_branch"]);
     for (made, name) in [(&first, "one"), (&second, "two")] {
@@ -103,7 +103,7 @@ fn two_sessions_of_a_task_work_side_by_side() {
         assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), format!("{name}\n"));
         let branch = text(made, "worktree_branch");
         assert_eq!(git(&repo, &["log", "--format=%s", &branch]), format!("Add {name}\nBegin"));
-        let shown = world.told(&["sessions", "show", &session]);
+        let shown = world.json(&["sessions", "show", &session]);
         assert_eq!(shown["worktree"]["branch"], branch.as_str());
         assert_eq!(shown["worktree"]["repository"], at);
     }
@@ -130,7 +130,7 @@ fn a_session_whose_worktree_is_not_as_it_was_says_why() {
     fs::remove_dir_all(&path).unwrap();
     assert_eq!(refused(&world, &removed), "worktree_missing");
     assert_eq!(world.refused(&["sessions", "resume", &removed]), "workspace_unusable");
-    let repaired = world.told(&["sessions", "repair", &removed]);
+    let repaired = world.json(&["sessions", "repair", &removed]);
     assert_eq!(repaired["worktree_path"], path.to_str().unwrap());
     start(&world, &removed).good();
     assert!(path.join("a").exists());
@@ -159,7 +159,7 @@ fn a_session_whose_worktree_is_not_as_it_was_says_why() {
 }
 
 #[test]
-fn a_clean_up_loses_nothing_unless_it_is_told_to() {
+fn a_clean_up_loses_nothing_unless_forced() {
     let mut world = World::new();
     let repo = repository(&world);
     let (session, path, branch) = new_session(&mut world, &repo);
@@ -170,7 +170,7 @@ fn a_clean_up_loses_nothing_unless_it_is_told_to() {
     world.prompt(&session, "ask May I?");
     world.when(&session, |status| status["status"] == "waiting");
     assert_eq!(world.refused(&["sessions", "cleanup", &session]), "run_in_progress");
-    world.told(&["sessions", "cancel", &session]);
+    world.json(&["sessions", "cancel", &session]);
     world.when(&session, |status| status["status"] == "idle");
 
     fs::write(path.join("new ü"), "x").unwrap();
@@ -187,7 +187,7 @@ fn a_clean_up_loses_nothing_unless_it_is_told_to() {
 
     // Once it is merged it goes, and the idle agent with it.
     git(&repo, &["merge", "--quiet", &branch]);
-    let cleaned = world.told(&["sessions", "cleanup", &session]);
+    let cleaned = world.json(&["sessions", "cleanup", &session]);
     assert_eq!((&cleaned["kept_branch"], &cleaned["changed"]), (&json!(false), &json!(true)));
     assert!(!path.exists());
     let status = world.status(&session);
@@ -196,12 +196,12 @@ fn a_clean_up_loses_nothing_unless_it_is_told_to() {
         (&json!(false), &Value::Null)
     );
     assert_eq!(git(&repo, &["branch", "--format=%(refname:short)"]), "main");
-    assert_eq!(world.told(&["sessions", "cleanup", &session])["changed"], false);
+    assert_eq!(world.json(&["sessions", "cleanup", &session])["changed"], false);
 
     let (session, path, branch) = new_session(&mut world, &repo);
     fs::write(path.join("a"), "lost").unwrap();
     assert_eq!(world.refused(&["sessions", "cleanup", &session]), "worktree_dirty");
-    world.told(&["sessions", "cleanup", &session, "--force"]);
+    world.json(&["sessions", "cleanup", &session, "--force"]);
     assert!(!path.exists() && !git(&repo, &["branch"]).contains(&branch));
 
     // Who may only look may not.
@@ -230,8 +230,8 @@ fn a_deleted_session_leaves_what_is_not_clean_and_says_so() {
     let (dirty, path, _) = new_session(&mut world, &repo);
     fs::write(path.join("precious"), "x").unwrap();
     let output = world.command(&["sessions", "delete", &dirty, "--yes"]).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && told.contains(path.to_str().unwrap()), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.contains(path.to_str().unwrap()), "{stderr}");
     assert!(path.join("precious").exists());
 
     let plain = world.quiet_session(None);
@@ -266,7 +266,7 @@ fn what_is_no_repository_is_refused_before_anything_is_made() {
 }
 
 fn appears(path: &Path) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while !path.exists() {
         assert!(Instant::now() < until, "{} never appears", path.display());
         std::thread::sleep(Duration::from_millis(5));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// Something that takes longer than this hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
@@ -159,7 +159,7 @@ impl World {
     }
 
     /// What a command prints with `--json`, which must work.
-    pub(crate) fn told(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.command(arguments).arg("--json").output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
@@ -277,7 +277,7 @@ impl World {
 
     /// Asks until it is as wanted.
     pub(crate) fn when(&self, session: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             let status = self.status(session);
             if wanted(&status) {
@@ -348,7 +348,7 @@ pub(crate) fn send(
 ) -> TcpStream {
     let host = address.trim_start_matches("http://");
     let mut stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
     let named = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
     if !named("host") {

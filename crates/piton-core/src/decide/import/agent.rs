@@ -39,8 +39,8 @@ impl Importing<'_> {
     }
 
     /// The conversation that the agent goes on with began without what was said before it.
-    fn is_ignorant(&self) -> bool {
-        self.state.facts.agent.as_ref().is_some_and(|agent| agent.is_ignorant)
+    fn lacks_history(&self) -> bool {
+        self.state.facts.agent.as_ref().is_some_and(|agent| agent.lacks_history)
     }
 
     pub(super) fn agent(&mut self, cx: &Context, fact: Fact) {
@@ -73,7 +73,7 @@ impl Importing<'_> {
                     requested_session_id,
                     // A conversation that began without what was said before does not hold it.
                     context_restored: is_known
-                        .then_some(opened_as != OpenedAs::New && !self.is_ignorant()),
+                        .then_some(opened_as != OpenedAs::New && !self.lacks_history()),
                 };
                 self.push(NewRecord::new(cx.now, described));
                 self.push(NewRecord::new(cx.now, AgentReady { execution_id, agent_session_id }));

@@ -434,7 +434,7 @@ impl History {
                 Command::Say { message_id: id(&format!("msg_{n}")), offset, text }
             }
             Step::Said(n) => {
-                Command::Said { message_id: id(&format!("msg_{n}")), hash: String::new() }
+                Command::EndMessage { message_id: id(&format!("msg_{n}")), hash: String::new() }
             }
             Step::Intend(r, c) => Command::Intend {
                 run_id: run(r),

@@ -5,7 +5,7 @@ use piton_core::State;
 use piton_core::decide::{Command, Probe, Verdict};
 use piton_core::id::ExecutionId;
 use piton_core::planted::{self, Bug};
-use piton_core::supervise::{self, Known, Link, Owner};
+use piton_core::supervise::{self, Known, LeaseHolder, Link};
 use piton_exec::executor::Fault;
 use tokio::time::Instant;
 
@@ -52,7 +52,7 @@ impl Supervisor {
             self.drain(execution).await?;
         }
         let dead = known.dead.clone();
-        let takes_over = probe == Some(Probe::Alive) && known.owner != Owner::Ours;
+        let takes_over = probe == Some(Probe::Alive) && known.owner != LeaseHolder::Ours;
         let command = match probe {
             None => supervise::orphaned_run(&state.facts, &dead),
             probe => Some(Command::Recover { dead, probe, takes_over }),

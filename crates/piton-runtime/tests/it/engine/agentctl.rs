@@ -18,9 +18,9 @@ use piton_core::spool::{
 };
 use piton_exec::client::Client;
 use piton_exec::executor::{
-    At, Drained, Error, Executor, Fault, Following, Found, LaunchSpec, Located,
+    At, Drained, EntryStream, Error, Executor, Fault, Found, LaunchSpec, Located,
 };
-use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start};
+use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start, Withdrawn};
 use piton_runtime::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -31,8 +31,10 @@ pub(crate) const HANG: &str = "hang";
 pub(crate) const ASK: &str = "ask";
 /// The prompt of a turn in which the agent tells its plan, commands and usage.
 pub(crate) const TELL: &str = "tell";
-/// The id of that wait.
-pub(crate) const WAIT: &str = "wait_asked";
+/// The id of the wait that a session's agent asks in.
+pub(crate) fn wait_of(session: &SessionId) -> WaitId {
+    format!("wait_{session}").parse().unwrap()
+}
 
 /// What agents say they can do with their sessions: everything but to close them.
 const SCRIPTED: SessionCapabilities = SessionCapabilities {
@@ -67,6 +69,8 @@ struct Machines {
     /// Agents do not get ready until they are released.
     holds_starts: bool,
     held: Vec<(ExecutionId, Act)>,
+    /// Agents live and take no prompt.
+    refuses_prompts: bool,
     /// No agentctl can be reached; all of them live.
     is_away: bool,
     changed: Arc<Notify>,
@@ -230,9 +234,10 @@ impl Machine {
                 self.agent = Some(Some(run_id.clone()));
                 self.write(Some(run_id), Fact::TurnStarted {});
                 if text.ends_with(ASK) {
-                    let (wait_id, wait_kind) = (WAIT.parse().unwrap(), WaitKind::Permission);
+                    let (wait_id, wait_kind) = (wait_of(&self.session), WaitKind::Permission);
                     let question = json!({"title": "May I?", "options": [
                         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+                        {"optionId": "no", "name": "No", "kind": "reject_once"},
                     ]});
                     self.write(Some(run_id), Fact::WaitOpened { wait_id, wait_kind, question });
                 } else if text.ends_with(TELL) {
@@ -253,6 +258,14 @@ impl Machine {
             Act::Answer { wait_id, .. } => self.answered(wait_id),
             Act::Cancel { .. } => self.end_turn("cancelled"),
             Act::Stop {} => self.end_agent(true),
+            Act::Withdraw { command_id } => {
+                let accepted = self.journal.contains_key(command_id);
+                if !accepted {
+                    let refused = Err(problem(Code::CommandWithdrawn));
+                    self.journal.insert(command_id.clone(), refused);
+                }
+                return Ok(serde_json::to_value(Withdrawn { accepted }).unwrap());
+            }
             Act::Close {} => {
                 self.end_agent(true);
                 self.is_up = false;
@@ -339,6 +352,19 @@ impl Fleet {
         });
     }
 
+    /// Every agentctl has accepted this command, and its spool has not said so.
+    pub(crate) fn accept_silently(&self, command_id: &str) {
+        self.change(|machines| {
+            for machine in machines.by_id.values_mut() {
+                machine.journal.insert(command_id.to_owned(), Ok(Value::Null));
+            }
+        });
+    }
+
+    pub(crate) fn refuse_prompts(&self, refuses_prompts: bool) {
+        self.change(|machines| machines.refuses_prompts = refuses_prompts);
+    }
+
     pub(crate) fn set_away(&self, is_away: bool) {
         self.change(|machines| machines.is_away = is_away);
     }
@@ -358,7 +384,7 @@ impl Fleet {
 
     fn do_command(&self, at: &At, command: &Command) -> Result<Reply, Fault> {
         self.change(|machines| {
-            let machines_away = machines.is_away;
+            let (machines_away, refuses_prompts) = (machines.is_away, machines.refuses_prompts);
             let Machines { by_id, starts, prompts, failing_starts, holds_starts, held, .. } =
                 machines;
             let machine = by_id.get_mut(&at.execution).filter(|machine| machine.is_up);
@@ -378,8 +404,11 @@ impl Fleet {
             }
             match (&command.act, &machine.agent) {
                 (Act::Start(_), Some(_)) => return Err(problem(Code::AgentRunning).into()),
+                (Act::Prompt { .. }, Some(_)) if refuses_prompts => {
+                    return Err(problem(Code::AgentBusy).into());
+                }
                 (Act::Prompt { .. }, Some(Some(_))) => return Err(problem(Code::AgentBusy).into()),
-                (Act::Start(_) | Act::Close {}, _) | (_, Some(_)) => {}
+                (Act::Start(_) | Act::Close {} | Act::Withdraw { .. }, _) | (_, Some(_)) => {}
                 (_, None) => return Err(problem(Code::AgentNotRunning).into()),
             }
             match &command.act {
@@ -515,14 +544,14 @@ impl Executor for Fleet {
         &'a self,
         at: &'a At,
         after: Option<Spool>,
-    ) -> BoxFuture<'a, Result<Box<dyn Following>, Fault>> {
+    ) -> BoxFuture<'a, Result<Box<dyn EntryStream>, Fault>> {
         if !self.is_up(&at.execution) {
             return ready(Err(Fault::unreachable("it does not run")));
         }
         let after = after.map_or(0, |spool| spool.pos);
         let (fleet, execution) = (self.clone(), at.execution.clone());
         let spool_id = spool_id(&execution);
-        ready(Ok(Box::new(Stream { fleet, execution, spool_id, after }) as Box<dyn Following>))
+        ready(Ok(Box::new(Stream { fleet, execution, spool_id, after }) as Box<dyn EntryStream>))
     }
 
     fn is_working<'a>(&'a self, at: &'a At) -> BoxFuture<'a, Result<bool, Fault>> {
@@ -551,7 +580,7 @@ struct Stream {
     after: Pos,
 }
 
-impl Following for Stream {
+impl EntryStream for Stream {
     fn spool_id(&self) -> &str {
         &self.spool_id
     }

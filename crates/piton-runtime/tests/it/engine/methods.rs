@@ -10,7 +10,7 @@ use piton_core::task::TaskState;
 use piton_runtime::{ArchiveTarget, NewAccessToken, SessionFilter, SessionSpec};
 use serde_json::json;
 
-use super::agentctl::{ASK, HANG, WAIT};
+use super::agentctl::{ASK, HANG, wait_of};
 use super::world::{CONTINUE, World, caller, count, created, keyed, kinds, until, until_named};
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn waits_are_answered_once_by_id_and_by_token() {
     let waits = engine.waits().await.unwrap();
     assert_eq!(waits.waits.len(), 1);
     assert_eq!(waits.waits[0].1.question.as_ref().unwrap()["title"], "May I?");
-    let wait = WAIT.parse().unwrap();
-    let unfit = engine.answer(&caller(), &wait, json!({"option_id": "no"})).await.unwrap_err();
+    let wait = wait_of(&session);
+    let unfit = engine.answer(&caller(), &wait, json!({"option_id": "else"})).await.unwrap_err();
     assert_eq!(unfit.code(), Code::AnswerInvalid);
     let token = engine.rotate_resume_token(&keyed("t"), &wait).await.unwrap().response;
     assert_eq!(

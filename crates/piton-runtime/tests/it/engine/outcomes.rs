@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use piton_core::decide::Command;
 use piton_core::reason::Reason;
 use piton_core::resume::{AgentRestart, StartContext};
-use piton_core::state::Phase;
+use piton_core::state::{Effect, Phase};
 use piton_core::{Code, PromptContent};
 use piton_runtime::{Engine, Error, ResumeSpec};
 use serde_json::json;
@@ -187,6 +188,51 @@ async fn undelivered_prompts_are_delivered_with_and_without_a_summary() {
     }
 }
 
+/// Wants to show: a prompt that a living agent has not accepted when its run is interrupted is delivered
+/// with the next one, once, with and without a summary; one that it has accepted is not delivered again.
+#[tokio::test]
+async fn a_living_agent_is_given_an_undelivered_prompt_once() {
+    for (note, is_accepted) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut world = World::new();
+        world.policy.note = note;
+        let boot = world.start("boot_1").await;
+        let engine = &boot.engine;
+        let session = created(engine).await;
+        engine.prompt(&caller(), &session, "first".to_owned()).await.unwrap();
+        until_named(engine, &session, "idle").await;
+        world.fleet.refuse_prompts(true);
+        engine.prompt(&caller(), &session, "second".to_owned()).await.unwrap();
+        until_named(engine, &session, "running").await;
+        let run = engine.session(&session).await.unwrap().overview.state.facts.run.unwrap();
+        if is_accepted {
+            // The journal has it, and the spool has not said so.
+            world.fleet.accept_silently(&Effect::key(&session, run.started_seq));
+        }
+        let interrupt = Command::Interrupt { run_id: run.run_id, reason: Reason::ProcessExit };
+        engine.handle().unwrap().execute(&session, interrupt).await.unwrap();
+        let undelivered =
+            engine.session(&session).await.unwrap().overview.state.pending_context.undelivered;
+        assert_eq!(undelivered.len(), 1);
+        world.fleet.refuse_prompts(false);
+        engine.prompt(&caller(), &session, "third".to_owned()).await.unwrap();
+        until(engine, &session, |_| world.fleet.prompts().len() == 2).await;
+        until_named(engine, &session, "idle").await;
+        let prompts = world.fleet.prompts();
+        assert_eq!(prompts.len(), 2, "{prompts:?}");
+        match (note, is_accepted) {
+            (_, true) => assert_eq!(prompts[1], "third"),
+            (false, false) => assert_eq!(prompts[1], "second\n\nthird"),
+            (true, false) => {
+                assert!(prompts[1].contains("did not reach you:\n> second\n"), "{}", prompts[1]);
+            }
+        }
+        engine.prompt(&caller(), &session, "fourth".to_owned()).await.unwrap();
+        until(engine, &session, |_| world.fleet.prompts().len() == 3).await;
+        assert_eq!(world.fleet.prompts()[2], "fourth", "once");
+        world.end(boot).await;
+    }
+}
+
 /// A resumed session waits for input; its interrupted run is continued when that is asked for.
 #[tokio::test]
 async fn a_resume_boots_the_agent_idle() {
@@ -216,7 +262,7 @@ async fn a_resume_boots_the_agent_idle() {
 
 /// Nothing is decided, written or started while the executor does not respond.
 #[tokio::test]
-async fn an_executor_that_does_not_respond_is_nobodys_success() {
+async fn an_executor_that_does_not_respond_is_not_a_success() {
     let world = World::new();
     let boot = world.start("boot_1").await;
     let session = created(&boot.engine).await;

@@ -3,7 +3,7 @@
 
 use super::adoption;
 use super::*;
-use crate::admit::Removal;
+use crate::append_rules::Removal;
 use crate::conformance::{piece, said};
 use piton_core::Content;
 

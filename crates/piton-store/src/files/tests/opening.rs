@@ -196,10 +196,10 @@ fn blobs_are_checked() {
     assert_eq!(found.problem, Some(Problem::BlobMissing { seq: 4 }));
     assert_eq!(folder.read(&one.session, 4, 10, Detail::Full).unwrap().len(), 1);
     // Rebuilding sweeps what nobody refers to.
-    let stray = Path::new("/data/blobs/00").join(format!("{}.json", "00".repeat(32)));
-    disk.put(&stray, b"{}");
+    let unknown_file = Path::new("/data/blobs/00").join(format!("{}.json", "00".repeat(32)));
+    disk.put(&unknown_file, b"{}");
     folder.rebuild().unwrap();
-    assert_eq!(disk.content(&stray), None);
+    assert_eq!(disk.content(&unknown_file), None);
 }
 
 /// Wants to show: a folder of a newer form is refused, and so is one that is something else.

@@ -40,7 +40,7 @@ fn a_failed_flush_ends_all_writing() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_goes_on() {
+fn a_full_disk_refuses_and_continues() {
     let folder = InFolder::new();
     run(async {
         let (store, fault) = with_fault(&folder);
@@ -110,7 +110,7 @@ fn no_append_is_acknowledged_without_a_flush() {
 }
 
 #[test]
-fn nobody_waits_for_a_writer_that_panicked() {
+fn no_one_waits_for_a_writer_that_panicked() {
     let folder = InFolder::new();
     run(async {
         let (store, fault) = with_fault(&folder);

@@ -105,7 +105,7 @@ fn a_half_made_store_is_made_again() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_told() {
+fn a_folder_that_cannot_be_is_reported() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("file"), "").unwrap();
     let refused = SqliteStore::open(Options::new(temp.path().join("file/data"))).unwrap_err();
@@ -142,7 +142,7 @@ impl Drop for Mount {
 }
 
 #[test]
-fn a_read_only_folder_is_told_and_can_be_read() {
+fn a_read_only_folder_is_reported_and_can_be_read() {
     let folder = InFolder::new();
     let one = write_one(&folder);
     let path = folder.folder.path().to_owned();

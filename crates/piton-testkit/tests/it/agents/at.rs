@@ -5,7 +5,7 @@ use piton_exec::client::Client;
 use piton_exec::protocol::{Act, Command, Health};
 use serde_json::{Value, json};
 
-use super::bench_of_work::{Bench, SESSION};
+use super::fixture::{Fixture, SESSION};
 
 /// What a server needs to speak to an agentctl.
 pub(crate) struct At {
@@ -15,7 +15,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    pub(crate) fn of(bench: &Bench, execution: &str) -> Self {
+    pub(crate) fn of(bench: &Fixture, execution: &str) -> Self {
         let session: SessionId = SESSION.parse().expect("an id");
         let (secret, epoch) = block_on(async {
             let store = bench.kind.open_to_read(&bench.data()).expect("there is a store");
@@ -33,8 +33,8 @@ impl At {
         let answer = Some(json!({"option_id": "reject_once"}));
         let command = Command { id: "late".to_owned(), act: Act::Answer { wait_id, answer } };
         block_on(async {
-            let told = self.client().command(&command).await;
-            told.expect_err("too late").code().to_string()
+            let refused = self.client().command(&command).await;
+            refused.expect_err("too late").code().to_string()
         })
     }
 

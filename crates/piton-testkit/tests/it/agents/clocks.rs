@@ -6,9 +6,9 @@ use piton_testkit::crash::Kind;
 use piton_testkit::drive::Server;
 use serde_json::{Value, json};
 
-use super::bench_of_work::{
-    Bench, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count, idle, prompt,
-    said,
+use super::fixture::{
+    Fixture, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count, idle,
+    prompt, said,
 };
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
@@ -38,9 +38,9 @@ fn deadline(server: &mut Server) -> i64 {
 /// be answered for as long as the grace, nothing is interrupted, and every chunk is in its place.
 #[test]
 fn a_clock_that_jumps_between_two_lives_ends_nothing() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
-    let agent = Bench::agent(&execution);
+    let agent = Fixture::agent(&execution);
     let first = prompt(&mut server, "stream 40 2\nask May I?\nstream 60 5");
     asked(&mut server);
     // A question's time is seven days: it is over, it is not yet, it was never asked.
@@ -63,7 +63,7 @@ fn a_clock_that_jumps_between_two_lives_ends_nothing() {
     idle(&mut server);
     let second = prompt(&mut server, "stream 30 2");
     idle(&mut server);
-    assert_eq!(Bench::agent(&execution), agent);
+    assert_eq!(Fixture::agent(&execution), agent);
     server.must(json!({"do": "stop", "session": SESSION}));
     assert_nothing_left(&execution, None);
     let log = bench.log();
@@ -80,7 +80,7 @@ fn a_clock_that_jumps_between_two_lives_ends_nothing() {
 /// streams; a question whose time is over by it is cancelled, and the run goes on.
 #[test]
 fn a_clock_that_jumps_within_a_life_interrupts_nothing() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let first = prompt(&mut server, "stream 100 5");
     for ahead_ms in [3 * DAY_MS, -5 * HOUR_MS, 0] {

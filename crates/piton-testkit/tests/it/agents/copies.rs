@@ -8,8 +8,8 @@ use piton_testkit::crash::Kind;
 use piton_testkit::drive::{Server, processes_of, wait_until};
 use serde_json::{Value, json};
 
-use super::bench_of_work::{
-    Bench, PATIENCE, SESSION, assert_nothing_left, check_offsets, chunks, count, is_running,
+use super::fixture::{
+    Fixture, SESSION, TEST_TIMEOUT, assert_nothing_left, check_offsets, chunks, count, is_running,
     prompt, said, sigkill,
 };
 
@@ -17,13 +17,13 @@ use super::bench_of_work::{
 const TURN: &str = "escape sleep 1000\nsay before\nask May I?\nstream 40 2";
 
 /// A turn that waits for an answer, and no server. Gives agent, agentctl, execution and run.
-fn asking(bench: &Bench) -> (u32, u32, String, String) {
+fn asking(bench: &Fixture) -> (u32, u32, String, String) {
     let (mut server, execution) = bench.start();
     let run = prompt(&mut server, TURN);
     server.status_when(SESSION, is_asking);
-    assert!(wait_until(PATIENCE, || escaped(&execution).is_some()), "it has a child");
+    assert!(wait_until(TEST_TIMEOUT, || escaped(&execution).is_some()), "it has a child");
     server.kill();
-    let agent = Bench::agent(&execution).expect("it outlives its server");
+    let agent = Fixture::agent(&execution).expect("it outlives its server");
     (agent, bench.agentctl(&execution), execution, run)
 }
 
@@ -50,16 +50,19 @@ fn copy(from: &Path, to: &Path) {
 
 /// The server of a copy finds that its execution is gone, interrupts its run, and clears away what
 /// the copy had of it.
-fn is_settled(server: &mut Server, bench: &Bench, execution: &str) {
+fn is_settled(server: &mut Server, bench: &Fixture, execution: &str) {
     let status = server.status_when(SESSION, |status| status["status"] == "interrupted_waiting");
     assert_eq!(status["reason"], "process_restart", "{status:#}");
     assert_eq!(status["facts"]["executor"]["status"], "stopped", "{status:#}");
     let folder = bench.data().join("run").join(execution);
-    assert!(wait_until(PATIENCE, || !folder.exists()), "what the copy had of it is cleared away");
+    assert!(
+        wait_until(TEST_TIMEOUT, || !folder.exists()),
+        "what the copy had of it is cleared away"
+    );
 }
 
 /// A turn of another agent, from its launch to its end.
-fn goes_on(server: &mut Server, bench: &Bench) -> String {
+fn goes_on(server: &mut Server, bench: &Fixture) -> String {
     let next = bench.launch(server);
     bench.start_agent(server, &[]);
     let run = prompt(server, "say again");
@@ -72,7 +75,7 @@ fn goes_on(server: &mut Server, bench: &Bench) -> String {
 /// Wants to show: a server on a copy neither ends nor speaks to the original's agent. It says that
 /// its own execution is gone, interrupts its run once, and can have an agent of its own.
 fn a_copy_leaves_the_original_alone(kind: Kind) {
-    let bench = Bench::new(kind);
+    let bench = Fixture::new(kind);
     let (agent, agentctl, execution, run) = asking(&bench);
     let copied = bench.beside("copy");
     copy(&bench.data(), &copied.data());
@@ -81,7 +84,7 @@ fn a_copy_leaves_the_original_alone(kind: Kind) {
     let mut other = copied.serve();
     is_settled(&mut other, &copied, &execution);
     let again = goes_on(&mut other, &copied);
-    assert_eq!(Bench::agent(&execution), Some(agent), "the original's agent is the same process");
+    assert_eq!(Fixture::agent(&execution), Some(agent), "the original's agent is the same process");
     assert!(is_running(agentctl));
     answer(&mut server);
     let status = server.status_when(SESSION, |status| status["status"] == "idle");
@@ -113,7 +116,7 @@ fn a_copy_leaves_the_original_alone_on_files() {
 /// server does not do it.
 #[test]
 fn a_copy_leaves_the_originals_leftovers_alone() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (_, agentctl, execution, _) = asking(&bench);
     let child = escaped(&execution).expect("it runs");
     let copied = bench.beside("copy");
@@ -132,7 +135,7 @@ fn a_copy_leaves_the_originals_leftovers_alone() {
 #[test]
 fn a_renamed_data_folder_keeps_its_agent() {
     for name in ["moved".to_owned(), "moved-".repeat(20)] {
-        let bench = Bench::new(Kind::Sqlite);
+        let bench = Fixture::new(Kind::Sqlite);
         let (agent, agentctl, execution, run) = asking(&bench);
         let moved = bench.beside(&name);
         std::fs::rename(bench.data(), moved.data()).expect("it can be renamed");
@@ -140,7 +143,7 @@ fn a_renamed_data_folder_keeps_its_agent() {
         answer(&mut server);
         let status = server.status_when(SESSION, |status| status["status"] == "idle");
         assert_eq!(status["reason"], "run_completed", "{status:#}");
-        assert_eq!(Bench::agent(&execution), Some(agent), "the agent is the same process");
+        assert_eq!(Fixture::agent(&execution), Some(agent), "the agent is the same process");
         assert_eq!(moved.agentctl(&execution), agentctl);
         server.must(json!({"do": "stop", "session": SESSION}));
         assert_nothing_left(&execution, Some(agentctl));
@@ -153,7 +156,7 @@ fn a_renamed_data_folder_keeps_its_agent() {
 /// Wants to show: what is left in a renamed folder of a killed agentctl is found and ended.
 #[test]
 fn a_renamed_data_folder_keeps_its_leftovers() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (_, agentctl, execution, _) = asking(&bench);
     let child = escaped(&execution).expect("it runs");
     sigkill(agentctl);
@@ -170,7 +173,7 @@ fn a_renamed_data_folder_keeps_its_leftovers() {
 /// ends by itself.
 #[test]
 fn an_agent_whose_folder_is_taken_away_ends() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (_, agentctl, execution, _) = asking(&bench);
     let moved = bench.beside("elsewhere");
     copy(&bench.data(), &moved.data());

@@ -8,9 +8,9 @@ use piton_testkit::crash::Kind;
 use piton_testkit::drive::wait_until;
 use serde_json::{Value, json};
 
-use super::bench_of_work::{
-    Bench, PATIENCE, SESSION, assert_nothing_left, count, header, is_running, last, prompt, said,
-    sigkill,
+use super::fixture::{
+    Fixture, SESSION, TEST_TIMEOUT, assert_nothing_left, count, header, is_running, last, prompt,
+    said, sigkill,
 };
 
 /// A turn with an escaped child, a call under way, and an open question.
@@ -34,10 +34,10 @@ fn is_asking(status: &Value) -> bool {
 }
 
 fn whoever_dies(dies: Dies) {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let (agent, agentctl) =
-        (Bench::agent(&execution).expect("it runs"), bench.agentctl(&execution));
+        (Fixture::agent(&execution).expect("it runs"), bench.agentctl(&execution));
     let run = prompt(&mut server, TURN);
     server.status_when(SESSION, is_asking);
     let kills_server =
@@ -125,10 +125,10 @@ fn everything_dies() {
 /// before anybody looks for strangers.
 #[test]
 fn the_agent_of_a_closed_session_is_ended_at_once() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let (agent, agentctl) =
-        (Bench::agent(&execution).expect("it runs"), bench.agentctl(&execution));
+        (Fixture::agent(&execution).expect("it runs"), bench.agentctl(&execution));
     let run = prompt(&mut server, TURN);
     server.status_when(SESSION, is_asking);
     server.must(json!({"do": "close", "session": SESSION}));
@@ -146,12 +146,12 @@ fn the_agent_of_a_closed_session_is_ended_at_once() {
 #[test]
 fn an_abandoned_execution_that_returns_is_ended() {
     use rustix::process::Signal;
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let agentctl = bench.agentctl(&execution);
     prompt(&mut server, "say before\nask May I?");
     server.status_when(SESSION, is_asking);
-    super::bench_of_work::signal(agentctl, Signal::STOP);
+    super::fixture::signal(agentctl, Signal::STOP);
     server.kill();
     let mut server = bench.serve();
     let status = server.status_when(SESSION, |status| status["status"] == "error");
@@ -161,12 +161,12 @@ fn an_abandoned_execution_that_returns_is_ended() {
     assert_eq!(refused.map_err(|(code, _)| code), Err("executor_alive".into()), "no second agent");
     server.must(json!({"do": "abandon", "session": SESSION}));
     assert_eq!(server.status(SESSION)["reason"], "abandoned");
-    super::bench_of_work::signal(agentctl, Signal::CONT);
+    super::fixture::signal(agentctl, Signal::CONT);
     server.kill();
     let server = bench.serve();
     assert_nothing_left(&execution, Some(agentctl));
     let folder = bench.data().join("run").join(&execution);
-    assert!(wait_until(PATIENCE, || !folder.exists()), "its folder is cleared away");
+    assert!(wait_until(TEST_TIMEOUT, || !folder.exists()), "its folder is cleared away");
     drop(server);
     assert_eq!(count(&bench.log(), "run.interrupted"), 1);
 }

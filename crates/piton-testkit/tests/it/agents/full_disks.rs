@@ -10,8 +10,9 @@ use piton_testkit::drive::wait_until;
 use serde_json::json;
 
 use super::at::At;
-use super::bench_of_work::{
-    Bench, PATIENCE, SESSION, assert_nothing_left, check_offsets, chunks, count, idle, prompt, said,
+use super::fixture::{
+    Fixture, SESSION, TEST_TIMEOUT, assert_nothing_left, check_offsets, chunks, count, idle,
+    prompt, said,
 };
 
 /// A small file system of its own; gone with this.
@@ -63,19 +64,19 @@ enum Seen {
 }
 
 /// The disk is full in the middle of a turn; when there is room again the turn ends by itself.
-fn is_held_back_and_goes_on(bench: &Bench, mount: &Mount, seen: Seen) {
+fn is_held_back_and_goes_on(bench: &Fixture, mount: &Mount, seen: Seen) {
     let (mut server, execution) = bench.start();
-    let (agent, agentctl) = (Bench::agent(&execution), bench.agentctl(&execution));
+    let (agent, agentctl) = (Fixture::agent(&execution), bench.agentctl(&execution));
     let run = prompt(&mut server, &format!("stream {CHUNKS} 1"));
     let begun = |log: &[piton_core::Record]| count(log, "message.delta") > 0;
-    assert!(wait_until(PATIENCE, || begun(&bench.log())), "it streams");
+    assert!(wait_until(TEST_TIMEOUT, || begun(&bench.log())), "it streams");
     let at = At::of(bench, &execution);
     let ballast = mount.fill();
-    assert!(wait_until(PATIENCE, || at.health().spool.blocked.is_some()), "{:?}", at.health());
+    assert!(wait_until(TEST_TIMEOUT, || at.health().spool.blocked.is_some()), "{:?}", at.health());
     let status = server.status(SESSION);
     assert_eq!(status["status"], "running", "{status:#}");
     // The session is read as ever, and neither agent nor agentctl are given up.
-    assert_eq!((Bench::agent(&execution), bench.agentctl(&execution)), (agent, agentctl));
+    assert_eq!((Fixture::agent(&execution), bench.agentctl(&execution)), (agent, agentctl));
     if seen == Seen::ByTheNext {
         server.kill();
         std::fs::remove_file(ballast).expect("it is there");
@@ -89,7 +90,7 @@ fn is_held_back_and_goes_on(bench: &Bench, mount: &Mount, seen: Seen) {
     assert_eq!(status["reason"], "run_completed", "{status:#}");
     let again = prompt(&mut server, "say again");
     idle(&mut server);
-    assert_eq!(Bench::agent(&execution), agent);
+    assert_eq!(Fixture::agent(&execution), agent);
     server.must(json!({"do": "stop", "session": SESSION}));
     assert_nothing_left(&execution, Some(agentctl));
     let log = bench.log();
@@ -103,7 +104,7 @@ fn is_held_back_and_goes_on(bench: &Bench, mount: &Mount, seen: Seen) {
 /// Wants to show: with no room under the spool the agent waits, and nothing is lost or said twice.
 #[test]
 fn no_room_under_the_spool() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let Some(mount) = Mount::new(&bench.data().join("run"), "512k") else { return };
     is_held_back_and_goes_on(&bench, &mount, Seen::ByTheSame);
 }
@@ -111,7 +112,7 @@ fn no_room_under_the_spool() {
 /// Wants to show: the same with no room for the log either, and a server that dies meanwhile.
 #[test]
 fn no_room_under_spool_and_log() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let Some(mount) = Mount::new(&bench.data(), "16m") else { return };
     elsewhere(&bench, "bin");
     is_held_back_and_goes_on(&bench, &mount, Seen::ByTheNext);
@@ -121,7 +122,7 @@ fn no_room_under_spool_and_log() {
 /// session says nothing that is not kept, and has all of it soon after there is room.
 #[test]
 fn no_room_under_the_log() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let Some(mount) = Mount::new(&bench.data(), "64m") else { return };
     elsewhere(&bench, "bin");
     elsewhere(&bench, "run");
@@ -129,13 +130,13 @@ fn no_room_under_the_log() {
     // More than the pages that the log has already.
     let run = prompt(&mut server, "stream 200 2\nflood 8388608\nstream 50 1");
     let begun = |log: &[piton_core::Record]| count(log, "message.delta") > 0;
-    assert!(wait_until(PATIENCE, || begun(&bench.log())), "it streams");
+    assert!(wait_until(TEST_TIMEOUT, || begun(&bench.log())), "it streams");
     let at = At::of(&bench, &execution);
     let ballast = mount.fill();
-    assert!(wait_until(PATIENCE, || at.health().run_id.is_none()), "{:?}", at.health());
+    assert!(wait_until(TEST_TIMEOUT, || at.health().run_id.is_none()), "{:?}", at.health());
     // The log has some room of its own: it is used up.
     let mut created = 0;
-    let refused = wait_until(PATIENCE, || {
+    let refused = wait_until(TEST_TIMEOUT, || {
         created += 1;
         let create = json!({"do": "create", "session": format!("sess_{created}")});
         server.ask(create).is_err_and(|(code, _)| code == "disk_full")
@@ -163,7 +164,7 @@ fn no_room_under_the_log() {
 }
 
 /// Takes a part of the data folder out of the small file system.
-fn elsewhere(bench: &Bench, name: &str) {
+fn elsewhere(bench: &Fixture, name: &str) {
     let folder = bench.folder.path().join(name);
     std::fs::create_dir(&folder).expect("writable");
     std::os::unix::fs::symlink(&folder, bench.data().join(name)).expect("writable");

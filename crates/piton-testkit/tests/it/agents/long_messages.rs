@@ -4,8 +4,8 @@ use piton_testkit::crash::Kind;
 use piton_testkit::drive::Server;
 use serde_json::json;
 
-use super::bench_of_work::{
-    Bench, SESSION, assert_nothing_left, check_offsets, count, idle, prompt, said,
+use super::fixture::{
+    Fixture, SESSION, assert_nothing_left, check_offsets, count, idle, prompt, said,
 };
 
 const MIB: u64 = 1024 * 1024;
@@ -33,9 +33,9 @@ fn assert_bounded(server: &Server, agentctl: u32, times: u64) {
 /// around it is there, and the session goes on.
 #[test]
 fn a_message_of_fifty_megabytes_is_named_and_left_out() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
-    let (agent, agentctl) = (Bench::agent(&execution), bench.agentctl(&execution));
+    let (agent, agentctl) = (Fixture::agent(&execution), bench.agentctl(&execution));
     let first = prompt(&mut server, &format!("say before\nhuge {}\nsay behind", 50 * MIB));
     let status = idle(&mut server);
     assert_eq!(status["reason"], "run_completed", "{status:#}");
@@ -43,16 +43,16 @@ fn a_message_of_fifty_megabytes_is_named_and_left_out() {
     assert_bounded(&server, agentctl, 3);
     let second = prompt(&mut server, "say again");
     idle(&mut server);
-    assert_eq!(Bench::agent(&execution), agent);
+    assert_eq!(Fixture::agent(&execution), agent);
     let log = bench.log();
     assert_eq!(said(&log, &first), "beforebehind");
     assert_eq!(said(&log, &second), "again");
     let dropped: Vec<_> =
         log.iter().filter(|record| record.header.contains("\"dropped\"")).collect();
     assert_eq!(dropped.len(), 1, "{dropped:?}");
-    let told = dropped[0].content_field("update").expect("told");
-    assert_eq!(told["why"], "line_too_long");
-    let bytes = told["bytes"].as_u64().expect("a number");
+    let reported = dropped[0].content_field("update").expect("told");
+    assert_eq!(reported["why"], "line_too_long");
+    let bytes = reported["bytes"].as_u64().expect("a number");
     assert!((50 * MIB..51 * MIB).contains(&bytes), "{bytes}");
     server.must(json!({"do": "stop", "session": SESSION}));
     assert_nothing_left(&execution, Some(agentctl));
@@ -62,7 +62,7 @@ fn a_message_of_fifty_megabytes_is_named_and_left_out() {
 /// than a few copies of it.
 #[test]
 fn a_message_of_thirty_megabytes_is_whole() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let agentctl = bench.agentctl(&execution);
     let length = 30 * MIB;

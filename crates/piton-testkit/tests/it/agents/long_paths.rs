@@ -4,16 +4,16 @@ use piton_testkit::crash::Kind;
 use piton_testkit::drive::processes_of;
 use serde_json::json;
 
-use super::bench_of_work::{
-    Bench, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count, header, idle,
-    last, prompt, said,
+use super::fixture::{
+    Fixture, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count, header,
+    idle, last, prompt, said,
 };
 
 /// Wants to show: the socket goes into a folder that is closed to others; a turn outlives its
 /// server there as well, and nothing of it stays.
 #[test]
 fn a_data_folder_that_is_too_deep_for_a_socket_works() {
-    let bench = Bench::named(Kind::Sqlite, &"d".repeat(200));
+    let bench = Fixture::named(Kind::Sqlite, &"d".repeat(200));
     let temp = bench.folder.path().join("t");
     std::fs::create_dir(&temp).expect("writable");
     let temp_is = format!("temp={}", temp.display());
@@ -21,7 +21,7 @@ fn a_data_folder_that_is_too_deep_for_a_socket_works() {
     server.must(json!({"do": "create", "session": SESSION}));
     let execution = bench.launch(&mut server);
     bench.start_agent(&mut server, &[]);
-    let agent = Bench::agent(&execution);
+    let agent = Fixture::agent(&execution);
     let run = prompt(&mut server, "stream 60 5\nask May I?\nstream 20 2");
     server.kill();
     assert_eq!(sockets(&temp).len(), 1);
@@ -29,7 +29,7 @@ fn a_data_folder_that_is_too_deep_for_a_socket_works() {
     let wait_id = asked(&mut server);
     answer(&mut server, &wait_id);
     idle(&mut server);
-    assert_eq!(Bench::agent(&execution), agent);
+    assert_eq!(Fixture::agent(&execution), agent);
     server.must(json!({"do": "stop", "session": SESSION}));
     assert_nothing_left(&execution, None);
     assert_eq!(sockets(&temp), [] as [std::path::PathBuf; 0]);
@@ -43,7 +43,7 @@ fn a_data_folder_that_is_too_deep_for_a_socket_works() {
 /// before anything is started, the log says so, and with a better folder the session works.
 #[test]
 fn where_no_socket_can_be_nothing_is_started() {
-    let bench = Bench::named(Kind::Sqlite, &"d".repeat(200));
+    let bench = Fixture::named(Kind::Sqlite, &"d".repeat(200));
     let temp = bench.folder.path().join("t".repeat(120));
     std::fs::create_dir(&temp).expect("writable");
     let mut server = bench.serve_with(&[&format!("temp={}", temp.display())]);
@@ -55,9 +55,9 @@ fn where_no_socket_can_be_nothing_is_started() {
     assert_eq!((&status["status"], &status["reason"]), (&json!("error"), &json!("executor_error")));
     let log = bench.log();
     let error = last(&log, "executor.error");
-    let told = error.content_field("message").expect("told").to_string();
-    assert_eq!(header(error)["code"], "socket_path_too_long", "{told}");
-    assert!(told.contains("short enough") && message.contains("short enough"), "{told}");
+    let reported = error.content_field("message").expect("told").to_string();
+    assert_eq!(header(error)["code"], "socket_path_too_long", "{reported}");
+    assert!(reported.contains("short enough") && message.contains("short enough"), "{reported}");
     let execution = header(error)["execution_id"].as_str().expect("an id").to_owned();
     assert_eq!(processes_of(&format!("PITON_EXECUTION={execution}")), []);
     assert!(!bench.data().join("run").join(&execution).join("lock").exists(), "it never began");

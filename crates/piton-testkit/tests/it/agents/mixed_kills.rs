@@ -11,9 +11,9 @@ use piton_testkit::crash::Kind;
 use piton_testkit::drive::wait_until;
 use serde_json::{Value, json};
 
-use super::bench_of_work::{
-    Bench, PATIENCE, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count,
-    idle, prompt, said, sigkill,
+use super::fixture::{
+    Fixture, SESSION, TEST_TIMEOUT, answer, asked, assert_nothing_left, check_offsets, chunks,
+    count, idle, prompt, said, sigkill,
 };
 
 const KILLS: usize = 40;
@@ -53,7 +53,7 @@ fn mixed_kills(kills: usize) {
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("PITON_KILL_SEED={seed}");
     let mut dice = fastrand::Rng::with_seed(seed);
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let begun = Instant::now();
     let (mut server, mut execution) = bench.start();
     // By run: whether it was interrupted.
@@ -61,11 +61,11 @@ fn mixed_kills(kills: usize) {
     for _ in 0..kills {
         let dies = Dies::random(&mut dice);
         let (agent, agentctl) =
-            (Bench::agent(&execution).expect("it runs"), bench.agentctl(&execution));
+            (Fixture::agent(&execution).expect("it runs"), bench.agentctl(&execution));
         let from = bench.log().last().map_or(0, |record| record.seq);
         let run = prompt(&mut server, TURN);
         // While it speaks, or while it asks.
-        let spoke = wait_until(PATIENCE, || has_spoken(&bench.log_after(from), &run));
+        let spoke = wait_until(TEST_TIMEOUT, || has_spoken(&bench.log_after(from), &run));
         assert!(spoke, "{dies:?}: {run} says nothing");
         if dice.bool() {
             asked(&mut server);

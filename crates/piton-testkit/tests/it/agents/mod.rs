@@ -4,18 +4,18 @@
 #![expect(clippy::print_stdout, reason = "seeds, for who has to replay them")]
 
 mod at;
-mod bench_of_work;
-mod by_turn;
 mod clocks;
 mod copies;
 mod deaths;
+mod fixture;
 mod full_disks;
+mod leftover_processes;
 mod long_messages;
 mod long_paths;
-mod misfits;
 mod mixed_kills;
+mod not_agents;
+mod one_shot;
 mod outliving;
-mod strays;
 mod two_servers;
 mod unreachable;
 mod upgrade;

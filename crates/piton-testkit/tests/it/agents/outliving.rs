@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use piton_testkit::crash::Kind;
 use serde_json::json;
 
-use super::bench_of_work::{
-    Bench, SESSION, check_offsets, chunks, count, header, last, prompt, said,
-};
+use super::fixture::{Fixture, SESSION, check_offsets, chunks, count, header, last, prompt, said};
 
 const TURN: &str = "stream 60 4\ntool one\nask May I?\nstream 60 4\ntool two\nstream 20 2";
 
@@ -18,9 +16,9 @@ fn a_turn_outlives_its_servers(kind: Kind, kills_min: usize) {
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("PITON_KILL_SEED={seed} ({})", kind.as_str());
     let mut dice = fastrand::Rng::with_seed(seed);
-    let bench = Bench::new(kind);
+    let bench = Fixture::new(kind);
     let (mut server, execution) = bench.start();
-    let agent = Bench::agent(&execution).expect("the agent runs");
+    let agent = Fixture::agent(&execution).expect("the agent runs");
     let begun = Instant::now();
     let (mut kills, mut turns) = (0, Vec::new());
     while kills < kills_min {
@@ -51,7 +49,7 @@ fn a_turn_outlives_its_servers(kind: Kind, kills_min: usize) {
             std::thread::sleep(Duration::from_millis(dice.u64(0..250)));
             server.kill();
             kills += 1;
-            assert_eq!(Bench::agent(&execution), Some(agent), "the agent is the same process");
+            assert_eq!(Fixture::agent(&execution), Some(agent), "the agent is the same process");
             if dice.u8(0..4) == 0 {
                 // Nobody there for a while.
                 std::thread::sleep(Duration::from_millis(dice.u64(0..400)));
@@ -89,7 +87,7 @@ fn a_turn_outlives_its_servers(kind: Kind, kills_min: usize) {
     assert_eq!(header(last(&log, "spool.imported"))["execution_id"], json!(execution));
     let mut server = bench.serve();
     server.must(json!({"do": "stop", "session": SESSION}));
-    super::bench_of_work::assert_nothing_left(&execution, None);
+    super::fixture::assert_nothing_left(&execution, None);
     println!("{kills} kills, {} turns, {:?}", turns.len(), begun.elapsed());
 }
 

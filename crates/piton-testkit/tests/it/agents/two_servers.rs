@@ -6,17 +6,17 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::bench_of_work::{
-    Bench, PATIENCE, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count,
-    header, last, prompt, said, signal,
+use super::fixture::{
+    Fixture, SESSION, TEST_TIMEOUT, answer, asked, assert_nothing_left, check_offsets, chunks,
+    count, header, last, prompt, said, signal,
 };
 
 const TURN: &str = "stream 60 5\nask May I?\nstream 20 2";
 
 /// Everything that a server could do to a session, and what it is refused with.
-fn all_refused(server: &mut Server, bench: &Bench, wait_id: &Value) -> Vec<String> {
+fn all_refused(server: &mut Server, bench: &Fixture, wait_id: &Value) -> Vec<String> {
     let choice = json!({"option_id": "reject_once"});
-    let start = json!({"command": [super::bench_of_work::PROGRAM, "echo"]});
+    let start = json!({"command": [super::fixture::PROGRAM, "echo"]});
     let orders = [
         json!({"do": "prompt", "session": SESSION, "text": "say what nobody wants"}),
         json!({"do": "answer", "session": SESSION, "wait_id": wait_id, "answer": choice}),
@@ -34,7 +34,7 @@ fn all_refused(server: &mut Server, bench: &Bench, wait_id: &Value) -> Vec<Strin
 }
 
 /// Every execution that ever had a folder.
-fn executions(bench: &Bench) -> Vec<String> {
+fn executions(bench: &Fixture) -> Vec<String> {
     let entries = std::fs::read_dir(bench.data().join("run")).expect("readable").flatten();
     let folders = entries.filter(|entry| entry.path().is_dir());
     folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -44,9 +44,9 @@ fn executions(bench: &Bench) -> Vec<String> {
 /// while the first is stalled; the first goes on where it was.
 #[test]
 fn a_second_server_leaves_the_sessions_of_a_stalled_one_alone() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut first, execution) = bench.start();
-    let agent = Bench::agent(&execution);
+    let agent = Fixture::agent(&execution);
     let run = prompt(&mut first, TURN);
     let mut second = bench.serve();
     let wait_id = asked(&mut second);
@@ -63,7 +63,7 @@ fn a_second_server_leaves_the_sessions_of_a_stalled_one_alone() {
     answer(&mut first, &wait_id);
     first.status_when(SESSION, |status| status["status"] == "idle");
     assert_eq!(third.status(SESSION)["reason"], "run_completed");
-    assert_eq!(Bench::agent(&execution), agent);
+    assert_eq!(Fixture::agent(&execution), agent);
     assert_eq!(executions(&bench), [execution.as_str()]);
     let log = bench.log();
     assert_eq!(said(&log, &run), format!("{}chosen: allow_once{}", chunks(60), chunks(20)));
@@ -79,9 +79,9 @@ fn a_second_server_leaves_the_sessions_of_a_stalled_one_alone() {
 /// refused by the log, what it says to agentctl by its epoch, and nothing happens twice.
 #[test]
 fn a_stalled_server_that_was_replaced_is_not_heard_any_more() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut first, execution) = bench.start();
-    let agent = Bench::agent(&execution);
+    let agent = Fixture::agent(&execution);
     let run = prompt(&mut first, TURN);
     let wait_id = asked(&mut first);
     signal(first.pid(), Signal::STOP);
@@ -101,8 +101,8 @@ fn a_stalled_server_that_was_replaced_is_not_heard_any_more() {
         let text = std::fs::read_to_string(&seen).unwrap_or_default();
         text.trim().parse::<u64>().is_ok_and(|epoch| epoch > before.epoch)
     };
-    assert!(wait_until(PATIENCE, heard), "agentctl heard of the second server");
-    assert_eq!(Bench::agent(&execution), agent, "the agent is the same process");
+    assert!(wait_until(TEST_TIMEOUT, heard), "agentctl heard of the second server");
+    assert_eq!(Fixture::agent(&execution), agent, "the agent is the same process");
     signal(first.pid(), Signal::CONT);
     // Answers come in the order of the work, so everything is asked for again to be sure.
     assert_eq!(first.ask(late).map_err(|(code, _)| code), Err("session_owned".to_owned()));
@@ -113,7 +113,7 @@ fn a_stalled_server_that_was_replaced_is_not_heard_any_more() {
     let again = prompt(&mut second, "say again");
     second.status_when(SESSION, |status| status["status"] == "idle");
     assert_eq!(first.status(SESSION)["last_seq"], second.status(SESSION)["last_seq"]);
-    assert_eq!(Bench::agent(&execution), agent, "the agent is the same process");
+    assert_eq!(Fixture::agent(&execution), agent, "the agent is the same process");
     assert_eq!(executions(&bench), [execution.as_str()]);
     let log = bench.log();
     assert_eq!(said(&log, &run), format!("{}chosen: allow_once{}", chunks(60), chunks(20)));

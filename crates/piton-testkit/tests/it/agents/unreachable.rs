@@ -7,8 +7,8 @@ use piton_testkit::drive::Server;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::bench_of_work::{
-    Bench, PROGRAM, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count,
+use super::fixture::{
+    Fixture, PROGRAM, SESSION, answer, asked, assert_nothing_left, check_offsets, chunks, count,
     idle, prompt, said, signal,
 };
 
@@ -17,7 +17,7 @@ const OTHER: &str = "sess_other";
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// A second session with an agent of its own.
-fn start_other(bench: &Bench, server: &mut Server) -> String {
+fn start_other(bench: &Fixture, server: &mut Server) -> String {
     server.must(json!({"do": "create", "session": OTHER}));
     let launch = json!({"do": "launch", "session": OTHER, "workspace": bench.workspace()});
     let execution = server.must(launch).as_str().expect("an id").to_owned();
@@ -46,11 +46,11 @@ fn turn(server: &mut Server) {
 /// reads take as long as ever, under the server that knew it and under the next one; an answer
 /// that was given meanwhile reaches it once when it goes on.
 #[test]
-fn who_does_not_answer_holds_up_nobody_else() {
-    let bench = Bench::new(Kind::Sqlite);
+fn who_does_not_answer_holds_up_no_other() {
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let other = start_other(&bench, &mut server);
-    let (agent, agentctl) = (Bench::agent(&execution), bench.agentctl(&execution));
+    let (agent, agentctl) = (Fixture::agent(&execution), bench.agentctl(&execution));
     let run = prompt(&mut server, "stream 40 2\nask May I?\nstream 20 2");
     let wait_id = asked(&mut server);
     signal(agentctl, Signal::STOP);
@@ -71,7 +71,7 @@ fn who_does_not_answer_holds_up_nobody_else() {
     at_once("a turn of another session", || turn(&mut server));
     signal(agentctl, Signal::CONT);
     idle(&mut server);
-    assert_eq!(Bench::agent(&execution), agent);
+    assert_eq!(Fixture::agent(&execution), agent);
     let log = bench.log();
     assert_eq!(said(&log, &run), format!("{}chosen: allow_once{}", chunks(40), chunks(20)));
     check_offsets(&log);

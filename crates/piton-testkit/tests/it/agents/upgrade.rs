@@ -6,29 +6,29 @@ use piton_testkit::crash::Kind;
 use piton_testkit::drive::{Server, wait_until};
 use serde_json::json;
 
-use super::bench_of_work::{
-    Bench, PATIENCE, PROGRAM, SESSION, assert_nothing_left, check_offsets, chunks, count, header,
-    is_running, last, prompt, said,
+use super::fixture::{
+    Fixture, PROGRAM, SESSION, TEST_TIMEOUT, assert_nothing_left, check_offsets, chunks, count,
+    header, is_running, last, prompt, said,
 };
 
 /// Wants to show: a server that starts removes the program that nobody runs from, and not the one
 /// that a living agentctl was started from.
 #[test]
-fn programs_that_nobody_runs_from_are_cleared_away_at_the_start() {
-    let bench = Bench::new(Kind::Sqlite);
+fn programs_that_no_one_runs_from_are_cleared_away_at_the_start() {
+    let bench = Fixture::new(Kind::Sqlite);
     let (server, execution) = bench.start();
-    let agent = Bench::agent(&execution);
+    let agent = Fixture::agent(&execution);
     server.kill();
     let bin = bench.data().join("bin");
     let used: Vec<_> = std::fs::read_dir(&bin).expect("readable").flatten().collect();
     let old = bin.join("piton-0.0.1-0123456789abcdef");
     std::fs::write(&old, "an old program").expect("writable");
     let mut server = bench.serve();
-    assert!(wait_until(PATIENCE, || !old.exists()), "nobody runs from it");
+    assert!(wait_until(TEST_TIMEOUT, || !old.exists()), "nobody runs from it");
     assert!(!used.is_empty() && used.iter().all(|entry| entry.path().exists()));
     let run = prompt(&mut server, "say still");
     server.status_when(SESSION, |status| status["status"] == "idle");
-    assert_eq!(Bench::agent(&execution), agent, "the agent is the same process");
+    assert_eq!(Fixture::agent(&execution), agent, "the agent is the same process");
     server.must(json!({"do": "stop", "session": SESSION}));
     assert_nothing_left(&execution, None);
     assert_eq!(said(&bench.log(), &run), "still");
@@ -38,7 +38,7 @@ fn programs_that_nobody_runs_from_are_cleared_away_at_the_start() {
 const UNSUPPORTED: [u32; 1] = [9];
 
 /// A server and an agentctl of a version that no other server knows.
-fn foreign(bench: &Bench, version: u32) -> (Server, String) {
+fn foreign(bench: &Fixture, version: u32) -> (Server, String) {
     let option = format!("protocol-max={version}");
     let mut server = Server::start(PROGRAM, "sqlite", &bench.data(), &[&option]);
     server.must(json!({"do": "create", "session": SESSION}));
@@ -47,7 +47,7 @@ fn foreign(bench: &Bench, version: u32) -> (Server, String) {
     (server, execution)
 }
 
-fn goes_on(server: &mut Server, bench: &Bench) {
+fn goes_on(server: &mut Server, bench: &Fixture) {
     let next = bench.launch(server);
     bench.start_agent(server, &[]);
     let run = prompt(server, "say again");
@@ -67,7 +67,7 @@ fn an_idle_agentctl_of_an_unknown_version_is_replaced() {
 }
 
 fn an_idle_agentctl_is_replaced(version: u32) {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut old, execution) = foreign(&bench, version);
     let run = prompt(&mut old, "stream 30 1");
     old.status_when(SESSION, |status| status["status"] == "idle");
@@ -77,9 +77,9 @@ fn an_idle_agentctl_is_replaced(version: u32) {
     server.status_when(SESSION, |status| status["facts"]["executor"]["status"] == "stopped");
     assert_nothing_left(&execution, Some(agentctl));
     let log = bench.log();
-    let told = last(&log, "executor.unreachable");
-    assert_eq!(header(told)["code"], "protocol_unsupported");
-    let message = told.content_field("message").expect("told").to_string();
+    let reported = last(&log, "executor.unreachable");
+    assert_eq!(header(reported)["code"], "protocol_unsupported");
+    let message = reported.content_field("message").expect("told").to_string();
     let why = format!(
         "It speaks protocol {version} to {version}, this program {PROTOCOL_MIN} to {PROTOCOL}"
     );
@@ -92,13 +92,16 @@ fn an_idle_agentctl_is_replaced(version: u32) {
 /// when its turn is over it is ended, and what it said to nobody is in the log, also the turn's end.
 #[test]
 fn a_busy_agentctl_of_an_unknown_version_is_replaced_after_its_turn() {
-    let bench = Bench::new(Kind::Sqlite);
+    let bench = Fixture::new(Kind::Sqlite);
     let (mut old, execution) = foreign(&bench, 9);
     let agentctl = bench.agentctl(&execution);
     let gate = bench.folder.path().join("gate");
     let until_open = format!("run until test -e {}; do sleep 0.02; done", gate.display());
     let run = prompt(&mut old, &format!("say before\n{until_open}\nstream 40 1"));
-    assert!(wait_until(PATIENCE, || said(&bench.log(), &run) == "before"), "the turn is under way");
+    assert!(
+        wait_until(TEST_TIMEOUT, || said(&bench.log(), &run) == "before"),
+        "the turn is under way"
+    );
     old.kill();
     let mut server = bench.serve();
     let status = server.status_when(SESSION, |status| {
@@ -112,7 +115,7 @@ fn a_busy_agentctl_of_an_unknown_version_is_replaced_after_its_turn() {
     let launch = json!({"do": "launch", "session": SESSION, "workspace": bench.workspace()});
     let refused = server.ask(launch).map_err(|(code, _)| code);
     assert_eq!(refused, Err("executor_alive".into()), "no second agent");
-    assert!(is_running(agentctl) && Bench::agent(&execution).is_some());
+    assert!(is_running(agentctl) && Fixture::agent(&execution).is_some());
     std::fs::write(&gate, "open").expect("writable");
     let status = server.status_when(SESSION, |status| status["status"] == "idle");
     assert_eq!(status["reason"], "run_completed", "{status:#}");

@@ -12,6 +12,7 @@ use piton_core::id::{SessionId, WaitId};
 use piton_core::{PromptContent, Seq};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::asking::Asking;
@@ -79,6 +80,8 @@ pub(super) struct Talk<'a> {
     queued: BTreeSet<String>,
     /// The queue waits until somebody releases it.
     is_held: bool,
+    /// The answer, where it is printed at the end.
+    collected: Option<String>,
 }
 
 /// A request that is rejected with a message.
@@ -129,12 +132,23 @@ impl<'a> Talk<'a> {
             typed_messages: BTreeSet::new(),
             queued: BTreeSet::new(),
             is_held: false,
+            collected: None,
         }
     }
 
     /// The session was created just now, and its agent is being started.
     pub(super) fn with_new_agent(self, first_prompt: Option<PromptContent>) -> Self {
         Self { awaits_agent: true, first_prompt, ..self }
+    }
+
+    /// The session was there before: only what follows this record counts.
+    pub(super) fn with_prompt(self, prompt: PromptContent, after: Seq) -> Self {
+        Self { first_prompt: Some(prompt), after, ..self }
+    }
+
+    /// The answer is printed at the end, as one JSON object.
+    pub(super) fn with_one_object(self, is_wanted: bool) -> Self {
+        Self { collected: is_wanted.then(String::new), ..self }
     }
 
     pub(super) fn with_key_delay(mut self, key_delay: Duration) -> Self {
@@ -173,6 +187,11 @@ impl<'a> Talk<'a> {
         records.connect().await?;
         self.history = self.client.session(&self.session).await?.summary.last_seq;
         self.hint()?;
+        if !self.awaits_agent
+            && let Some(prompt) = self.first_prompt.take()
+        {
+            self.say(prompt).await?;
+        }
         let mut ended = false;
         loop {
             // A script that prints one answer types nothing.
@@ -182,7 +201,7 @@ impl<'a> Talk<'a> {
                 if typed.is_none() && !ended && is_current {
                     typed = Some(input::typed());
                 }
-                self.prompt()?;
+                self.prompt(typed.as_ref())?;
             }
             self.ui.flush()?;
             if ended && self.is_done() {
@@ -234,10 +253,20 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Shows that somebody may type, when somebody may.
-    fn prompt(&mut self) -> Result<()> {
+    /// Shows that the user may type, when the user may. A line that was typed before is taken first: the
+    /// terminal has shown it elsewhere, and what follows must not stand behind the prompt.
+    fn prompt(&mut self, typed: Option<&mpsc::Receiver<Typed>>) -> Result<()> {
         let is_quiet = self.is_done() && self.asking.is_none() && self.after >= self.history;
-        if is_quiet && self.keys.are_typed() && Ui::is_screen() && !self.ui.json {
+        if is_quiet
+            && self.keys.are_typed()
+            && Ui::is_screen()
+            && !self.ui.json
+            && !self.screen.has_prompt()
+        {
+            self.keys.settle();
+            if typed.is_some_and(|typed| !typed.is_empty()) {
+                return Ok(());
+            }
             let draft = String::from_utf8_lossy(&self.line).into_owned();
             self.screen.prompt(self.ui, &draft)?;
         }
@@ -294,7 +323,7 @@ impl<'a> Talk<'a> {
     }
 
     /// What the server refuses is shown, and the conversation goes on.
-    fn told(&mut self, done: Result<()>) -> Result<()> {
+    fn show_refusal(&mut self, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
         self.screen.end_line(self.ui)?;
         self.ui.report(&error);
@@ -311,7 +340,7 @@ impl<'a> Talk<'a> {
         self.remark("stopping the turn; Ctrl-C again leaves, and the agent stays")?;
         self.ui.flush()?;
         let done = self.act(Slash::Cancel).await;
-        self.told(done)?;
+        self.show_refusal(done)?;
         Ok(false)
     }
 
@@ -379,7 +408,7 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-async fn next(typed: &mut Option<tokio::sync::mpsc::Receiver<Typed>>) -> Option<Typed> {
+async fn next(typed: &mut Option<mpsc::Receiver<Typed>>) -> Option<Typed> {
     match typed {
         Some(typed) => typed.recv().await,
         None => std::future::pending().await,

@@ -17,7 +17,11 @@ impl Talk<'_> {
     pub(super) async fn record(&mut self, record: &Value) -> Result<Option<Exit>> {
         self.after = record["seq"].as_u64().unwrap_or(self.after).max(self.after);
         let kind = record["kind"].as_str().unwrap_or_default();
-        if self.ui.json {
+        if let Some(collected) = &mut self.collected {
+            if kind == "message.delta" && is_answer(record) {
+                collected.push_str(record["text"].as_str().unwrap_or_default());
+            }
+        } else if self.ui.json {
             self.ui.json_line(record)?;
         } else if (self.until == Until::Left && !self.take_on_screen(record)) || is_answer(record) {
             self.screen.show(self.ui, record)?;
@@ -160,7 +164,11 @@ impl Talk<'_> {
         };
         self.screen.end_line(self.ui)?;
         if self.ui.json {
-            self.ui.json_line(&outcome.to_json(self.session.as_str(), run, record))?;
+            let mut line = outcome.to_json(self.session.as_str(), run, record);
+            if let Some(collected) = self.collected.take() {
+                line["text"] = collected.into();
+            }
+            self.ui.json_line(&line)?;
         }
         if let Some(error) = outcome.explained(self.session.as_str(), record) {
             self.ui.report(&error);

@@ -48,7 +48,7 @@ impl Talk<'_> {
                     self.asking = None;
                     self.keys.single(false);
                     let answered = self.client.answer(&wait, &answer).await;
-                    self.told(answered.map(drop).map_err(Into::into))?;
+                    self.show_refusal(answered.map(drop).map_err(Into::into))?;
                     self.ask_next()?;
                 }
             }
@@ -62,7 +62,7 @@ impl Talk<'_> {
                 let message = Some(line).filter(|line| !line.is_empty());
                 let answer = AnswerRequest { answer: json!({"option_id": option_id}), message };
                 let answered = self.client.answer(&wait, &answer).await;
-                self.told(answered.map(drop).map_err(Into::into))?;
+                self.show_refusal(answered.map(drop).map_err(Into::into))?;
                 draft.append(&mut self.line);
                 self.line = draft;
                 self.ask_next()?;
@@ -70,7 +70,7 @@ impl Talk<'_> {
             }
             if let Some(choosing) = Choosing::of(&line) {
                 let done = self.choose(choosing).await;
-                self.told(done)?;
+                self.show_refusal(done)?;
                 continue;
             }
             let done = match Slash::of(&line) {
@@ -80,7 +80,7 @@ impl Talk<'_> {
                 Some(action) => self.act(action).await,
                 None => self.tell(line.into(), at_prompt).await,
             };
-            self.told(done)?;
+            self.show_refusal(done)?;
         }
         Ok(false)
     }

@@ -1,0 +1,157 @@
+//! `piton sessions checkpoints`: where a graph can be resumed from.
+
+use clap::Subcommand;
+use piton_core::graph::{CheckpointFilter, CheckpointType};
+use piton_graph::checkpoints::{self, CheckpointList, CheckpointSummary};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Error, Exit, Result};
+use crate::graphs::{self, GraphHost};
+use crate::table::{Column, Table};
+use crate::text::one_line;
+use crate::times;
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions checkpoints sess_0199
+  piton sessions checkpoints sess_0199 --type node_complete --clean
+  piton sessions checkpoints delete sess_0199 20a1
+
+A checkpoint is named by its id, or by the beginning or the end of it.
+
+JSON: one object: session_id, checkpoints (newest first: checkpoint_id, type, created_at, current_node,
+next_node, is_clean, can_resume_from, description, lineage, error, failed_at_node),
+latest_checkpoint_id, total_checkpoints, resume_from_checkpoint_id.";
+
+/// List the checkpoints of a session that runs a graph, newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The session's id, or its beginning
+    #[arg(required = true)]
+    session: Option<String>,
+    /// Only checkpoints of this type
+    #[arg(long = "type", value_name = "TYPE", value_parser = parse_type)]
+    checkpoint_type: Option<CheckpointType>,
+    /// Only clean checkpoints: without a failure or a retry before them
+    #[arg(long)]
+    clean: bool,
+    /// Only checkpoints of this node
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// Only checkpoints of this lineage
+    #[arg(long, value_name = "NUMBER")]
+    lineage: Option<u32>,
+    /// How many at most
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "COUNT")]
+    limit: usize,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Delete a checkpoint; what it held stays in the log
+    Delete {
+        /// The session's id, or its beginning
+        session: String,
+        /// The checkpoint's id, or the beginning or end of it
+        checkpoint: String,
+    },
+}
+
+fn parse_type(text: &str) -> Result<CheckpointType, String> {
+    CheckpointType::parse(text).ok_or_else(|| {
+        let names: Vec<_> = CheckpointType::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("it is none of {}", names.join(", "))
+    })
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    if let Some(Command::Delete { session, checkpoint }) = args.command {
+        return delete(ui, cx, &session, &checkpoint).await;
+    }
+    let session = args.session.ok_or_else(|| Error::usage("Name a session"))?;
+    let (view, id) = cx.view_of(&session).await?;
+    let filter = CheckpointFilter {
+        checkpoint_type: args.checkpoint_type,
+        is_clean: args.clean.then_some(true),
+        node: args.node,
+        lineage: args.lineage,
+    };
+    let list = checkpoints::list(view.store(), &id, &filter, args.limit).await?;
+    if ui.json {
+        ui.json_line(&list)?;
+        return Ok(Exit::Good);
+    }
+    print(ui, cx, &list)
+}
+
+fn print(ui: &mut Ui, cx: &Context, list: &CheckpointList) -> Result<Exit> {
+    if list.checkpoints.is_empty() {
+        ui.note("No checkpoints.")?;
+        return Ok(Exit::Good);
+    }
+    let mut table = Table::new([
+        Column::Whole(""),
+        Column::Whole("ID"),
+        Column::Whole("TYPE"),
+        Column::Whole("NODE"),
+        Column::Whole("AT"),
+        Column::Whole("CLEAN"),
+        Column::Cut("WHAT"),
+    ]);
+    for one in &list.checkpoints {
+        let is_next = list.resume_from_checkpoint_id.as_ref() == Some(&one.checkpoint_id);
+        table.row([
+            (Tone::Active, if is_next { "▶" } else { "" }.to_owned()),
+            (Tone::Plain, one.checkpoint_id.to_string()),
+            (Tone::Plain, one.checkpoint_type.as_str().to_owned()),
+            (Tone::Plain, one.current_node.clone().unwrap_or_default()),
+            (Tone::Quiet, times::relative(one.created_at, cx.now())),
+            (Tone::Plain, if one.is_clean { "yes" } else { "no" }.to_owned()),
+            (Tone::Quiet, what(one, is_next)),
+        ]);
+    }
+    table.print(ui)?;
+    let hidden = list.total_checkpoints.saturating_sub(list.checkpoints.len());
+    if hidden > 0 {
+        ui.note(&format!("{hidden} more checkpoints are not shown."))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn what(one: &CheckpointSummary, is_next: bool) -> String {
+    let mut parts = Vec::new();
+    if is_next {
+        parts.push("resumes here".to_owned());
+    }
+    if !one.can_resume_from {
+        parts.push("cannot be resumed from".to_owned());
+    }
+    if one.lineage > 1 {
+        parts.push(format!("lineage {}", one.lineage));
+    }
+    match &one.error {
+        Some(error) => parts.push(format!("failed: {}", one_line(error))),
+        None => parts.push(one_line(&one.description)),
+    }
+    parts.join(" · ")
+}
+
+async fn delete(ui: &mut Ui, cx: &Context, session: &str, named: &str) -> Result<Exit> {
+    let (view, id) = cx.view_of(session).await?;
+    let checkpoint = checkpoints::find(view.store(), &id, named).await?;
+    drop(view);
+    let host = GraphHost::open(cx)?;
+    let deleted = checkpoints::delete(&host.store, &id, &checkpoint).await;
+    let deleted = deleted.map_err(|error| graphs::owned(cx, error))?;
+    if ui.json {
+        ui.json_line(&json!({"session": id, "checkpoint_id": checkpoint, "deleted": deleted}))?;
+    } else {
+        ui.line(format_args!("Checkpoint {checkpoint} is deleted."))?;
+    }
+    Ok(Exit::Good)
+}

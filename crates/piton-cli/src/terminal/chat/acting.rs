@@ -1,0 +1,379 @@
+//! Requests to the server, each in a task of its own: the screen never waits for one.
+
+use std::process::Stdio;
+
+use piton_api::SessionStatus;
+use piton_api::agent_view::AgentView;
+use piton_api::client::{Client, Error as ClientError};
+use piton_api::queue::{PromptAccepted, PromptRequest, Queue};
+use piton_api::record::RecordQuery;
+use piton_api::session::{RenameRequest, RunRequest};
+use piton_api::wait::AnswerRequest;
+use piton_core::PromptContent;
+use piton_core::id::{SessionId, WaitId};
+use serde_json::json;
+
+use super::{Chat, Left, RECONNECT_EVERY};
+use crate::attachment;
+use crate::commands::chat::screen::Question;
+use crate::error::{Error, Result};
+use crate::terminal::conversation::{Conversation, Item};
+use crate::ui::Tone;
+
+/// Records of one page of older messages.
+const OLDER_RECORDS: u64 = 500;
+const PAGE_RECORDS: usize = 250;
+const SHELL_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// Files that go with a prompt that names them.
+const IMAGES: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum Done {
+    Sent(Result<PromptAccepted, ClientError>),
+    Answered(Box<Question>, Result<()>),
+    Acted { words: String, result: Result<(), ClientError> },
+    Queue(Result<Queue, ClientError>),
+    Agent(Result<Box<AgentView>, ClientError>),
+    Branch(Option<String>),
+    Status(Result<Box<SessionStatus>, ClientError>),
+    Older { items: Vec<Item>, from_seq: u64 },
+    OlderFailed(ClientError),
+    Shell { command: String, output: String, code: Option<i32> },
+    GoTo(Result<SessionId>),
+}
+
+impl Chat<'_> {
+    fn spawn(&self, task: impl Future<Output = Done> + Send + 'static) {
+        let done = self.done.clone();
+        tokio::spawn(async move {
+            // The conversation may have ended meanwhile.
+            let _ = done.send(task.await);
+        });
+    }
+
+    /// Does something to the session; says so, or why not.
+    pub(super) fn act<F>(&self, words: &str, task: impl FnOnce(Client, SessionId) -> F)
+    where
+        F: Future<Output = Result<(), ClientError>> + Send + 'static,
+    {
+        let (words, task) = (words.to_owned(), task(self.client.clone(), self.session.clone()));
+        self.spawn(async move { Done::Acted { words, result: task.await } });
+    }
+
+    pub(super) fn interrupt_turn(&mut self) {
+        self.interrupted_at = Some(std::time::Instant::now());
+        self.act("", |client, session| async move {
+            client.cancel(&session, &RunRequest::default()).await.map(drop)
+        });
+    }
+
+    pub(super) fn answer(&mut self, wait_id: String, option_id: String, message: Option<String>) {
+        let open = &mut self.conversation.questions;
+        let Some(at) = open.iter().position(|question| question.wait_id == wait_id) else { return };
+        let question = open.remove(at);
+        self.asking = None;
+        let client = self.client.clone();
+        self.spawn(async move {
+            let answer = AnswerRequest { answer: json!({"option_id": option_id}), message };
+            let result = match wait_id.parse::<WaitId>() {
+                Ok(wait) => client.answer(&wait, &answer).await.map(drop).map_err(Error::from),
+                Err(error) => Err(Error::from(error)),
+            };
+            Done::Answered(Box::new(question), result)
+        });
+        self.ask_next();
+    }
+
+    /// Sends what was typed first, if nothing is on its way. The same key each time: it arrives once.
+    pub(super) fn send_next(&mut self) {
+        if self.is_sending || self.awaits_agent {
+            return;
+        }
+        let Some(next) = self.outbox.front().cloned() else { return };
+        let content = match self.content(&next.text) {
+            Ok(content) => content,
+            Err(error) => {
+                self.outbox.pop_front();
+                self.editor.set(&next.text);
+                self.report(&error);
+                return;
+            }
+        };
+        self.is_sending = true;
+        let (client, session) = (self.client.with_idempotency_key(next.key), self.session.clone());
+        self.spawn(async move {
+            Done::Sent(client.prompt(&session, &PromptRequest::queued(content)).await)
+        });
+    }
+
+    /// A prompt with the images that it names.
+    fn content(&self, text: &str) -> Result<PromptContent> {
+        let Some(folder) = &self.folder else { return Ok(text.to_owned().into()) };
+        let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
+        let is_image =
+            |path: &&str| IMAGES.iter().any(|end| path.to_ascii_lowercase().ends_with(end));
+        let files: Vec<_> = named
+            .filter(is_image)
+            .map(|path| folder.join(path))
+            .filter(|path| path.is_file())
+            .collect();
+        attachment::prompt(text.to_owned(), &files)
+    }
+
+    /// A line of the person's own, in the workspace.
+    pub(super) fn run_shell(&mut self, command: String) {
+        let mut shell = tokio::process::Command::new("/bin/sh");
+        shell.arg("-c").arg(&command).stdin(Stdio::null()).kill_on_drop(true);
+        if let Some(folder) = &self.folder {
+            shell.current_dir(folder);
+        }
+        self.message = Some((Tone::Quiet, format!("running {command}")));
+        self.spawn(async move {
+            match shell.output().await {
+                Ok(output) => {
+                    let mut bytes = output.stdout;
+                    bytes.extend(output.stderr);
+                    let from = bytes.len().saturating_sub(SHELL_OUTPUT_BYTES_MAX);
+                    let output_text = String::from_utf8_lossy(&bytes[from..]).into_owned();
+                    Done::Shell { command, output: output_text, code: output.status.code() }
+                }
+                Err(error) => Done::Shell { command, output: error.to_string(), code: Some(127) },
+            }
+        });
+    }
+
+    /// Asks for what the records say has changed.
+    pub(super) fn refresh(&mut self) {
+        let stale = self.conversation.stale;
+        let (client, session) = (self.client.clone(), self.session.clone());
+        if stale.queue && !self.is_loading.0 {
+            (self.is_loading.0, self.conversation.stale.queue) = (true, false);
+            let (client, session) = (client.clone(), session.clone());
+            self.spawn(async move { Done::Queue(client.queue(&session).await) });
+        }
+        if stale.agent && !self.is_loading.1 {
+            (self.is_loading.1, self.conversation.stale.agent) = (true, false);
+            let (client, session) = (client.clone(), session.clone());
+            self.spawn(async move { Done::Agent(client.agent(&session).await.map(Box::new)) });
+        }
+        if stale.branch && !self.is_loading.2 {
+            (self.is_loading.2, self.conversation.stale.branch) = (true, false);
+            self.spawn(async move {
+                // A folder that is no repository has no branch to show.
+                Done::Branch(client.git_status(&session).await.ok().and_then(|git| git.branch))
+            });
+        }
+    }
+
+    pub(super) fn load_older(&mut self) {
+        let Some(transcript) = &mut self.transcript else { return };
+        transcript.is_loading = true;
+        let before = transcript.from_seq - 1;
+        let from = before.saturating_sub(OLDER_RECORDS);
+        let (client, session) = (self.client.clone(), self.session.clone());
+        self.spawn(async move {
+            let mut conversation = Conversation::default();
+            let mut after = from;
+            while after < before {
+                let limit =
+                    usize::try_from(before - after).unwrap_or(PAGE_RECORDS).min(PAGE_RECORDS);
+                let query = RecordQuery { after: Some(after), limit: Some(limit) };
+                match client.records(&session, &query).await {
+                    Ok(page) => {
+                        page.records.iter().for_each(|record| conversation.apply(record));
+                        after = page.next.unwrap_or(before);
+                    }
+                    Err(error) => return Done::OlderFailed(error),
+                }
+            }
+            Done::Older { items: conversation.items, from_seq: from + 1 }
+        });
+    }
+
+    pub(super) fn report(&mut self, error: &Error) {
+        let lines = error.lines(&self.ui.call);
+        let lines: Vec<String> =
+            lines.into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
+        self.conversation.note(Tone::Bad, lines.join("\n"));
+    }
+
+    pub(super) fn finished(&mut self, done: Done) {
+        self.is_dirty = true;
+        match done {
+            Done::Sent(result) => self.sent(result),
+            Done::Answered(_, Ok(())) => {}
+            Done::Answered(question, Err(error)) => {
+                self.report(&error);
+                // It is asked again, unless the records say that it was answered.
+                let is_open = self.conversation.is_asked(&question.wait_id);
+                if is_open {
+                    self.conversation.questions.insert(0, *question);
+                    self.ask_next();
+                }
+            }
+            Done::Acted { result: Err(error), .. } => {
+                self.interrupted_at = None;
+                self.report(&error.into());
+                // What was taken for answered is not.
+                self.conversation.stale.queue = true;
+            }
+            Done::Acted { words, result: Ok(()) } => {
+                if !words.is_empty() {
+                    self.message = Some((Tone::Quiet, words));
+                }
+            }
+            Done::Queue(result) => {
+                self.is_loading.0 = false;
+                if let Ok(queue) = result {
+                    self.queue = queue.prompts;
+                }
+            }
+            Done::Agent(result) => {
+                self.is_loading.1 = false;
+                if let Ok(agent) = result {
+                    self.agent_known(*agent);
+                }
+            }
+            Done::Branch(branch) => {
+                self.is_loading.2 = false;
+                self.status.branch = branch.or(self.status.branch.take());
+            }
+            Done::Status(Ok(status)) => self.show(&status),
+            Done::Status(Err(error)) => self.report(&error.into()),
+            Done::Older { items, from_seq } => {
+                if let Some(transcript) = &mut self.transcript {
+                    transcript.add_older(items, from_seq);
+                }
+            }
+            Done::OlderFailed(error) => {
+                if let Some(transcript) = &mut self.transcript {
+                    transcript.is_loading = false;
+                }
+                self.report(&error.into());
+            }
+            Done::Shell { command, output, code } => {
+                self.message = None;
+                self.conversation.items.push(Item::Shell { command, output, code });
+            }
+            Done::GoTo(Ok(session)) => self.left = Some(Left::To(session)),
+            Done::GoTo(Err(error)) => self.report(&error),
+        }
+    }
+
+    fn sent(&mut self, result: Result<PromptAccepted, ClientError>) {
+        self.is_sending = false;
+        match result {
+            Ok(accepted) => {
+                let Some(sent) = self.outbox.pop_front() else { return };
+                if accepted.queued {
+                    self.conversation.stale.queue = true;
+                } else {
+                    self.name_session(&sent.text);
+                    self.conversation.accepted(accepted.message_id, sent.text);
+                    self.conversation.run_accepted(accepted.run_id, self.cx.now());
+                    self.interrupted_at = None;
+                }
+            }
+            // Sent again when there is a server.
+            Err(error) if error.is_transient() => {
+                self.away_since.get_or_insert_with(std::time::Instant::now);
+                let again = std::time::Instant::now() + RECONNECT_EVERY;
+                self.retry_at.get_or_insert(again);
+                return;
+            }
+            Err(error) => {
+                if let Some(refused) = self.outbox.pop_front() {
+                    let typed = self.editor.text();
+                    let text = if typed.is_empty() {
+                        refused.text
+                    } else {
+                        format!("{}\n{typed}", refused.text)
+                    };
+                    self.editor.set(&text);
+                }
+                self.report(&error.into());
+            }
+        }
+        self.save_draft();
+        self.send_next();
+    }
+
+    /// A session without a title is called after its first prompt.
+    fn name_session(&mut self, prompt: &str) {
+        if self.title.is_some() {
+            return;
+        }
+        let title: String =
+            prompt.trim().lines().next().unwrap_or_default().chars().take(80).collect();
+        self.title = Some(title.clone());
+        let request = RenameRequest { title: Some(title) };
+        self.act("", |client, session| async move {
+            client.rename_session(&session, &request).await.map(drop)
+        });
+    }
+
+    fn agent_known(&mut self, agent: AgentView) {
+        let current = |list: &Option<piton_api::agent_view::ChoiceList>| {
+            let list = list.as_ref()?;
+            let id = list.current.as_ref()?;
+            let name = list.available.iter().find(|one| one.id == *id).map(|one| one.name.clone());
+            Some(name.unwrap_or_else(|| id.clone()))
+        };
+        self.status.model = current(&agent.models);
+        self.status.mode = current(&agent.modes);
+        if let Some(usage) = &agent.usage {
+            let full = usage.context_tokens.zip(usage.context_window_tokens);
+            self.status.context = full.and_then(|(used, all)| (used * 100).checked_div(all));
+            let cost = usage.cost.as_ref();
+            self.status.cost = cost.map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
+        }
+        self.agent = Some(agent);
+    }
+
+    fn show(&mut self, status: &SessionStatus) {
+        let summary = &status.summary;
+        let mut lines = vec![
+            format!("session  {}", summary.session_id),
+            format!("status   {}: {}", summary.status.as_str(), summary.sentence),
+        ];
+        lines.extend(summary.title.as_ref().map(|title| format!("title    {title}")));
+        lines.extend(summary.working_dir.as_ref().map(|folder| format!("folder   {folder}")));
+        lines.extend(
+            status.context_sentence.as_ref().map(|sentence| format!("context  {sentence}")),
+        );
+        if let Some(usage) = self.agent.as_ref().and_then(|agent| agent.usage.as_ref()) {
+            let count =
+                |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
+            lines.push(format!(
+                "tokens   {} in, {} out in the last turn",
+                count(usage.input_tokens),
+                count(usage.output_tokens)
+            ));
+        }
+        lines.extend(status.error_message.as_ref().map(|error| format!("error    {error}")));
+        self.conversation.note(Tone::Plain, lines.join("\n"));
+    }
+
+    /// The rule that would answer requests like the open one.
+    pub(super) fn show_rule(&mut self) {
+        let Some(asking) = &self.asking else { return };
+        let request = &asking.question.request;
+        let mut lines = vec!["[[permissions.rules]]".to_owned(), "action = \"allow\"".to_owned()];
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        if let Some(command) = &request.command {
+            lines.push(format!("command = {}", quoted(command)));
+        } else if let Some(path) = request.paths().first() {
+            lines.push(format!("path = {}", quoted(path)));
+        } else if let Some(tool) = &request.tool {
+            lines.push(format!("tool = {}", quoted(tool)));
+        }
+        let file = self.cx.settings.file.display();
+        let call = &self.ui.call;
+        let text = format!(
+            "A rule of Piton answers such requests of any agent from now on. Add to {file}, then run {call} reload:\n{}",
+            lines.join("\n")
+        );
+        self.conversation.note(Tone::Plain, text);
+    }
+}

@@ -1,0 +1,73 @@
+//! How a conversation begins, is left, and comes back to a server.
+
+use std::time::Instant;
+
+use piton_api::client::Records;
+
+use super::{Chat, Left, RECONNECT_EVERY};
+use crate::error::Result;
+use crate::terminal::conversation::Item;
+use crate::terminal::display::write;
+use crate::ui::Tone;
+use crate::{background, server};
+
+impl Chat<'_> {
+    /// A server that ran in the background and was killed is started again; one that a person started
+    /// is waited for.
+    pub(super) async fn reconnect(&mut self, records: &mut Records) -> Result<()> {
+        self.retry_at = None;
+        self.is_dirty = true;
+        if server::was_background_killed(&self.cx.settings.data.value) {
+            self.conversation.note(
+                Tone::Quiet,
+                "The server was killed. The agent keeps running, and a new server is started.",
+            );
+            self.draw()?;
+            background::ensure(self.cx).await?;
+        }
+        match records.connect().await {
+            Ok(()) => {
+                self.away_since = None;
+                self.conversation.stale.queue = true;
+                self.conversation.stale.agent = true;
+                self.send_next();
+            }
+            Err(error) if error.is_transient() => {
+                self.retry_at = Some(Instant::now() + RECONNECT_EVERY);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn greet(&mut self) {
+        let title = self.title.clone().unwrap_or_else(|| "New session".to_owned());
+        let agent = &self.status.agent;
+        let text = format!("{title} · {agent} · {}", self.session);
+        self.conversation.items.insert(0, Item::Note { tone: Tone::Quiet, text });
+        if self.first_seq > 0 {
+            let text = "Older messages: Ctrl-T".to_owned();
+            self.conversation.items.insert(1, Item::Note { tone: Tone::Quiet, text });
+        }
+    }
+
+    /// The terminal as it was, and how to come back.
+    pub(super) fn leave(&mut self, left: &Left) -> Result<()> {
+        if self.transcript.take().is_some() {
+            write("\x1b[?1049l")?;
+        }
+        self.save_draft();
+        self.print_rest()?;
+        let end = self.inline.leave();
+        write(&end)?;
+        self.raw = None;
+        if matches!(left, Left::Quit) {
+            let (call, session) = (&self.ui.call, &self.session);
+            let text = format!("The agent keeps running. Come back with: {call} attach {session}");
+            let text = self.ui.paint(Tone::Quiet, &text);
+            self.ui.line(text)?;
+            self.ui.flush()?;
+        }
+        Ok(())
+    }
+}

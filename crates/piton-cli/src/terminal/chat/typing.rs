@@ -1,0 +1,425 @@
+//! What keys do.
+
+use std::process::Command;
+use std::time::Instant;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{Chat, Left, Purpose, Search};
+use crate::error::Result;
+use crate::terminal::asking::Pressed;
+use crate::terminal::display::{Inline, size, wraps_again, write};
+use crate::terminal::keys::Input;
+use crate::terminal::popup;
+use crate::terminal::transcript::Transcript;
+use crate::terminal::view::editor_width;
+use crate::ui::Tone;
+
+impl Chat<'_> {
+    pub(super) fn input(&mut self, input: Input, read_at: Instant) -> Result<()> {
+        self.is_dirty = true;
+        if self.transcript.is_some() {
+            return self.transcript_input(&input);
+        }
+        match input {
+            Input::Paste(text) => {
+                self.message = None;
+                if let Some(asking) = &mut self.asking {
+                    // Typed, and no answer to anything.
+                    asking.press(KeyEvent::new(KeyCode::Null, KeyModifiers::NONE), read_at);
+                }
+                self.editor.paste(&text);
+                self.update_popup();
+            }
+            Input::Wheel(rows) => {
+                if let Some(asking) = &mut self.asking {
+                    asking.scroll(rows.into(), read_at);
+                }
+            }
+            Input::Key(key) => self.key(key, read_at)?,
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, key: KeyEvent, read_at: Instant) -> Result<()> {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if is_control && key.code == KeyCode::Char('c') {
+            self.ctrl_c();
+            return Ok(());
+        }
+        if self.asking.is_some() && self.purpose == Purpose::Prompt && self.asking_key(key, read_at)
+        {
+            return Ok(());
+        }
+        if self.search.is_some() {
+            self.search_key(key);
+            return Ok(());
+        }
+        if self.popup.is_some() && self.popup_key(key) {
+            return Ok(());
+        }
+        if !matches!(key.code, KeyCode::Up | KeyCode::Down) {
+            self.history.settle();
+        }
+        if is_control || key.modifiers.contains(KeyModifiers::ALT) {
+            self.modified_key(key)?;
+        } else {
+            self.plain_key(key)?;
+        }
+        self.update_popup();
+        Ok(())
+    }
+
+    fn plain_key(&mut self, key: KeyEvent) -> Result<()> {
+        let width = editor_width(size().0.saturating_sub(1), "> ");
+        let is_shift = key.modifiers.contains(KeyModifiers::SHIFT);
+        match key.code {
+            KeyCode::Enter if is_shift => self.editor.insert('\n'),
+            KeyCode::Enter => {
+                if self.editor.before_cursor().ends_with('\\') && self.editor.is_at_end() {
+                    self.editor.backspace();
+                    self.editor.insert('\n');
+                } else {
+                    self.message = None;
+                    self.enter()?;
+                }
+            }
+            KeyCode::Char(c) => {
+                self.message = None;
+                self.editor.insert(c);
+            }
+            KeyCode::Tab => self.editor.insert('\t'),
+            KeyCode::Backspace => self.editor.backspace(),
+            KeyCode::Delete => self.editor.delete(),
+            KeyCode::Left => self.editor.left(),
+            KeyCode::Right => self.editor.right(),
+            KeyCode::Home => self.editor.move_line_start(),
+            KeyCode::End => self.editor.move_line_end(),
+            KeyCode::Up => {
+                let is_first = !self.editor.up(width);
+                if is_first {
+                    self.older();
+                }
+            }
+            KeyCode::Down => {
+                if !self.editor.down(width)
+                    && let Some(text) = self.history.newer()
+                {
+                    self.editor.set(&text);
+                }
+            }
+            KeyCode::PageUp => self.open_transcript()?,
+            KeyCode::Esc => self.escape(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn older(&mut self) {
+        let typed = self.editor.text();
+        if let Some(text) = self.history.older(&typed) {
+            self.editor.set(&text);
+        }
+    }
+
+    fn modified_key(&mut self, key: KeyEvent) -> Result<()> {
+        let is_alt = key.modifiers.contains(KeyModifiers::ALT);
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Enter => self.editor.insert('\n'),
+            KeyCode::Left => self.editor.move_word_left(),
+            KeyCode::Right => self.editor.move_word_right(),
+            KeyCode::Home => self.editor.move_start(),
+            KeyCode::End => self.editor.move_end(),
+            KeyCode::Backspace => self.editor.kill_word_left(),
+            KeyCode::Delete => self.editor.kill_word_right(),
+            KeyCode::Up => self.edit_queued(None),
+            KeyCode::Char(c) if is_control => self.control_key(c.to_ascii_lowercase())?,
+            KeyCode::Char(c) if is_alt => match c {
+                'b' => self.editor.move_word_left(),
+                'f' => self.editor.move_word_right(),
+                'd' => self.editor.kill_word_right(),
+                't' => self.editor.transpose(),
+                '<' => self.editor.move_start(),
+                '>' => self.editor.move_end(),
+                _ => {}
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn control_key(&mut self, c: char) -> Result<()> {
+        match c {
+            'a' => self.editor.move_line_start(),
+            'e' => self.editor.move_line_end(),
+            'b' => self.editor.left(),
+            'f' => self.editor.right(),
+            'p' => self.older(),
+            'n' => {
+                if let Some(text) = self.history.newer() {
+                    self.editor.set(&text);
+                }
+            }
+            'd' if self.editor.is_empty() => self.left = Some(Left::Quit),
+            'd' => self.editor.delete(),
+            'h' => self.editor.backspace(),
+            'k' => self.editor.kill_line_right(),
+            'u' => self.editor.kill_line_left(),
+            'w' => self.editor.kill_blank_left(),
+            'y' => self.editor.yank(),
+            't' => self.open_transcript()?,
+            // Ctrl-_ comes as Ctrl-7.
+            'z' | '7' | '_' | '/' => self.editor.undo(),
+            'x' | '^' | '6' => self.editor.redo(),
+            'r' => self.search = Some(Search::default()),
+            'g' => self.edit_outside()?,
+            'l' => {
+                write("\x1b[2J\x1b[H")?;
+                self.inline = Inline::new(wraps_again());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Stops the turn, or goes back from what was begun.
+    fn escape(&mut self) {
+        self.message = None;
+        if self.purpose != Purpose::Prompt {
+            self.restore_prompt();
+            self.ask_next();
+        } else if self.conversation.is_running() {
+            self.interrupt_turn();
+        }
+    }
+
+    /// Stops the turn; a second time in the same turn leaves. Without a turn the first clears the prompt.
+    pub(super) fn ctrl_c(&mut self) {
+        if self.search.take().is_some() {
+            return;
+        }
+        if self.purpose != Purpose::Prompt {
+            self.restore_prompt();
+            self.ask_next();
+            return;
+        }
+        if self.conversation.is_running() {
+            if self.interrupted_at.is_some() {
+                self.left = Some(Left::Quit);
+            } else {
+                self.interrupt_turn();
+            }
+            return;
+        }
+        if !self.editor.is_empty() {
+            let text = self.editor.take();
+            self.remember(&text);
+            self.popup = None;
+            self.message =
+                Some((Tone::Quiet, "Cleared; ↑ brings it back. Ctrl-C again leaves.".to_owned()));
+            return;
+        }
+        self.left = Some(Left::Quit);
+    }
+
+    /// A key while a request is open; false if it belongs to the prompt.
+    fn asking_key(&mut self, key: KeyEvent, read_at: Instant) -> bool {
+        if key.code == KeyCode::Esc {
+            self.interrupt_turn();
+            return true;
+        }
+        let Some(asking) = &mut self.asking else { return false };
+        match asking.press(key, read_at) {
+            Pressed::Early => return false,
+            Pressed::Scrolled => {}
+            Pressed::Other => {
+                let text = "Answer the request first: one of its keys, or Esc to stop the turn.";
+                self.message = Some((Tone::Quiet, text.to_owned()));
+            }
+            Pressed::RejectAndSay => {
+                let wait_id = asking.question.wait_id.clone();
+                let option_id = asking.question.rejection().unwrap_or_default().to_owned();
+                self.asking = None;
+                self.stashed = self.editor.take();
+                self.purpose = Purpose::Rejection { wait_id, option_id };
+            }
+            Pressed::Rule => self.show_rule(),
+            Pressed::Option(at) => {
+                self.message = None;
+                let (wait_id, option) =
+                    (asking.question.wait_id.clone(), asking.question.options[at].0.clone());
+                self.answer(wait_id, option, None);
+            }
+        }
+        true
+    }
+
+    fn search_key(&mut self, key: KeyEvent) {
+        let Some(search) = &mut self.search else { return };
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('r') if is_control => search.at += 1,
+            KeyCode::Backspace => {
+                search.query.pop();
+                search.at = 0;
+            }
+            KeyCode::Char(c) if !is_control => {
+                search.query.push(c);
+                search.at = 0;
+            }
+            _ => {
+                self.search = None;
+                return;
+            }
+        }
+        let matches = self.history.matches(&search.query);
+        search.at = search.at.min(matches.len().saturating_sub(1));
+        if let Some(found) = matches.get(search.at) {
+            let found = (*found).to_owned();
+            self.editor.set(&found);
+        }
+    }
+
+    /// A key for the choices; false if it is typed.
+    fn popup_key(&mut self, key: KeyEvent) -> bool {
+        let Some(popup) = &mut self.popup else { return false };
+        let is_plain = key.modifiers.is_empty();
+        match key.code {
+            KeyCode::Up if is_plain => popup.previous(),
+            KeyCode::Down if is_plain => popup.next(),
+            KeyCode::BackTab => popup.previous(),
+            KeyCode::Esc => {
+                self.popup = None;
+                self.popup_closed_for = Some(self.editor.text());
+            }
+            KeyCode::Tab | KeyCode::Enter if is_plain => {
+                let Some(entry) = popup.entry() else { return false };
+                let (from, text, name) = (popup.from, entry.text.clone(), entry.name.clone());
+                // Enter behind a whole command sends it.
+                if key.code == KeyCode::Enter && self.editor.before_cursor() == name {
+                    self.popup = None;
+                    return false;
+                }
+                self.editor.replace_before(from, &text);
+                self.popup = None;
+                self.update_popup();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn update_popup(&mut self) {
+        self.popup = None;
+        if self.purpose != Purpose::Prompt || self.search.is_some() || !self.editor.is_at_end() {
+            return;
+        }
+        if self.popup_closed_for.as_ref().is_some_and(|text| *text == self.editor.text()) {
+            return;
+        }
+        self.popup_closed_for = None;
+        let before = self.editor.before_cursor();
+        if let Some(found) = popup::of_commands(before, &self.agent_commands()) {
+            self.popup = Some(found);
+        } else if let Some((from, word)) = popup::file_word(before) {
+            let files = match (&self.files, &self.folder) {
+                (Some(files), _) => files,
+                (None, Some(folder)) => self.files.insert(popup::files(folder)),
+                (None, None) => return,
+            };
+            self.popup = popup::of_files(from, word, files);
+        } else {
+            // Looked at again when the next one is begun.
+            self.files = None;
+        }
+    }
+
+    pub(super) fn agent_commands(&self) -> Vec<(String, String)> {
+        let commands = self.agent.iter().flat_map(|agent| &agent.commands);
+        commands
+            .map(|command| {
+                (command.name.trim_start_matches('/').to_owned(), command.description.clone())
+            })
+            .collect()
+    }
+
+    /// Opens all of the conversation on the whole screen.
+    pub(super) fn open_transcript(&mut self) -> Result<()> {
+        write("\x1b[?1049h\x1b[?1000h\x1b[?1006h")?;
+        self.full = crate::terminal::display::Full::default();
+        self.transcript = Some(Transcript::new(self.first_seq + 1));
+        Ok(())
+    }
+
+    fn transcript_input(&mut self, input: &Input) -> Result<()> {
+        let Some(transcript) = &mut self.transcript else { return Ok(()) };
+        let Input::Key(key) = input else {
+            if let Input::Wheel(rows) = input {
+                transcript.scroll((*rows).into());
+            }
+            return Ok(());
+        };
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Up | KeyCode::Char('k') => transcript.scroll(-1),
+            KeyCode::Down | KeyCode::Char('j') => transcript.scroll(1),
+            KeyCode::PageUp | KeyCode::Char('b') => transcript.scroll(-transcript.page()),
+            KeyCode::PageDown | KeyCode::Char(' ') => transcript.scroll(transcript.page()),
+            KeyCode::Home | KeyCode::Char('g') => transcript.move_start(),
+            KeyCode::End | KeyCode::Char('G') => transcript.move_end(),
+            KeyCode::Char('t' | 'c') if is_control => self.close_transcript()?,
+            KeyCode::Char('q') | KeyCode::Esc => self.close_transcript()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn close_transcript(&mut self) -> Result<()> {
+        self.transcript = None;
+        write("\x1b[?1006l\x1b[?1000l\x1b[?1049l")?;
+        Ok(())
+    }
+
+    /// The prompt in the person's own editor.
+    fn edit_outside(&mut self) -> Result<()> {
+        let named = std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR"));
+        let program = named.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "vi".to_owned());
+        let file = tempfile::Builder::new().prefix("piton-").suffix(".md").tempfile()?;
+        std::fs::write(file.path(), self.editor.text())?;
+        write(&self.inline.leave())?;
+        self.inline = Inline::new(wraps_again());
+        if let Some(reader) = &mut self.reader {
+            reader.pause()?;
+        }
+        if let Some(raw) = &mut self.raw {
+            raw.suspend();
+        }
+        // A shell, since editors are named with their arguments.
+        let script = format!("{program} \"$1\"");
+        let status = Command::new("/bin/sh").args(["-c", &script, "sh"]).arg(file.path()).status();
+        if let Some(raw) = &mut self.raw {
+            raw.resume()?;
+        }
+        if let Some(reader) = &self.reader {
+            reader.resume();
+        }
+        match status {
+            Ok(status) if status.success() => {
+                let text = std::fs::read(file.path())?;
+                self.editor.set(String::from_utf8_lossy(&text).trim_end());
+            }
+            Ok(status) => {
+                self.message = Some((
+                    Tone::Bad,
+                    format!("{program} ended with {status}; the prompt is as it was."),
+                ));
+            }
+            Err(error) => {
+                self.message =
+                    Some((Tone::Bad, format!("{program} could not be started: {error}")));
+            }
+        }
+        Ok(())
+    }
+}

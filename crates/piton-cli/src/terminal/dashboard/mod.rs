@@ -1,0 +1,257 @@
+//! The sessions of a data folder on the whole screen, live: a dashboard, and the choice of a session to
+//! resume.
+
+mod list;
+
+use std::time::{Duration, Instant};
+
+use piton_api::agent_view::ForkRequest;
+use piton_api::client::{Client, Error as ClientError, IndexUpdate};
+use piton_api::record::RecordQuery;
+use piton_api::session::{ResumeRequest, RunRequest, SessionQuery};
+use piton_core::id::SessionId;
+use ratatui::crossterm::event::{KeyCode, KeyModifiers};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::conversation::Conversation;
+use super::display::{Full, Raw, size, write};
+use super::input::Reader;
+use super::keys::{Decoder, Input};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::ui::{Tone, Ui};
+use list::{Preview, Sessions};
+
+/// Records of the chosen session that its preview reads.
+const PREVIEW_RECORDS: u64 = 120;
+const SESSIONS_MAX: usize = 200;
+const ESCAPE_DELAY: Duration = Duration::from_millis(30);
+
+/// What the person wants next.
+#[derive(Debug)]
+pub(crate) enum Chosen {
+    Attach(SessionId),
+    New,
+    Leave,
+}
+
+enum Done {
+    Preview(SessionId, u64, Vec<Value>),
+    Acted(String, Result<(), ClientError>),
+    Forked(Result<SessionId, ClientError>),
+}
+
+/// Shows the sessions until one is chosen. With a folder: the choice of a session to resume there.
+pub(crate) async fn run(
+    ui: &mut Ui,
+    cx: &Context,
+    client: &Client,
+    folder: Option<String>,
+) -> Result<Chosen> {
+    let query = SessionQuery { limit: Some(SESSIONS_MAX), ..SessionQuery::default() };
+    let mut sessions = Sessions::new(folder);
+    sessions.set(client.sessions(&query).await?.sessions);
+    let (done, mut results) = mpsc::unbounded_channel();
+    let raw = Raw::enter();
+    write("\x1b[?1049h")?;
+    let screen =
+        Screen { ui, cx, client, sessions, preview: Preview::default(), done, is_loading: false };
+    let chosen = screen.run(&mut results).await;
+    write("\x1b[?1049l\x1b[?25h")?;
+    drop(raw);
+    chosen
+}
+
+struct Screen<'a> {
+    ui: &'a mut Ui,
+    cx: &'a Context,
+    client: &'a Client,
+    sessions: Sessions,
+    preview: Preview,
+    done: mpsc::UnboundedSender<Done>,
+    is_loading: bool,
+}
+
+impl Screen<'_> {
+    async fn run(mut self, results: &mut mpsc::UnboundedReceiver<Done>) -> Result<Chosen> {
+        let (reader, mut typed) = Reader::start()?;
+        let mut resize = signal(SignalKind::window_change())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut updates = self.client.index_events();
+        let mut full = Full::default();
+        let mut decoder = Decoder::default();
+        let mut undecided: Option<Instant> = None;
+        loop {
+            self.load_preview();
+            let (columns, rows) = size();
+            let picture = self.sessions.picture(&self.preview, self.cx.now(), columns, rows);
+            write(&full.draw(&picture, (columns, rows), self.ui.paints()))?;
+            let settle_at = undecided.map(|since| since + ESCAPE_DELAY);
+            let mut inputs = Vec::new();
+            tokio::select! {
+                typed = typed.recv() => match typed {
+                    None => return Ok(Chosen::Leave),
+                    Some(typed) => {
+                        inputs = decoder.push(&typed.bytes);
+                        undecided = decoder.is_undecided().then_some(typed.read_at);
+                    }
+                },
+                () = at(settle_at) => {
+                    undecided = None;
+                    inputs = decoder.settle();
+                }
+                update = updates.next() => self.update(update?),
+                done = results.recv() => {
+                    if let Some(chosen) = done.and_then(|done| self.finished(done)) {
+                        return Ok(chosen);
+                    }
+                }
+                _ = resize.recv() => {}
+                _ = interrupt.recv() => return Ok(Chosen::Leave),
+                _ = hangup.recv() => return Ok(Chosen::Leave),
+            }
+            for input in inputs {
+                if let Some(chosen) = self.input(&input) {
+                    drop(reader);
+                    return Ok(chosen);
+                }
+            }
+        }
+    }
+
+    fn update(&mut self, update: IndexUpdate) {
+        match update {
+            IndexUpdate::Changed(summary) => self.sessions.change(*summary),
+            IndexUpdate::Gone(gone) => self.sessions.remove(&gone.session_id),
+            // A listing replaces what is known, entry by entry; tasks are not shown here.
+            _ => {}
+        }
+    }
+
+    fn finished(&mut self, done: Done) -> Option<Chosen> {
+        match done {
+            Done::Preview(session, last_seq, records) => {
+                self.is_loading = false;
+                let mut conversation = Conversation::default();
+                for record in &records {
+                    conversation.apply(record);
+                }
+                self.preview =
+                    Preview { session: Some(session), last_seq, items: conversation.items };
+            }
+            Done::Acted(words, Ok(())) => self.sessions.message = Some((Tone::Quiet, words)),
+            Done::Forked(Ok(session)) => return Some(Chosen::Attach(session)),
+            Done::Acted(_, Err(error)) | Done::Forked(Err(error)) => {
+                let lines = Error::from(error).lines(&self.ui.call);
+                let lines: Vec<String> =
+                    lines.into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
+                self.sessions.message = Some((Tone::Bad, lines.join(" ")));
+            }
+        }
+        None
+    }
+
+    /// Reads the end of the chosen session, if it is not what is shown.
+    fn load_preview(&mut self) {
+        let Some(chosen) = self.sessions.chosen() else { return };
+        let (session, last_seq) = (chosen.session_id.clone(), chosen.last_seq);
+        let is_shown =
+            self.preview.session.as_ref() == Some(&session) && self.preview.last_seq == last_seq;
+        if is_shown || self.is_loading {
+            return;
+        }
+        self.is_loading = true;
+        let (client, done) = (self.client.clone(), self.done.clone());
+        tokio::spawn(async move {
+            let after = last_seq.saturating_sub(PREVIEW_RECORDS);
+            let query = RecordQuery { after: Some(after), limit: Some(250) };
+            // Without its records a session has an empty preview.
+            let records =
+                client.records(&session, &query).await.map(|page| page.records).unwrap_or_default();
+            let _ = done.send(Done::Preview(session, last_seq, records));
+        });
+    }
+
+    fn act<F>(&self, words: &str, task: impl FnOnce(Client, SessionId) -> F)
+    where
+        F: Future<Output = Result<(), ClientError>> + Send + 'static,
+    {
+        let Some(chosen) = self.sessions.chosen() else { return };
+        let (words, done) = (words.to_owned(), self.done.clone());
+        let task = task(self.client.clone(), chosen.session_id.clone());
+        tokio::spawn(async move {
+            let _ = done.send(Done::Acted(words, task.await));
+        });
+    }
+
+    fn input(&mut self, input: &Input) -> Option<Chosen> {
+        let Input::Key(key) = input else { return None };
+        self.sessions.message = None;
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if is_control && key.code == KeyCode::Char('c') {
+            return Some(Chosen::Leave);
+        }
+        if self.sessions.is_searching {
+            match key.code {
+                KeyCode::Enter => self.sessions.is_searching = false,
+                KeyCode::Esc => {
+                    self.sessions.is_searching = false;
+                    self.sessions.search(String::clear);
+                }
+                KeyCode::Backspace => self.sessions.search(|query| {
+                    query.pop();
+                }),
+                KeyCode::Char(c) if !is_control => self.sessions.search(|query| query.push(c)),
+                KeyCode::Up => self.sessions.step(-1),
+                KeyCode::Down => self.sessions.step(1),
+                _ => {}
+            }
+            return None;
+        }
+        let is_picker = self.sessions.folder.is_some();
+        match key.code {
+            KeyCode::Up | KeyCode::Char('k') => self.sessions.step(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.sessions.step(1),
+            KeyCode::PageUp => self.sessions.step(-5),
+            KeyCode::PageDown => self.sessions.step(5),
+            KeyCode::Char('/') => self.sessions.is_searching = true,
+            KeyCode::Esc | KeyCode::Char('q') => return Some(Chosen::Leave),
+            KeyCode::Enter | KeyCode::Char('a') => {
+                return self.sessions.chosen().map(|one| Chosen::Attach(one.session_id.clone()));
+            }
+            KeyCode::Char('n') => return Some(Chosen::New),
+            _ if is_picker => {}
+            KeyCode::Char('r') => {
+                self.act("The session is resumed.", |client, session| async move {
+                    let how = ResumeRequest { continue_run: Some(true), context: None };
+                    client.resume_with(&session, &how).await.map(drop)
+                });
+            }
+            KeyCode::Char('d') => {
+                self.act("The interruption is dismissed.", |client, session| async move {
+                    client.dismiss(&session, &RunRequest::default()).await.map(drop)
+                });
+            }
+            KeyCode::Char('f') => {
+                let session = self.sessions.chosen()?.session_id.clone();
+                let (client, done) = (self.client.clone(), self.done.clone());
+                tokio::spawn(async move {
+                    let forked = client.fork(&session, &ForkRequest::default()).await;
+                    let _ = done.send(Done::Forked(forked.map(|created| created.session_id)));
+                });
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+async fn at(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

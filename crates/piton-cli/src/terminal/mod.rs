@@ -1,0 +1,32 @@
+//! The terminal client: a conversation below what the terminal printed before. What decides how it looks
+//! and what keys mean is pure (rows, editor, conversation, view); `chat` alone talks to the server and to
+//! the terminal. Everything that is drawn comes through [`rows::span`] or [`editor`], which make it
+//! harmless.
+
+mod asking;
+pub(crate) mod chat;
+mod commands;
+mod conversation;
+pub(crate) mod dashboard;
+mod display;
+mod editor;
+mod highlight;
+mod input;
+mod keys;
+mod markdown;
+mod memory;
+mod popup;
+mod render;
+mod rows;
+mod tool;
+mod transcript;
+mod view;
+
+use std::io::{self, IsTerminal as _};
+
+use crate::ui::Ui;
+
+/// Whether there is a terminal that the client can draw on.
+pub(crate) fn is_possible(ui: &Ui) -> bool {
+    !ui.json && io::stdin().is_terminal() && Ui::is_screen()
+}

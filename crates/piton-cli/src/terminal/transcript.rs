@@ -1,0 +1,134 @@
+//! All of the conversation on the whole screen: nothing folded, older messages read when they are
+//! reached. Pure.
+
+use ratatui::text::Line;
+
+use super::conversation::Item;
+use super::display::Picture;
+use super::render::{self, Detail};
+use super::rows::{QUIET, Row, STRONG, cut, row, span};
+
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    /// Items that are older than those of the conversation.
+    older: Vec<Item>,
+    /// The first record that is shown; none before it if it is the first of the log.
+    pub(crate) from_seq: u64,
+    pub(crate) is_loading: bool,
+    /// Rows between the last one and the bottom of the screen.
+    from_end: usize,
+    height: usize,
+    total: usize,
+    cache: Option<Cache>,
+}
+
+/// The rows of so many items at a width.
+#[derive(Debug)]
+struct Cache {
+    width: usize,
+    items: usize,
+    rows: Vec<Row>,
+}
+
+impl Transcript {
+    pub(crate) fn new(from_seq: u64) -> Self {
+        Self { from_seq, ..Self::default() }
+    }
+
+    pub(crate) fn scroll(&mut self, rows: isize) {
+        let last = self.total.saturating_sub(self.height);
+        self.from_end = self.from_end.saturating_add_signed(-rows).min(last);
+    }
+
+    pub(crate) fn page(&self) -> isize {
+        isize::try_from(self.height.saturating_sub(1).max(1)).unwrap_or(1)
+    }
+
+    pub(crate) fn move_start(&mut self) {
+        self.from_end = self.total.saturating_sub(self.height);
+    }
+
+    pub(crate) fn move_end(&mut self) {
+        self.from_end = 0;
+    }
+
+    /// Whether older records are wanted: the beginning is on the screen, and is not the log's.
+    pub(crate) fn wants_older(&self) -> bool {
+        !self.is_loading
+            && self.from_seq > 1
+            && self.total.saturating_sub(self.height + self.from_end) == 0
+    }
+
+    pub(crate) fn add_older(&mut self, mut items: Vec<Item>, from_seq: u64) {
+        items.append(&mut self.older);
+        self.older = items;
+        self.from_seq = from_seq;
+        self.is_loading = false;
+        self.cache = None;
+    }
+
+    pub(crate) fn picture(&mut self, items: &[Item], columns: usize, rows_max: usize) -> Picture {
+        let width = columns.saturating_sub(1).max(12);
+        let count = self.older.len() + items.len();
+        // Only what is final stays: the last items may still grow.
+        let is_current = self.cache.as_ref().is_some_and(|cache| {
+            cache.width == width && cache.items == count && items.iter().all(Item::is_final)
+        });
+        if !is_current {
+            let all = self.older.iter().chain(items);
+            let rows = all.flat_map(|item| render::item(item, width, Detail::Whole)).collect();
+            self.cache = Some(Cache { width, items: count, rows });
+        }
+        let all = self.cache.as_ref().map(|cache| cache.rows.as_slice()).unwrap_or_default();
+        self.total = all.len();
+        self.height = rows_max.saturating_sub(2).max(1);
+        self.from_end = self.from_end.min(self.total.saturating_sub(self.height));
+        let end = self.total - self.from_end;
+        let start = end.saturating_sub(self.height);
+        let state = match (self.is_loading, self.from_seq > 1) {
+            (true, _) => "loading older messages",
+            (false, true) => "older messages follow at the top",
+            (false, false) => "from the beginning",
+        };
+        let head = Line::from(vec![span("Transcript", STRONG), span(format!("  {state}"), QUIET)]);
+        let mut rows = vec![cut(head, width)];
+        rows.extend(all[start..end].iter().cloned());
+        rows.resize(self.height + 1, Line::default());
+        let place = format!(
+            "{} to {end} of {} lines · ↑ ↓ page home end · q closes",
+            start + 1,
+            self.total
+        );
+        rows.push(cut(row(place, QUIET), width));
+        Picture { rows, cursor: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::display::text_of;
+
+    fn items(from: usize, to: usize) -> Vec<Item> {
+        (from..=to).map(|n| Item::User { text: format!("prompt {n}") }).collect()
+    }
+
+    #[test]
+    fn it_begins_at_the_end_and_older_messages_are_asked_for_at_the_top() {
+        let mut transcript = Transcript::new(40);
+        let now = items(10, 20);
+        let text = text_of(&transcript.picture(&now, 40, 8));
+        assert!(text.contains("> prompt 20") && !text.contains("prompt 15"), "{text}");
+        assert!(!transcript.wants_older());
+        transcript.move_start();
+        let text = text_of(&transcript.picture(&now, 40, 8));
+        assert!(text.contains("> prompt 10") && transcript.wants_older(), "{text}");
+        transcript.add_older(items(1, 9), 1);
+        // What was on the screen stays there.
+        let text = text_of(&transcript.picture(&now, 40, 8));
+        assert!(text.contains("> prompt 10") && !transcript.wants_older(), "{text}");
+        transcript.scroll(-1_000);
+        let text = text_of(&transcript.picture(&now, 40, 8));
+        assert!(text.contains("> prompt 1\n") && text.contains("from the beginning"), "{text}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Graphs: nodes, memory, checkpoints, lineages.
+
+use serde::{Deserialize, Serialize};
+
+use super::Seq;
+use super::values::Critical;
+use crate::code::AnyCode;
+use crate::graph::{CheckpointType, Reducer};
+use crate::id::{CheckpointId, SessionId};
+use crate::time::Timestamp;
+
+records! {
+    /// The session runs this graph from now on. `spec_hash` is the digest of the content's canonical
+    /// form. The only critical kind of a graph: every log that has the others has this one first.
+    GraphBound = "graph.bound" {
+        name: String,
+        spec_hash: String,
+        /// The file that it was read from.
+        #[serde(default, skip_serializing_if = "Option::is_none")] file: Option<String>,
+        #[serde(default)] critical: Critical,
+    } content ["spec"];
+    /// A server runs the graph from now on, and continues it after a restart; or another process does.
+    GraphHosted = "graph.hosted" { by_server: bool, } content [];
+    /// The log begins with a copy of another session's graph records, up to a checkpoint of it.
+    GraphForked = "graph.forked" {
+        from_session_id: SessionId,
+        from_checkpoint_id: CheckpointId,
+        from_seq: Seq,
+    } content [];
+    /// A node begins an attempt. `visit` counts how often a cycle led to it.
+    NodeStarted = "node.started" { path: String, visit: u32, attempt: u32, } content [];
+    /// A node completed. In the same batch: what it wrote, its outputs and the edges that are taken.
+    NodeCompleted = "node.completed" {
+        path: String,
+        visit: u32,
+        attempt: u32,
+        latency_ms: u64,
+    } content [];
+    /// An attempt failed. With `retry_at` another one follows.
+    NodeFailed = "node.failed" {
+        path: String,
+        visit: u32,
+        attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
+    } content ["error"];
+    /// No edge to the node is taken in this visit.
+    NodeSkipped = "node.skipped" { path: String, visit: u32, } content [];
+    /// A node in its middle: what it wrote so far is kept for its next attempt, and private.
+    NodeSafePoint = "node.safe_point" {
+        path: String,
+        visit: u32,
+        attempt: u32,
+    } content ["description", "writes"];
+    /// An edge is taken. One that closes a cycle names the nodes that get another visit.
+    EdgeTaken = "edge.taken" {
+        from: String,
+        to: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] resets: Vec<String>,
+    } content [];
+    /// A key of the shared memory has another value: the content, or what a reducer makes of the old
+    /// value and the content. Of an excluded key only that it was set.
+    MemoryChanged = "memory.changed" {
+        key: String,
+        /// The node that wrote it; `None`: an input, or a user who set it.
+        #[serde(default, skip_serializing_if = "Option::is_none")] path: Option<String>,
+        /// How the content joins the old value; `None`: it takes its place.
+        #[serde(default, skip_serializing_if = "Option::is_none")] reducer: Option<Reducer>,
+        /// The value was not written, or masking changed it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
+    } content ["value"];
+    /// A node added an output of the graph.
+    OutputAdded = "output.added" { key: String, path: String, } content ["value"];
+    /// An iteration of a loop node is complete. `step` has the messages that it added to the
+    /// conversation and the outputs that it set.
+    LoopIterated = "loop.iterated" {
+        path: String,
+        visit: u32,
+        iteration: u32,
+        messages: u32,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] done: bool,
+    } content ["step"];
+    /// The list that a map node works on, before its first item.
+    MapListed = "map.listed" { path: String, visit: u32, count: u32, } content ["items"];
+    /// One item of a map node is complete.
+    MapItemCompleted = "map.item_completed" {
+        path: String,
+        visit: u32,
+        index: u32,
+    } content ["value"];
+    /// A position from which the graph can be resumed: right after this record.
+    CheckpointCreated = "checkpoint.created" {
+        checkpoint_id: CheckpointId,
+        checkpoint_type: CheckpointType,
+        lineage: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")] parent: Option<CheckpointId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] current_node: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] next_node: Option<String>,
+        is_clean: bool,
+        can_resume_from: bool,
+        /// It is shown without the memory, or without the conversations. Both are in the log.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] without_memory: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] without_conversations: bool,
+    } content ["description"];
+    /// Checkpoints are listed no more: there were enough newer ones.
+    CheckpointPruned = "checkpoint.pruned" { checkpoint_ids: Vec<CheckpointId>, } content [];
+    /// A user deleted a checkpoint.
+    CheckpointDeleted = "checkpoint.deleted" { checkpoint_id: CheckpointId, } content [];
+    /// A checkpoint could not be restored; another one was taken.
+    CheckpointDamaged = "checkpoint.damaged" {
+        checkpoint_id: CheckpointId,
+        #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
+    } content ["message"];
+    /// The graph continues behind an older checkpoint. What came after that checkpoint stays in the
+    /// log and counts no more.
+    LineageStarted = "lineage.started" {
+        lineage: u32,
+        from_lineage: u32,
+        from_seq: Seq,
+        from_checkpoint_id: CheckpointId,
+    } content [];
+}

@@ -1,0 +1,147 @@
+//! Nodes that wait for a person.
+
+use std::time::Duration;
+
+use piton_core::Code;
+use piton_core::decide::{self, Command, Verdict};
+use piton_core::event::WaitKind;
+use piton_core::graph::{Answer, CheckpointType};
+use piton_core::id::WaitId;
+use piton_core::limits;
+use piton_core::token::NewToken;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::scheduler::{LiveWait, Reply, Scheduler};
+use super::{GivenAnswer, Progress};
+use crate::checkpoints;
+use crate::error::{NodeError, Result};
+use crate::store::{new_token, now};
+
+impl Scheduler {
+    /// The id of a node's wait: the same for every attempt, so that an answer is found again.
+    fn wait_id(&self, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
+        let name = format!("{}/{path}/{visit}/{number}/{round}", self.log.id);
+        let digest = piton_core::canonical::digest(&name.into());
+        let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
+        // Hex digits behind a prefix are an id.
+        text.parse().unwrap_or_else(|_| WaitId::at(0))
+    }
+
+    /// Whether a node asked a person in this visit.
+    pub(super) fn has_wait(&self, path: &str, visit: u32) -> bool {
+        let id = self.wait_id(path, visit, 0, 0);
+        let run = self.log.folded.session.facts.run.as_ref();
+        self.log.folded.graph.answers.contains_key(&id)
+            || run.is_some_and(|run| run.waits.contains_key(&id))
+    }
+
+    pub(super) async fn wait(
+        &mut self,
+        path: &str,
+        visit: u32,
+        (number, question, deadline): (u32, Value, Option<Duration>),
+        reply: oneshot::Sender<Result<Value, NodeError>>,
+        replies: &mut Vec<Reply>,
+    ) -> Result<()> {
+        // A question whose time passed is asked again under another id.
+        let mut round = 0;
+        let id = loop {
+            let id = self.wait_id(path, visit, number, round);
+            match self.log.folded.graph.answers.get(&id) {
+                Some(Answer::Given { seq }) => {
+                    let answer = self.log.field(*seq, "answer").await?;
+                    replies.push((reply, Ok(answer.unwrap_or(Value::Null))));
+                    return Ok(());
+                }
+                Some(Answer::Cancelled) => round += 1,
+                None => break id,
+            }
+        };
+        let run = self.log.folded.session.facts.run.as_ref();
+        let open = run.and_then(|run| run.waits.get(&id));
+        let deadline_at = match open {
+            Some(wait) => wait.deadline_at,
+            None => {
+                let span = deadline.unwrap_or_else(|| limits::wait_default(WaitKind::Human));
+                let deadline_at = now().after(span);
+                if self.config.wants(CheckpointType::UserCheckpoint, 0) {
+                    let description = format!("Before `{path}` waits for an answer");
+                    let kind = CheckpointType::UserCheckpoint;
+                    self.push_checkpoint(kind, path, None, &description)?;
+                    self.waits.extend(self.parent.clone().map(|parent| (id.clone(), parent)));
+                }
+                let fresh = NewToken::from(&new_token()?);
+                let (run_id, wait_id) = (self.run_id.clone(), id.clone());
+                let kind = WaitKind::Human;
+                let wait = decide::Wait { run_id, wait_id, kind, deadline_at, fresh, question };
+                let verdict = self.log.decide(Command::Wait(wait))?;
+                debug_assert_eq!(verdict, Verdict::Asked, "the wait was not known");
+                Some(deadline_at)
+            }
+        };
+        let node = path.to_owned();
+        self.report(Progress::NodeWaiting { node, wait_id: id.clone() });
+        if let Some(live) = self.live.get_mut(path) {
+            live.wait = Some(LiveWait { id, deadline_at, reply });
+        }
+        Ok(())
+    }
+
+    /// The next moment at which something is due without anybody asking.
+    pub(super) fn next_wake(&self, is_starting: bool) -> Option<Instant> {
+        let retries = self.retries.values().copied().filter(|_| is_starting);
+        let deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
+        let deadlines = deadlines.map(|at| Instant::now() + at.since(now()));
+        retries.chain(deadlines).min()
+    }
+
+    /// An answer that came while other nodes run. Returns who gave it, to hear when it is durable.
+    pub(super) async fn answered(
+        &mut self,
+        given: GivenAnswer,
+        replies: &mut Vec<Reply>,
+    ) -> Result<Option<oneshot::Sender<Result<()>>>> {
+        let GivenAnswer { wait_id, answer, reply } = given;
+        let run = self.log.folded.session.facts.run.as_ref();
+        let since = run.and_then(|run| run.waits.get(&wait_id)).map(|wait| wait.since_seq);
+        let live = self.live.values_mut();
+        let live = live
+            .filter(|live| live.wait.as_ref().is_some_and(|wait| wait.id == wait_id))
+            .map(|live| &mut live.wait)
+            .next();
+        let (Some(since), Some(slot)) = (since, live) else {
+            // The giver may be gone.
+            let _ = reply.send(Err(decide::Refusal::WaitNotFound { wait: wait_id }.into()));
+            return Ok(None);
+        };
+        let question = self.log.field(since, "question").await?.unwrap_or(Value::Null);
+        let answer = checkpoints::chosen(&question, answer);
+        if !decide::fits(&question, &answer) {
+            let _ = reply.send(Err(decide::Refusal::AnswerInvalid { wait: wait_id }.into()));
+            return Ok(None);
+        }
+        let fresh = NewToken::from(&new_token()?);
+        self.log.decide(Command::AnswerByWait { wait_id, fresh, answer: answer.clone() })?;
+        if let Some(wait) = slot.take() {
+            replies.push((wait.reply, Ok(answer)));
+        }
+        Ok(Some(reply))
+    }
+
+    /// Waits whose time has passed end, and their nodes fail.
+    pub(super) fn expire_waits(&mut self, replies: &mut Vec<Reply>) -> Result<()> {
+        self.log.decide(Command::Sweep { live: true })?;
+        for live in self.live.values_mut() {
+            let is_over = live.wait.as_ref().is_some_and(|wait| {
+                self.log.folded.graph.answers.get(&wait.id) == Some(&Answer::Cancelled)
+            });
+            if is_over && let Some(wait) = live.wait.take() {
+                let error = NodeError::new("No answer came in time");
+                replies.push((wait.reply, Err(error.with_code(Code::WaitExpired).permanent())));
+            }
+        }
+        Ok(())
+    }
+}
