@@ -12,7 +12,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub(crate) enum Line {
     /// Without its end.
     Whole(Vec<u8>),
-    /// It was skipped; what could be told of it on the way.
+    /// It was skipped; `envelope` has what could be read of it on the way.
     TooLong { bytes: u64, envelope: Envelope },
 }
 

@@ -1,5 +1,5 @@
-//! What a message that is too long to be held is an answer to, or asks: its `id` and `method`, so
-//! that nobody waits for ever for what was skipped.
+//! Finds the `id` and `method` of a message that is too long to be held, so that neither side waits
+//! for ever for an answer that was skipped.
 
 use serde_json::Value;
 

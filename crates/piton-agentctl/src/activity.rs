@@ -1,4 +1,5 @@
-//! Whether anybody is there: requests and streams under way, and when the last one ended.
+//! Whether clients are connected: counts the requests and streams under way, and remembers when the
+//! last one ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ struct Seen {
     last: Instant,
 }
 
-/// Somebody who is there.
+/// Counts as one request or stream under way until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Present(Activity);
 
@@ -36,7 +37,7 @@ impl Activity {
         self.seen().present
     }
 
-    /// How long nobody has been there.
+    /// How long there has been no request and no stream.
     pub(crate) fn alone_for(&self) -> Duration {
         let seen = self.seen();
         if seen.present > 0 { Duration::ZERO } else { seen.last.elapsed() }

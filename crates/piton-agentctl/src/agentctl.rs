@@ -1,4 +1,4 @@
-//! What agentctl is made of, and what it does when it is told to.
+//! The parts of agentctl, and the commands it carries out.
 
 use std::sync::Arc;
 use std::time::Duration;

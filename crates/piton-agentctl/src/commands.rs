@@ -1,8 +1,8 @@
 //! Commands are done once. Their ids are in the spool before anything is done about them, and a
 //! repeat, which comes when a reply was lost, gets what came of the first.
 //!
-//! The results are in memory only: if agentctl dies the agent dies with it, and nobody can repeat
-//! anything to it.
+//! The results are in memory only: if agentctl dies the agent dies with it, and no command can be
+//! repeated.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,9 +58,9 @@ impl Commands {
         Self { book: Arc::default(), spool, known_max: KNOWN_MAX }
     }
 
-    /// Does it, unless it was done or is being done: then waits for what came of it. Goes on when
-    /// the asker has left. What `admit` refuses is refused for now: it is not remembered, and not in
-    /// the spool.
+    /// Carries a command out. If it was carried out already or is under way, waits for its result.
+    /// Continues if the caller stops waiting. A command that `admit` refuses is neither remembered
+    /// nor in the spool, so that it can be tried again.
     pub(crate) async fn run<A, F>(
         &self,
         command: Command,
@@ -226,7 +226,7 @@ mod tests {
         Ok(())
     }
 
-    /// What is refused for now leaves nothing behind, and is tried anew.
+    /// A command that is refused for now leaves nothing behind, and can be tried again.
     #[tokio::test]
     async fn what_is_not_admitted_is_not_remembered() {
         let temp = tempfile::tempdir().unwrap();

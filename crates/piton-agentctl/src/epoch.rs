@@ -1,6 +1,6 @@
-//! The highest lease epoch that was ever seen. Whoever comes with a lower one has lost its lease
-//! and is refused; that holds after a restart too, so the number is on the disk before anybody
-//! acts under it.
+//! The highest lease epoch that was ever seen. A client with a lower one has lost its lease and is
+//! refused. That holds after a restart, too, so the number is on the disk before any command runs
+//! under it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -44,7 +44,7 @@ impl Epochs {
         self.highest.subscribe()
     }
 
-    /// Whether somebody with this epoch may speak; a higher one than any before is kept first.
+    /// Refuses an epoch below the highest one. Saves a new highest epoch before it returns.
     pub(crate) async fn admit(&self, epoch: u64) -> Result<(), Problem> {
         if epoch > self.highest() {
             let _raising = self.raising.lock().await;

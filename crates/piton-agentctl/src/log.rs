@@ -1,4 +1,4 @@
-//! What agentctl itself has to say, in a file of bounded size: nobody watches its output.
+//! agentctl's own log, in a file of bounded size: its output has no reader.
 
 use std::fmt::{Debug, Write as _};
 use std::fs::{self, File, OpenOptions};
@@ -39,7 +39,7 @@ impl LogFile {
         {
             (*file, *bytes) = (new, 0);
         }
-        // A log that cannot be written has nobody to complain to.
+        // There is nowhere to report a log that cannot be written.
         if *bytes <= BYTES_MAX && file.write_all(line.as_bytes()).is_ok() {
             *bytes += line.len() as u64;
         }

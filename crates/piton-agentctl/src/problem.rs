@@ -1,4 +1,4 @@
-//! Why something is not done, as it is told to a client.
+//! Why a request was refused, as the client receives it.
 
 use axum::Json;
 use axum::http::StatusCode;

@@ -24,7 +24,7 @@ use crate::spool::{self, Spool};
 use crate::tree::{Tree, become_subreaper};
 use crate::workspace::{self, Workspace};
 
-/// Somebody who looks whether the lock is free holds it for a moment.
+/// A process that checks whether the lock is free holds it for a moment.
 const LOCK_TRIES: u32 = 40;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
 /// For replies and streams to reach their readers, once all is over.
@@ -55,10 +55,11 @@ pub enum Error {
     Runtime(#[source] io::Error),
 }
 
-/// Runs until it is told to end, or has been alone for too long. Makes the calling process what an
-/// agentctl is: in a process session and folder of its own.
+/// Runs until it is asked to end, or has had no client for too long. Makes the calling process what
+/// an agentctl is: in a process session and folder of its own.
 pub fn run(launch: Launch) -> Result<(), Error> {
-    // The leader of a process group cannot; whoever starts us by hand knows what they do.
+    // Fails if this process leads a process group, as when a user starts agentctl from a shell; it
+    // then stays in the shell's session.
     let _ = rustix::process::setsid();
     // The umask stays as it is, because the agent and all that it starts inherit it: what is our own
     // is made with a mode of its own.
@@ -101,7 +102,7 @@ struct Signals {
     terminate: Signal,
 }
 
-/// `None`: somebody else has it. The kernel lets go of it when the process ends, and no child
+/// `None`: another process holds it. The kernel lets go of it when the process ends, and no child
 /// inherits it.
 fn lock(folder: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
@@ -201,14 +202,14 @@ async fn shut_down(agentctl: &Agentctl, serving: impl Future<Output = io::Result
 /// A client that finds the lock held and the socket gone asks for another one.
 async fn rebind_on(mut hangup: Signal, rebind: mpsc::Sender<()>) {
     while hangup.recv().await.is_some() {
-        tracing::info!("The socket is made anew");
+        tracing::info!("Recreating the socket");
         let _ = rebind.send(()).await;
     }
 }
 
 async fn end_on(mut terminate: Signal, agentctl: Arc<Agentctl>) {
     if terminate.recv().await.is_some() {
-        tracing::info!("It was told to end by SIGTERM");
+        tracing::info!("Ending on SIGTERM");
         let mut end = std::pin::pin!(agentctl.end());
         while tokio::time::timeout(TERM_WAIT, &mut end).await.is_err() {
             let Some(why) = agentctl.spool.refused() else {
@@ -229,10 +230,10 @@ pub(crate) fn identity(file: &fs::Metadata) -> (u64, u64) {
 }
 
 /// When its folder was removed, also by a move to another file system, no server can find it, read
-/// its spool, or know that its agent is at work: it must not go on beside the agent that comes next.
+/// its spool, or know that its agent is at work: it must not keep running beside the next agent.
 async fn end_when_lost(agentctl: Arc<Agentctl>, lock: (u64, u64)) {
     folder_watch::until_lost(&agentctl, lock).await;
-    tracing::error!("Its folder was removed: nobody can find it any more");
+    tracing::error!("Its folder was removed: no server can find it any more");
     agentctl.end().await;
 }
 
@@ -246,7 +247,7 @@ async fn end_when_alone(agentctl: Arc<Agentctl>, idle_max: Duration) {
             agentctl.end().await;
             return;
         }
-        // Whoever came and went since has moved the deadline.
+        // Clients that came and went since have moved the deadline.
         let left = idle_max.saturating_sub(alone);
         tokio::time::sleep(if left.is_zero() { idle_max } else { left }).await;
     }

@@ -178,7 +178,7 @@ async fn follow(
         }
     });
     let status = child.wait().await.ok();
-    // What was left in the background goes on writing into the ring after this.
+    // Background processes keep writing into the ring after this.
     let _ = tokio::time::timeout(DRAIN, &mut reading).await;
     let exit = TerminalExit {
         exit_code: status.and_then(|status| status.code()),

@@ -52,7 +52,7 @@ pub struct Execution {
     /// Deprecated: the same as `agent_session_id`. Not a resume token of a wait.
     #[cfg_attr(feature = "openapi", schema(deprecated))]
     pub resume_token: Option<String>,
-    /// The agent can go on with its conversation after a restart, as far as it said so itself.
+    /// Whether the agent reports that it can resume its conversation after a restart.
     pub supports_session_resume: bool,
     /// Files, git and shells can be used without an agent.
     pub supports_workspace_only: bool,

@@ -119,7 +119,7 @@ pub struct Run {
     pub wait: Option<Wait>,
 }
 
-/// What stopped the latest run though nobody asked for it.
+/// Why the latest run stopped without a request to stop it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Interruption {

@@ -259,7 +259,7 @@ impl Agent {
         }
     }
 
-    /// Whether it does this for whoever is there.
+    /// Whether the client may call this method: without a login, `session/` methods are refused.
     fn admits(&self, method: &str) -> bool {
         self.options.auth.is_none()
             || self.is_logged_in.load(Ordering::Relaxed)

@@ -72,7 +72,7 @@ pub struct Options {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Print {
     pub output: Output,
-    /// The conversation to go on with.
+    /// The conversation to continue.
     pub resume: Option<String>,
     /// What came behind this message of it is forgotten.
     pub resume_at: Option<String>,
@@ -94,7 +94,7 @@ pub enum Output {
     StreamJson,
 }
 
-/// What it says to somebody who logs in.
+/// How the agent answers `authenticate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthAnswer {
     #[default]
@@ -195,7 +195,7 @@ where
         ended = writing => ended.map(|()| End::Eof),
     };
     match ended {
-        // Nobody listens any more.
+        // The client closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::Eof),
         other => other,
     }

@@ -51,7 +51,7 @@ pub(super) struct Memory {
 struct MemoryFile {
     folder: OwnedFd,
     name: OsString,
-    /// It was there: if it is there no longer, somebody deleted it, and it is not made again.
+    /// The file existed. If it is missing now, it was deleted on purpose and is not created again.
     is_known: bool,
 }
 
@@ -186,7 +186,7 @@ impl MemoryFile {
     }
 }
 
-/// A text that nobody made before.
+/// A unique id, made from the process id, the time and a counter.
 pub(super) fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

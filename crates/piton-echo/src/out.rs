@@ -21,7 +21,7 @@ pub(super) enum Outgoing {
 #[derive(Debug)]
 pub(super) enum Voice {
     Acp,
-    /// To whoever reads what it prints; there is nobody to be asked.
+    /// Plain output; no client can answer requests.
     Printed(Mutex<Printer>),
 }
 
@@ -49,7 +49,7 @@ impl Out {
         (out, outgoing)
     }
 
-    /// A whole line or none of it, even if whoever says it is cancelled.
+    /// Writes the whole line or nothing, even if the caller is cancelled.
     pub(super) async fn line(&self, text: &str) {
         self.bytes(format!("{text}\n")).await;
     }
@@ -81,7 +81,7 @@ impl Out {
         }
     }
 
-    /// What was said is a whole message. Over the protocol that is told by what comes next.
+    /// Ends the current message. Over ACP the next update shows that it has ended.
     pub(super) async fn message_ended(&self) {
         self.print(Printer::message_ended).await;
     }
@@ -102,7 +102,7 @@ impl Out {
     /// Asks the client; the error is its own.
     pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, Value> {
         if self.is_alone() {
-            return Err(json!({ "message": "There is nobody to be asked" }));
+            return Err(json!({ "message": "No client can answer requests" }));
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (done, answer) = oneshot::channel();

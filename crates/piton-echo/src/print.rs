@@ -1,5 +1,5 @@
-//! The agent without a protocol: one process is one turn. The conversation to go on with is an
-//! argument; what is printed is the answer, or a line of JSON for each message.
+//! The agent without a protocol: one process is one turn. The conversation to continue is an
+//! argument; the process prints the answer, or a line of JSON for each message.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -221,12 +221,12 @@ where
     tokio::select! {
         biased;
         end = speaking => end,
-        // Nobody listens any more.
+        // The reader closed the pipe.
         written = out::write(&mut writer, outgoing) => written.map(|()| End::Eof),
     }
 }
 
-/// The conversation to go on with, as far as it is wanted; or why there is none.
+/// The conversation to continue, up to `resume_at`, or a new one. The error is for the user.
 fn taken_up(agent: &Agent, print: &Print) -> Result<Session, String> {
     let Some(id) = &print.resume else {
         let cwd = std::env::current_dir().unwrap_or_default();

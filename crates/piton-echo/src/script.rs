@@ -149,7 +149,7 @@ pub const WORDS: &[Word] = &[
     word("wait MS", "Wait so many milliseconds", |rest| ms(rest).map(Directive::Wait)),
     word("crash", "Abort", |rest| alone(rest, Directive::Crash)),
     word("exit CODE", "Exit with it", |rest| rest.parse().ok().map(Directive::Exit)),
-    word("hang", "Do nothing for ever, and listen to nobody", |rest| alone(rest, Directive::Hang)),
+    word("hang", "Do nothing for ever, ignore all messages", |rest| alone(rest, Directive::Hang)),
     word("flood BYTES", "Say so much in many small chunks", |rest| {
         rest.parse().ok().map(Directive::Flood)
     }),

@@ -76,7 +76,7 @@ impl Turn<'_> {
             }
             Directive::Run(command) | Directive::Shell(command) => self.by_itself(&command).await,
             Directive::Escape(command) => {
-                // The shell in between ends, and nobody is its child's parent any more.
+                // The shell in between exits, so the child no longer descends from this process.
                 let script = "setsid sh -c \"$1\" </dev/null >/dev/null 2>&1 &";
                 let status = Command::new("sh")
                     .args(["-c", script, "sh", &command])

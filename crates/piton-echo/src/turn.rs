@@ -12,7 +12,7 @@ use super::memory::{Session, unique};
 use super::script::{Directive, steps};
 use super::{End, Stage};
 
-/// A message that goes on for longer is remembered up to here.
+/// Only this much of a message is remembered.
 const REMEMBERED_BYTES_MAX: usize = 64 * 1024;
 const FLOOD_CHUNK_BYTES: u64 = 1024;
 

@@ -47,7 +47,7 @@ pub enum ClientError {
     /// agentctl refused it, and says why.
     #[error(transparent)]
     Problem(Problem),
-    /// Nobody answered. A command may have been done all the same: repeat it under its id.
+    /// agentctl did not answer. It may still have executed the command: repeat it under its id.
     #[error("agentctl does not answer")]
     Unreachable(#[source] io::Error),
     /// The answer is not one that this program understands.
@@ -193,7 +193,7 @@ fn agree(theirs: (u32, u32), ours: (u32, u32)) -> Result<u32, ClientError> {
     Ok(newest)
 }
 
-/// Whether somebody answers, and who. Needs no secret.
+/// Asks which agentctl answers at this socket. Needs no secret.
 pub(crate) async fn alive(socket: &Path) -> Result<Alive, ClientError> {
     let request = Request::get("/alive").header(HOST, "agentctl").body(Full::new(Bytes::new()));
     let request = request.map_err(|e| ClientError::Protocol(e.to_string()))?;

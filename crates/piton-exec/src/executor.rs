@@ -291,7 +291,7 @@ pub enum Error {
     Alive { execution: ExecutionId },
     #[error("The execution {execution} does not end")]
     Stuck { execution: ExecutionId },
-    #[error("{} is not a folder of our own that nobody else can enter", path.display())]
+    #[error("{} must be a folder that belongs to this user and that no other user can enter", path.display())]
     Unsafe { path: PathBuf },
     #[error("Others than its owner can write to {}", path.display())]
     Exposed { path: PathBuf },

@@ -1,5 +1,6 @@
-//! What an execution left running. It is found by the marker in its environment and by its cgroup,
-//! so that a server can end it after its agentctl was killed, when nobody is the parent of anything.
+//! The processes that an execution left running. They are found by the marker in their environment
+//! and by their cgroup, so that a server can end them after their agentctl was killed and they have
+//! no parent that could.
 //!
 //! A process is its pid and the time it started: a pid that was given to another process in the
 //! meantime is never signalled. agentctl itself must not carry the marker of its execution, or it
@@ -67,7 +68,7 @@ pub struct Ended {
 #[derive(Clone)]
 pub struct Target {
     pub find: Arc<dyn Fn() -> io::Result<Vec<Process>> + Send + Sync>,
-    /// Told to kill its cgroups where there are some.
+    /// Kills the cgroups of the target, where it has some.
     pub kill: Arc<dyn Fn() + Send + Sync>,
 }
 

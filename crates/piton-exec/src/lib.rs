@@ -5,7 +5,7 @@
 //! - [`executor`]: how an agentctl is launched, found and ended; [`standalone`] does it on this
 //!   machine, and `conformance` says what every executor must do
 //! - [`programs`]: where programs are; [`environment`]: what they do not inherit
-//! - [`leftovers`]: ends what an execution left running when nobody is there to be asked
+//! - [`leftovers`]: ends the processes that an execution left running, without its agentctl
 
 pub mod client;
 #[cfg(feature = "conformance")]

@@ -1,4 +1,4 @@
-//! Where programs are. Whoever asks says which folders count: an agent may have others than we.
+//! Finds programs. The caller names the folders to search: an agent's `PATH` may differ from ours.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -84,7 +84,8 @@ impl Coordinator {
                 continue;
             }
             match answer.await {
-                // Another process wrote in between. Nothing of this was: it is decided anew.
+                // Another process wrote in between, and this command wrote nothing: decide it
+                // again.
                 Ok(Answer::Settled(Err(error))) if outdated(&error) => {
                     last = error;
                     self.forget(session, &sender);

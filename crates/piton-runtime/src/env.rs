@@ -59,7 +59,7 @@ impl Env {
         }
     }
 
-    /// What a decision is told about the world, now.
+    /// The inputs of a decision besides the session's state.
     pub(crate) fn context(&self) -> Context {
         let (now, boot) = (self.clock.now(), self.boot.clone());
         Context { now, boot, limits: self.settings.get().limits }

@@ -2,7 +2,8 @@
 //! durable and then acts, a session's supervisor owns its execution, the sweeper settles what
 //! deadlines left, the token service answers for those without a login. [`Handle`] is what callers hold.
 //!
-//! Who runs no sessions reads with a [`View`], and changes what nobody runs as an [`OfflineWriter`].
+//! A process that runs no sessions reads them with a [`View`], and changes a session that no
+//! process runs with an [`OfflineWriter`].
 
 pub mod broadcast;
 mod conversation;

@@ -2,11 +2,11 @@
 //! here for the next piece; a sender's offsets are about what it sent, the log's about what is
 //! written.
 //!
-//! What waits is lost with the process: the log's offset leads its sender back to it. What was
-//! written because something had to come behind it stays in mind here, so that the rest of a secret
-//! is recognised, also after its run ended. Another life does not know it, and takes whatever goes
-//! on as a secret ends for the rest of one; also what seems to begin, since the log forgets a message
-//! with its run.
+//! What waits is lost with the process: the log's offset leads its sender back to it. If part of a
+//! possible secret had to be written because another record had to follow it, this module remembers
+//! that part and masks the rest of the secret, even after the run ended. A new process has no such
+//! memory: it masks text that looks like the end of a secret as the rest of one, even at the start
+//! of a message, since the log forgets a message with its run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Messages {
             || state.messages_sent.contains_key(message)
     }
 
-    /// Where a message goes on, as its sender counts.
+    /// The offset at which a message continues, as its sender counts.
     fn sent(&self, state: &State, message: &MessageId) -> u64 {
         let here = self.open.get(message).map(|message| message.sent);
         here.unwrap_or_else(|| sent_in_log(state, message))
@@ -189,8 +189,9 @@ impl Messages {
         self.open.values().any(|message| message.masker.may_show())
     }
 
-    /// Forgets what no longer streams. A message that ended with its run in the middle of what may
-    /// be a secret stays in mind; its sender begins anew, or goes on with what is to be masked.
+    /// Forgets messages that no longer stream. A message that ended with its run in the middle of a
+    /// possible secret is kept: its sender may start again at offset 0, or send the rest of the
+    /// secret, which must be masked.
     pub(crate) fn retain(&mut self, state: &State) {
         let mut ended = 0;
         self.open.retain(|id, message| {
@@ -265,7 +266,7 @@ impl LogHash {
         self.length
     }
 
-    /// Empty if some of the text was taken out: nobody can know it.
+    /// Empty if some of the text was redacted: the hash cannot be known.
     pub(crate) fn finish(&self) -> String {
         if self.incomplete { String::new() } else { self.hasher.finalize().to_hex().to_string() }
     }

@@ -1,5 +1,5 @@
 //! The metadata log's writer and reader: tasks, and who may use the API. Others write to the same
-//! log; what they wrote is read before anything is decided anew.
+//! log; the writer reads their records before it makes another decision.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::service::Handle;
 use crate::settings::LiveSettings;
 use crate::world::Clock;
 
-/// How often something is decided anew after somebody else wrote to the metadata log.
+/// Attempts at a decision while other processes write to the metadata log.
 const TRIES_MAX: usize = 32;
 const READ_MAX: usize = 1_000;
 /// Records after which a start saves what it has read for the next one.
 const SAVED_AFTER: Seq = 1_000;
 const REVOKED: &str = "access_token.revoked";
-/// How long somebody is believed to have time left without a look at the clock.
+/// The longest sleep before the clock is checked against an expiry again.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 
 /// What callers hold. Cheap to clone.
@@ -129,7 +129,7 @@ impl MetadataLog {
                 return Ok(());
             }
             let mut registry = self.lock();
-            // Somebody else may have read the same meanwhile.
+            // Another task may have applied the same records meanwhile.
             for record in records {
                 if record.seq != registry.last_seq + 1 {
                     continue;
@@ -146,7 +146,7 @@ impl MetadataLog {
         }
     }
 
-    /// What was appended here need not be read, unless somebody has read it already.
+    /// Applies appended records without reading them back, unless `catch_up` has already read them.
     fn apply(&self, expected: Seq, written: &[NewRecord]) {
         let mut registry = self.lock();
         for (seq, record) in (expected + 1..).zip(written) {
@@ -231,8 +231,8 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(10), lost).await.is_ok()
     }
 
-    /// Whoever reads a revocation from the log first (the one who wrote it, or the follower) ends the
-    /// streams of its access token.
+    /// The first reader of a revocation (its writer or the follower) ends the streams of the access
+    /// token.
     #[tokio::test]
     async fn a_revocation_ends_streams_in_any_order() {
         let folder = tempfile::tempdir().unwrap();
@@ -264,8 +264,8 @@ mod tests {
         assert!(ends(lost).await, "written by another process");
     }
 
-    /// Wants to show: a start does not read the whole log again, and a snapshot that somebody else
-    /// made gives nobody access.
+    /// Wants to show: a start does not read the whole log again, and a forged snapshot grants no
+    /// access.
     #[tokio::test]
     async fn a_start_reads_on_from_a_sealed_snapshot() {
         let folder = tempfile::tempdir().unwrap();

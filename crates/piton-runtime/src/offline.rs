@@ -1,9 +1,9 @@
-//! A process that runs no sessions and changes one that nobody runs: the command line. It recovers
-//! nothing, sweeps nothing, and never becomes a run's boot, because it will be gone in a moment: of
-//! all commands it has only those that start and continue nothing.
+//! The writer of a process that runs no sessions, such as the command line. It changes a session
+//! that no process runs. It recovers nothing, sweeps nothing, and never becomes a run's boot,
+//! because it exits in a moment: it has only the commands that start and continue nothing.
 //!
-//! Each change is one batch that takes the lease, says what is to be said, and gives the lease back.
-//! Whatever kills an offline writer, the session belongs to nobody afterwards.
+//! Each change is one batch that takes the lease, writes the records and releases the lease. An
+//! offline writer that is killed at any moment leaves the session without an owner.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -78,7 +78,7 @@ impl OfflineWriter {
         let interruption = self.interruption(&state, &cx)?;
         self.take(session, &mut state, &mut records, interruption)?;
         let command = match command {
-            // As they are now: whoever writes behind this makes the append fail.
+            // Read the contents as they are now: a concurrent write makes the append fail.
             Command::Redact(redact) => {
                 Command::Redact(redaction::fresh(&*self.env.store, session, redact).await?)
             }
@@ -212,8 +212,8 @@ impl OfflineWriter {
         Ok(())
     }
 
-    /// What became of a run that a dead boot left is told before anything is decided about it. Not if
-    /// its executor may live: whether it does only those can find out who run sessions.
+    /// The interruption of a run that a dead boot left, which precedes any decision about the run.
+    /// Empty if the run's executor may live: only a process that runs sessions can find that out.
     fn interruption(&self, state: &State, cx: &Context) -> Result<Vec<NewRecord>> {
         let run = self.view.stranded(&state.facts);
         let dead: BTreeSet<_> = run.map(|run| run.boot_id.clone()).into_iter().collect();

@@ -1,4 +1,4 @@
-//! Taking contents out of a log: first the plan, then, if somebody agrees, what it says.
+//! Redaction of contents in a log: first a plan, then, if the user confirms it, its execution.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ pub struct Redacted {
 
 impl Redacted {
     pub(crate) fn count(&mut self, redact: &Redact, ack: &Ack) {
-        // Somebody else may have been faster.
+        // Another client may have redacted them first.
         let already = ack.verdict == Verdict::Already;
         let is_gone = |target: &&RedactTarget| already || target.content == Content::Redacted;
         let gone = redact.targets.iter().filter(is_gone).count();

@@ -22,8 +22,8 @@ pub struct Due {
     pub removal: Removal,
 }
 
-/// What is due now. A session that is due for both is deleted: whoever asked for that does not want
-/// a bundle of it to stay. Those that are not closed, or whose executor may live, never are.
+/// What is due now. A session that is due for both is deleted: a user who configured deletion does
+/// not want its bundle to remain. Those that are not closed, or whose executor may live, never are.
 pub fn due(rows: &[Row], retention: Retention, now: Timestamp) -> Vec<Due> {
     let rows = rows.iter().filter(|row| {
         let facts = &row.summary.facts;

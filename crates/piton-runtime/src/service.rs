@@ -35,10 +35,11 @@ use crate::world::{
 /// How often deadlines and dead boots are looked for; a deadline that is known of is not waited for.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SNAPSHOT_EVERY: u64 = 200;
-/// With nothing settled for so long, nobody waits for the rest of the recovery.
+/// The start stops waiting for the recovery when no session was settled for this long.
 const RECOVERY_STALLED: Duration = Duration::from_secs(1);
 
-/// What a service is made of. The defaults are the real world, with nobody to drive.
+/// What a service is made of. The defaults are the real clock and no agents ([`NoDriver`],
+/// [`NoExecutors`]).
 #[derive(Clone, Debug)]
 pub struct Options {
     /// This life of this process; its lock is held by the caller for as long as the service runs.
@@ -106,9 +107,9 @@ pub struct Handle {
 }
 
 impl Service {
-    /// Recovers what earlier boots left, then runs. `each` is told of every recovered session as
-    /// soon as it is settled. One whose executor does not answer is settled while the service runs,
-    /// and nobody is told: it must not keep the others waiting.
+    /// Recovers what earlier boots left, then runs. Calls `each` with every recovered session as
+    /// soon as it is settled. A session whose executor does not answer must not delay the others:
+    /// it is settled while the service runs, without a call of `each`.
     pub async fn start(options: Options, each: impl FnMut(Recovered)) -> Result<Self> {
         let mut service = Self::assemble(options);
         service.handle.recover_at_start(each).await?;
@@ -157,7 +158,7 @@ impl Service {
             .push(tokio::spawn(async move { handle.supervisors().watch_leftovers().await }));
     }
 
-    /// For a process that runs no sessions and wants to change one that nobody runs.
+    /// For a process that runs no sessions and changes a session that no process runs.
     pub fn offline_writer(options: Options) -> OfflineWriter {
         OfflineWriter::new(Env::new(options))
     }
@@ -250,8 +251,8 @@ impl Handle {
         &self.env.boot
     }
 
-    /// Returns early when nothing moves: sessions that were asked go on by themselves, and the sweep
-    /// looks at all again.
+    /// Returns early when the recovery stalls: the remaining recoveries continue by themselves, and
+    /// the sweep checks all sessions again.
     async fn recover_at_start(&self, mut each: impl FnMut(Recovered)) -> Result<()> {
         let settled = AtomicU64::new(0);
         let recovering = self.recover_because(Wake::Boot, |recovered| {
@@ -367,7 +368,7 @@ impl Handle {
     }
 
     /// Refuses an answer that an open wait's question does not offer: the agent could do nothing
-    /// with it, and nobody would be left to be told.
+    /// with it, and the client could not be notified any more.
     pub async fn check_answer(
         &self,
         session: &SessionId,
@@ -376,7 +377,7 @@ impl Handle {
     ) -> Result<()> {
         let run = self.state(session).await?.facts.run;
         let Some(wait) = run.as_ref().and_then(|run| run.waits.get(wait_id)) else {
-            // What is not open is refused, or recognised, by whoever decides.
+            // The decision refuses or recognises an answer to a wait that is not open.
             return Ok(());
         };
         let asked = self.records(session, wait.since_seq - 1, 1).await?;
@@ -420,7 +421,7 @@ impl Handle {
         Ok(token)
     }
 
-    /// What was interrupted and went on since this process began.
+    /// Interruptions and resumes since this process began.
     pub fn counts(&self) -> Counts {
         self.env.tally.counts()
     }

@@ -1,4 +1,4 @@
-//! What was interrupted and went on since this process began, for whoever operates it. Counted from
+//! Interruptions and resumes since this process began, for the operator's metrics. Counted from
 //! records, when they are durable.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,13 +59,13 @@ impl RunActivity {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub interruptions: BTreeMap<(RunActivity, Reason), u64>,
-    /// Runs that went on after an interruption.
+    /// Runs that were resumed after an interruption.
     pub resumes: BTreeMap<(RunActivity, Reason), u64>,
     /// Runs whose agent was found again and had not noticed.
     pub reattached: u64,
-    /// From an interruption that this process saw until the run went on.
+    /// From an interruption that this process saw until the run was resumed.
     pub time_to_resume: Latency,
-    /// How runs ended that had gone on after an interruption.
+    /// How runs ended that had been resumed after an interruption.
     pub resumed_ended: BTreeMap<&'static str, u64>,
 }
 
@@ -75,9 +75,9 @@ pub(crate) struct Tally(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     counts: Counts,
-    /// Interrupted, and not gone on.
+    /// Interrupted, and not resumed.
     interrupted: BTreeMap<RunId, (RunActivity, Timestamp)>,
-    /// Gone on, and not ended.
+    /// Resumed, and not ended.
     resumed: BTreeSet<RunId>,
 }
 
@@ -102,7 +102,7 @@ impl RunChange {
                 at,
             },
             Event::RunResumed(e) => {
-                // An answer lets a run go on, too; only what was interrupted is resumed.
+                // An answer continues a run, too; only an interrupted run counts as resumed.
                 let run = state.facts.run.as_ref().filter(|run| run.run_id == e.run_id)?;
                 let Phase::Interrupted { reason, .. } = run.phase else { return None };
                 Self::Resumed { run_id: e.run_id.clone(), reason, at }

@@ -13,7 +13,7 @@ use crate::coordinator::Coordinator;
 use crate::env::Env;
 use crate::error::Result;
 
-/// What the holder of a token is told. A retry is told the same, but for `replayed`.
+/// The result for the holder of a token. A retry gets the same result, except for `replayed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     pub session: SessionId,

@@ -1,5 +1,5 @@
 //! Reading: states, statuses, lists, conversations, tails. Writes nothing and needs no boot, so it
-//! works beside whoever writes.
+//! works beside any writer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl View {
         status::derive(facts, &dead, self.clock.now())
     }
 
-    /// A run that a dead boot left open, with no executor that may live: nothing of it is at work,
-    /// and nobody can answer its waits any more, though no record says so yet.
+    /// A run that a dead boot left open, with no executor that may live: no process works on it,
+    /// and its waits cannot be answered any more, though no record says so yet.
     pub fn stranded<'a>(&self, facts: &'a Facts) -> Option<&'a Run> {
         let executor_lives = facts.executor.as_ref().is_some_and(Executor::may_live);
         let run = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none());

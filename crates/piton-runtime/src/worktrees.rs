@@ -1,5 +1,5 @@
-//! Sessions' worktrees: what is to be is in the log before git is run, and what came of it when git
-//! is done. Whoever is killed in between leaves a plan, and the next one who needs the worktree
+//! Sessions' worktrees: the plan is in the log before git runs, and the result after git is done. A
+//! process that is killed in between leaves a plan, and the next process that needs the worktree
 //! carries it out.
 
 use std::path::{Path, PathBuf};
@@ -164,7 +164,8 @@ impl Worktrees {
             if let Some(run) = facts.run.as_ref().filter(open) {
                 return Err(Refusal::RunInProgress { run: run.run_id.clone() }.into());
             }
-            // Seen again when nobody is at work any more; an agent is not ended for nothing.
+            // Checked again after the agent's end. The check here keeps the agent alive if the
+            // clean-up would be refused anyway.
             let losses = self.disk.losses(plan).await?;
             if !losses.is_empty() && !planted::is(Bug::WorktreeLossIgnored) {
                 return Err(Fault::Dirty(losses).into());
@@ -176,8 +177,8 @@ impl Worktrees {
         }
     }
 
-    /// Before a session is deleted: its worktree goes if nothing is lost with it and nobody is at
-    /// work in it. `None` if it has none.
+    /// Before a session is deleted: removes its worktree if nothing is lost with it and no agent
+    /// works in it. `None` if it has none.
     pub async fn leave(&self, session: &SessionId) -> Result<Option<Left>> {
         let state = self.state(session).await?;
         let Some(Worktree { plan, stage }) = state.facts.worktree.clone() else { return Ok(None) };
@@ -204,7 +205,7 @@ impl Worktrees {
     }
 }
 
-/// Goes on when the asker has left: a change that is begun is finished.
+/// Runs to its end even if the caller stops waiting: a change that is begun is finished.
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {

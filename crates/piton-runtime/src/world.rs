@@ -1,5 +1,5 @@
-//! What the runtime needs from outside, behind small traits, so that a simulator can own it:
-//! time, liveness of executors, and whoever carries effects out. Disk, randomness and the
+//! What the runtime needs from outside, behind small traits, so that a simulator can own it: time,
+//! liveness of executors, and the driver that carries effects out. Disk, randomness and the
 //! liveness of boots are `piton-store`'s traits.
 
 use std::fmt;
@@ -60,11 +60,11 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// by a later life.
     fn perform(&self, job: EffectJob) -> BoxFuture<bool>;
 
-    /// Whether the agent of a session can be told something now.
+    /// Whether the agent of a session can receive commands now.
     fn is_live(&self, session: &SessionId) -> bool;
 }
 
-/// Nobody there: effects are left pending, and no agent is live.
+/// Drives no agents: effects stay pending, and no agent is live.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDriver;
 
@@ -82,7 +82,7 @@ impl Driver for NoDriver {
 pub trait Executors: Send + Sync + fmt::Debug + 'static {
     fn probe(&self, session: &SessionId, execution: &ExecutionId) -> BoxFuture<Probe>;
 
-    /// What a dead execution wrote down and nobody imported, a batch at a time.
+    /// The spool entries of a dead execution that no log has imported, a batch at a time.
     fn drain(
         &self,
         _session: &SessionId,

@@ -24,7 +24,7 @@ use crate::problem::{Problem, Result};
 use crate::sockets::Sockets;
 use crate::web::WebFiles;
 
-/// The principal of whoever can read the server's own file in the data folder.
+/// The principal of a caller that can read the server's own file in the data folder.
 pub(crate) const LOCAL: &str = "local";
 
 /// What a server is made of.
@@ -32,7 +32,7 @@ pub(crate) const LOCAL: &str = "local";
 pub struct Options {
     /// One that runs sessions.
     pub engine: Engine,
-    /// Opens everything; made anew by every life of the server and never written to a log.
+    /// Has every scope. Each server process creates its own and never writes it to a log.
     pub local: Option<Bearer>,
     /// Names by which the server may be spoken to, beside its address.
     pub hosts: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Options {
     pub doctor: Option<Arc<dyn Doctor>>,
     /// Where the web app's files are.
     pub web: WebFiles,
-    /// Reads the settings again; `None`: whoever embeds the server has none.
+    /// Reads the settings again; `None` if the embedder has no settings.
     pub reload: Option<Arc<dyn Reload>>,
 }
 
@@ -201,7 +201,7 @@ impl App {
                         self.admit_without_token(connection, Presented::WrongToken)?;
                     }
                     Denied::Scope { .. } if planted::is(Bug::RefusalUncounted) => {}
-                    // Somebody who is known.
+                    // The token is genuine: charge it to its own bucket.
                     Denied::Expired | Denied::Scope { .. } => {
                         self.0.limits.take(&bearer.id.as_str().into())?;
                     }

@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::extract::bearer;
 
 const EVERY: Duration = Duration::from_mins(1);
-/// Kinds of refusals that are told apart; of more the log says only that there were others.
+/// Kinds of refusals that are counted at a time; further kinds are not recorded until one expires.
 const KINDS_MAX: usize = 1_024;
 const TARGET_BYTES_MAX: usize = 256;
 
@@ -63,7 +63,7 @@ pub(crate) async fn note(State(app): State<App>, request: Request, next: Next) -
     let response = next.run(request).await;
     let Some(code) = response.extensions().get::<Code>().copied() else { return response };
     let principal = match code {
-        // Whoever it says it is.
+        // The token that the request names.
         Code::InsufficientScope | Code::AccessTokenExpired => token_id,
         Code::Unauthenticated | Code::HostRefused | Code::OriginRefused => None,
         _ => return response,

@@ -148,7 +148,7 @@ impl Access {
     }
 }
 
-/// A stream of server-sent events that nobody on the way keeps back.
+/// A response with server-sent events that proxies neither buffer nor cache.
 pub(crate) fn event_stream(
     frames: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response {

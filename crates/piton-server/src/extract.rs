@@ -218,7 +218,7 @@ macro_rules! scoped {
     )*};
 }
 
-/// Somebody who may look.
+/// A caller with the scope `read`.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader(Credential);
 
@@ -238,7 +238,7 @@ impl FromRequestParts<App> for Reader {
     }
 }
 
-/// What let somebody in who stays.
+/// The credential of a long-lived request, such as a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Credential(Option<Bearer>);
 
@@ -250,8 +250,8 @@ impl Credential {
 }
 
 scoped! {
-    /// Somebody who may act.
+    /// A caller with the scope `control`.
     Controller = Control;
-    /// Somebody who may do everything.
+    /// A caller with the scope `admin`.
     Administrator = Admin;
 }

@@ -1,5 +1,5 @@
-//! Who may speak to the server at all: pages of other origins may not, and nobody may call it by a
-//! name that is not its own (a page whose name was pointed at this machine would).
+//! Refuses requests from pages of other origins, and requests whose `Host` is not one of the
+//! server's own names (DNS rebinding points another name at this machine).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -70,7 +70,7 @@ fn host_of(request: &Request) -> Option<String> {
     }
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let host = hosts.next()?.to_str().ok()?.to_owned();
-    // Two of them: whoever stands between may have looked at the other one.
+    // With two `Host` headers, a proxy may have checked the other one.
     hosts.next().is_none().then_some(host)
 }
 

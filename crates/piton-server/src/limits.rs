@@ -1,5 +1,4 @@
-//! How much one asker may ask for: a bucket that refills, for each principal and for whoever
-//! comes without a good token.
+//! Rate limits: a token bucket for each principal, and for callers without a valid access token.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +14,7 @@ const PRINCIPALS_MAX: usize = 4_096;
 /// The bucket of all who are too many to be remembered.
 const OTHERS: &str = "others";
 
-/// Requests per second that an asker may go on with, and how many at once.
+/// The sustained requests per second of one caller, and the size of a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     pub per_second: f64,

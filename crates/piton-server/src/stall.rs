@@ -1,6 +1,6 @@
-//! Connections whose other side takes nothing. Whatever is sent over them (a stream of events that
-//! nobody reads, a download) must not hold a place for ever, so a write that makes no progress for
-//! too long fails, and the connection with it.
+//! Connections whose client does not read. A response (an event stream, a download) must not hold a
+//! connection permit for ever, so a write that makes no progress for too long fails, and the
+//! connection with it.
 
 use std::io;
 use std::pin::Pin;

@@ -224,7 +224,7 @@ fn stale(batch: &Batch, presented: u64, actual: u64) -> Error {
     Error::EpochStale { session: batch.session.clone(), presented, actual }
 }
 
-/// The batch takes the lease: nobody living may hold it.
+/// The batch takes the lease: no other living boot may hold it.
 fn take(batch: &Batch, boot: &BootId, lease: &Lease, liveness: &dyn Liveness) -> Result<()> {
     match &lease.owner {
         Some(owner) if owner != boot && liveness.is_alive(owner) => {

@@ -99,8 +99,8 @@ impl BootLocks {
         })?;
         let holder = serde_json::to_vec(&Holder::this_process()).map_err(|e| failed(e.into()))?;
         file.write_all(&holder).map_err(failed)?;
-        // Locked first, named second: nobody ever sees a living boot's file unlocked. A link does
-        // not replace, so an id that is taken stays with whoever has it.
+        // Locked first, named second: no process ever sees a living boot's file unlocked. A link
+        // does not replace a file, so a boot that already has this id keeps it.
         let linked = fs::hard_link(&new, &path);
         let removed = fs::remove_file(&new);
         match linked {
@@ -123,7 +123,7 @@ impl BootLocks {
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let extension = path.extension().unwrap_or_default();
             let ours = extension == SUFFIX || (extension == SUFFIX_NEW && is_old(&path));
-            // An id is never used again, so nobody can take the lock between look and removal.
+            // An id is never reused, so no process can take the lock between check and removal.
             if ours && !is_held(&path) && fs::remove_file(&path).is_ok() {
                 removed += 1;
             }
@@ -190,8 +190,8 @@ fn is_old(path: &Path) -> bool {
     modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > NEW_MAX))
 }
 
-/// Whether somebody holds the file's lock. When it cannot be known: yes, because a living writer
-/// taken for dead costs more than a dead one taken for alive.
+/// Whether a process holds the file's lock. Returns `true` if that cannot be determined: taking a
+/// living writer for dead costs more than taking a dead one for alive.
 fn is_held(path: &Path) -> bool {
     let file = match File::open(path) {
         Ok(file) => file,

@@ -35,15 +35,16 @@ pub(crate) const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 ///   [`Batch::expected`] (`SeqConflict`) or the guard does not hold (`EpochStale`,
 ///   `SessionOwned`). Both are checked in the transaction that appends.
 /// - After a failed flush the store is poisoned: every further append fails with `Poisoned`.
-///   Running out of space is not a failed flush: nothing of the batch is written, and writing goes
-///   on when there is space again.
+///   Running out of space is not a failed flush: nothing of the batch is written, and appends
+///   succeed again when there is space.
 ///
 /// # Leases
 /// A session's writer is the boot that its last `session.leased` record names, until a
 /// `session.released` of the same epoch. A batch whose first lease record is `session.leased`
 /// takes the lease: its epoch must be the current one plus one, its boot the guard's, and the
-/// current owner must be nobody, the same boot, or dead by [`Liveness`]. Any other batch must
-/// present the current owner and epoch. The metadata log has no lease: [`Guard::Shared`].
+/// session must have no owner, or one that is the same boot or dead by [`Liveness`]. Any other
+/// batch must present the current owner and epoch. The metadata log has no lease:
+/// [`Guard::Shared`].
 ///
 /// # Taking out
 /// A `record.redacted` takes out its target's content together with the append that writes it:
@@ -100,7 +101,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     fn subscribe(&self, session: &SessionId) -> Hints;
 
-    /// Hints after commits to any log, for whoever shows the index. As easily lost as the others.
+    /// Hints after commits to any log, for callers that show the index. They can be lost, too.
     fn changes(&self) -> Changes;
 
     /// The last saved snapshot, whether or not it still fits the log.
@@ -291,7 +292,7 @@ pub struct Cursor {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     pub rows: Vec<Row>,
-    /// Where to go on; `None` if this was the last page.
+    /// Where the next page begins; `None` if this was the last page.
     pub next: Option<Cursor>,
 }
 
@@ -336,8 +337,7 @@ pub enum Problem {
     AnchorsDamaged {
         why: String,
     },
-    /// A cache knows a record that the log does not have: the log was cut, or somebody changed the
-    /// cache.
+    /// A cache knows a record that the log does not have: the log was cut, or the cache was edited.
     CutBehindCache {
         known: Seq,
         found: Seq,

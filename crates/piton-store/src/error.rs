@@ -9,7 +9,7 @@ use piton_core::{Code, Seq};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The cause of an error, shared by everybody who is told of it.
+/// The cause of an error, shared by all callers that receive it.
 pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 #[derive(Clone, Debug, thiserror::Error)]

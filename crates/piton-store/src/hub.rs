@@ -37,7 +37,7 @@ pub struct Hub {
     sessions: Mutex<HashMap<SessionId, broadcast::Sender<Arc<Commit>>>>,
     /// How many sessions were left when those without listeners were last removed.
     pruned: AtomicUsize,
-    /// Made when somebody first listens to all sessions; `None`: look at all of them.
+    /// Created by the first call of [`Hub::changes`]; `None`: look at all sessions.
     all: OnceLock<broadcast::Sender<Option<SessionId>>>,
     /// How often everybody was told to look.
     looks: AtomicU64,
@@ -94,7 +94,7 @@ impl Hub {
 
     pub fn subscribe(&self, session: &SessionId) -> Hints {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where nobody commits, nobody else notices that the listeners left.
+        // `committed` drops channels without listeners, but only of sessions that commit.
         if sessions.len() >= 2 * self.pruned.load(Ordering::Relaxed).max(PRUNE_MIN) {
             sessions.retain(|_, sender| sender.receiver_count() > 0);
             self.pruned.store(sessions.len(), Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Hub {
             sessions.remove(session);
             return;
         }
-        // Fails only if the last receiver left meanwhile: then nobody misses the hint.
+        // Fails only if the last receiver left meanwhile: then no receiver misses the hint.
         let _ = sender.send(Arc::new(Commit { first, records: records() }));
     }
 
@@ -183,7 +183,7 @@ impl Changes {
     pub async fn next(&mut self) -> Change {
         match self.receiver.recv().await {
             Ok(Some(session)) => Change::Of(session),
-            // It fell behind, or the store is gone; whoever looks finds out which.
+            // It fell behind, or the store is gone; the caller's next read says which.
             Ok(None) | Err(_) => Change::Look,
         }
     }

@@ -22,7 +22,7 @@ const GROUP_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a buffered batch waits for company.
 const BUFFERED_WAIT: Duration = Duration::from_millis(50);
 
-/// Where an answer goes. Nobody may wait for it any more.
+/// Where an answer goes. The caller may have stopped waiting for it.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// Something for the writer to do.
@@ -35,7 +35,7 @@ pub(crate) trait Work: fmt::Debug {
 
     fn bytes(&self) -> usize;
 
-    /// Answers whoever waits with an error.
+    /// Answers the waiting caller with an error.
     fn refuse(self, error: Error);
 }
 
@@ -62,7 +62,7 @@ struct Inner<W> {
     closed: bool,
     /// Other processes may have written.
     look: bool,
-    /// The writer waits for [`Queue::changed`]; otherwise nobody needs to be woken.
+    /// The writer waits for [`Queue::changed`] and has to be woken.
     sleeps: bool,
 }
 
@@ -220,7 +220,7 @@ impl<W: Work> Inner<W> {
     }
 }
 
-/// However the writer's thread ends, nobody waits for it afterwards.
+/// However the writer's thread ends, no caller waits for it afterwards.
 pub(crate) struct Ending<W: Work>(pub(crate) Arc<Queue<W>>);
 
 impl<W: Work> Drop for Ending<W> {

@@ -32,7 +32,7 @@ impl Tail {
         Self { store, session, after, hints, caught_up: false }
     }
 
-    /// Goes on after another position, which must be one of the log.
+    /// Continues after another position, which must exist in the log.
     pub fn seek(&mut self, after: Seq) {
         self.after = after;
         self.caught_up = false;

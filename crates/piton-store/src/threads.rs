@@ -62,7 +62,7 @@ impl<R: Send + 'static> Readers<R> {
             let job: Job<R> = Box::new(move |reader: &R| {
                 let _slot = slot;
                 if !reply.is_closed() {
-                    // Whoever dropped the future does not want to know.
+                    // Fails only if the caller dropped the future.
                     drop(reply.send(question(reader)));
                 }
             });

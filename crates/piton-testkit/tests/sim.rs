@@ -106,7 +106,7 @@ fn hold(on: On, seeds: u64) {
     assert!(others.iter().all(|sum| *sum > seeds / 4), "too little happened: {sums:?}");
     // Of these there are enough if each happens in some worlds.
     assert!(sums[7..].iter().all(|sum| *sum > seeds / 50), "too little happened: {sums:?}");
-    // Plain files have room for one process: nobody visits there.
+    // Plain files have room for one process: there are no offline writers.
     assert!(visits > seeds / 4 || on == On::Files, "too few visits: {visits}");
 }
 

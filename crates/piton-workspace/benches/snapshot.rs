@@ -2,7 +2,7 @@
 //! rounds. Prints a table; asserts nothing.
 
 #![expect(clippy::print_stdout, reason = "a table is what it makes")]
-#![expect(clippy::unwrap_used, reason = "a bench that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a bench that cannot continue ends")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -109,7 +109,7 @@ fn by_steps(root: impl AsFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, 
         let flags = if names.peek().is_some() { step } else { flags | OFlags::NOFOLLOW };
         let name = name.as_os_str();
         at = rustix::fs::openat(&at, name, flags, Mode::empty()).map_err(|errno| {
-            // A link where a folder is expected is told as “not a folder”.
+            // The kernel reports a link where a folder is expected as “not a folder”.
             let stat = rustix::fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW);
             let link = stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
             if link { Errno::LOOP } else { errno }

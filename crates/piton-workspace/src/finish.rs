@@ -162,7 +162,7 @@ async fn run(folder: &Path, args: &[&str], within: Duration) -> Result<Ended> {
             command.env_remove(name);
         }
     }
-    // There is nobody to ask: a passphrase or an editor would wait for ever.
+    // There is no terminal: a prompt for a passphrase or an editor would wait for ever.
     command.envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("LC_ALL", "C")]);
     command.env("SSH_ASKPASS_REQUIRE", "never");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,5 @@
-//! What a workspace's files and its git are told as. The protocol carries these as they are.
+//! The types that describe a workspace's files and its git state. The protocol carries them
+//! unchanged.
 
 use serde::{Deserialize, Serialize};
 

@@ -410,7 +410,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Closes a session: it can be read, and not be gone on with. */
+        /** Closes a session: it can be read, but not resumed. */
         post: operations["close"];
         delete?: never;
         options?: never;
@@ -714,7 +714,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stops the run's turn; it goes on when it is resumed. */
+        /** Pauses a run: stops its turn until the run is resumed. */
         post: operations["pause"];
         delete?: never;
         options?: never;
@@ -1117,7 +1117,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answers a question, as somebody who may control the session. */
+        /** Answers a wait. Requires the scope `control`. */
         post: operations["answer"];
         delete?: never;
         options?: never;
@@ -1454,7 +1454,7 @@ export interface components {
             runtime: string;
             session_id: string;
             status: components["schemas"]["ExecutorStatus"];
-            /** @description The agent can go on with its conversation after a restart, as far as it said so itself. */
+            /** @description Whether the agent reports that it can resume its conversation after a restart. */
             supports_session_resume: boolean;
             /** @description Files, git and shells can be used without an agent. */
             supports_workspace_only: boolean;
@@ -1556,7 +1556,7 @@ export interface components {
         IfBusy: "queue" | "reject" | "supersede";
         /** @enum {string} */
         InterruptedPhase: "starting" | "answering" | "running_tool" | "waiting";
-        /** @description What stopped the latest run though nobody asked for it. */
+        /** @description Why the latest run stopped without a request to stop it. */
         Interruption: {
             /** @description When it was interrupted. */
             interrupted_at?: string | null;

@@ -1,5 +1,6 @@
-//! What is known of the conversation, and what is to be noted of it. Whoever notes something holds
-//! the book until it is kept: the notes have one order, and nothing is acted upon before.
+//! What is known of the conversation, and the notes that must still reach the journal. A caller
+//! that adds notes holds the book's lock until the journal has kept them: so the notes have one
+//! order, and nothing acts on a note before it is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub(crate) struct Book {
     /// The config options that stand for its mode and its model, where it has no other way.
     pub(super) mode_option: Option<String>,
     pub(super) model_option: Option<String>,
-    /// It said that it goes on with it, and has not shown it yet.
+    /// The agent reported the conversation as resumed, and has not worked in it since.
     is_unproven: bool,
     pub(super) turn: Option<Turn>,
     pub(super) turns: u64,
@@ -159,7 +160,7 @@ impl Book {
 
     fn said(&mut self, update: Value, outputs: Map<String, Value>, raw: Option<Value>) {
         let kind = wire::text_at(&update, "sessionUpdate").unwrap_or_default();
-        // Modes and commands are also told of a conversation that is not there.
+        // Agents also send modes and commands for a conversation that they do not have.
         let is_work = matches!(&*kind, "agent_message_chunk" | "agent_thought_chunk" | "tool_call");
         self.is_unproven &= !is_work || self.turn.is_none();
         let what = match kind.as_str() {
@@ -236,7 +237,7 @@ impl Book {
         };
         let ids = Arc::clone(&self.ids);
         let facts = self.calls.said(&update, tool, self.turns, outputs, &*ids);
-        // A message goes on over the progress of a call, but not over its beginning and its end.
+        // The progress of a call does not end a message; its beginning and its end do.
         if facts.iter().any(|fact| !matches!(fact, Fact::ToolUpdate { .. })) {
             self.end_message();
         }
@@ -273,7 +274,7 @@ impl Book {
         wait_id
     }
 
-    /// Whoever answers the agent does so after this was kept.
+    /// The caller answers the agent only after the journal has kept the note.
     pub(super) fn ask_ended(&mut self, wait_id: &WaitId, why: Ended) -> Option<Ask> {
         let ask = self.asks.remove(wait_id)?;
         self.note(Fact::WaitEnded { wait_id: wait_id.clone(), why });
@@ -285,7 +286,7 @@ impl Book {
         ids.iter().filter_map(|id| self.ask_ended(id, why)).collect()
     }
 
-    /// It offers this way to go on, and does not have it.
+    /// The agent advertises this way to resume, and does not implement it.
     pub(super) fn mark_not_offered(&mut self, way: OpenedAs) {
         let Some(hello) = &mut self.hello else { return };
         match way {
@@ -300,7 +301,7 @@ impl Book {
         self.wording.silence && self.replay.is_silent()
     }
 
-    /// The session is open. What the agent told of its history is settled.
+    /// The session is open, and the replay of its history is over.
     pub(crate) fn set_opened(
         &mut self,
         opened_as: OpenedAs,
@@ -367,8 +368,8 @@ impl Book {
         self.note(Fact::TurnStarted {});
     }
 
-    /// Whether the agent disowns with this the conversation that it said to go on with: some only
-    /// notice when they are given a prompt. Then its id is dropped.
+    /// Whether the agent refuses with this error the conversation that it reported as resumed: some
+    /// agents notice only at the first prompt. If so, drops the conversation's id.
     pub(super) fn disowned(&mut self, error: &Error) -> bool {
         let Error::Agent { code, message, .. } = error else { return false };
         let is_refused = self.wording.refusal(*code, message) == Refusal::Refused;
@@ -381,7 +382,7 @@ impl Book {
         true
     }
 
-    /// Gives the questions that nobody waits for any more.
+    /// Returns the questions that were still open.
     pub(crate) fn turn_over(&mut self, fact: Fact) -> Vec<Ask> {
         self.end_message();
         let asks = self.end_all_asks(Ended::Withdrawn);

@@ -23,13 +23,13 @@ use super::{Error, Limits, Options};
 /// Messages on their way to the agent that it does not read.
 const OUTGOING_MAX: usize = 256;
 
-/// A conversation to begin or to go on with.
+/// A conversation to begin or to resume.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Begin {
     pub cwd: PathBuf,
     /// Handed to the agent as they are.
     pub mcp_servers: Vec<Value>,
-    /// The conversation to go on with.
+    /// The conversation to resume.
     pub agent_session_id: Option<String>,
     /// A copy of that conversation instead, which leaves it as it is.
     pub fork: bool,
@@ -69,8 +69,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The future reads the agent and writes to it; whoever drives it learns when the agent's output
-    /// ended. Nothing happens without it.
+    /// The future reads from the agent and writes to it, and resolves when the agent's output ends.
+    /// Nothing happens unless it is polled.
     pub fn open<R, W>(
         reader: R,
         writer: W,
@@ -125,11 +125,11 @@ impl Connection {
         Ok(hello)
     }
 
-    /// Goes on with a conversation as well as the agent can: resumes it, else loads it, else begins
-    /// another; likewise if the agent says that it does not know it. Any other refusal is an error,
-    /// and the conversation's id stays good. A fork that is not offered is an error, too: going on
-    /// with the conversation itself is something else. What was noted of it is kept when this
-    /// returns.
+    /// Resumes a conversation if the agent can, else loads it, else begins another. Also begins
+    /// another if the agent says that it does not know the conversation. Any other refusal is an
+    /// error, and the conversation's id stays valid. A fork that the agent does not offer is an
+    /// error, too: resuming the original instead would change it. When this returns, the journal
+    /// has kept what was noted.
     pub async fn begin(&self, begin: Begin) -> Result<Opened, Error> {
         let capabilities =
             self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
@@ -274,7 +274,7 @@ impl Connection {
     }
 
     /// Answers a question of the agent: `{"option_id": …}` with one of the offered ids, or
-    /// `{"outcome": "cancelled"}`; `None`: nobody will answer.
+    /// `{"outcome": "cancelled"}`; `None`: there will be no answer.
     pub async fn answer(&self, wait_id: &WaitId, answer: Option<Value>) -> Result<(), Error> {
         let (this, wait_id) = (self.clone(), wait_id.clone());
         carry_out(async move { this.answer_now(&wait_id, answer).await }).await
@@ -426,13 +426,13 @@ impl Connection {
         book.turn.as_ref().is_some_and(|turn| turn.run_id == *run_id && turn.is_cancelled)
     }
 
-    /// Resolves when the agent no longer reads what it is told, or was given up. What it says is
-    /// still noted.
+    /// Resolves when the agent no longer reads its input, or after [`Self::give_up`]. What it says
+    /// is still noted.
     pub async fn until_deaf(&self) {
         self.link.until_deaf().await;
     }
 
-    /// It does not do what it is told: whoever waits for it to be deaf hears of it.
+    /// Treats the agent as deaf because it does not follow requests; [`Self::until_deaf`] resolves.
     pub fn give_up(&self) {
         self.link.not_reading();
     }
@@ -475,7 +475,7 @@ pub(super) fn protocol(method: &str, why: String) -> Error {
     Error::Protocol { method: method.to_owned(), why }
 }
 
-/// To its end, whether or not somebody still waits for it.
+/// Runs it to its end, even if the caller no longer waits for it.
 async fn carry_out<T: Send + 'static>(
     act: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {

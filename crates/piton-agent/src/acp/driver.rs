@@ -29,7 +29,7 @@ pub(super) struct Driver<R, W> {
     pub(super) limits: Limits,
 }
 
-/// Whatever way the driver ends: everybody who waits for the agent is told.
+/// Ends the link however the driver ends, so that every waiting request fails.
 struct EndLink(Arc<Link>);
 
 impl Drop for EndLink {
@@ -39,8 +39,8 @@ impl Drop for EndLink {
 }
 
 impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
-    /// Until the agent's output ends. Writing, and what the agent asked for, go on while something
-    /// is being kept: otherwise an agent and a client could wait for each other for ever.
+    /// Runs until the agent's output ends. Writes to the agent and its own requests continue while
+    /// the journal keeps something: otherwise agent and client could wait for each other for ever.
     pub(super) async fn run(self) -> Result<(), Error> {
         let end = EndLink(Arc::clone(&self.link));
         let requests_max = self.limits.host_requests_max.max(1);
@@ -97,7 +97,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
         }
         .await;
         if let Err(error) = written {
-            // It closed its input: what it still says is read, but nobody can tell it anything.
+            // It closed its input: its output is still read, but nothing can be sent to it.
             tracing::debug!(%error, "the agent no longer reads");
             let mut unsent: Vec<i64> = id.into_iter().collect();
             outgoing.close();
@@ -149,7 +149,7 @@ impl Reading {
         book.keep().await
     }
 
-    /// Whoever waits for what was skipped is told.
+    /// Fails the request whose answer was skipped, or refuses the agent's skipped request.
     async fn too_long(&self, bytes: u64, envelope: Envelope) -> Result<(), Error> {
         self.dropped("line_too_long", bytes).await?;
         match envelope {
@@ -280,7 +280,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The agent went on without the answers; in case it does wait for them.
+    /// Answers `cancelled`, in case the agent waits for the answers although its turn is over.
     fn cancel_asks(&self, asks: Vec<Ask>) {
         for ask in asks {
             self.link.try_send(wire::answer_line(&ask.rpc_id, &wire::permission(None)));
@@ -351,7 +351,7 @@ impl Reading {
             return self.refuse(&id, code::INTERNAL, "Too many questions at once").await;
         }
         if book.turn.is_none() {
-            // There is no run that could wait for somebody's answer.
+            // There is no run that could wait for the user's answer.
             book.other("asked_outside_turn", params);
             book.keep().await?;
             drop(book);

@@ -40,13 +40,13 @@ pub(super) struct Outgoing {
 /// Who waits for an answer.
 pub(super) enum Waiter {
     Plain(oneshot::Sender<Answer>),
-    /// The session is opened by whoever reads the answer, before anything behind it is read.
+    /// The reader of the answer opens the session before it reads anything behind the answer.
     Begin {
         opened_as: OpenedAs,
         asked_id: Option<String>,
         done: oneshot::Sender<Result<(), Error>>,
     },
-    /// Likewise the turn is ended.
+    /// Likewise, the reader ends the turn.
     Prompt {
         done: oneshot::Sender<Result<String, Error>>,
     },
@@ -130,7 +130,7 @@ impl Link {
         Ok(Registered { link: Some(Arc::clone(self)), id })
     }
 
-    /// Whose answer this is; `None`: nobody waits for it (any more).
+    /// The request that this answers; `None`: no request (still) waits for it.
     pub(super) fn take(&self, id: i64) -> Option<Waiting> {
         self.inner().waiting.remove(&id)
     }
@@ -178,7 +178,7 @@ impl Link {
         self.inner().sender = None;
     }
 
-    /// Nothing more will come: everybody who waits is told.
+    /// Nothing more will come: fails all waiting requests.
     pub(super) fn end(&self) {
         let mut inner = self.inner();
         inner.is_over = true;
@@ -187,7 +187,7 @@ impl Link {
     }
 }
 
-/// A request that waits; forgotten when nobody waits for it any more.
+/// A request that waits for its answer; dropping this forgets the request.
 #[derive(Debug)]
 pub(super) struct Registered {
     link: Option<Arc<Link>>,

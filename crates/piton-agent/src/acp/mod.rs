@@ -48,7 +48,7 @@ pub use error::Error;
 pub use refusal::{Refusal, Wording, Words, refusal};
 pub use wire::Hello;
 
-/// Makes ids that nobody made before.
+/// Makes unique ids.
 pub trait MakeIds: Send + Sync + fmt::Debug {
     fn message(&self) -> MessageId;
     fn wait(&self) -> WaitId;
@@ -73,9 +73,9 @@ pub struct Limits {
     /// Requests of the agent's that wait to be served; beyond it they are refused.
     pub host_requests_max: usize,
     pub terminals_max: usize,
-    /// Questions that wait for somebody's answer.
+    /// Questions of the agent that wait for an answer.
     pub asks_max: usize,
-    /// What is held of a history that is told again.
+    /// Most bytes held of a history that the agent replays.
     pub replay_bytes_max: usize,
     /// Of each reason to leave something out; beyond it they are summed.
     pub drops_noted_max: u64,

@@ -1,12 +1,12 @@
-//! What an agent tells again when it takes up a conversation.
+//! The history that an agent replays when it loads a conversation.
 //!
-//! `session/load` replays the whole history before it is answered, and some agents go on for a
-//! moment behind the answer. The log has this history already. So, from the request until the first
-//! prompt, messages, tool calls and plans are replay:
+//! `session/load` replays the whole history before it is answered, and some agents continue the
+//! replay for a moment after the answer. The log has this history already. So, from the request
+//! until the first prompt, messages, tool calls and plans are replay:
 //!
-//! - Nothing is ever merged by comparing texts. Only the agent's own message ids tell.
-//! - If the log knows no ids of this agent, or the agent gives none, nothing can be told, and the
-//!   replay is dropped. That is most agents, and no reason for a record at every start.
+//! - Nothing is ever merged by comparing texts. Only the agent's own message ids count.
+//! - If the log knows no ids of this agent, or the agent gives none, nothing can be compared, and
+//!   the replay is dropped. That is most agents, and no reason for a record at every start.
 //! - What comes up to the last message that the log knows is history, and dropped. Calls and plans
 //!   right behind it belong to the same turn.
 //! - What comes behind it from the first unknown message of the agent on, each message with an id,
@@ -29,9 +29,9 @@ enum Phase {
     /// What is said now is said now.
     #[default]
     Live,
-    /// The history is being told.
+    /// The agent replays the history.
     Replaying(Replayed),
-    /// It was told, but may trail.
+    /// The replay was answered, but updates of it may still follow.
     Trailing,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Replay {
     bytes_max: usize,
 }
 
-/// What became of the history that was told.
+/// What to do with the replayed history.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
     Known,
@@ -77,7 +77,7 @@ impl Replay {
             Phase::Replaying(Replayed { seen: seen.into_iter().collect(), ..Replayed::default() });
     }
 
-    /// Whether nothing of a conversation was told so far.
+    /// Whether the agent has replayed nothing so far.
     pub(super) fn is_silent(&self) -> bool {
         matches!(&self.phase, Phase::Replaying(replayed) if !replayed.has_begun)
     }
@@ -127,7 +127,7 @@ impl Replay {
         None
     }
 
-    /// The answer came. The rest is masked by whoever writes it.
+    /// The answer came. The caller masks the rest before it writes it.
     pub(super) fn finish(&mut self) -> Verdict {
         match std::mem::replace(&mut self.phase, Phase::Trailing) {
             Phase::Replaying(replayed) => replayed.verdict(),

@@ -82,7 +82,7 @@ impl Serving {
                 wire::error_line(&request.id, code, &error.message)
             }
         };
-        // Without an agent nobody waits for the answer.
+        // If the agent is gone, nothing waits for the answer.
         let _ = self.link.send(answer).await;
         drop(request.permit);
     }

@@ -8,7 +8,7 @@ use super::Error;
 use super::connection::{Connection, protocol};
 use super::wire::{self, method};
 
-/// Ways to log in that are told.
+/// Most ways to log in that are reported.
 const AUTH_METHODS_MAX: usize = 32;
 
 impl Connection {
@@ -60,7 +60,7 @@ impl Connection {
         book.turns > 0 && book.session.is_none()
     }
 
-    /// Lets the agent put away a conversation that is not the one at hand.
+    /// Asks the agent to close a conversation other than the current one.
     pub async fn close_session(&self, id: &str) -> Result<(), Error> {
         self.is_offered(method::CLOSE, |capabilities| capabilities.close).await?;
         self.refuse_own(id).await?;
@@ -68,7 +68,7 @@ impl Connection {
         self.request(method::CLOSE, params, self.limits.request_wait).await.map(drop)
     }
 
-    /// Lets the agent forget a conversation that is not the one at hand.
+    /// Asks the agent to delete a conversation other than the current one.
     pub async fn delete_session(&self, id: &str) -> Result<(), Error> {
         self.is_offered(method::DELETE, |capabilities| capabilities.delete).await?;
         self.refuse_own(id).await?;

@@ -1,4 +1,4 @@
-//! Which conversation the next turn goes on with. The agent names its conversations, and may name
+//! Which conversation the next turn resumes. The agent names its conversations, and may name
 //! one otherwise than it was asked for: some make a copy for each turn and name that, some name one
 //! at the beginning of a turn that they never write. So a name that is given at the beginning counts
 //! where there is none yet, and where there is one only what the end of a good turn says.
@@ -18,11 +18,11 @@ pub struct Handle {
     is_to_fork: bool,
     /// Some turn ended well.
     has_ended: bool,
-    /// A name that we gave, and nobody was told yet.
+    /// A name that we chose, and that is not noted yet.
     chosen: Option<String>,
 }
 
-/// How an agent is told which conversation to go on with.
+/// How the command line of an agent names the conversation to resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumes {
     ByName,
@@ -32,7 +32,7 @@ pub enum Resumes {
     Never,
 }
 
-/// What a turn is to go on with.
+/// The conversation that a turn begins, resumes or forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     New,

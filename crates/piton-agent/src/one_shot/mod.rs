@@ -1,11 +1,11 @@
 //! What an agent prints that speaks no protocol: each of its turns is a process, which is given the
-//! prompt, prints, and ends. Spawns nothing and executes nothing: whoever has the process gives its
-//! output here, and it is kept in the same words, as masked and in the same order, as what an agent
+//! prompt, prints, and ends. Spawns nothing and executes nothing: the owner of the process gives
+//! its output here, and it is kept in the same words, as masked and in the same order, as what an agent
 //! says over the protocol ([`crate::acp`]).
 //!
 //! - `text`: bytes to text, however they are cut
 //! - `stream_json`: a line of JSON to what it says
-//! - `handle`: which conversation the next turn goes on with
+//! - `handle`: which conversation the next turn resumes
 //!
 //! In [`Fact::Update`] the field `what` is one of those that [`crate::acp`] has; unknown types are
 //! `unknown:TYPE`, or `unknown:system/SUBTYPE`.
@@ -105,7 +105,7 @@ impl Conversation {
         inner.book.keep().await
     }
 
-    /// Which conversation the next turn goes on with.
+    /// Which conversation the next turn resumes.
     pub async fn handle(&self) -> Handle {
         self.inner.lock().await.handle.clone()
     }
@@ -197,7 +197,7 @@ impl Conversation {
         inner.book.keep().await
     }
 
-    /// The turn is over because somebody wanted it to be.
+    /// The turn is over because the user cancelled it.
     pub async fn cancelled(&self) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
@@ -224,8 +224,8 @@ impl Conversation {
         inner.book.keep().await
     }
 
-    /// The agent does not know the conversation that it was to go on with: its id is dropped, the
-    /// turn has failed, and it is not begun again by itself.
+    /// The agent does not know the conversation that it should resume: the id is dropped, the turn
+    /// has failed, and it is not retried.
     pub async fn refused(&self, exit_code: i32, words: &str) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         let words = inner.book.mask_text(words);
@@ -281,9 +281,9 @@ impl Inner {
         }
     }
 
-    /// A turn is over, and its process gone: says what the next one begins with where that may not
-    /// be all that this one knew; `is_kept` if it ended well. Before the end of the turn is told:
-    /// who hears of that may say the next thing at once.
+    /// A turn is over, and its process gone: notes how the next one opens, if it may know less than
+    /// this one did. `is_kept` if the turn ended well. Comes before the note of the turn's end: a
+    /// reader of that note may send the next prompt at once.
     fn foretell(&mut self, is_kept: bool) {
         let (opened_as, id) = match self.handle.target(self.resumes) {
             Target::New => (OpenedAs::New, None),

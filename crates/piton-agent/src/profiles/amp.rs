@@ -1,5 +1,5 @@
 //! Amp. It does not speak the protocol: it is run once for each prompt, which it reads from its input,
-//! and its command line goes on with a thread or copies one.
+//! and its command line continues a thread or copies one.
 //!
 //! A copy is made by a command of its own, which prints the new thread's id; that one is continued
 //! then. What it says about a thread that it does not know was not seen.

@@ -1,5 +1,5 @@
 //! Cline's command line. Several releases advertise `session/load` and then say that there is no such
-//! method: the id is kept for a release that has it, and the history can be told meanwhile.
+//! method: the id is kept for a release that has it; until then a prompt can carry the history.
 
 use piton_core::resume::Abilities;
 

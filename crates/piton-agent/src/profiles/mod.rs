@@ -42,7 +42,7 @@ pub struct Profile {
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// A sentence: how to get the program. Empty: nobody said.
+    /// A sentence: how to get the program. Empty: not known.
     pub install: String,
     /// Added to its environment. The values may be secret: [`fmt::Debug`] shows the names alone.
     pub env: Vec<(String, String)>,
@@ -54,7 +54,7 @@ pub struct Profile {
     pub mcp_servers: Vec<McpServer>,
     /// What it can do with a conversation that it had, as far as is known before it is asked.
     pub abilities: Abilities,
-    /// How its command line goes on with a conversation.
+    /// How its command line resumes a conversation.
     pub continuation: Option<Continuation>,
     /// The oldest Node.js that runs it, if it needs one.
     pub node_major_min: Option<u32>,
@@ -102,8 +102,8 @@ pub fn find(id: &str) -> Option<Profile> {
 }
 
 impl Profile {
-    /// One that somebody configured: nothing is known of it but its command, and that it speaks the
-    /// protocol. Whether it resumes it says itself.
+    /// An agent from the user's configuration: only its command is known, and that it speaks the
+    /// protocol. The agent itself reports whether it can resume.
     pub fn configured(id: impl Into<String>, command: Vec<String>) -> Self {
         let id = id.into();
         Self {
@@ -133,8 +133,8 @@ impl Profile {
         }
     }
 
-    /// Whether it speaks the Agent Client Protocol. One that its command line continues is run once
-    /// for each prompt, and there is nobody to be asked in between.
+    /// Whether it speaks the Agent Client Protocol. An agent that its command line continues runs
+    /// once for each prompt, and answers no requests in between.
     pub fn is_acp(&self) -> bool {
         !self.abilities.command_line
     }

@@ -1,4 +1,4 @@
-//! Going on with a conversation: resumed, loaded, refused, and what is told again.
+//! Resuming a conversation: resumed, loaded, refused, and what is replayed.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use crate::common::{ScriptedAgent, Setup, World, soon, with_echo, world};
@@ -131,7 +131,7 @@ async fn known_messages_replayed_are_dropped_and_later_ones_are_imported() {
     let [(3, rest)] = &found[..] else { panic!("{found:?}") };
     assert_eq!(rest["left_out"], 0);
     assert!(rest["updates"].as_array().unwrap().len() > 3);
-    // Nothing can be told without ids.
+    // Nothing can be compared without ids.
     let (world, _) = start(&memory, "--no-resume", id, &[]).await;
     assert_eq!((world.notes.answers(), diverged(&world)), (vec![], vec![]));
 }
@@ -150,7 +150,7 @@ async fn what_trails_in_behind_the_answer_is_dropped_until_the_first_prompt() {
     assert_eq!(world.notes.answers(), ["live"]);
 }
 
-/// An agent that answers each request as told.
+/// An agent that gives these answers in order.
 async fn with_answers(
     capabilities: Value,
     answers: Vec<(&str, Value)>,
@@ -270,7 +270,7 @@ async fn the_words_of_a_profile_count() {
     assert_eq!(opened.unwrap_err().code(), Code::AgentError);
 }
 
-/// Codex says that it goes on with a conversation whose file is gone, and notices at the first prompt.
+/// Codex reports a conversation as loaded whose file is gone, and notices at the first prompt.
 #[tokio::test]
 async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
     let (world, agent) = world(Setup::default());
@@ -281,7 +281,7 @@ async fn a_load_that_meant_nothing_is_noticed_at_the_first_prompt() {
         world.connection.begin(begin).await.unwrap();
         let turn = world.connection.prompt("run_1".parse().unwrap(), "go on").await.unwrap();
         turn.ended().await.unwrap_err();
-        // Somebody else may bring it back; who prompts it before that has nobody to speak to.
+        // A restart may bring it back; a prompt before that fails, since there is no conversation.
         world.connection.until_deaf().await;
         assert!(world.connection.has_lost_session().await);
         let again = world.connection.prompt("run_2".parse().unwrap(), "go on").await.unwrap_err();

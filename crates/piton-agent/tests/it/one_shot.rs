@@ -143,7 +143,7 @@ async fn text_is_an_answer_wherever_it_is_cut() {
     }
 }
 
-/// Each line is what is told of it, and none costs the others.
+/// Each line is noted by itself, and a bad line costs no other one.
 #[tokio::test]
 async fn what_is_no_message_is_said_and_skipped() {
     let limits = Limits { line_bytes_max: 1_000, ..Limits::default() };
@@ -259,7 +259,7 @@ async fn another_name_counts_when_its_turn_has_ended_well() {
     let said = world.json(&[init, result(false)]).await;
     world.conversation.ended(said, "end_turn").await.unwrap();
     assert!(world.notes.facts().contains(&named("other")));
-    // Refused, it is gone on with as it was called before.
+    // When that name is refused, the next turn resumes it by its earlier name.
     world.conversation.turn_started(run(2)).await.unwrap();
     world.conversation.refused(1, "No conversation found").await.unwrap();
     let facts = world.notes.facts();

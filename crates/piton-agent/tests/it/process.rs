@@ -94,7 +94,7 @@ async fn it_exits_and_crashes_on_request_with_its_last_words_written() {
 #[tokio::test]
 async fn what_escapes_outlives_it() {
     let folder = tempfile::tempdir().unwrap();
-    // A pipe to whoever escaped: it can be written to only while that one waits.
+    // A pipe to the escaped process: it can be written to only while that process waits.
     let fifo = folder.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let mut agent = start(folder.path(), &[]).await;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const NONE: Abilities = Abilities { native: false, command_line: false, history: false };
-/// An id can be refused: then the history is told.
+/// The agent can refuse an id: then its first prompt carries the history.
 const NATIVE: Abilities = Abilities { native: true, history: true, ..NONE };
 
 fn known(id: &str) -> Profile {
@@ -84,7 +84,7 @@ fn gemini_alone_is_not_offered_the_clients_files() {
     }
 }
 
-/// Wants to show: wherever an id can be refused, the agent is told the history then.
+/// Wants to show: every agent that can refuse an id can be given the history instead.
 #[test]
 fn every_agent_can_be_given_the_history() {
     for profile in profiles::built_in() {

@@ -21,8 +21,8 @@ fn tool(kind: &str, id: &str, more: Value) -> Value {
     update
 }
 
-/// What holds the agent back is that nobody reads: it can write no more than the pipes hold. Time is
-/// held still, and goes on only when nobody can do anything any more.
+/// The agent is held back because its output is not read: it can write no more than the pipes hold.
+/// Time is paused, and advances only when no task can make progress.
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_does_not_keep_up_holds_the_agent_back() {
     let pipe_bytes = 4 * 1024;
@@ -386,7 +386,7 @@ async fn statuses_that_some_agents_say() {
     assert!(world.notes.facts().iter().any(is_cancelled));
 }
 
-/// Whoever gave it may be gone before it is written down, and must not leave it half given.
+/// The caller may be gone before the prompt is written down, and must not leave it half given.
 #[tokio::test]
 async fn a_prompt_is_given_even_if_no_one_waits_for_it() {
     let (world, mut scripted, prompt, turn) = in_turn(Setup::default()).await;

@@ -101,7 +101,7 @@ async fn a_fork_knows_what_was_said_and_leaves_the_original_alone() {
     assert_eq!(first.notes.answers(), ["remembered colour", "blue"]);
 }
 
-/// Nothing else is done instead: the conversation itself may be somebody's.
+/// Nothing else is done instead: another client may use the original conversation.
 #[tokio::test]
 async fn a_fork_that_is_not_possible_is_refused() {
     let world = greeted(Setup::default(), "--no-fork").await;

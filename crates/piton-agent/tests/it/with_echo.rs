@@ -197,7 +197,7 @@ async fn cancelling_a_long_turn_ends_it_soon() {
     assert_eq!(soon(turn.ended()).await.unwrap(), "cancelled");
 }
 
-/// Time is held still: it goes on when nothing else can.
+/// Time is paused: it advances when no task can make progress.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_hangs_is_deaf_to_cancellation() {
     let world = ready().await;

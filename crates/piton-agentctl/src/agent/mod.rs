@@ -1,5 +1,5 @@
-//! The agent that agentctl owns: at most one, with everything that it starts. Whatever becomes of
-//! it is noted in the spool; then agentctl goes on without one.
+//! The agent that agentctl owns: at most one, with everything that it starts. The spool records how
+//! it ends; agentctl then runs without an agent.
 
 mod agent_link;
 mod one_shot;
@@ -74,7 +74,7 @@ struct Agent {
     link: watch::Receiver<Option<AgentLink>>,
     /// Its end is being noted.
     is_ending: bool,
-    /// Somebody wants it to end.
+    /// `true`: the agent is to end.
     stop: Arc<watch::Sender<bool>>,
     /// It has ended, and everything was noted.
     done: watch::Receiver<bool>,

@@ -1,9 +1,10 @@
-//! An agent that speaks no protocol. Between its turns there is no process, and it is ready all the
-//! same; a turn is a process of its own, with the conversation to go on with among its arguments.
+//! An agent that speaks no protocol. Each turn is a process of its own, whose arguments name the
+//! conversation to continue. Between turns there is no process, and the agent still counts as
+//! ready.
 //!
-//! A turn's beginning is kept before its process starts, and nothing is begun twice: what becomes of
-//! a process that dies is for people to decide, with what it said until then. Whatever a turn leaves
-//! running is ended before its end is told, and so before the next one.
+//! The spool has a turn's beginning before its process starts, and no turn is begun twice: if a
+//! process dies, the user decides what to do, with what it said until then. Leftover processes of a
+//! turn are ended before the turn's end is reported, and so before the next turn.
 
 use std::ffi::OsString;
 use std::fs;
@@ -82,7 +83,7 @@ impl OneShot {
         let (cancel, cancelled) = watch::channel(false);
         *current = Some(Current { run_id, cancel });
         place.send(Job { prompt: content.text(), cancelled });
-        // Ended meanwhile: nobody takes it.
+        // The agent has ended meanwhile: the job is lost.
         if self.jobs.is_closed() { Err(acp::Error::Closed) } else { Ok(()) }
     }
 
@@ -146,7 +147,7 @@ pub(super) async fn run(
         let id = agent.turns.conversation.handle().await.id().map(str::to_owned);
         owner.is_called(id);
     }
-    // Who prompts from here on is told that there is nobody.
+    // From here on prompts are refused: there is no agent.
     connected.send_replace(None);
     drop((connected, incoming));
     agent.end_leftovers().await;
@@ -238,7 +239,7 @@ enum End {
         stop_reason: &'static str,
     },
     Cancelled,
-    /// Somebody wants the agent to end; its turn is not ended by that.
+    /// The agent was stopped; this does not end its turn.
     Stopped,
     Failed {
         code: Code,
@@ -306,7 +307,7 @@ impl Agent<'_> {
         // Its own doing; what it does from here on is ours.
         let died = process.child.try_wait().ok().flatten();
         if self.end_leftovers().await {
-            // What is left in its pipes is little, and nobody should have to wait for it.
+            // Little is left in its pipes: read it without waiting for room in the spool.
             self.owner.context.spool.limit(Limit::Lifted);
         }
         let _ = tokio::time::timeout(LAST_WORDS, process.child.wait()).await;

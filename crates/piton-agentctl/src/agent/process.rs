@@ -161,7 +161,8 @@ async fn bury(
     let died = child.try_wait().ok().flatten();
     // What follows takes its time, and is no part of its life.
     let died_at = died.map(|_| spool::now());
-    // What a killed one leaves behind must not go on with the turn, which nobody hears.
+    // The leftover processes of a killed agent must not continue the turn: no client receives what
+    // they say.
     let is_killed = died.is_some_and(|status| status.signal().is_some());
     let term = if is_killed { Duration::ZERO } else { owner.term() };
     let remains = owner.context.workspace.tree().end(Scope::Agent, term).await;
@@ -169,7 +170,7 @@ async fn bury(
         tracing::error!("The agent's processes do not end: {error}");
     }
     if remains.is_ok() {
-        // What is left in its pipes is little, and nobody should have to wait for it.
+        // Little is left in its pipes: read it without waiting for room in the spool.
         owner.context.spool.limit(Limit::Lifted);
     }
     let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
@@ -203,9 +204,7 @@ async fn bury(
     let is_disowned = matches!(ended, Ended::NotReading) && connection.has_lost_session().await;
     let cut_off = match ended {
         Ended::Silent => Some("The agent closed its output, and was ended"),
-        Ended::NotReading => {
-            Some("The agent does not take what it is told any more, and was ended")
-        }
+        Ended::NotReading => Some("The agent stopped reading its input, and was ended"),
         _ => None,
     };
     owner.is_ending();
@@ -224,9 +223,9 @@ async fn bury(
     AgentStatus::Exited
 }
 
-/// Waits until what the agent said is kept. A disk that refuses may hold it up for longer; then it
-/// takes as long as it takes. Otherwise, if somebody wants an end, it has its time: then there is
-/// nothing.
+/// Waits until the spool has what the agent said. After a stop was requested it waits for
+/// `LAST_WORDS`, not counting the time during which the disk refuses writes, and then returns
+/// `None`.
 pub(super) async fn last_words<T>(
     owner: &AgentProcess,
     reading: &mut JoinHandle<T>,
@@ -250,12 +249,12 @@ pub(super) async fn last_words<T>(
     }
     tracing::error!("Its last words do not end; they are cut off");
     reading.abort();
-    // How many nobody knows.
+    // The number of bytes is not known.
     note(owner, Fact::Dropped { why: "last_words_cut".to_owned(), bytes: 0 }).await;
     None
 }
 
-/// An agent that goes on with a turn that was cancelled would keep all others from theirs.
+/// Ends an agent that continues a cancelled turn: it would block all later turns.
 pub(super) async fn give_up_after(timeout: Duration, connection: Connection, run_id: RunId) {
     loop {
         tokio::time::sleep(timeout).await;

@@ -28,7 +28,7 @@ impl Stderr {
         Self(Arc::new(Mutex::new(Kept { masker, rest: Vec::new(), text: VecDeque::new() })))
     }
 
-    /// Until it ends. An agent must never wait because nobody reads its complaints.
+    /// Reads until the end of the stream, so that an agent never blocks on a full stderr pipe.
     pub(crate) async fn read(self, mut from: impl AsyncRead + Unpin) {
         let mut piece = vec![0; 8 * 1024];
         while let Ok(read) = from.read(&mut piece).await

@@ -23,7 +23,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Whenever `rebind` says so, the socket is made anew at its path.
+    /// Each message on `rebind` recreates the socket at its path.
     pub(crate) fn bind(path: &Path, rebind: mpsc::Receiver<()>) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), listener: Some(bind(path)?), rebind })
     }
@@ -31,7 +31,7 @@ impl Gate {
     fn bind_again(&mut self) {
         match bind(&self.path) {
             Ok(listener) => self.listener = Some(listener),
-            Err(error) => tracing::error!("The socket cannot be made anew: {error}"),
+            Err(error) => tracing::error!("Cannot recreate the socket: {error}"),
         }
     }
 }
@@ -41,8 +41,8 @@ async fn connection(listener: Option<&UnixListener>) -> io::Result<UnixStream> {
     Ok(listener.accept().await?.0)
 }
 
-/// Made beside its place and put there in one step: nobody finds one that nobody listens to, and
-/// one that a dead process left is replaced.
+/// Binds a temporary path and renames it in one step: no client finds a socket without a listener,
+/// and a socket that a dead process left is replaced.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -65,7 +65,7 @@ fn may_enter(stream: &UnixStream) -> bool {
             false
         }
         Err(error) => {
-            tracing::warn!("Somebody whose user is not known was turned away: {error}");
+            tracing::warn!("A client whose user is unknown was turned away: {error}");
             false
         }
     }

@@ -1,10 +1,10 @@
 //! Keeps what the agent says until a server has it.
 //!
-//! An entry is acknowledged to whoever gave it when it is written, and durable if its kind says so
-//! ([`piton_core::spool::Fact::is_flushed`]): flushed here, or acknowledged by a server, whose log then
-//! has it. A stream sees it at once: at or below what a log has, the log counts. While too much waits
-//! for the server, [`Journal::keep`] waits: the agent is held back, and nothing is dropped. While
-//! the disk refuses, whoever gave something waits.
+//! The spool acknowledges an entry to its caller when the entry is written, and durable if its kind
+//! says so ([`piton_core::spool::Fact::is_flushed`]): flushed here, or acknowledged by a server,
+//! whose log then has it. A stream sees it at once: at or below what a log has, the log counts.
+//! While too much waits for the server, [`Journal::keep`] waits: the agent is held back, and
+//! nothing is dropped. While the disk refuses writes, callers wait.
 
 mod disk;
 mod state;
@@ -45,7 +45,7 @@ const STACK_BYTES: usize = 256 * 1024;
 pub struct Spool {
     shared: Arc<Shared>,
     jobs: Sender<Job>,
-    /// Held by whoever waits for room, so that those behind keep their order.
+    /// Held by the caller that waits for room, so that the callers behind it keep their order.
     gate: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -157,7 +157,7 @@ impl Spool {
         self.send(notes)?.await.map_err(|_| JournalClosed)
     }
 
-    /// Gives notes their places and shows them to whoever follows; they are on their way to a file.
+    /// Gives notes their positions, shows them to followers and sends them to the writer.
     fn send(&self, notes: Vec<Note>) -> Result<oneshot::Receiver<()>, JournalClosed> {
         let (kept, done) = oneshot::channel();
         let mut state = self.shared.state();
@@ -184,7 +184,7 @@ impl Spool {
         Ok(done)
     }
 
-    /// Somebody reads as it grows, for as long as this is held.
+    /// Counts a follower for as long as the result is held.
     pub fn followed(&self) -> Followed {
         self.shared.state().followers += 1;
         Followed(Arc::clone(&self.shared))
@@ -364,7 +364,7 @@ impl Journal for Spool {
     }
 }
 
-/// Counts whoever waits, also when it stops waiting halfway.
+/// Counts a waiting caller, also when it stops waiting halfway.
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {
@@ -380,7 +380,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Counts whoever follows.
+/// Counts a follower until it is dropped.
 #[derive(Debug)]
 pub struct Followed(Arc<Shared>);
 

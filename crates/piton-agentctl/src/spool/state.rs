@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// Acknowledged: nobody will ask for it again.
+    /// Drops acknowledged entries: no server asks for them again.
     pub(crate) fn forget_acked(&mut self) {
         while self.recent.front().is_some_and(|(pos, _)| *pos <= self.acked) {
             self.forget_oldest();

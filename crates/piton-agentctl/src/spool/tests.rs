@@ -107,8 +107,8 @@ async fn segments_rotate_are_trimmed_and_are_read_piecewise() {
     assert_eq!(spool.health().bytes, 0);
 }
 
-/// A full spool holds back whoever writes, says so, and goes on when there is room; what must be
-/// said at once is kept all the same.
+/// A full spool blocks its callers, reports that, and continues when there is room; urgent entries
+/// are kept all the same.
 #[tokio::test]
 async fn a_full_spool_waits_and_drops_nothing() {
     let temp = tempfile::tempdir().unwrap();
@@ -246,7 +246,8 @@ fn broken(folder: &Path, bytes_max: u64) -> (Spool, Arc<Faults>) {
     (spool.unwrap(), faults)
 }
 
-/// Wherever the disk becomes full, nothing is acknowledged and nothing is torn; then it goes on.
+/// Wherever the disk becomes full, nothing is acknowledged and nothing is torn; with room again it
+/// continues.
 #[tokio::test]
 async fn a_full_disk_is_waited_out() {
     for room in [0, 1, 30, 100, 250] {
@@ -270,8 +271,8 @@ async fn a_full_disk_is_waited_out() {
     }
 }
 
-/// After a flush that failed, the pages may be gone though the next flush says “done”: what was
-/// not known to be flushed is written anew before anybody is told that it is kept.
+/// After a flush that failed, the pages may be gone though the next flush says “done”: the spool
+/// writes everything again that was not known to be flushed, before it acknowledges it.
 #[tokio::test]
 async fn after_a_failed_flush_everything_unflushed_is_written_again() {
     for before in [0, 1, 3] {

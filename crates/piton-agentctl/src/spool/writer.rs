@@ -40,11 +40,11 @@ pub(super) struct Given {
     pub(super) pos: Pos,
     pub(super) json: Arc<str>,
     pub(super) is_flushed: bool,
-    /// Flushed here at once, whoever else may make it durable.
+    /// Flushed here at once, without waiting for a server to make it durable.
     pub(super) is_urgent: bool,
 }
 
-/// Whoever waits for entries to be kept.
+/// A caller that waits for its entries to be kept.
 struct Keeping {
     /// The last of them that must be durable; 0 if none must.
     durable: Pos,
@@ -69,13 +69,13 @@ pub(super) struct Writer {
     /// Written, not flushed.
     unflushed: VecDeque<(Pos, Vec<u8>)>,
     unflushed_bytes: usize,
-    /// A flush failed: nobody knows what of `unflushed` the disk has.
+    /// A flush failed: the disk may have any part of `unflushed`.
     must_rewrite: bool,
     /// The last one that was flushed.
     flushed: Pos,
     /// The last one that is written and must be durable.
     must_flush: Pos,
-    /// The last one that is written and for which nobody else is waited for.
+    /// The last one that is written and must be flushed without waiting for a server.
     urgent: Pos,
     /// Until when a server may make that durable instead.
     flush_by: Option<Instant>,
@@ -139,7 +139,7 @@ impl Writer {
             Ok(job) => self.take(job),
             Err(RecvTimeoutError::Timeout) => return true,
             Err(RecvTimeoutError::Disconnected) => {
-                // Whoever waited is gone, too; what is owed to the disk is owed.
+                // The callers are gone, too; the pending flush still has to happen.
                 if self.flush_by.is_some()
                     && let Err(error) = self.flush()
                 {
@@ -160,7 +160,7 @@ impl Writer {
     fn tell_kept(&mut self) {
         let durable = self.durable();
         for keeping in self.keeping.extract_if(.., |keeping| keeping.durable <= durable) {
-            // Who does not wait any more need not be told.
+            // A caller that stopped waiting needs no answer.
             let _ = keeping.kept.send(());
         }
     }
@@ -237,7 +237,8 @@ impl Writer {
                     Ok(job) => self.take(job),
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => {
-                        // Nobody is left who could tell; what could be written was.
+                        // All senders are gone, so `recv_timeout` would return at once: sleep until
+                        // the next try.
                         std::thread::sleep(until.saturating_duration_since(Instant::now()));
                         break;
                     }

@@ -49,14 +49,14 @@ impl Part {
 pub enum Scope {
     /// All of the execution.
     All,
-    /// The agent, its terminals, and all that cannot be told to be anything else.
+    /// The agent, its terminals, and every process that is not known to be another part.
     Agent,
     /// One part.
     Part(Part),
 }
 
 impl Scope {
-    /// `None`: started by nobody we know, as an orphan without an environment is.
+    /// `None`: the part is not known, as for an orphan without an environment.
     fn holds(&self, part: Option<&str>) -> bool {
         match self {
             Self::All => true,

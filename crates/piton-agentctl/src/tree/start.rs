@@ -54,7 +54,7 @@ impl Tree {
             command.env_remove(variable);
         }
         command.envs(program.env).envs(self.markers(&program.part)).process_group(0);
-        // Nobody waits any more for what a dropped request had started.
+        // Kill the program of a request that is dropped: no caller waits for it any more.
         command.kill_on_drop(program.part == Part::Own);
         match program.streams {
             Streams::Piped => {

@@ -162,7 +162,7 @@ async fn a_crash_is_reported_with_its_last_words_and_the_next_one_starts() {
     assert!(signal.is_some() && !asked && stderr.contains("it hurts"), "{entries:#?}");
     let left = run.processes();
     assert!(left.is_empty(), "{left:?}");
-    // The workspace is there without it, and another one goes on where it was.
+    // The workspace is usable without an agent, and another agent resumes the conversation.
     run.client(1).list("").await.unwrap();
     let start = Start { agent_session_id: session, ..echo(&["--memory", &memory]) };
     act(&run, "start2", Act::Start(start)).await.unwrap();
@@ -252,7 +252,7 @@ async fn nothing_outlives_a_killed_agentctl() {
     let (run, mut stream) = ready(&world, &[]).await;
     prompt(&run, "p1", "escape sleep 1000\nsay hidden\nhang").await.unwrap();
     entries_until(&mut stream, |fact| matches!(fact, Fact::Text { .. })).await;
-    // An entry is streamed before it is written; nobody acknowledges, so it is written soon.
+    // An entry is streamed before it is written; no server acknowledges it, so it is written soon.
     let is_kept = || {
         let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);
         kept.iter().any(|fact| matches!(fact, Fact::Text { .. }))
@@ -266,7 +266,7 @@ async fn nothing_outlives_a_killed_agentctl() {
     assert!(is_kept(), "what was kept is still there");
 }
 
-/// What the agent says in a turn keeps agentctl alive, though nobody is there.
+/// What the agent says in a turn keeps agentctl alive, even without a client.
 #[tokio::test]
 async fn a_turn_is_not_idleness() {
     let world = World::new();
@@ -285,8 +285,8 @@ async fn a_turn_is_not_idleness() {
     assert_eq!(health.asking.len(), 1);
 }
 
-/// A flood meets a small spool and nobody who acknowledges: it waits, and says so; when somebody
-/// comes, everything is there, once and in order.
+/// A flood meets a small spool without a server that acknowledges: the agent is held back, and the
+/// health says so; when a server connects, everything is there, once and in order.
 #[tokio::test]
 async fn a_flood_is_held_back_and_nothing_is_lost() {
     let world = World::new();
@@ -323,8 +323,8 @@ async fn a_flood_is_held_back_and_nothing_is_lost() {
     assert!(bytes >= 1_000_000, "{bytes}");
 }
 
-/// An agent that is killed while the spool is full and nobody listens: what it had said is kept,
-/// and its end is noted at once.
+/// An agent that is killed while the spool is full and no server is connected: what it had said is
+/// kept, and its end is noted at once.
 #[tokio::test]
 async fn the_last_words_of_an_agent_do_not_wait_for_room() {
     let world = World::new();
@@ -347,7 +347,7 @@ async fn the_last_words_of_an_agent_do_not_wait_for_room() {
     assert!(said(&entries).len() > 10_000);
 }
 
-/// Secrets in the agent's environment do not reach the spool, whoever says them.
+/// Secrets in the agent's environment do not reach the spool from any source.
 #[tokio::test]
 async fn secrets_of_the_environment_are_masked() {
     let world = World::new();
@@ -384,7 +384,7 @@ async fn files_of_the_agent_have_the_usual_mode() {
     assert_eq!(mode("new"), mode("folder"));
 }
 
-/// Nobody can tell it anything: it is ended, and the next one starts.
+/// The agent cannot receive anything any more: it is ended, and the next one starts.
 #[tokio::test]
 async fn an_agent_that_closes_its_input_is_ended_with_the_next_prompt() {
     let world = World::new();
@@ -504,7 +504,7 @@ async fn an_agent_is_logged_in_at_its_start() {
     assert_eq!(said(&entries_until(&mut stream, turn_ended).await), "in");
 }
 
-/// A fork at the start, and what can be done with the conversations that are not at hand.
+/// A fork at the start, and what can be done with conversations that are not open.
 #[tokio::test]
 async fn an_agent_forks_lists_closes_and_deletes() {
     let world = World::new();

@@ -44,7 +44,7 @@ fn echo(world: &World, output: Output) -> Start {
     Start { command, command_line: Some(line(output)), ..Start::default() }
 }
 
-/// A shell script that is an agent; what it is told is in `$@` and its input.
+/// A shell script that is an agent; it receives prompts in `$@` and its input.
 fn script(text: &str) -> Start {
     let command = ["sh", "-c", text, "agent"].map(str::to_owned).into();
     let line = CommandLine {
@@ -114,8 +114,8 @@ fn end(entries: &[Entry]) -> (String, String) {
     }
 }
 
-/// Wants to show: what it was told in one turn it knows in the next, which is another process; and
-/// another agentctl goes on with the same conversation by its id.
+/// Wants to show: the agent remembers in one turn what a previous turn, another process, said; and
+/// another agentctl resumes the same conversation by its id.
 #[tokio::test]
 async fn a_conversation_continues_from_process_to_process() {
     for output in [Output::StreamJson, Output::Text] {
@@ -167,7 +167,7 @@ async fn a_conversation_continues_from_process_to_process() {
     }
 }
 
-/// Calls and their results are told like those of any agent, in a process of the workspace.
+/// Calls and their results are reported like those of any agent, in a process of the workspace.
 #[tokio::test]
 async fn tools_are_reported() {
     let world = World::new();
@@ -191,8 +191,8 @@ async fn tools_are_reported() {
     assert_eq!(listed.unwrap_err().code(), Code::AgentNotOffered);
 }
 
-/// Wants to show: a turn whose process is killed is interrupted, with its text, and the next one
-/// goes on with the conversation. The prompt is not given twice.
+/// Wants to show: a turn whose process is killed is interrupted, with its text, and the next turn
+/// continues the conversation. The prompt is not given twice.
 #[tokio::test]
 async fn a_killed_turn_is_interrupted_and_the_next_continues() {
     let world = World::new();
@@ -212,7 +212,7 @@ async fn a_killed_turn_is_interrupted_and_the_next_continues() {
     let (code, message) = end(&entries);
     assert_eq!((code.as_str(), said(&entries).as_str()), ("agent_closed", "half"));
     assert!(message.contains("signal 9") && message.contains("it hurts"), "{message}");
-    // What it has kept of that turn nobody knows; the next one opens the conversation again.
+    // It is unknown what the agent saved of that turn; the next turn opens the conversation again.
     let resumed = entries.iter().position(|entry| {
         matches!(
             &entry.fact,
@@ -226,7 +226,8 @@ async fn a_killed_turn_is_interrupted_and_the_next_continues() {
     assert_eq!((said(&next).as_str(), end(&next).0.as_str()), ("green", "end_turn"));
 }
 
-/// An agent that cannot be told what to go on with: each of its turns begins anew, and is said to.
+/// An agent that cannot resume a conversation: each of its turns is a fresh start, and reported as
+/// one.
 #[tokio::test]
 async fn one_that_cannot_continue_starts_fresh_with_each_turn() {
     let world = World::new();
@@ -255,7 +256,7 @@ async fn nothing_outlives_a_killed_agentctl() {
         let kept = ctl::facts_on_disk(&run.folder().join("spool"), &run.secret);
         kept.iter().any(|fact| matches!(fact, Fact::Text { text, .. } if text == "hidden"))
     };
-    // An entry is streamed before it is written; nobody acknowledges, so it is written soon.
+    // An entry is streamed before it is written; no server acknowledges it, so it is written soon.
     ctl::until("the text is in the spool", async || is_kept()).await;
     assert!(run.processes().len() >= 2);
     ctl::kill(run.pid);
@@ -310,7 +311,7 @@ async fn what_a_turn_leaves_is_ended_before_the_next() {
     assert_eq!(prompt(&run, "p3", "x").await.unwrap_err().code(), Code::AgentNotRunning);
 }
 
-/// Stopped in a turn: the turn is not said to have ended, and the agent's end is told.
+/// Stopped in a turn: the turn's end is not reported, and the agent's end is.
 #[tokio::test]
 async fn a_stop_in_a_turn_ends_the_process() {
     let world = World::new();
@@ -489,7 +490,7 @@ async fn what_is_no_agent_is_named() {
     {
         act(&run, &format!("turn{n}"), Act::Start(start)).await.unwrap();
         entries_until(&mut stream, is_ready).await;
-        // Longer than a pipe: nobody has to read it.
+        // Longer than a pipe: the agent does not have to read it.
         let entries = say(&run, &mut stream, &format!("q{n}"), &"x".repeat(300_000)).await;
         let (found, message) = end(&entries);
         assert!(found == code && message.contains(about), "{n} {found}: {message}");

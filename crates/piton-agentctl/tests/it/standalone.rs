@@ -76,7 +76,7 @@ async fn the_data_folder_may_be_moved() {
     assert_eq!(kept, [commanded("moved", "stop"), commanded("end", "close")]);
 }
 
-/// A copy of the folder says where the original's socket is: nobody who serves the copy may speak to
+/// A copy of the folder says where the original's socket is: a server of the copy must not speak to
 /// the original through it, or remove it.
 #[tokio::test]
 async fn a_copy_is_not_led_to_the_originals_socket() {
@@ -119,12 +119,13 @@ async fn a_path_that_is_too_long_goes_elsewhere() {
     assert!(!run.socket().exists());
 }
 
-/// Wants to show: of the copies that executions of several versions were started from, those stay
-/// that somebody runs from, and the one that the next launch takes.
+/// Wants to show: of the program copies that executions of several versions were started from,
+/// those stay that a process runs from, and the one that the next launch takes.
 #[tokio::test]
 async fn a_program_that_nothing_runs_from_is_removed() {
     let world = World::new();
-    // Written by another process: while this one forks, nobody can run what it has open.
+    // Written by another process: a file that this process has open while it forks cannot be
+    // executed.
     let make = r#"cp "$1" "$2" && printf %s "$3" >> "$2""#;
     let version = |name: &str| {
         let path = world.workspace().join(name);
@@ -170,7 +171,7 @@ async fn a_killed_agentctl_is_gone_and_its_spool_is_read() {
     assert_eq!(kept, [fact]);
 }
 
-/// A stopped process holds its lock and says nothing: nobody may take it for dead.
+/// A stopped process holds its lock and does not respond: it must not be taken for dead.
 #[tokio::test]
 async fn a_silent_agentctl_is_unreachable_and_can_be_stopped() {
     let world = World::new();
@@ -238,7 +239,7 @@ async fn a_scope_is_asked_for_and_done_without() {
     assert!(fs::read_to_string(script.with_extension("said")).unwrap().contains("refused"));
 }
 
-/// Somebody probes while it ends: it is alive or gone, and nothing else.
+/// A probe while it ends finds it alive or gone, and nothing else.
 #[tokio::test]
 async fn one_that_ends_is_never_unreachable() {
     let world = World::new();

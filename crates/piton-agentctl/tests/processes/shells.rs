@@ -154,7 +154,8 @@ async fn a_closed_shell_leaves_no_process() {
     world.tidy().await;
 }
 
-/// A process in the background holds the terminal open, and the shell's end is told nevertheless.
+/// A process in the background holds the terminal open, and the shell's end is reported
+/// nevertheless.
 #[tokio::test]
 async fn the_end_does_not_wait_for_the_background() {
     let world = world("background");

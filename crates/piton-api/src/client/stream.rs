@@ -144,7 +144,7 @@ impl Records {
     }
 }
 
-/// What is told of the index of sessions.
+/// An event of the stream of the session index.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IndexUpdate {
     /// What is known is replaced by what follows.

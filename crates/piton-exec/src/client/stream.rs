@@ -21,7 +21,8 @@ use crate::spool::format;
 
 const ACK_WAIT: Duration = Duration::from_secs(10);
 
-/// A stream of a spool's entries. Ends when agentctl ends, or when it is somebody else's turn.
+/// A stream of a spool's entries. Ends when agentctl ends, or when a later
+/// stream or a client with a higher epoch replaces it.
 #[derive(Debug)]
 pub struct Stream {
     socket: WebSocketStream<UnixStream>,

@@ -1,6 +1,6 @@
 //! The cgroup of an execution: `piton-<execution>-<folder>` below agentctl's own, with one folder for each
 //! part (the agent, a shell). Where there is no cgroup v2, or it is not ours to write to, there is
-//! none, and the reason can be told.
+//! none, and [`Absent`] has the reason.
 
 use std::fs;
 use std::io;

@@ -12,7 +12,7 @@ use crate::protocol::{MARKER, MARKER_FOLDER};
 
 /// What the processes of one execution have in their environment, and its cgroup in its name.
 ///
-/// The id alone is not enough: a copy of a data folder has the same ids, and whoever serves the copy
+/// The id alone is not enough: a copy of a data folder has the same ids, and a server of the copy
 /// must not end the original's agents. The folder's device and inode stay with it when it is
 /// renamed, and no copy, restored backup or snapshot beside it has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

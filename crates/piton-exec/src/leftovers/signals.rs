@@ -82,7 +82,7 @@ fn wait_for(process: &Process, at_most: Duration) {
         Handle::Open(fd) => {
             use rustix::event::{PollFd, PollFlags, poll};
             let mut watched = [PollFd::new(&fd, PollFlags::IN)];
-            // Readable means ended; whoever is the parent may still have to reap it.
+            // Readable means that the process ended; its parent may still have to reap it.
             let timeout = at_most.try_into().ok();
             if poll(&mut watched, timeout.as_ref()).is_ok() {
                 return;

@@ -15,7 +15,7 @@
 //! asker's lease epoch, and [`PROTOCOL_HEADER`] with the version it speaks. A lower epoch than one
 //! seen before is refused with `epoch_stale`; a higher one ends the streams of the lower ones.
 //! `/health` is answered in every version, since it says which there are. `/alive` needs none of
-//! all this: it is how an executor, which has no secrets, sees that somebody is there.
+//! these headers: an executor, which has no secrets, uses it to see whether agentctl answers.
 
 pub mod workspace;
 
@@ -50,13 +50,13 @@ pub const MARKER_FOLDER: &str = "PITON_EXECUTION_FOLDER";
 pub mod files {
     /// Locked for as long as agentctl lives; holds its pid.
     pub const LOCK: &str = "lock";
-    /// Somebody has said that the execution is gone: nobody may begin it any more.
+    /// Marks the execution as gone: an agentctl that finds this file does not begin.
     pub const GONE: &str = "gone";
     /// The spool's segments.
     pub const SPOOL: &str = "spool";
     /// The highest lease epoch that was seen.
     pub const EPOCH: &str = "epoch";
-    /// What agentctl itself has to say when nobody listens (bounded).
+    /// agentctl's own log (bounded).
     pub const LOG: &str = "agentctl.log";
 }
 
@@ -242,9 +242,9 @@ pub enum Act {
     /// Takes back a command that was not accepted so far: it is refused from now on. Answered with
     /// [`Withdrawn`]. Since version 7.
     Withdraw { command_id: String },
-    /// Ends a turn; the agent is told, and open questions are answered `cancelled`.
+    /// Cancels a turn: sends the agent `session/cancel`, and answers open questions `cancelled`.
     Cancel { run_id: RunId },
-    /// Answers a question of the agent. `None`: nobody will answer.
+    /// Answers a question of the agent. `None`: there will be no answer.
     Answer { wait_id: WaitId, answer: Option<Value> },
     /// Something else that the agent's protocol has: `set_mode`, `set_model`, `set_config_option`,
     /// `authenticate`, `list_sessions`, `fork_session`, `close_session`, `delete_session`.
@@ -311,7 +311,7 @@ pub struct Start {
     /// Sent to the agent with every new, loaded and resumed session.
     #[serde(default)]
     pub mcp_servers: Vec<Value>,
-    /// The conversation to go on with.
+    /// The conversation to resume.
     #[serde(default)]
     pub agent_session_id: Option<String>,
     /// A copy of that conversation instead, where the agent offers that.
@@ -375,7 +375,7 @@ pub struct Frame {
 pub mod closing {
     /// agentctl ends; everything was sent.
     pub const OVER: u16 = 1000;
-    /// Somebody with a higher epoch is there.
+    /// A client with a higher epoch has connected.
     pub const EPOCH_STALE: u16 = 4001;
     /// A later stream took its place.
     pub const REPLACED: u16 = 4002;

@@ -3,10 +3,10 @@
 //!
 //! A spool is a folder of segments, each named by the position of its first entry. A segment is a
 //! header and frames; a frame is one sealed entry ([`format`](self::format)). Positions have no
-//! gaps. Where two segments overlap, the later one counts: it was written because nobody knows
-//! what became of the end of the earlier one.
+//! gaps. Where two segments overlap, the later one counts: it was written because it is
+//! unknown what became of the end of the earlier one.
 //!
-//! What a crash cut off at the very end is no damage: it was never acknowledged to anybody.
+//! What a crash cut off at the very end is no damage: it was never acknowledged.
 
 pub mod format;
 mod reader;

@@ -9,7 +9,7 @@ use piton_core::spool::Pos;
 use super::Error;
 use super::format::{self, FRAME_HEAD, Header, Sealer};
 
-/// An entry as it stands in a spool.
+/// An entry as a spool stores it: its JSON, not parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     pub pos: Pos,

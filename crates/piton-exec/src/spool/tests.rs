@@ -104,7 +104,7 @@ fn a_tail_torn_at_any_byte_is_cut_at_the_last_whole_frame() {
 }
 
 /// A flipped byte never changes what is read: it ends the reading, and is named unless it is in
-/// the last frame, where it cannot be told from a torn one.
+/// the last frame, where it looks like a torn one.
 #[test]
 fn a_flipped_byte_is_named_and_all_before_it_is_read() {
     let temp = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn a_missing_segment_is_named_and_a_trimmed_one_is_not() {
     assert_eq!(read(temp.path(), 6).0, entries(7..=8));
 }
 
-/// After a flush that failed, the entries of which nobody knows are in a later segment.
+/// After a failed flush, the entries that may not have reached the disk are in a later segment.
 #[test]
 fn where_segments_overlap_the_later_one_counts() {
     let temp = tempfile::tempdir().unwrap();

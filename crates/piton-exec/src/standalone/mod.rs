@@ -111,7 +111,7 @@ impl Standalone {
                 return Probe::Unreachable;
             }
             if !has_asked && !place.is_bound() {
-                // Somebody removed the socket's file; agentctl makes another when it is asked to.
+                // The socket's file was removed; agentctl makes another on `SIGHUP`.
                 signal(&place, Signal::HUP);
                 has_asked = true;
             }
@@ -119,7 +119,7 @@ impl Standalone {
         }
     }
 
-    /// Of one whose lock is free. `None`: somebody took it meanwhile.
+    /// Marks an execution whose lock is free as gone. `None`: an agentctl took the lock meanwhile.
     async fn bury(place: &ExecutionFolder) -> Option<Probe> {
         let execution = &place.execution;
         if let Err(error) = place.condemn() {
@@ -173,8 +173,8 @@ impl Standalone {
     }
 }
 
-/// Ends what is left of the execution in this very folder; of the one in a folder that this is a
-/// copy of, nothing. Without a folder there is nothing that could be told to be its own.
+/// Ends the leftover processes of the execution in this very folder. If the folder is a copy, the
+/// original's processes are not touched. Without a folder, no process can be recognised as its own.
 async fn end_leftovers(place: &ExecutionFolder) -> Result<()> {
     if let Some(mark) = place.mark()? {
         leftovers::end(&mark, LEFTOVERS_TERM).await?;
@@ -198,7 +198,8 @@ async fn unlocked(place: &ExecutionFolder, wait: Duration) {
     }
 }
 
-/// To whoever holds the lock. Looked at again right before, since pids are used again.
+/// Signals the process that holds the lock. Checks the lock again right before, since pids are
+/// reused.
 fn signal(place: &ExecutionFolder, signal: Signal) {
     if let Some(pid) = place.holder().and_then(Pid::from_raw)
         && place.is_locked()

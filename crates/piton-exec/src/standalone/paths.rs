@@ -183,12 +183,13 @@ impl ExecutionFolder {
         !matches!(file.try_lock_shared(), Ok(()))
     }
 
-    /// An agentctl that is on its way, launched by somebody who died meanwhile, will find that it is
-    /// too late. Who holds the lock already is not concerned: look at the lock again.
+    /// Marks the execution as gone: an agentctl that starts later, because its launcher died in the
+    /// middle of the launch, ends at once. An agentctl that holds the lock already is not affected:
+    /// check the lock again afterwards.
     pub(super) fn condemn(&self) -> Result<()> {
         let path = self.folder.join(files::GONE);
         match private::write(&path, b"") {
-            // Nothing was ever launched here, and whoever launches makes the folder first.
+            // Nothing was ever launched here: a launch creates the folder first.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(source) => Err(Error::Io { what: "write", path, source }),
             Ok(()) => Ok(()),

@@ -1,5 +1,5 @@
-//! agentctl runs from a copy of the program that nobody overwrites: an upgrade of Piton must not
-//! pull the ground from under what runs. Copies that nothing runs from are removed.
+//! agentctl runs from a copy of the program that is never overwritten: an upgrade of Piton must not
+//! change the program of a running agentctl. Copies that nothing runs from are removed.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, Metadata};
@@ -70,8 +70,8 @@ fn tidy_now(data: &Path, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files that processes run from, whatever they are called now. `None`: of a living agentctl it
-/// cannot be told, and then every file might be its own.
+/// The files that processes run from, whatever they are called now. `None`: the
+/// file of a living agentctl is unknown, so it could be any of them.
 fn used(data: &Path) -> Result<Option<HashSet<(u64, u64)>>> {
     let run_from = |pid: u32| {
         let found = fs::metadata(format!("/proc/{pid}/exe")).ok()?;

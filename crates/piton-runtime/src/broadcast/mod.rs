@@ -1,7 +1,8 @@
-//! The log broadcast: one cached tail of a log, shared by all of its readers. A log is followed once,
-//! whoever reads it and however they show it; what readers render is kept beside the records and made
-//! once. A reader that falls behind the cache is served from the log, together with all readers at
-//! the same position. No reader has a buffer of its own that could grow.
+//! The log broadcast: one cached tail of a log, shared by all of its readers. One task follows a
+//! log for any number of readers and output formats. The cache also holds the rendered output, so
+//! that each record is rendered once. A reader that falls behind the cache is served from the log,
+//! together with all readers at the same position. No reader has a buffer of its own that could
+//! grow.
 //!
 //! A redaction drops all cached text. The end of a log (it was deleted, or cannot be read) ends its
 //! readers.
@@ -100,7 +101,7 @@ impl<R> Part<R> {
     }
 }
 
-/// The broadcasts of all logs that somebody reads.
+/// The broadcasts of all logs that have at least one reader.
 #[derive(Debug)]
 pub struct Broadcasts<R> {
     view: View,

@@ -1,5 +1,5 @@
 //! The session engine: one method per thing that a client can ask. HTTP, WebSocket, the command
-//! line and embedders call the same methods; whoever translates decides nothing.
+//! line and embedders call the same methods; these layers translate and decide nothing.
 //!
 //! [`Engine::start`] runs sessions and their agents. [`Engine::offline`] is the same interface over
 //! the offline writer, for a process that runs none: what needs an agent is refused there with
@@ -78,7 +78,7 @@ pub struct EngineOptions {
     pub profiles: Vec<Profile>,
     /// The agent of sessions that name none.
     pub default_agent: String,
-    /// When agents are started again, and what they are told.
+    /// When agents are restarted, and which context they receive.
     pub policy: Policy,
     /// What every agentctl is launched with.
     pub launch: LaunchOptions,
@@ -298,7 +298,7 @@ impl Engine {
         self.0.metadata.get().ok_or(Error::ShuttingDown)
     }
 
-    /// Commands below the engine, for whoever drives sessions that have no agent.
+    /// Commands below the engine, for callers that drive sessions without an agent.
     pub fn handle(&self) -> Result<&Handle> {
         Ok(&self.running()?.handle)
     }

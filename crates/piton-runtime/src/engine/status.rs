@@ -1,4 +1,4 @@
-//! How a session stands: derived by the core, gathered by the view, spelled by whoever asks.
+//! The status of a session. The core derives it, the view gathers it, the caller formats it.
 
 use std::collections::BTreeMap;
 

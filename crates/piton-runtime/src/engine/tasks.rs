@@ -1,4 +1,4 @@
-//! Tasks: what somebody wants done, in any number of sessions.
+//! Tasks: a goal of the user, worked on in any number of sessions.
 
 use piton_core::decide::Refusal;
 use piton_core::id::{SessionId, TaskId};

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::supervisor::Wake;
 use crate::world::{Driver, EffectJob, Executors};
 
-/// What an agent is told that is to go on where it was stopped, or to begin with nothing said.
+/// The prompt for an agent that continues an interrupted run, or begins a run that has no prompt.
 pub(super) const CONTINUE_PROMPT: &str = "Continue where you left off.";
 /// How often, and after which delay, a command is repeated that a momentary state refused.
 const MOMENTARY_TRIES: u32 = 10;

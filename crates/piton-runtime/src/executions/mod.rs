@@ -1,5 +1,6 @@
-//! Executions: starting an agentctl for a session, telling it what the log demands, and bringing
-//! what it says into the log. The agent's turn goes on while nobody is here; this picks it up.
+//! Executions: starts an agentctl for a session, sends it the effects that the log demands, and
+//! imports what it says into the log. The agent's turn continues while no server runs; the next
+//! server picks it up here.
 
 mod configuring;
 mod driving;
@@ -148,7 +149,7 @@ impl Executions {
         std::future::ready(Ok(())).await
     }
 
-    /// Speaks to no execution any more; agents and their agentctls go on.
+    /// Disconnects from all executions; agents and their agentctls keep running.
     pub fn detach(&self) {
         self.links().connected.clear();
         self.set(Attached::NoMore);
@@ -212,7 +213,7 @@ impl Executions {
         self.0.executor.follow(at, after).await
     }
 
-    /// Whether somebody has a shell open beside the agent.
+    /// Whether a user has a shell open beside the agent.
     pub(crate) async fn has_shells(&self, at: &At) -> Result<bool, Fault> {
         self.0.executor.has_shells(at).await
     }
@@ -376,8 +377,9 @@ impl Executions {
         }
     }
 
-    /// A launch that failed may have launched something, and somebody may have found it already.
-    /// Until the log says so the launch counts as under way: nobody settles it in between.
+    /// A failed launch may have left a running agentctl, which a supervisor may have found already.
+    /// The launch counts as under way until the log says how it ended, so that no supervisor
+    /// settles it in between.
     async fn not_launched(
         &self,
         handle: &Handle,
@@ -409,7 +411,7 @@ impl Executions {
     pub async fn start_agent(&self, session: &SessionId, start: Start) -> Result<()> {
         let handle = self.handle().await?;
         let (at, state) = self.current(&handle, session).await?;
-        // Somebody who only wanted the workspace may have launched it a moment ago.
+        // A request that only needed the workspace may have launched it a moment ago.
         self.launched(&at.execution).await;
         let id = format!("{}/start/{}", at.execution, state.last_seq);
         self.tell(&at, id, Act::Start(start)).await.map(drop)

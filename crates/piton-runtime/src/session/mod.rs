@@ -111,7 +111,8 @@ pub(crate) struct Session {
     /// An agent became ready, said something, or can be reached again: what it is owed is to be
     /// tried again.
     look_again: bool,
-    /// Where the log stood when a due prompt could not be delivered: tried again when it has gone on.
+    /// The end of the log when a due prompt could not be delivered: tried again when the log has
+    /// grown.
     undelivered_at: Option<Seq>,
     /// The log was removed: there is no session any more.
     removed: bool,
@@ -157,7 +158,7 @@ impl Session {
         session.serve().await;
         session.inbox.close();
         while let Some(request) = session.inbox.recv().await {
-            // The asker may have gone; then nobody misses the answer.
+            // The caller may have stopped waiting; then the answer is not needed.
             let _ = request.reply.send(Answer::AskAgain);
         }
     }
@@ -165,7 +166,7 @@ impl Session {
     async fn serve(&mut self) {
         let mut served = false;
         while self.broken.is_none() && !self.removed {
-            // What is under way may have been told of the agent as it was before.
+            // An effect that is under way may still address the previous agent: wait for its end.
             if self.look_again && self.inflight.is_empty() && self.effects.is_empty() {
                 self.look_again = false;
                 self.queue_pending().await;
@@ -175,7 +176,8 @@ impl Session {
             }
             self.act_next();
             self.messages.retain(&self.state);
-            // From the first byte that waits: what comes meanwhile does not begin the time anew.
+            // Counted from the first byte that waits: bytes that come later do not restart the
+            // timer.
             if !self.messages.any_harmless() {
                 self.hold = None;
             } else if self.hold.is_none() {
@@ -309,7 +311,7 @@ impl Session {
             return Ok(decision);
         }
         let claim = self.claim();
-        // Decided anew behind the claim, since a decision may name the seqs of its records.
+        // Decide again behind the claim, since a decision may name the seqs of its records.
         let mut behind = self.state.clone();
         behind.apply(self.state.last_seq + 1, claim.ts, &claim.event);
         let mut decision = decide::decide(&behind, &cx, command)?;
@@ -378,15 +380,16 @@ impl Session {
         self.decide(Command::Redact(redact))
     }
 
-    /// Another writer has gone on: this one ends, and the next begins with what is there now.
+    /// Another process wrote to the log: this writer ends, and the next one begins with the current
+    /// log.
     fn outdated(&mut self, actual: Seq) -> Error {
         let (session, expected) = (self.id.clone(), self.state.last_seq);
         let error = piton_store::Error::SeqConflict { session, expected, actual };
         self.broken.get_or_insert(error).clone().into()
     }
 
-    /// Applies and enqueues. What follows sees the new state at once; nobody is told before the
-    /// flush.
+    /// Applies and enqueues. The following commands see the new state at once; callers get their
+    /// answers after the flush.
     fn append(
         &mut self,
         decision: Decision,
@@ -420,7 +423,7 @@ impl Session {
             let change = self.state.apply(seq, record.ts, &record.event);
             summary_changed |= change == Change::Summary;
             self.messages.appended(record);
-            // A run that goes on may do so with a prompt that nobody took before.
+            // A resumed run may still have a prompt that no agent has accepted.
             self.look_again |= matches!(
                 record.event,
                 Event::AgentReady(_)
@@ -429,7 +432,7 @@ impl Session {
                     | Event::ExecutorStopped(_)
             );
             if let Some(effect) = self.state.pending.get(&seq).cloned() {
-                // The agent is told what was meant; only the disk is not.
+                // The agent receives the unmasked text; only the disk does not.
                 let meant = |at: usize| originals.get(&at).unwrap_or(&records[at]);
                 let message = (0..at).rev().map(meant).find_map(|new| message_of(&effect, new));
                 let cause = meant(at).at(seq);
@@ -441,7 +444,7 @@ impl Session {
         self.since_snapshot += records.len() as u64;
         let ack = Ack { verdict, last_seq: self.state.last_seq, held_bytes };
         if records.is_empty() {
-            // What it is told rests on what is still being flushed: it waits its turn.
+            // The answer depends on records that are still being flushed: it waits for them.
             let (answer, wakes) = (Ok(ack), None);
             let settled = Inflight { appended: None, answer, reply, jobs, wakes, happened };
             return self.inflight.push_back(Box::pin(std::future::ready(settled)));
@@ -484,8 +487,8 @@ impl Session {
         }
     }
 
-    /// Saves replaying. Only of what is durable, so that it fits the log it is saved beside; and
-    /// in the background, since nobody waits for it.
+    /// Saves replaying. Only of what is durable, so that it fits the log it is saved beside; and in
+    /// the background, since no caller waits for it.
     fn snapshot_if_due(&mut self) {
         let durable = self.inflight.is_empty() && self.broken.is_none();
         let due = self.since_snapshot >= self.env.snapshot_every && self.saving.is_empty();

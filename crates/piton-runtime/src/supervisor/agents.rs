@@ -1,4 +1,4 @@
-//! What the runtime is told about agents: what they can do, and how they are started.
+//! What the runtime has to know about agents: what they can do, and how they are started.
 
 use std::fmt;
 use std::path::PathBuf;

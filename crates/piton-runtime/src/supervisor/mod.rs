@@ -71,7 +71,7 @@ enum Message {
     Launch(PathBuf, oneshot::Sender<Result<ExecutionId>>),
 }
 
-/// A start that somebody wants.
+/// A requested start of the agent.
 struct StartRequest {
     trigger: StartTrigger,
     /// What the agent is to know of what was said before.
@@ -155,7 +155,7 @@ impl Supervisors {
         }
     }
 
-    /// Ends every supervisor wherever it is; agents and their agentctls go on.
+    /// Ends every supervisor at once; agents and their agentctls keep running.
     pub(crate) fn detach(&self) {
         // Dropped outside of the lock: what a task drops may want to wake another.
         let ended = std::mem::take(&mut *self.registry());
@@ -278,7 +278,7 @@ impl Supervisors {
         }
     }
 
-    /// A hint: it costs nothing where nobody would do anything about it.
+    /// A hint: a no-op in a process without executions.
     pub(crate) fn wake(&self, session: &SessionId, cause: Wake) {
         if self.0.executions.is_none() {
             return;
@@ -317,7 +317,7 @@ impl Supervisors {
         Ok(())
     }
 
-    /// The supervisor ends, unless somebody woke it meanwhile: that message is given back.
+    /// Ends the supervisor, unless a message arrived meanwhile: then returns that message.
     fn end(&self, session: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> Option<Message> {
         let mut registry = self.registry();
         if let Ok(message) = inbox.try_recv() {

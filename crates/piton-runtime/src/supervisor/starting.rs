@@ -424,7 +424,7 @@ mod tests {
             .into()
     }
 
-    /// What came after the last good turn is not gone on from.
+    /// An agent does not resume from messages after the last good turn.
     #[test]
     fn a_conversation_is_gone_on_with_where_its_last_good_turn_ended() {
         let ready = AgentReady { execution_id: "exec_1".parse().unwrap(), agent_session_id: None };

@@ -185,7 +185,7 @@ impl Supervisor {
         }
     }
 
-    /// A silent execution is asked again at once: somebody wants to know.
+    /// Probes a silent execution again at once, without waiting for its next retry.
     fn probe_again(&mut self) {
         if matches!(self.link, Link::Silent { .. }) {
             self.link = Link::Unknown;
@@ -376,7 +376,7 @@ impl Supervisor {
         Next::End
     }
 
-    /// Everybody who waits is told why it came to nothing.
+    /// Sends the error to all callers that wait.
     fn refuse(&mut self, error: &Error) {
         for (answer, _) in self.settlers.drain(..) {
             let _ = answer.send(Err(error.clone()));

@@ -1,5 +1,5 @@
 //! A data folder (real SQLite) or a modelled disk, boots that can be killed, and an agent that
-//! writes down what it is told.
+//! records the effects it receives.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::collections::BTreeSet;
@@ -37,9 +37,9 @@ pub(crate) struct Outside {
     alive: Mutex<BTreeSet<BootId>>,
     pub probe: Mutex<Probe>,
     pub performed: Mutex<Vec<(String, String)>>,
-    /// The records that it was told because of.
+    /// The records that caused these effects.
     pub causes: Mutex<Vec<Record>>,
-    /// Whether the agent takes what it is told.
+    /// Whether the agent accepts effects.
     pub listens: Mutex<bool>,
     pub live: Mutex<bool>,
     /// Time passes at once for those who wait.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 /// Under an excluded key, and with all that JSON escapes.
 const ARGUMENT: &str = "sk-live-Zq7\"\\x9/Vb\nüé";
-/// In the environment, where the masker was told of it.
+/// In the environment, from which the masker knows it.
 const ENVIRONMENT: &str = "env-value-31337-XYZ";
 const PROVIDER: &str = "provider-key-0042";
 const SECRETS: [&str; 3] = [ARGUMENT, ENVIRONMENT, PROVIDER];
@@ -227,7 +227,7 @@ fn what_waits_is_written_in_its_order() {
         let intend =
             Command::Intend { run_id, call_id, name: "shell".into(), arguments: json!({}) };
         handle.execute(&id, intend).await.unwrap();
-        // The sender counts what it sent, and goes on in the middle of the secret.
+        // The sender counts what it sent, and continues in the middle of the secret.
         let before = "a env".len() as u64;
         handle.execute(&id, say(&message_id, Some(before), rest)).await.unwrap();
         let sent = before + rest.len() as u64;
@@ -248,7 +248,8 @@ fn what_waits_is_written_in_its_order() {
     });
 }
 
-/// A message goes on in the next process: its sender counts on, and its hash is of what both wrote.
+/// A message continues in the next process: its sender counts on, and its hash covers what both
+/// wrote.
 #[test]
 fn a_message_continues_in_another_life() {
     on_both(|place: Place| async move {
@@ -267,7 +268,8 @@ fn a_message_continues_in_another_life() {
 
         *place.outside.probe.lock().unwrap() = Probe::Alive;
         let second = place.start("boot_2").await;
-        // What waited is lost with the process that was told so; the log leads back to it.
+        // The text that waited is lost with its process; the log's offset leads the sender back to
+        // it.
         let refused =
             second.handle.execute(&id, say(&message_id, Some(cut as u64), "-three")).await;
         assert_eq!(refused.unwrap_err().code(), Code::OffsetMismatch);
@@ -327,7 +329,7 @@ fn what_waits_is_written_when_nothing_follows() {
     });
 }
 
-/// An agent is told what was answered; the log has it masked.
+/// The agent receives the answer unmasked; the log has it masked.
 #[test]
 fn an_answer_reaches_the_agent_as_it_was_given() {
     on_both(|place: Place| async move {
@@ -402,8 +404,8 @@ fn the_rest_of_a_secret_is_masked_in_another_life() {
     });
 }
 
-/// The log forgets a message with its run, and a life ends: whoever goes on without an offset seems
-/// to begin. What is in a secret by chance is written as it is.
+/// The log forgets a message with its run, and the process ends: a sender that continues without an
+/// offset seems to begin. Text that is part of a secret only by chance is written as it is.
 #[test]
 fn the_rest_of_a_secret_is_masked_after_its_run_in_another_life() {
     on_both(|place: Place| async move {
@@ -454,7 +456,7 @@ fn the_rest_of_a_secret_is_masked_after_the_end_of_its_run() {
             let (begin, rest) = ENVIRONMENT.split_at(at);
             handle.execute(&id, say(&message_id, None, &format!("a {begin}"))).await.unwrap();
             handle.execute(&id, Command::Complete { run_id }).await.unwrap();
-            // It may also begin anew: the log knows nothing of it any more.
+            // The sender may also start at offset 0: the log knows nothing of the message any more.
             let beginning = say(&message_id, Some(0), rest);
             handle.execute(&id, beginning).await.unwrap();
             handle.execute(&id, say(&message_id, Some(rest.len() as u64), " end")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Offline writers: processes that run no sessions and change one that nobody runs.
+//! Offline writers: processes that run no sessions and change a session that no process runs.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::future::Future;
@@ -86,11 +86,11 @@ async fn last_seq(writer: &Offline, session: &SessionId) -> u64 {
     writer.view().state(session).await.unwrap().last_seq
 }
 
-/// A session with an open run, whose process was killed and which nobody has looked at since.
+/// A session with an open run, whose process was killed and which no process has opened since.
 async fn abandoned(place: &Place) -> SessionId {
     let process = place.start("boot_1").await;
     let id = session(&process.handle).await;
-    // So that nothing is noted about what it was told, early or late.
+    // So that no record about the delivery is written, early or late.
     *place.outside.listens.lock().unwrap() = false;
     process.handle.prompt(&id, "work").await.unwrap();
     place.kill(process);
@@ -98,7 +98,7 @@ async fn abandoned(place: &Place) -> SessionId {
     id
 }
 
-/// A living process owns the session: the offline writer is told whose it is, and nothing is written.
+/// A living process owns the session: the offline writer learns which one, and writes nothing.
 #[test]
 fn a_session_that_a_user_runs_is_left_alone() {
     on_both(|place: Place| async move {
@@ -162,13 +162,13 @@ fn a_run_of_a_dead_boot_is_cancelled_and_the_lease_given_back() {
     });
 }
 
-/// A recorded interruption is dismissed. A service that looked at the session before sees it, and
-/// goes on with the session at once.
+/// A recorded interruption is dismissed. A service that read the session before sees the dismissal,
+/// and can use the session at once.
 #[test]
 fn an_interrupted_run_is_dismissed_beside_a_service() {
     on_both(|place: Place| async move {
         let id = abandoned(&place).await;
-        // Recovery settles it, and its process dies: recorded, owned by nobody alive.
+        // Recovery settles it, and its process dies: recorded, and no living process owns it.
         place.kill(place.start("boot_2").await);
         let service = place.start("boot_3").await;
         let run_id = service.handle.state(&id).await.unwrap().facts.run.unwrap().run_id;
@@ -212,8 +212,8 @@ fn what_is_refused_leaves_no_trace() {
     });
 }
 
-/// A token that an offline writer made for an interruption resumes the run at whoever takes it, and that one
-/// becomes the run's boot.
+/// A token that an offline writer made for an interruption resumes the run in the service that
+/// takes it, and that service becomes the run's boot.
 #[test]
 fn a_offline_writers_token_resumes_at_a_service() {
     on_both(|place: Place| async move {
@@ -231,8 +231,9 @@ fn a_offline_writers_token_resumes_at_a_service() {
     });
 }
 
-/// The agent may outlive its server: an offline writer cannot find out, so it interrupts nothing. A wait's
-/// token is rotated and works after the run is reattached; a cancelled run's agent is told to stop.
+/// The agent may outlive its server: an offline writer cannot find out, so it interrupts nothing. A
+/// wait's token is rotated and works after the run is reattached; the agent of a cancelled run
+/// receives a stop.
 #[test]
 fn a_run_whose_agent_may_live_is_not_interrupted() {
     on_both(|place: Place| async move {
@@ -292,8 +293,9 @@ fn a_offline_writer_is_never_a_runs_boot() {
     });
 }
 
-/// Killed at any moment, an offline writer leaves the session as it was or as it wanted it, and to nobody: the
-/// next writer takes it at once. Runs on the modelled disk, which loses what was not flushed.
+/// Killed at any moment, an offline writer leaves the session unchanged or fully changed, and
+/// without an owner: the next writer takes it at once. Runs on the modelled disk, which loses what
+/// was not flushed.
 #[test]
 fn a_killed_offline_writer_leaves_the_session_to_the_next() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

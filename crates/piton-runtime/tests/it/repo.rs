@@ -21,7 +21,7 @@ pub(crate) struct Rig {
     pub(crate) repo: PathBuf,
 }
 
-/// What git says, which must work. It knows nobody's settings.
+/// The output of a git command that must succeed. It reads no user's settings.
 pub(crate) fn git(folder: &Path, args: &[&str]) -> String {
     let output = command(folder, args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -117,7 +117,7 @@ impl Rig {
         kinds.map(str::to_owned).collect()
     }
 
-    /// What starting an agent would be told: a code and a reason.
+    /// The code and the reason that starting an agent would be refused with.
     pub(crate) async fn refused(&self, session: &SessionId) -> (Code, Option<&'static str>) {
         refusal(&self.worktrees.ready(session).await.unwrap_err())
     }

@@ -90,7 +90,7 @@ fn crash_in_a_run_gives_one_interruption_and_readers_hear_of_it() {
     });
 }
 
-/// A wait that nobody answers is interrupted by the sweep; its token is then of no use.
+/// The sweep interrupts a run whose wait is not answered in time; its token is then refused.
 #[test]
 fn a_wait_times_out_and_its_token_is_refused() {
     on_both(|place: Place| async move {
@@ -114,7 +114,7 @@ fn a_wait_times_out_and_its_token_is_refused() {
     });
 }
 
-/// With a live agent a time-out cancels the question, and the run goes on.
+/// With a live agent a time-out cancels the question, and the run continues.
 #[test]
 fn a_live_agent_learns_that_no_user_answered() {
     on_both(|place: Place| async move {
@@ -161,7 +161,7 @@ fn a_living_agent_is_reattached_and_given_what_it_lacks() {
         assert_eq!((count(&kinds, "run.reattached"), count(&kinds, "run.interrupted")), (1, 0));
         let status = second.handle.status(&id).await.unwrap();
         assert_eq!((status.name, status.reason), (Name::Running, Reason::RunOpen));
-        // Nobody could answer for an hour: the other wait has time again, and its token works.
+        // No answer could arrive for an hour: the other wait has time again, and its token works.
         let answered = second.handle.answer_with_token(None, kept.token.unwrap(), json!(2)).await;
         assert!(!answered.unwrap().replayed);
         second.service.shut_down().await;
@@ -171,7 +171,7 @@ fn a_living_agent_is_reattached_and_given_what_it_lacks() {
     });
 }
 
-/// The run was cancelled, and the server died before the agent was told: the next one tells it.
+/// The run was cancelled, and the server died before it notified the agent: the next server does.
 #[test]
 fn what_is_pending_for_a_living_agent_is_delivered_by_the_next_boot() {
     on_both(|place: Place| async move {
@@ -193,7 +193,7 @@ fn what_is_pending_for_a_living_agent_is_delivered_by_the_next_boot() {
     });
 }
 
-/// An agent that does not take one thing is told the next.
+/// An agent that refuses one effect still gets the next.
 #[test]
 fn an_agent_that_does_not_listen_once_is_given_the_next() {
     on_both(|place: Place| async move {
@@ -210,7 +210,7 @@ fn an_agent_that_does_not_listen_once_is_given_the_next() {
     });
 }
 
-/// A run that nobody took before it was paused begins when it is resumed, and once.
+/// A run that no agent accepted before it was paused begins when it is resumed, and once.
 #[test]
 fn a_run_that_was_paused_before_it_was_begun_begins() {
     on_both(|place: Place| async move {
@@ -259,7 +259,8 @@ fn a_damaged_session_does_not_stop_the_sweep() {
     });
 }
 
-/// An executor that does not answer is an error, not an interruption; found again, the run goes on.
+/// An executor that does not answer is an error, not an interruption; found again, the run
+/// continues.
 #[test]
 fn an_unreachable_executor_decides_nothing() {
     on_both(|place: Place| async move {

@@ -457,8 +457,8 @@ async fn a_lost_connection_to_a_gone_execution() {
     process.until(&session, "executor.stopped", 1).await;
 }
 
-/// Former triggers: the follower that found nobody, and the one that connected again. Silence is
-/// written down when it has lasted, not before; the execution is followed again by itself.
+/// Former triggers: the follower that could not connect, and the one that connected again. Silence
+/// is written down when it has lasted, not before; the execution is followed again by itself.
 #[tokio::test(start_paused = true)]
 async fn a_silent_execution_is_unreachable_after_a_while_and_comes_back() {
     let world = World::new();

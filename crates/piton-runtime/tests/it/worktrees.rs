@@ -1,5 +1,5 @@
 //! Worktrees with real git: made, found as they were left, refused when something is missing, made
-//! again. Whoever is killed on the way leaves a plan that the next one carries out.
+//! again. A process that is killed on the way leaves a plan that the next one carries out.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::fs;
@@ -216,7 +216,7 @@ async fn a_removed_worktree_is_made_again_from_its_branch() {
     let recorded = ["planned", "prepared", "removed", "planned", "prepared"];
     assert_eq!(rig.recorded(&session).await, recorded);
 
-    // What lies in its place is somebody's.
+    // A folder in its place belongs to a user.
     git(&rig.repo, &["worktree", "remove", path.to_str().unwrap()]);
     fs::create_dir(&path).unwrap();
     fs::write(path.join("precious"), "x").unwrap();

@@ -1,5 +1,5 @@
-//! Cleaning worktrees up with real git: nothing that is nowhere else is lost without being told, and
-//! whatever cuts a clean-up off, it can be done again.
+//! Cleaning worktrees up with real git: work that exists nowhere else is not lost without a refusal
+//! that names it, and a clean-up that was cut off can be repeated.
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::fs;
@@ -47,7 +47,7 @@ async fn a_clean_worktree_goes_with_its_branch() {
     let again = rig.worktrees.clean_up(&session, Force::No).await.unwrap();
     assert_eq!((again.kept_branch, again.changed), (false, false));
     assert_eq!(rig.recorded(&session).await, ["planned", "prepared", "removed"]);
-    // What starts it is told; it does not work somewhere else instead.
+    // A start of the agent is refused; it does not fall back to another folder.
     assert_eq!(rig.refused(&session).await, (Code::WorkspaceUnusable, Some("branch_missing")));
 }
 
@@ -168,7 +168,7 @@ async fn what_is_elsewhere_keeps_nothing() {
     }
 }
 
-/// A branch that somebody stands on elsewhere stays, forced or not.
+/// A branch that is checked out elsewhere stays, forced or not.
 #[tokio::test]
 async fn a_branch_that_is_checked_out_elsewhere_is_kept() {
     let rig = Rig::new().await;
@@ -180,7 +180,8 @@ async fn a_branch_that_is_checked_out_elsewhere_is_kept() {
     assert_gone(&rig, &path);
     assert!(has_branch(&rig, &plan.branch));
     assert_eq!(rig.stage(&session).await, Stage::Removed { kept_branch: true });
-    // With its branch there it can be made again, once nobody else stands on it.
+    // While its branch exists the worktree can be made again, once the branch is not checked out
+    // elsewhere.
     git(&rig.repo, &["checkout", "--quiet", "main"]);
     assert!(rig.worktrees.repair(&session).await.unwrap().is_prepared());
     assert!(path.join("a").exists());
@@ -208,7 +209,7 @@ async fn a_clean_up_that_was_cut_off_is_finished_by_the_next() {
         let (session, path, plan) = rig.prepared("sess_1").await;
         cut(&rig, &path, &plan);
         let rig = rig.again().await;
-        // Until then it is told that there is nothing to work in.
+        // Until then a start is refused: there is no worktree.
         assert_eq!(rig.refused(&session).await.0, Code::WorkspaceUnusable, "step {step}");
         let cleaned = rig.worktrees.clean_up(&session, Force::No).await.unwrap();
         assert_eq!((cleaned.kept_branch, cleaned.changed), (false, true), "step {step}");
@@ -227,7 +228,7 @@ async fn a_plan_can_be_cleaned_up() {
     assert_gone(&rig, Path::new(&plan.path));
 }
 
-/// With the repository gone nobody can say what is elsewhere: only force removes the folder.
+/// Without the repository it is unknown which work exists elsewhere: only force removes the folder.
 #[tokio::test]
 async fn without_its_repository_a_worktree_goes_by_force_only() {
     let rig = Rig::new().await;
@@ -243,8 +244,8 @@ async fn without_its_repository_a_worktree_goes_by_force_only() {
     assert!(cleaned.kept_branch && !path.exists());
 }
 
-/// Before a session is deleted: a clean worktree goes, a dirty one stays and is told of, and so does
-/// one that somebody may be at work in.
+/// Before a session is deleted: a clean worktree is removed; a dirty one stays and is reported, and
+/// so does one that an agent may work in.
 #[tokio::test]
 async fn deletion_leaves_what_is_not_clean() {
     let rig = Rig::new().await;
@@ -272,7 +273,7 @@ async fn deletion_leaves_what_is_not_clean() {
         panic!("kept")
     };
     assert!(why.code() == Code::ExecutorAlive && used_path.exists());
-    // Nor is it cleaned up under somebody who cannot be ended from here.
+    // Nor is it cleaned up under an executor that this process cannot end.
     let refused = rig.worktrees.clean_up(&used, Force::Yes).await.unwrap_err();
     assert!(refused.code() == Code::ExecutorAlive && used_path.exists());
 

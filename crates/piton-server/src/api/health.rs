@@ -49,8 +49,8 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     }
 }
 
-/// Whether the store takes writes, asked at most so often: whoever asks needs no token, and a check
-/// costs a flush.
+/// Caches whether the store accepts writes: a health request needs no token, and a check costs a
+/// flush.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<Checked>>);
 

@@ -234,7 +234,7 @@ pub(crate) async fn open_now(app: &App, session: &str) -> Result<SessionStatus> 
     Ok(SessionStatus { pending, ..status::spelled(&report) })
 }
 
-/// Stops the run's turn; it goes on when it is resumed.
+/// Pauses a run: stops its turn until the run is resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
@@ -360,7 +360,7 @@ pub(crate) async fn abandon_now(
     Ok(about(app.engine().abandon(caller, &session, execution).await?))
 }
 
-/// Closes a session: it can be read, and not be gone on with.
+/// Closes a session: it can be read, but not resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/close", tag = "sessions", request_body = Option<CloseRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),

@@ -1,4 +1,4 @@
-//! Tasks: what somebody wants done.
+//! The endpoints of tasks.
 
 use axum::Json;
 use axum::extract::State;

@@ -50,7 +50,7 @@ pub(crate) async fn get(
     Ok(Json(Wait::new(&session, &open)))
 }
 
-/// Answers a question, as somebody who may control the session.
+/// Answers a wait. Requires the scope `control`.
 #[utoipa::path(post, path = "/waits/{wait_id}/answer", tag = "waits", request_body = AnswerRequest,
     params(("wait_id" = String, Path, description = "The wait's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is answered once")),

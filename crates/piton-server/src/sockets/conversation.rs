@@ -67,13 +67,13 @@ pub(crate) async fn connect(
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
     let bearer = presented(&app, &connection, &headers)?;
-    let nobody = || Problem::new(Code::Unauthenticated, "The request carries no token");
+    let no_token = || Problem::new(Code::Unauthenticated, "The request carries no token");
     match app.admit(&connection, bearer.as_ref(), Scope::Read) {
         // Good for something else: each method asks for what it needs.
         Err(problem) if problem.code == Code::InsufficientScope => {}
         admitted => app.limits().take(&admitted?)?,
     }
-    let bearer = bearer.ok_or_else(nobody)?;
+    let bearer = bearer.ok_or_else(no_token)?;
     let upgrade = handshake(upgrade, MESSAGE_BYTES_MAX)?;
     let place = app.sockets().enter()?;
     Ok(upgrade.on_upgrade(move |socket| converse(app, connection, bearer, socket, place)))
@@ -111,7 +111,7 @@ async fn converse(
             biased;
             () = app.stop().cancelled() => break Some((closing::GOING_AWAY, "going away")),
             () = &mut taken_back => break Some(LOST),
-            // Nobody takes what is sent.
+            // The client does not read what the server sends.
             _ = &mut writing => {
                 is_taken = false;
                 break None;
@@ -126,8 +126,8 @@ async fn converse(
                     }
                     Some(Ok(Message::Text(text))) => {
                         if let Some(refusal) = take(&line, &text, &mut requests) {
-                            // Who does not take answers is not read from; what ends this is told
-                            // in the next round.
+                            // Read nothing more from a client that does not read its answers. The
+                            // next iteration handles whatever ends this wait.
                             tokio::select! {
                                 biased;
                                 () = app.stop().cancelled() => {}

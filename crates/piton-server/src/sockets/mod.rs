@@ -1,4 +1,4 @@
-//! Sockets: one for methods and events, one for each shell that somebody looks at.
+//! `WebSocket` connections: one for methods and events, and one for each attached shell.
 
 pub(crate) mod conversation;
 mod methods;
@@ -31,9 +31,9 @@ pub use methods::{OPERATIONS, Operation};
 const PROTOCOL: &str = "piton.v1";
 /// What a browser, which can set no headers, puts before its token.
 const BEARER: &str = "bearer.";
-/// How often somebody who says nothing is asked whether they are there.
+/// How often the server pings a client.
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// Silent for so long, nobody is there.
+/// A client that is silent for this long counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// How long a message may take to be taken.
 const WRITE_WAIT: Duration = Duration::from_secs(30);
@@ -116,7 +116,7 @@ fn presented(app: &App, connection: &Connection, headers: &HeaderMap) -> Result<
     extract::presented(app, connection, credentials(headers))
 }
 
-/// A request that is no handshake is told so.
+/// Refuses a request that is not a WebSocket handshake.
 fn handshake(
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
     message_bytes_max: usize,
@@ -168,7 +168,7 @@ fn close_frame((code, reason): Why) -> Message {
     Message::Close(Some(CloseFrame { code, reason: reason.into() }))
 }
 
-/// Sends one message, or finds that nobody takes it.
+/// Sends one message; `None` if the client does not read it in time or has left.
 async fn send(sink: &mut SplitSink<WebSocket, Message>, message: Message) -> Option<()> {
     tokio::time::timeout(WRITE_WAIT, sink.send(message)).await.ok()?.ok()
 }

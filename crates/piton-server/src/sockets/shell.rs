@@ -155,7 +155,7 @@ enum Out {
     End(Why),
 }
 
-/// Sends it; why it is over. `None`: nobody takes it any more.
+/// Sends the shell's output and returns why it ended; `None` if the client no longer reads.
 async fn write(
     sink: &mut SplitSink<WebSocket, Message>,
     mut outgoing: mpsc::Receiver<Out>,
@@ -186,7 +186,7 @@ async fn type_in(mut keyboard: ShellKeyboard, mut typed: mpsc::Receiver<Typed>) 
             return tokio::time::sleep(CLOSE_WAIT).await;
         }
     }
-    // Nobody types any more: whoever reads says when it is over.
+    // No more input comes. The reading side decides when the connection ends.
     std::future::pending::<()>().await;
 }
 

@@ -14,7 +14,7 @@ fn read(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Whoever changes the API sees it in the change; `PITON_UPDATE=1` writes it anew.
+/// A change of the API shows in the diff of its description; `PITON_UPDATE=1` writes the file.
 #[test]
 fn the_description_is_as_it_is_committed() {
     let mut made = serde_json::to_value(piton_server::description()).unwrap();

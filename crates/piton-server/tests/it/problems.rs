@@ -1,4 +1,4 @@
-//! What went wrong is told in one form, with a code that has a page.
+//! Every error has the same form, with a code that has a page.
 
 use piton_api::client::{Client, Error};
 use piton_api::problem::Problem;

@@ -27,8 +27,9 @@ pub struct Progress {
     pub done: u64,
 }
 
-/// Copies the metadata log and every session into an empty store, and verifies each there. Nobody
-/// may write to either meanwhile; a log that grew under the copy is reported (`SeqConflict`).
+/// Copies the metadata log and every session into an empty store, and verifies each there. No other
+/// process may write to either store meanwhile; a log that grows during the copy fails the
+/// conversion (`SeqConflict`).
 pub async fn convert(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,

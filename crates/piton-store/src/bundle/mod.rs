@@ -2,8 +2,8 @@
 //! with every length bounded before anything is allocated for it. An import verifies each link and
 //! takes all or nothing.
 //!
-//! A bundle without a passphrase carries the session's chain key in the clear: it shows damage by
-//! accident, not forgery by somebody who has it.
+//! A bundle without a passphrase carries the session's chain key in the clear: an import detects
+//! accidental damage, but not a forgery by a person who has the bundle.
 
 mod convert;
 mod error;
@@ -70,9 +70,9 @@ impl Settings {
     }
 }
 
-/// Writes a session, as it is when this begins. What is appended meanwhile is not in it; a
-/// redaction meanwhile makes it start in vain (`SeqConflict`), since the record that says why
-/// would be missing.
+/// Writes a session as it is when the export begins; records appended meanwhile are not in the
+/// bundle. A redaction meanwhile fails the export (`SeqConflict`), because the bundle would lack
+/// the record that explains the missing content.
 pub async fn export(
     store: &dyn Store,
     session: &SessionId,

@@ -54,7 +54,7 @@ pub async fn rebuilding_changes_no_answer(harness: &dyn Harness) {
     let before = answers(&*store, &[&one, &other]).await;
     store.rebuild_caches().await.unwrap();
     assert_eq!(answers(&*store, &[&one, &other]).await, before);
-    // Writing goes on, and what is written next is seen.
+    // Appends still work, and the caches show them.
     one.append(vec![of(40, event::RunCompleted { run_id, stop_reason: None, truncated: false })])
         .await
         .unwrap();

@@ -156,13 +156,13 @@ pub async fn the_chain_is_known_at_every_record(harness: &dyn Harness) {
 
 pub async fn what_is_not_there_is_not_there(harness: &dyn Harness) {
     let store = harness.open().await;
-    let nobody = session("nobody");
-    assert_eq!(store.head(&nobody).await.unwrap(), None);
-    assert!(store.read(&nobody, 0, 10, Detail::Full).await.unwrap().is_empty());
-    assert_eq!(store.chain_at(&nobody, 1).await.unwrap(), None);
-    assert_eq!(store.snapshot(&nobody).await.unwrap(), None);
+    let missing = session("nobody");
+    assert_eq!(store.head(&missing).await.unwrap(), None);
+    assert!(store.read(&missing, 0, 10, Detail::Full).await.unwrap().is_empty());
+    assert_eq!(store.chain_at(&missing, 1).await.unwrap(), None);
+    assert_eq!(store.snapshot(&missing).await.unwrap(), None);
     assert_eq!(store.token(&"rt_none".parse().unwrap()).await.unwrap(), None);
-    assert!(store.verify(&nobody).await.is_err());
+    assert!(store.verify(&missing).await.is_err());
 }
 
 pub async fn snapshots_are_kept_and_replaced(harness: &dyn Harness) {

@@ -93,7 +93,7 @@ async fn pages(store: &dyn Store, mut query: Query) -> Vec<Row> {
     }
 }
 
-/// Many sessions share one moment; still every page goes on exactly where the last one ended.
+/// Many sessions share a timestamp; each page still begins exactly where the last one ended.
 pub async fn pages_with_ties_are_complete(harness: &dyn Harness) {
     let store = harness.open().await;
     for i in 0..40 {
@@ -213,7 +213,7 @@ pub async fn tokens_are_found(harness: &dyn Harness) {
     }
 }
 
-/// Every log is named, in order, whatever the index says; pages go on where they ended.
+/// Every log is named, in order, whatever the index says; each page begins where the last ended.
 pub async fn all_logs_are_named(harness: &dyn Harness) {
     let store = harness.open().await;
     let mut names = Vec::new();

@@ -263,7 +263,7 @@ impl Driver {
         store.append(batch).await
     }
 
-    /// Gives the store back, so that nobody holds it while it is opened again.
+    /// Returns the store and drops the driver's reference, so that the store can be reopened.
     pub(crate) fn let_go(&mut self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         self.store = None;
         store

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 impl Folder {
     /// Whether a log was written elsewhere: no line of it is this store's. A key beside it proves
     /// nothing, as an upgrade may have died; but then no line may look like a damaged one of this
-    /// store, unless somebody else's snapshot lies there, too.
+    /// store, unless a snapshot of another program is there, too.
     pub(super) fn is_foreign(
         &self,
         session: &SessionId,
@@ -50,7 +50,7 @@ impl Folder {
             }
         }
         if self.disk.entry(&self.paths.anchor(session)).is_ok() {
-            // It was this store's: somebody put another file in its place.
+            // It was this store's: its file was replaced by another.
             return Ok(false);
         }
         let has_key = self.disk.entry(&self.paths.key(session)).is_ok();
@@ -59,7 +59,7 @@ impl Folder {
         Ok(!has_key || !is_doubtful || self.voucher(session).is_some())
     }
 
-    /// The snapshot that somebody else wrote for a log.
+    /// The snapshot that another program wrote for a log.
     pub(super) fn voucher(&self, session: &SessionId) -> Option<SnapshotFile> {
         let text = self.read_cache(&self.paths.snapshot(session))?;
         let file = serde_json::from_slice::<SnapshotFile>(&text).ok()?;

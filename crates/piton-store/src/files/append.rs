@@ -106,7 +106,7 @@ pub(crate) fn targets(records: &[NewRecord]) -> BTreeSet<Seq> {
 }
 
 impl Folder {
-    /// Whether a batch can only be appended by writing its log anew: [`Folder::append_by_rewrite`].
+    /// Whether a batch can only be appended by rewriting its log: [`Folder::append_by_rewrite`].
     pub fn needs_rewrite(&self, batch: &Batch) -> bool {
         let logs = self.logs();
         let foreign = logs.by_id.get(&batch.session).is_some_and(|log| log.form == Form::Foreign);
@@ -199,7 +199,7 @@ impl Folder {
         let key_path = self.paths.key(session);
         let (key, is_fresh) = match self.read_key(session) {
             Ok(Some(key)) => {
-                // Left behind by somebody who died before the first line: as good as a new one.
+                // Left by a process that died before it wrote the first line: as good as a new key.
                 let file = self.disk.open(&key_path).map_err(|e| write_failed(&key_path, e))?;
                 self.settle(file.sync())?;
                 (key, false)
@@ -297,8 +297,8 @@ impl Folder {
                     staged.file = Some(file);
                 }
                 Err(e) => {
-                    // A part may have been written. If it cannot be cut off, nobody knows what the
-                    // file says.
+                    // A part may have been written. If it cannot be cut off, the content of the
+                    // file is unknown.
                     if let Err(cut) = file.truncate(at) {
                         self.poison(cut);
                     }
@@ -422,7 +422,7 @@ fn stage_lines(
     }
 }
 
-/// The lines of a batch behind an end, for a log that is written anew.
+/// The lines of a batch behind an end, for a log that is rewritten.
 pub(super) struct Lines {
     pub(super) bytes: Vec<u8>,
     pub(super) end: End,

@@ -128,7 +128,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Verifies a log that somebody else may be writing to: what looks wrong is looked at again.
+    /// Verifies a log that another process may be writing to: what looks wrong is read again.
     pub(super) fn verify_beside(
         &self,
         session: &SessionId,

@@ -22,8 +22,8 @@ const COMPRESSED_BYTES_MIN: usize = 64 * 1024;
 /// Fast; contents are text, which shrinks well at any level.
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// Blobs that may be nobody's any more: written down before the last line that refers to them goes,
-/// so that the next life looks again.
+/// Blobs that may have no references any more. The list is written before the last line that refers
+/// to them is removed, so that the next process checks them again.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sweep {
     blobs: Vec<Hex>,
@@ -159,7 +159,7 @@ impl Folder {
             blobs.remove(address);
         });
         if let Err(error) = looked {
-            tracing::error!(%error, "Blobs that may be nobody's stay");
+            tracing::error!(%error, "Blobs that may be unreferenced are kept");
             return Ok(false);
         }
         for address in blobs {

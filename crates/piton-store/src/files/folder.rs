@@ -1,5 +1,5 @@
-//! The store without its threads: everything here is done by whoever calls it, so that a simulator
-//! can decide in which order, and what fails.
+//! The store without its threads: everything here runs on the caller's thread, so that a simulator
+//! can decide the order of operations and which of them fail.
 //!
 //! One caller at a time writes; readers look at what is durable and never wait for a flush.
 
@@ -40,7 +40,7 @@ pub struct Folder {
     pub(super) entropy: Arc<dyn Entropy>,
     logs: Mutex<Logs>,
     writer: Mutex<Writer>,
-    /// Held while caches are written, and by whoever replaces or removes a log.
+    /// Held while caches are written and while a log is replaced or removed.
     behind: Mutex<()>,
     /// Why nothing is written any more.
     poisoned: OnceLock<Cause>,

@@ -1,14 +1,14 @@
 //! A store of plain files: one log of lines per session, which `tail` and `jq` can
 //! read, with a snapshot and a token index beside it.
 //!
-//! **Nothing here is encrypted.** The files are readable by their owner only, and that is all; a
-//! store that is to keep secrets from whoever gets at the disk is the SQLite one. A `README` in the
+//! **Nothing here is encrypted.** The only protection is the file mode: only the owner can read the
+//! files. Use the SQLite store to keep secrets from a person who gets the disk. A `README` in the
 //! folder says so, too.
 //!
-//! One process at a time writes to the folder: a second one is told who does. Any number read beside
-//! it, without a lock. An
-//! append costs one write and one flush of the session's log; everything else (snapshot, token
-//! index, anchor) is written behind it and made again from the log when it is missing or damaged.
+//! One process at a time writes to the folder: a second writer gets an error that names the first.
+//! Any number of processes read beside it, without a lock. An append costs one write and one flush
+//! of the session's log; everything else (snapshot, token index, anchor) is written behind it and
+//! made again from the log when it is missing or damaged.
 //!
 //! [`Folder`] is the whole store without threads, on any [`Disk`]; [`FilesStore`] puts threads and
 //! the contract around it.

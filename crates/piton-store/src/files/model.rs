@@ -220,7 +220,7 @@ impl ModelDisk {
         (inner.fuse, inner.dead) = (None, false);
     }
 
-    /// The same disk as it is now, for somebody else to break.
+    /// An independent copy of the disk.
     pub fn copied(&self) -> Self {
         let inner = self.inner();
         let copy = Inner {

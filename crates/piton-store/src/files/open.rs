@@ -34,8 +34,8 @@ const COPY_BYTES: usize = 64 * 1024;
 const TORN_MAX: u64 = 10_000;
 
 const README: &str = "\
-This folder is a Piton store of plain files. Nothing in it is encrypted: whoever can read the files
-can read the sessions.
+This folder is a Piton store of plain files. Nothing in it is encrypted: anyone who can read the
+files can read the sessions.
 
 sessions/ID.messages.jsonl   the log: one record per line, only ever appended to
 sessions/ID.json             a snapshot of what the log says; made again if it is missing
@@ -109,14 +109,14 @@ impl Folder {
             match paths::kind(&entry.name) {
                 Some((session, Kind::Log)) => {
                     if access == Access::ReadOnly {
-                        // Somebody may be writing: it is looked at until it is whole.
+                        // A process may be writing: the log is read again until it is whole.
                         if let Err(error) = folder.look_again(&session) {
                             folder.logs().insert(broken(&session, FOREIGN_KEY, error));
                         }
                         continue;
                     }
                     let opened = folder.open_log(&session, entry.exposure);
-                    // One log that cannot be opened keeps nobody from the others.
+                    // A log that cannot be opened does not block the others.
                     let opened = opened
                         .unwrap_or_else(|error| Some((broken(&session, FOREIGN_KEY, error), 0)));
                     if let Some((log, known)) = opened {
@@ -361,8 +361,8 @@ impl Folder {
         // Not one batch of it was ever durable: there is no such session.
         let never_was = log.end.seq == 0 && log.broken().is_none();
         if log.end.bytes > known {
-            // Whoever wrote it may have been killed before the flush. Nobody is shown what could
-            // still be lost.
+            // The writer may have been killed before the flush. Readers must not see records that
+            // could still be lost.
             file.sync().map_err(unreadable)?;
         }
         Ok((!never_was).then_some((log, known)))
@@ -384,7 +384,7 @@ impl Folder {
         };
         let tokens = self.read_cache(&self.paths.tokens(session));
         if tokens.is_some() && saved.own.as_ref().is_some_and(|own| !own.has_tokens()) {
-            // Nobody asks it: it goes with the next writing.
+            // The snapshot has no tokens: the next write of the caches removes the index.
             self.logs().dirty.insert(session.clone());
         }
         let Some(restored) = snapshot::restore(key, saved, tokens.as_deref()) else {
@@ -425,8 +425,8 @@ impl Folder {
         let (line, why, torn) = match rest {
             Rest::BatchCut { line } => (*line, "its batch is not whole", !anchored),
             Rest::Bad(bad) => {
-                // A crash leaves no line that is whole: in the wrong place, of a later version, or
-                // of somebody else.
+                // A crash leaves no whole line that is in the wrong place, of a later version, or
+                // of another program.
                 let whole = [WRONG_SEQ, WRONG_BATCH, WRONG_CHAIN, line::HEADER_UNREADABLE];
                 let durable = anchored
                     || whole.contains(&bad.why)

@@ -49,7 +49,7 @@ impl Paths {
         self.data.join("README")
     }
 
-    /// Blobs that may be nobody's any more.
+    /// Blobs that may have no references any more.
     pub(crate) fn sweep(&self) -> PathBuf {
         self.data.join("sweep.json")
     }

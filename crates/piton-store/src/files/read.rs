@@ -279,7 +279,7 @@ impl Folder {
             chain_key: log.key.clone(),
             last_seq: log.end.seq,
             chain: log.end.chain,
-            // Also one that knows more than the log does: whoever takes the copy refuses it.
+            // Also one that is ahead of the log: the store that imports the copy refuses it.
             anchor: log.anchor,
         }))
     }

@@ -1,6 +1,6 @@
-//! Writing a log anew beside the old one: to take contents out, and to bring a log that began
-//! elsewhere into this store's form. The new file gets the log's name when it is whole and flushed,
-//! together with the batch that asked for it: both are there, or neither.
+//! Rewriting a log into a new file beside the old one: to take contents out, and to bring a log
+//! that began elsewhere into this store's form. The new file gets the log's name when it is whole
+//! and flushed, together with the batch that asked for it: both are there, or neither.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ impl Rewrite {
 }
 
 impl Folder {
-    /// Appends a batch by writing its log anew; durable when this returns. Whatever was staged
+    /// Appends a batch by rewriting its log; durable when this returns. Whatever was staged
     /// before is flushed first.
     pub fn append_by_rewrite(&self, batch: &Batch) -> Result<Appended> {
         if let Some((_, e)) = self.flush_staged()?.into_iter().next() {
@@ -144,7 +144,7 @@ impl Folder {
         loop {
             match scanner.next() {
                 Ok(Some(mut line)) => check_line(&mut line)?,
-                // What is bad is found again, and said, by whoever copies it.
+                // The copy finds a bad line again and reports it.
                 Ok(None) | Err(Fault::Bad(_)) => return Ok(()),
                 Err(Fault::Io(e)) => return Err(Self::io(view, e)),
             }

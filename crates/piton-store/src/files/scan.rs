@@ -36,7 +36,7 @@ pub(crate) enum Form {
     Foreign,
 }
 
-/// A line's beginning: whoever knows one can read on from there.
+/// Where a line begins; a scan can start there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) seq: Seq,
@@ -153,7 +153,7 @@ impl RawLines {
         Ok(Raw::Whole(&self.buffer[start..start + length]))
     }
 
-    /// Goes on behind a line that is too long, without loading it.
+    /// Moves past a line that is too long, without loading it.
     pub(crate) fn skip_line(&mut self) -> io::Result<bool> {
         let mut chunk = vec![0; CHUNK_BYTES];
         while self.at < self.end {
@@ -194,7 +194,7 @@ fn next_alone(
         (Raw::TooLong, _) => Err(TOO_LONG),
         (Raw::Unended(_), Form::Native) => Err(NO_END),
         (Raw::Whole(text), Form::Native) => line::decode(text),
-        // Whoever wrote it may have left out the last line break.
+        // The program that wrote it may have left out the last line break.
         (Raw::Whole(text) | Raw::Unended(text), Form::Foreign) => {
             let length = text.len() as u64;
             let decoded = line::decode_foreign(text, key);
@@ -315,13 +315,13 @@ impl Scanner {
             let mut begin = raw.at;
             loop {
                 let next = next_alone(&mut raw, form, &key);
-                let goes_on = matches!(&next, Ok(Some(Alone { decoded: Ok(_), .. })));
+                let is_good = matches!(&next, Ok(Some(Alone { decoded: Ok(_), .. })));
                 if let Some(next) = next.transpose() {
                     chunk.push(next);
                 }
-                if !goes_on || raw.at - begin >= AHEAD_BYTES {
-                    // Nobody listens any more who has found something.
-                    if send.send(std::mem::take(&mut chunk)).is_err() || !goes_on {
+                if !is_good || raw.at - begin >= AHEAD_BYTES {
+                    // The receiver stops listening once it has found a fault.
+                    if send.send(std::mem::take(&mut chunk)).is_err() || !is_good {
                         return;
                     }
                     begin = raw.at;

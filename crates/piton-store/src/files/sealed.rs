@@ -1,5 +1,5 @@
-//! Small JSON files that are caches: whoever reads one must know that it is whole and was made for
-//! this log. Their last field is a keyed hash of everything before it.
+//! Small JSON files that are caches. The last field is a keyed hash of everything before it, so
+//! that the reader knows that the file is whole and was made for this log.
 
 use piton_core::chain;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(key: &chain::Key, bytes: &[u8]) -> Opt
     Some((object, check.to_owned()))
 }
 
-/// Whether somebody sealed it, whatever became of it.
+/// Whether the text was sealed at some time, even if it was damaged since.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     bytes.windows(START.len()).any(|part| part == START.as_bytes())
 }

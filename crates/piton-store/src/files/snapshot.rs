@@ -71,7 +71,7 @@ struct Recovery {
     interruption: Option<Reason>,
 }
 
-/// What the next life needs to go on without reading the log.
+/// What the next process needs to continue without reading the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Own {
     projector: u32,

@@ -39,7 +39,7 @@ struct Waiting {
     appended: Appended,
 }
 
-/// Whoever dropped the future does not want to know.
+/// Sends an answer. That fails only if the caller dropped the future.
 fn answer<T>(reply: Reply<T>, answer: Result<T>) {
     drop(reply.send(answer));
 }
@@ -105,7 +105,7 @@ impl Writer {
     }
 
     /// Writes and flushes a group. What cannot be written together is written one by one, so that
-    /// nobody suffers from a neighbour.
+    /// one batch does not fail because of another.
     fn commit(&self, waiting: Vec<Waiting>) {
         if waiting.is_empty() {
             return;

@@ -60,13 +60,13 @@ impl Folder {
         }
     }
 
-    /// Verifies a log as it was when somebody looked; others may have appended since.
+    /// Verifies a log as it was when the view was taken; others may have appended since.
     pub(super) fn verify_view(&self, view: &View, broken: Option<&Error>) -> Result<Verification> {
         let anchored_to = view.anchor.map(|(seq, _)| seq);
         let answer = |good_to, problem| Ok(Verification { good_to, problem, anchored_to });
         match broken {
             None | Some(Error::LineDamaged { .. }) => {}
-            // Without its key, or as somebody else's file, nothing can be said about it.
+            // Without its key, or if it is another program's file, it cannot be verified.
             Some(e) => return Err(e.clone()),
         }
         let bytes = view.file.bytes().map_err(|e| Self::io(view, e))?;
@@ -196,7 +196,7 @@ impl Folder {
         let (is_remade, needs_anchor) = {
             let logs = self.logs();
             let log = logs.by_id.get(session)?;
-            // Somebody appended meanwhile, and may have written caches that know more.
+            // Another thread appended meanwhile, and may have written newer caches.
             if log.end != view.end || !view.is_of(log) {
                 return None;
             }
@@ -217,7 +217,7 @@ impl Folder {
             return unreadable(Problem::AnchorMissing);
         }
         let file = match snapshot {
-            // What somebody else wrote before the log was brought here.
+            // Written by another program before this store took over the log.
             Cache::Read(text) if !sealed::is_sealed(&text) && self.voucher(session).is_some() => {
                 Cache::Missing
             }

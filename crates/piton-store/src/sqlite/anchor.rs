@@ -2,8 +2,9 @@
 //! shorter log. Written behind the appends, about once a second and at the end, and only about
 //! what is already durable; so it trails, and costs no append a flush.
 //!
-//! The file counts its rows in the transaction that adds or removes them: rows that somebody else
-//! removed are missed. It is there before the store's first log is, so a store without it lost it.
+//! The file counts its rows in the transaction that adds or removes them, so a removal by another
+//! program is noticed. The file exists before the store's first log, so a store without the file
+//! lost it.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -100,8 +101,8 @@ impl Anchors {
         self.changed.notify_all();
     }
 
-    /// The thread that writes anchors, until [`Anchors::close`]. Its failures are told and cost
-    /// nothing but the anchor: the log does not depend on it.
+    /// The thread that writes anchors, until [`Anchors::close`]. A failure is logged and costs only
+    /// the anchor: the log does not depend on it.
     pub(crate) fn run(&self, mut conn: Option<Connection>) {
         let mut inner = self.lock();
         loop {
@@ -162,7 +163,7 @@ impl Anchors {
         found.unwrap_or_default()
     }
 
-    /// Without the anchors everything works, but for noticing cuts: that is told and no more.
+    /// A failure is logged and returns `None`: without anchors only cuts are not noticed.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
         let done = self.try_read(read);
         if let Err(e) = &done {
@@ -226,7 +227,7 @@ impl Anchors {
         }
     }
 
-    /// Opens the file for the thread; a missing or damaged one is said and made anew.
+    /// Opens the file for the thread; a damaged one is logged and replaced, a missing one created.
     pub(crate) fn open(&self) -> Option<Connection> {
         open(&self.path)
     }
@@ -267,7 +268,7 @@ fn open(path: &Path) -> Option<Connection> {
     let aside = path.with_extension("damaged");
     tracing::warn!(
         path = %path.display(), aside = %aside.display(), error = %first,
-        "The anchors cannot be read: put aside and begun anew; cuts from before are not noticed"
+        "The anchors cannot be read: put aside and recreated; earlier cuts are not noticed"
     );
     let moved = fs::rename(path, &aside);
     for suffix in ["-wal", "-shm"] {
@@ -314,9 +315,9 @@ fn create_private(path: &Path) {
     let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
-/// Before anything is written: a file that is neither ours nor empty belongs to somebody.
+/// Before anything is written: a file that is neither ours nor empty belongs to another program.
 fn refuse_foreign(conn: &Connection) -> rusqlite::Result<()> {
-    // In this order: whoever makes the file just now marks it first.
+    // In this order: a process that creates the file at the same time marks it first.
     let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
     let id = application_id(conn)?;
     if id == APPLICATION_ID || (id == 0 && tables == 0) {

@@ -32,7 +32,7 @@ use crate::writer::WritableRecords;
 /// Sessions whose end the writer remembers.
 const SESSIONS_CACHED_MAX: usize = 4_096;
 
-/// Where a log ends. Right for as long as nobody else writes to the database.
+/// Where a log ends. Valid as long as no other process writes to the database.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) no: i64,
@@ -63,7 +63,7 @@ impl Trouble {
     }
 }
 
-/// Appends batches to a database whose transaction somebody else opens and ends.
+/// Appends batches to a database; the caller begins and ends the transaction.
 #[derive(Debug)]
 pub(crate) struct Appender {
     pub(crate) path: PathBuf,
@@ -105,7 +105,7 @@ impl Appender {
         }
     }
 
-    /// Somebody else wrote: nothing remembered is certain.
+    /// Clears the caches, which are stale once another process has written to the database.
     pub(crate) fn forget(&mut self) {
         self.ends.clear();
         self.moved.clear();
@@ -250,7 +250,7 @@ impl Appender {
         let lease = if let Some(lease) = log.lease {
             lease
         } else {
-            // Somebody emptied the caches: this session's are made again before it is written to.
+            // The caches were emptied: this session's are rebuilt before the append.
             self.moved.push(session.clone());
             rebuild::session(conn, &self.path, session, log.no)
                 .map_err(|e| Trouble::Failed(Failure::Other(e)))?

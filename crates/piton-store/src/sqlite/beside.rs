@@ -159,8 +159,8 @@ impl<'scope, 'env> Beside<'scope, 'env> {
             let check = move || chunks.into_iter().find_map(|mut chunk| with.check(&mut chunk));
             (send, scope.spawn(check))
         });
-        // To wait would be to leave a core idle. If the thread has ended it found something, which
-        // is told at the end.
+        // To wait would be to leave a core idle. If the thread has ended, it found a problem, which
+        // is reported at the end.
         if let Err(TrySendError::Full(chunk)) = jobs.try_send(chunk) {
             self.check_here(chunk);
         }

@@ -37,7 +37,7 @@ pub(crate) enum Trouble {
 impl From<rusqlite::Error> for Trouble {
     fn from(e: rusqlite::Error) -> Self {
         match e {
-            // A column of another type than ours: somebody edited it.
+            // A column of another type than ours: the row was edited.
             rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::Utf8Error(..) => Self::Damaged,

@@ -52,7 +52,7 @@ impl Reader {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         let mut ids = ids().map_err(|e| self.failed(e))?;
-        // A log that is gone and was not deleted is named, too, so that somebody notices.
+        // A log that is missing without a deletion is listed, too, so that its loss is noticed.
         ids.extend(self.anchors.names(after, limit));
         ids.sort_unstable();
         ids.dedup();

@@ -69,7 +69,7 @@ pub(crate) fn find(conn: &Connection, path: &Path, session: &SessionId) -> Resul
     else {
         return Ok(None);
     };
-    // A log is made together with its first record: without one somebody took it away.
+    // A log is created together with its first record: without one, its records were removed.
     let (rid, last_pos) = end.ok_or_else(|| damaged(session, 1))?;
     let last_seq = seq_of(rid);
     let chain = chain.ok_or_else(|| damaged(session, last_seq))?;

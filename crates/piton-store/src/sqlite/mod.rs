@@ -315,7 +315,7 @@ impl Store for SqliteStore {
 
     fn subscribe(&self, session: &SessionId) -> Hints {
         let hints = self.hub.subscribe(session);
-        // Whoever sleeps because nobody listened begins to look.
+        // The watch thread sleeps while there are no listeners.
         self.watch.wake();
         hints
     }

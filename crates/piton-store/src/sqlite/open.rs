@@ -89,8 +89,8 @@ pub(crate) fn connect_reader(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Whether nobody can write to the database: the file system is read-only and the database whole
-/// in one file.
+/// Whether no process can write to the database: the file system is read-only and the database is
+/// whole in one file.
 fn is_frozen(path: &Path) -> bool {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
@@ -183,7 +183,7 @@ fn has_tables(conn: &Connection, tables: &[&str]) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// Caches that somebody dropped or emptied are made again. Costs a few look-ups otherwise.
+/// Rebuilds caches that were dropped or emptied. Costs a few look-ups otherwise.
 fn restore_caches(conn: &Connection, path: &Path) -> Result<()> {
     let failed = |e| failure::to_error(path, e);
     let emptied = || {
@@ -285,7 +285,8 @@ fn create(options: &Options, path: &Path) -> Result<()> {
     let keys = Keys::create(data, options.keys.clone(), store_id.clone(), &*options.entropy)?;
     let new = path.with_extension("new");
     remove_database(&new).map_err(failed)?;
-    // Made by us and not by SQLite, so that nobody else can read it; its companions inherit that.
+    // Made by us and not by SQLite, so that only its owner can read it; SQLite gives its companions
+    // the same mode.
     let file = OpenOptions::new()
         .read(true)
         .write(true)

@@ -63,7 +63,7 @@ static CHAIN_AT: LazyLock<String> =
     LazyLock::new(|| format!("SELECT chain FROM records WHERE pos = ({PLACE})"));
 
 impl<'a> Raw<'a> {
-    /// `None` if a column is not what we write there: somebody edited it.
+    /// `None` if a column is not what we write there: the row was edited.
     pub(crate) fn from_row(row: &'a Row<'_>) -> Option<Self> {
         let column = |at| row.get_ref(at).ok();
         Some(Self {

@@ -44,7 +44,7 @@ pub(crate) fn begin(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether somebody took something out and the write-ahead log was not emptied since.
+/// Whether content was taken out and the write-ahead log was not emptied since.
 pub(crate) fn is_unfinished(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT 1 FROM meta WHERE name = 'removed'")?.exists([])
 }

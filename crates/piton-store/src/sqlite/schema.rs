@@ -194,14 +194,14 @@ pub(crate) fn seq_of(rid: i64) -> u64 {
 pub(crate) fn configure(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     conn.busy_timeout(std::time::Duration::from_millis(u64::from(BUSY_MS)))?;
-    // Otherwise a statement with a range is planned anew for every value that is bound to it.
+    // Otherwise SQLite plans a statement with a range again for every value that is bound to it.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")
 }
 
 /// Settings of the one connection that writes. The write-ahead log is never cut
 /// (`journal_size_limit`), because overwriting a file is cheaper to flush than growing it, and is
-/// checkpointed by the writer when that delays nobody.
+/// checkpointed by the writer when that delays no caller.
 pub(crate) fn configure_writer(conn: &Connection) -> rusqlite::Result<()> {
     configure(conn)?;
     conn.execute_batch(

@@ -179,7 +179,7 @@ impl Reader {
                 }
                 walk.caches.apply(raw, &event);
             }
-            // Written so, and chained so: whoever reads it hears that it makes no sense.
+            // The chain covers it, so it was written like this; reading it returns an error.
             Err(_) => walk.caches.unreadable = true,
         }
         walk.last = seq;

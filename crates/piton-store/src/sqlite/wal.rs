@@ -13,11 +13,11 @@ use super::failure::{self, Failure};
 use super::writer::Writer;
 use super::{removal, schema};
 
-/// Pages of the write-ahead log after which it is copied into the database when nobody writes.
+/// Pages of the write-ahead log after which it is copied into the database when no work waits.
 const CHECKPOINT_PAGES: usize = 2_000;
-/// How long nobody has written then: somebody who was just answered may be about to go on.
+/// How long the queue must be empty first: a caller that was just answered may append again.
 const CHECKPOINT_REST: Duration = Duration::from_millis(5);
-/// Pages after which it is copied even if somebody waits.
+/// Pages after which it is copied even if callers wait.
 const CHECKPOINT_PAGES_MAX: usize = 8 * CHECKPOINT_PAGES;
 /// How long readers are waited for when the write-ahead log has to be emptied.
 pub(super) const EMPTY_WAL_WAIT: Duration = Duration::from_millis(500);
@@ -64,11 +64,11 @@ impl Wal {
 }
 
 impl Writer {
-    /// Something was taken out: the write-ahead log still has it, and must not. The database says
-    /// so until it is done, whoever does it.
+    /// Empties the write-ahead log, which still has content that was taken out. The database keeps
+    /// a note until this is done, by this process or another.
     pub(super) fn empty_wal(&mut self, wait: Duration) {
         if let Err(e) = removal::overwrite(&self.conn, false) {
-            tracing::warn!(error = %e, "Freed space goes on being overwritten");
+            tracing::warn!(error = %e, "Freed space is still overwritten");
         }
         let emptied = self.conn.busy_timeout(wait).and_then(|()| {
             self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
@@ -151,7 +151,7 @@ impl Ahead {
     }
 
     /// Makes more space if the log reached the end of what there was. Only inside a write
-    /// transaction, where nobody else appends to the log. What is written is never taken for a
+    /// transaction, where no other process appends to the log. What is written is never taken for a
     /// part of the log: zeros have no valid checksum.
     pub(crate) fn make(&mut self) {
         let Some(file) = &self.file else { return };
@@ -159,7 +159,7 @@ impl Ahead {
         if (length > 0 && length <= self.made) || length >= AHEAD_MAX {
             return;
         }
-        // A disk without room for this says so to whoever writes what matters.
+        // On a full disk the write of the records themselves reports the error.
         self.made = match file.write_all_at(&vec![0; CHUNK], length) {
             Ok(()) => length + CHUNK as u64,
             Err(_) => u64::MAX,

@@ -1,9 +1,9 @@
 //! Notices what other processes commit, without looking for it while nothing happens: the kernel says
 //! when a file of the data folder is written to, and a few looks follow. A notice comes before its
 //! commit can be read (the flush is in between), it may be about our own commit, and it may be lost:
-//! so the looks go on for a while after the last one, and there is one every [`LOST_NOTICE`] without
-//! any. Where the kernel gives no notices, the looks go on, ever less often. While nobody listens
-//! there is no look at all.
+//! so the looks continue for a while after the last one, and there is one every [`LOST_NOTICE`]
+//! without any. Where the kernel gives no notices, the looks continue, ever less often. Without
+//! listeners there is no look at all.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -45,7 +45,7 @@ struct Bell {
 /// Why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Woken {
-    /// Closed, or somebody began to listen.
+    /// Closed, or a listener was added.
     Rung,
     Noticed,
     TimedOut,
@@ -63,7 +63,7 @@ impl Watch {
         self.bell.ring();
     }
 
-    /// Somebody began to listen.
+    /// Wakes the thread: a listener was added.
     pub(crate) fn wake(&self) {
         self.bell.ring();
     }
@@ -91,7 +91,7 @@ impl Watch {
                 Some(next) => self.wait(None, Some(next.saturating_duration_since(Instant::now()))),
             };
             if woken == Woken::Rung {
-                // Somebody else listens, too.
+                // Another listener was added.
                 continue;
             }
             let has_notice = notices.as_ref().is_some_and(notices::Notices::take);
@@ -133,7 +133,7 @@ impl Bell {
     fn ring(&self) {
         // At most one byte waits: the pipe never fills up.
         if !self.rung.swap(true, Ordering::SeqCst) {
-            // Fails only if nobody waits any more.
+            // Fails only if the reading end is closed.
             let _ = (&self.ring).write_all(&[1]);
         }
     }
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the kernel gives no notices, changes are looked for, but only while somebody listens.
+    /// Where the kernel gives no notices, the watch looks for changes, but only with listeners.
     #[test]
     fn without_notices_it_looks_while_a_user_listens() {
         let (watch, hub) = (Watch::new().unwrap(), Hub::default());

@@ -53,7 +53,7 @@ impl queue::Work for Work {
     }
 
     fn refuse(self, error: Error) {
-        // Whoever dropped the future does not want to know.
+        // Fails only if the caller dropped the future.
         let _ = match self {
             Self::Append { reply, .. } => reply.send(Err(error)).is_ok(),
             Self::Snapshot { reply, .. }

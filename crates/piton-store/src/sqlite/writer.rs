@@ -130,7 +130,7 @@ fn planted(code: i32) -> rusqlite::Result<()> {
 
 /// Why a group was not committed.
 struct Uncommitted {
-    /// Whether its transaction began. If not, it is nobody's fault in the group.
+    /// Whether its transaction began. If not, no batch of the group caused the failure.
     begun: bool,
     failure: Failure,
 }
@@ -149,7 +149,7 @@ impl Writer {
             match self.queue.next(self.state.put_off()) {
                 Next::Group(group) => self.work(group),
                 Next::Look => {
-                    // A read that fails here will fail for somebody who asked, too.
+                    // A read that fails here will fail for the next caller, too.
                     let _ = self.look();
                     self.tell_of_others();
                 }
@@ -192,7 +192,7 @@ impl Writer {
         let anchors = self.anchors.clone();
         self.alone(|conn, appender| {
             appender.delete(conn, removal).map_err(Trouble::into_error)?;
-            // Before the commit: an anchor without its log would say that somebody took it away; a
+            // Before the commit: an anchor without its log would look like a removed log; a
             // log without its anchor gets one with its next record.
             anchors.forget(&removal.session);
             Ok(())
@@ -232,8 +232,8 @@ impl Writer {
         Ok(done)
     }
 
-    /// Commits a group; if it cannot be committed as one, each by itself, so that nobody suffers
-    /// from a neighbour.
+    /// Commits a group; if it cannot be committed as one, each by itself, so that one batch does
+    /// not fail because of another.
     fn commit_group(&mut self, group: Vec<Work>) {
         let failed = match self.try_group(&group) {
             Ok(done) => return self.answer(group, done),
@@ -323,7 +323,7 @@ impl Writer {
         Ok(done)
     }
 
-    /// Opens the transaction. Inside it nobody else writes: what is remembered is checked here.
+    /// Opens the transaction. Inside it no other process writes: cached ends are checked here.
     fn begin(&mut self) -> Result<(), Failure> {
         self.try_begin().map_err(|e| failure::before_commit(&self.appender.path, e))?;
         self.appender.begun();
@@ -431,8 +431,8 @@ impl Writer {
         }
     }
 
-    /// Whether the next commit is flushed. It is, unless this says with success that it is not:
-    /// nothing that needs the flush goes on after a failure to set it.
+    /// Sets whether the next commit is flushed. After an error the setting is unknown, and the
+    /// caller must not commit anything that needs the flush.
     fn set_flushing(&mut self, flushing: bool) -> Result<(), Failure> {
         if flushing != self.state.relaxed {
             return Ok(());
@@ -466,7 +466,7 @@ impl Writer {
                         self.counters.records.fetch_add(records, Ordering::Relaxed);
                         committed.push((*appended, batch));
                     }
-                    // Whoever dropped the future does not want to know.
+                    // Fails only if the caller dropped the future.
                     drop(reply.send(result));
                 }
                 (Work::Snapshot { reply, .. }, Done::Saved(result)) => drop(reply.send(result)),

@@ -128,7 +128,7 @@ pub(crate) fn messages(rig: &Rig, table: &mut Table) -> Result<()> {
             let (run_id, name) = (run_id.clone(), format!("call {round}"));
             let arguments = serde_json::json!({"command": "ls"});
             let intend = Command::Intend { run_id, call_id, name, arguments };
-            // As the agent did: after a pause nothing is at hand.
+            // Pause as the agent did, so that no cache is warm.
             tokio::time::sleep(PAUSE).await;
             let begun = Instant::now();
             server.handle.execute(&plain, intend).await?;

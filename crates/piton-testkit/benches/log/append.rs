@@ -242,7 +242,7 @@ async fn all_append(
     Ok((begin.elapsed(), back))
 }
 
-/// Bare SQLite, as somebody would write it who wants nothing but rows.
+/// Bare SQLite: the simplest program that only appends rows.
 struct Raw {
     conn: Connection,
     rows: Rows,

@@ -1,6 +1,6 @@
 //! The books: what was acknowledged to writers, and what their logs say. The checks are cheap
-//! enough for after every kill, since they go on where they stopped; a new audit of everything
-//! that was acknowledged looks at all of it.
+//! enough to run after every kill, since they continue where they stopped; a new audit checks
+//! everything that was acknowledged.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -165,8 +165,8 @@ impl Audit {
 }
 
 impl Log {
-    /// One interruption per interruption: a boot that takes over an open run interrupts it before
-    /// anything else happens to it, and nobody is interrupted otherwise. Says whether this is one.
+    /// A boot that takes over an open run interrupts it once, before anything else happens to it,
+    /// and no other run is interrupted. Returns whether the event is an interruption.
     fn follow(&mut self, session: &SessionId, seq: Seq, event: &Event) -> bool {
         let at = || format!("{session} at {seq}");
         let open = self.stretch.as_ref().filter(|stretch| !stretch.interrupted);
@@ -228,7 +228,8 @@ fn content(session: &SessionId, record: &Record, of: &str) -> usize {
     let fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(json).unwrap_or_else(|e| panic!("{session} {}: {e}", record.seq));
     let Some(text) = fields.values().next().and_then(serde_json::Value::as_str) else { return 0 };
-    // A serving writer answers what it is told to, in a word; all else is made from ids.
+    // A serving writer answers with the word from its command; all other contents are made from
+    // ids.
     let answered = *record.kind == *"run.resumed" && text == "yes";
     let made = answered || text == super::filler(of, text.len());
     assert!(made, "{session}: the content of {} has changed", record.seq);

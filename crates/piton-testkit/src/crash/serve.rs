@@ -1,4 +1,4 @@
-//! A writer that does what it is told: one command per line, one line in return.
+//! A writer that carries out commands: one command per line, one line in return.
 
 use std::sync::Arc;
 

@@ -35,8 +35,8 @@ impl Kind {
         })
     }
 
-    /// The store of a data folder, to be read; `None` if none was made yet. With SQLite, also
-    /// beside whoever writes.
+    /// The store of a data folder, to be read; `None` if none was made yet. With SQLite, also while
+    /// another process writes.
     ///
     /// # Panics
     /// If there is one and it cannot be opened.

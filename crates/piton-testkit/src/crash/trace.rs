@@ -48,7 +48,7 @@ pub struct Shown {
     pub flushes: usize,
     pub flushes_failed: usize,
     /// Acknowledgements after the first failed flush, of what no flush before it had made durable.
-    /// (What was durable may be told late, by another thread.)
+    /// (Another thread may acknowledge durable records late.)
     pub acks_after_failure: usize,
 }
 
@@ -74,7 +74,7 @@ pub fn parse(trace: &str) -> Vec<Call> {
             calls.push(call);
         }
     }
-    // Whoever was stopped in a call did not see its end.
+    // A thread that was killed in a call did not see its end.
     calls.extend(unfinished.into_values().map(|call| Call { ended: usize::MAX, ..call }));
     calls
 }

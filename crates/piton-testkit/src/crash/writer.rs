@@ -22,7 +22,7 @@ pub const EXIT_POISONED: u8 = 10;
 pub const EXIT_NO_START: u8 = 11;
 /// Something was refused that should not have been; the last line says what.
 pub const EXIT_REFUSED: u8 = 12;
-/// Nobody listens any more.
+/// The reader of its output is gone.
 const EXIT_ALONE: i32 = 13;
 
 /// How a writer works.
@@ -47,7 +47,7 @@ pub enum Mode {
     Concurrent,
     /// One session, one append at a time.
     Serial,
-    /// Does what it is told on its standard input.
+    /// Carries out the commands on its standard input.
     Serve,
 }
 
@@ -115,7 +115,8 @@ async fn live(plan: &Plan) -> Result<ExitCode, String> {
         Arc::new(OsEntropy),
     );
     options.snapshot_every = 20;
-    // An effect that is carried out is a record that nobody asked for: not when appends are counted.
+    // Carrying out an effect writes an extra record, which must not happen when appends are
+    // counted.
     options.driver = match plan.mode {
         Mode::Serial => Arc::new(NoDriver),
         Mode::Concurrent | Mode::Serve => Arc::new(Obedient),
@@ -139,7 +140,7 @@ async fn live(plan: &Plan) -> Result<ExitCode, String> {
     Ok(ExitCode::from(code))
 }
 
-/// Every session's work, until all is done or one of them finds that it cannot go on.
+/// Every session's work, until all is done or one of them finds that it cannot continue.
 async fn work_all(plan: &Plan, service: &Service, out: &Arc<Out>) -> u8 {
     let left = Arc::new(AtomicU64::new(plan.steps.unwrap_or(u64::MAX)));
     let mut tasks = JoinSet::new();

@@ -1,5 +1,5 @@
 //! A scripted agent: it streams numbered pieces of text, calls tools, asks and waits for answers,
-//! ends its turn, ignores what it is told for a while, hangs and crashes. The dice are the script.
+//! ends its turn, ignores commands for a while, hangs and crashes. The dice are the script.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,11 +27,11 @@ pub(super) struct Agent {
     pub is_ready: bool,
     pub turn: Option<Turn>,
     pub asks: BTreeSet<WaitId>,
-    /// It does nothing until somebody makes it.
+    /// It does nothing until it is stopped or the world becomes calm.
     pub hangs: bool,
-    /// What it was told in answer to its questions; `false`: that nobody will answer.
+    /// The answers to its questions; `false`: the question was cancelled.
     pub answers: BTreeMap<WaitId, bool>,
-    /// The conversation that it was asked to go on with, and the one that it has.
+    /// The conversation that it was asked to resume; `conversation` is the one that it has.
     asked: Option<String>,
     started_at: Instant,
     pub conversation: Option<String>,
@@ -168,7 +168,7 @@ impl Agent {
         After::Lives
     }
 
-    /// Goes on with the conversation that it was asked for, or begins one.
+    /// Resumes the conversation that it was asked for, or begins one.
     fn converse(&mut self, world: &World, calm: bool) -> Vec<Fact> {
         let Some(habits) = world.habits else {
             let (opened_as, agent_session_id) = (OpenedAs::New, Some("theirs".to_owned()));
@@ -231,8 +231,8 @@ impl Agent {
         note(Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
     }
 
-    /// It is gone: nobody waits for answers any more. Its turn is not ended, and what it was saying
-    /// not complete.
+    /// The agent is gone and withdraws its questions. Its turn has no end, and its message is not
+    /// complete.
     pub(super) fn last_words(&mut self, did: &mut Vec<Did>) {
         let run_id = self.turn.take().map(|turn| turn.run_id);
         for wait_id in std::mem::take(&mut self.asks) {

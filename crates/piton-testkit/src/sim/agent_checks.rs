@@ -146,7 +146,7 @@ fn interruptions(world: &World, session: &SessionId, records: &[Record]) {
                 _ => None,
             });
             if !found.flatten().is_some_and(|reason| reasons.contains(&reason)) {
-                let detail = format!("{session}: {run} goes on behind {}: {found:?}", record.seq);
+                let detail = format!("{session}: {run} continues behind {}: {found:?}", record.seq);
                 world.violated(Property::GoneIsInterrupted, detail);
             }
         }
@@ -174,8 +174,9 @@ fn must_interrupt(state: &State, event: &Event) -> Option<(RunId, &'static [Reas
     }
 }
 
-/// After a while without faults, with one boot that has all sessions: what was said is in the logs,
-/// what is owed is done, only those agents live that a log knows, and no run waits for nobody.
+/// After a while without faults, with one boot that has all sessions: what agents said is in the
+/// logs, pending effects are done, only those agents live that a log knows, and every begun run has
+/// an agent.
 pub(super) fn calm(world: &World) {
     let states = super::log_checks::durable_states(world);
     let mut found = Vec::new();
@@ -186,7 +187,7 @@ pub(super) fn calm(world: &World) {
         let executor = state.and_then(|state| state.facts.executor.as_ref());
         let current = executor.filter(|e| e.execution_id == *execution && e.may_live());
         if machine.lives() && current.is_none() {
-            let detail = format!("{session}: {execution} lives, and is nobody's");
+            let detail = format!("{session}: {execution} lives, and no log knows it");
             found.push((Property::OneAgent, detail));
         }
         let imported =
@@ -201,7 +202,7 @@ pub(super) fn calm(world: &World) {
         let machine = executor.and_then(|executor| fleet.machines.get(&executor.execution_id));
         let agent = machine.filter(|m| m.is_up).and_then(|m| m.agent.as_ref());
         let ready = agent.filter(|agent| agent.is_ready);
-        // A paused run is begun when it goes on.
+        // A paused run is begun when it is resumed.
         let run = state.facts.run.as_ref();
         let paused = run.filter(|run| run.phase == Phase::Paused).map(|run| &run.run_id);
         let waits = |effect: &Effect| effect.is_prompt() && paused == Some(effect.run_id());
@@ -218,12 +219,12 @@ pub(super) fn calm(world: &World) {
         }
         let at_work = ready.and_then(|agent| agent.turn.as_ref()).map(|turn| &turn.run_id);
         if run.is_some_and(|run| begun(state, run) && at_work != Some(&run.run_id)) {
-            let detail = format!("{session}: nobody works on {run:?}");
+            let detail = format!("{session}: no agent works on {run:?}");
             found.push((Property::GoneIsInterrupted, detail));
         }
         super::resuming::calm(world, session, state);
         if let Some(conversation) = ready.and_then(|agent| agent.conversation.as_ref()) {
-            // What became of an agent that was given up nobody can know.
+            // The fate of an abandoned agent cannot be known.
             let given = fleet.given(session);
             let known = given.filter(|(_, execution)| !world.is_abandoned(session, execution));
             let known: Vec<_> = known.map(|(run, _)| run.clone()).collect();
@@ -271,7 +272,8 @@ impl World {
         asks
     }
 
-    /// A log that calls an execution stopped must be right, unless somebody gave it up.
+    /// A log that calls an execution stopped must be right, unless a client abandoned the
+    /// execution.
     pub(super) fn check_stopped(&self) {
         for (session, state) in super::log_checks::durable_states(self) {
             let executor = state.facts.executor.filter(|e| e.status == ExecutorStatus::Stopped);

@@ -79,7 +79,7 @@ async fn operate(
     let run = state.facts.run.as_ref().map(|run| run.run_id.clone());
     let ack = match (world.range(0, 29), run) {
         (0..=11, _) | (_, None) => {
-            // Part of it is a secret now and then, which the agent is told and the disk is not.
+            // Part of it is a secret now and then, which the agent receives and the disk does not.
             let secret = if world.chance(10) { "word word word" } else { "it" };
             let content = format!("{PROMPT}{secret} {}", world.range(0, 99));
             handle.prompt(session, &content).await?;
@@ -92,7 +92,7 @@ async fn operate(
                 settled(world, session, &paused);
                 return Ok(());
             }
-            // Somebody who changes their mind at once.
+            // A user who changes their mind at once.
             handle.execute(session, Command::Resume { run_id }).await?
         }
         (16, Some(run_id)) => {

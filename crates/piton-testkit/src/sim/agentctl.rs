@@ -98,7 +98,7 @@ impl Remote {
     /// A request arrives: its epoch is looked at, and streams of lower ones are cut.
     fn arrive<'a>(fleet: &'a mut Fleet, at: &At) -> Result<&'a mut Machine, Fault> {
         let machine = fleet.machines.get_mut(&at.execution).filter(|m| m.is_reachable());
-        let machine = machine.ok_or_else(|| unreachable("nobody is there"))?;
+        let machine = machine.ok_or_else(|| unreachable("cannot reach it"))?;
         if machine.secret != at.secret {
             return Err(problem(Code::Unauthenticated).into());
         }
@@ -134,7 +134,7 @@ impl Remote {
                 fleet.prompted(world, at, run_id, &command.id);
             }
         }
-        world.note(format_args!("{} is told {command:?}: {replayed} {result:?}", at.execution));
+        world.note(format_args!("{} receives {command:?}: {replayed} {result:?}", at.execution));
         Ok(Reply { id: command.id.clone(), replayed, result: result? })
     }
 }
@@ -203,7 +203,7 @@ impl Executor for Remote {
             }
             let reply = remote.do_command(&at, &command);
             if remote.hit(faults.duplicated) {
-                // It came twice; nobody hears the second reply.
+                // The command arrives twice; the second reply is dropped.
                 drop(remote.do_command(&at, &command));
             }
             remote.step().await;
@@ -308,7 +308,7 @@ impl Executor for Remote {
             }
             if let Some(machine) = remote.world.fleet().machines.get_mut(execution) {
                 if machine.away > 0 {
-                    return Err(unreachable("nobody is there"));
+                    return Err(unreachable("cannot reach it"));
                 }
                 if machine.is_up && epoch < machine.epoch {
                     return Err(problem(Code::EpochStale).into());

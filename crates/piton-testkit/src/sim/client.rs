@@ -33,7 +33,7 @@ pub(super) async fn work(world: Arc<World>, boot: Arc<Boot>, handle: Handle) {
     }
 }
 
-/// An offline writer: changes sessions that nobody runs, or is told that somebody does.
+/// An offline writer: changes sessions that no process runs, and is refused for the others.
 pub(super) async fn visit(world: Arc<World>, boot: Arc<Boot>, writer: OfflineWriter, ids: Ids) {
     for _ in 0..world.range(1, 8) {
         let sessions = world.inner().sessions.clone();
@@ -83,7 +83,7 @@ async fn change(
     Ok(())
 }
 
-/// A reader that goes on where it stopped in its last life.
+/// A reader that continues where it stopped in its last life.
 pub(super) async fn read(world: Arc<World>, boot: Arc<Boot>, handle: Handle, reader: u64) {
     for _ in 0..world.range(1, 12) {
         let sessions = world.inner().sessions.clone();

@@ -62,8 +62,8 @@ pub enum Property {
     DeliveredOnce,
     /// What an agent asks can be answered, whatever died meanwhile, and the answer reaches it.
     QuestionKept,
-    /// A run whose agent is gone was interrupted, for the right reason; nothing of an execution that
-    /// is said to be gone is left, and no run is left with nobody at work on it.
+    /// A run whose agent is gone was interrupted, for the right reason; nothing of an execution
+    /// that is said to be gone is left, and no run is left without an agent.
     GoneIsInterrupted,
     /// What a session says of its agent's memory is so: it knows everything that the session's agents
     /// were given, or the session does not say so.
@@ -147,7 +147,7 @@ pub(super) struct Ledger {
     begun: BTreeSet<(SessionId, RunId)>,
     answered: BTreeSet<(SessionId, WaitId)>,
     pub tokens: Vec<(SessionId, ResumeToken)>,
-    /// The first answer that anybody was told of, per token.
+    /// The first answer that was acknowledged to any client, per token.
     answers: BTreeMap<TokenId, (Value, Seq)>,
     /// Tokens whose answer was acknowledged as taken, not as repeated.
     taken: BTreeSet<TokenId>,

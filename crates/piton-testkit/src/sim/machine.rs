@@ -1,5 +1,5 @@
 //! Modelled agentctls, one per execution, outside of all boots: each with its spool, its journal of
-//! commands and its agent. They go on while nobody is there, and break by themselves.
+//! commands and its agent. They continue without a server, and break by themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -167,7 +167,7 @@ impl Machine {
         self.cut_streams();
     }
 
-    /// SIGKILL. What was written stays; the agent may stay, too, with nobody to hear it.
+    /// SIGKILL. What was written stays; the agent may stay, too, without a reader of its output.
     fn killed(&mut self, world: &World) {
         self.is_up = false;
         if world.chance(50) {
@@ -392,8 +392,8 @@ impl Fleet {
     }
 }
 
-/// What agentctl promises to have on its disk before anybody acts on it: all but what can be told again,
-/// or only informs. The world's own copy of the rule, kind by kind.
+/// What agentctl promises to have on its disk before any client acts on it: all but what can be
+/// sent again, or only informs. The world's own copy of the rule, kind by kind.
 fn is_durable_at_once(fact: &Fact) -> bool {
     match fact {
         Fact::CommandAccepted { .. }

@@ -4,8 +4,8 @@
 //! What can happen: a process dies between any two steps; the power fails and unflushed writes are
 //! lost, torn or kept; a flush fails; the disk fills; the clock jumps; two boots want one session;
 //! a boot loses its lock and does not know it; wake-ups are lost; snapshots are swapped for wrong
-//! ones; an agent outlives its boot, or not, or cannot be reached, and is brought back, knowing or not;
-//! an offline writer changes what nobody runs.
+//! ones; an agent outlives its boot, or not, or cannot be reached, and is brought back, knowing or
+//! not; an offline writer changes a session that no process runs.
 
 mod agent;
 mod agent_checks;
@@ -200,7 +200,7 @@ const LOOKED_AROUND: Duration = Duration::from_secs(65);
 /// Short, so that agents are ended between what clients do, and while they do it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Agents go on, whoever is there.
+/// Agents continue, with or without a server.
 async fn tick(world: Arc<World>) {
     loop {
         let busy = world.fleet().is_busy();
@@ -353,7 +353,7 @@ async fn end_some(world: &Arc<World>, boots: &mut Vec<Life>) {
         for life in boots.drain(..) {
             life.end(world).await;
         }
-        // Agents may be elsewhere, and go on.
+        // Agents may be on another machine, and continue.
         if world.agents && world.chance(50) {
             world.power_loss();
         } else {
@@ -370,7 +370,7 @@ async fn end_some(world: &Arc<World>, boots: &mut Vec<Life>) {
     world.after_crash();
     world.check_logs().await;
     if world.agents {
-        // Nobody is there for a while, or hardly at all.
+        // No server runs for a while, which may be short.
         let pause = world.range(0, 3_000);
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }

@@ -81,7 +81,7 @@ impl Hooks for Part {
     fn flush_fails(&self) -> bool {
         let fails = self.world.flush_fails();
         if fails {
-            // A poisoned process is of no more use; somebody restarts it.
+            // A poisoned process is of no more use; the world restarts it.
             self.world.note(format_args!("a flush of {} fails", self.boot.id));
             self.world.inner().injected.insert(Code::StorePoisoned);
             self.world.died.notify_one();

@@ -1,5 +1,5 @@
-//! Worlds in which agents are brought back by the runtime, as a server does it: by somebody's wish,
-//! by what is said, when a session is looked at, when a boot begins.
+//! Worlds in which the runtime starts agents again, as a server does: on request, for a prompt,
+//! when a client opens a session, when a boot begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,7 +28,7 @@ use super::parts::step;
 use super::stuck::Stuck;
 use super::world::{Boot, World};
 
-/// What the history begins with that an agent is told.
+/// The first line of the history that an agent receives.
 const HISTORY: &str = "RESUME CONTEXT FOR CONTINUING TASK";
 
 /// How a world's agents are brought back, and what they do with a conversation that they had.
@@ -38,7 +38,7 @@ pub(super) struct Habits {
     pub abilities: Abilities,
     /// What they advertise, which may be something else than what is known of them.
     pub capabilities: SessionCapabilities,
-    /// They keep what they are told of the past only when their turn ends.
+    /// They save the history that they receive only when their turn ends.
     saves_late: bool,
     /// Chances in a hundred, per start.
     pub forgets: u32,
@@ -91,9 +91,9 @@ pub(super) struct Memories {
 #[derive(Debug, Default)]
 struct Talk {
     knows: BTreeSet<RunId>,
-    /// What it was told of the past, and has not kept.
+    /// Runs of the received history that it has not saved.
     unsaved: BTreeSet<RunId>,
-    /// It was told of the past.
+    /// It has received the history.
     is_prompted: bool,
 }
 
@@ -142,7 +142,7 @@ impl World {
             let kept = if saves_late { &mut talk.unsaved } else { &mut talk.knows };
             kept.extend(before.iter().cloned());
         }
-        // That it is to go on does not tell it what was said at first.
+        // A request to continue does not contain the run's own prompt.
         if is_own_prompt(text) {
             talk.knows.insert(run.clone());
         }
@@ -181,7 +181,7 @@ impl World {
     }
 }
 
-/// A prompt of somebody, whatever it is wrapped in.
+/// Whether the text contains a client's prompt, whatever it is wrapped in.
 pub(super) fn is_own_prompt(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(PROMPT))
 }
@@ -242,7 +242,7 @@ pub(super) async fn operate(
     session: &SessionId,
 ) -> Result<bool, Error> {
     if world.habits.is_some_and(|habits| habits.stuck.is_some()) && world.chance(10) {
-        // Somebody chooses one of the ways out.
+        // The user chooses one of the ways out.
         let ways = [StartContext::Injected, StartContext::None, StartContext::Native];
         let context = world.pick(&ways).unwrap_or_default();
         supervisors.start_with(session, context).await?;
@@ -282,21 +282,21 @@ pub(super) async fn operate(
         12 if world.chance(5) => {
             handle.execute(session, Command::Close { outcome: Outcome::Completed }).await?
         }
-        // What is done where nobody brings agents back.
+        // The other requests are the same as in worlds that do not start agents again.
         _ => return Ok(false),
     };
     settled(world, session, &ack);
     Ok(true)
 }
 
-/// After a while without faults: what was said to a session was given to somebody, or the session
-/// says why not.
+/// After a while without faults: an agent received every prompt of the session, or the session says
+/// why not.
 pub(super) fn calm(world: &World, session: &SessionId, state: &State) {
     let Some(habits) = world.habits else { return };
     if habits.policy.agent_restart != AgentRestart::Manual && resume::is_stranded(state) {
         let failed_starts = state.facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
         let detail =
-            format!("{session}: nobody is given what was said, after {failed_starts} vain starts");
+            format!("{session}: no agent receives the prompt, after {failed_starts} failed starts");
         world.violated(Property::PendingEffectsAreDone, detail);
     }
     let found = resume::evaluate(state, habits.abilities, false);

@@ -1,9 +1,9 @@
 //! What a store of files writes to the metadata log by itself, as the world knows it must: every
-//! session once, when it is durable, with the time at which it began; and that anchors were gone only
-//! if the world spoiled some or the power failed: never because a process was killed. Anchors are
-//! written without a flush, so that an append costs one flush and not two; a power failure can tear one,
-//! and a torn anchor cannot be told from one that was tampered with, so that it is reported as one.
-//! Nothing of this is asked of the store.
+//! session once, when it is durable, with the time at which it began; and that anchors were gone
+//! only if the world spoiled some or the power failed: never because a process was killed. Anchors
+//! are written without a flush, so that an append costs one flush and not two; a power failure can
+//! tear one, and a torn anchor cannot be distinguished from one that was tampered with, so that it
+//! is reported as one. Nothing of this is asked of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::world::World;
 
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    /// Anchors were spoiled while nobody ran.
+    /// Anchors were spoiled while no process ran.
     pub(super) spoiled: bool,
     pub(super) power_failed: bool,
     /// What was durable when the log was looked at last.

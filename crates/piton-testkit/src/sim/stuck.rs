@@ -71,7 +71,7 @@ pub(super) fn check(world: &World, session: &SessionId, records: &[Record]) {
                 waiting = Some(Waiting { run_id, since, starts: 0, starts_max });
                 last_failed = false;
             }
-            // The prompt was given, or somebody wants the run again.
+            // The prompt was delivered, or a client resumed the run.
             Ok(Event::EffectDone(_)) => waiting = None,
             Ok(Event::RunResumed(_)) => (waiting, last_failed) = (None, false),
             // What a dead boot's start came to may be known only when the next one has begun another.
@@ -104,7 +104,7 @@ pub(super) fn check(world: &World, session: &SessionId, records: &[Record]) {
                 failures += u64::from(last_failed);
                 waiting = None;
             }
-            // The next prompt has nothing to do with a run that ended, or that somebody has dealt with.
+            // The next prompt is unrelated to a run that ended or was dismissed.
             Ok(
                 Event::RunDismissed(_)
                 | Event::RunCancelled(_)

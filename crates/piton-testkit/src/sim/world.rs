@@ -68,7 +68,7 @@ pub(super) struct World {
     inner: Mutex<Inner>,
     /// Agents are beside agentctls, which outlive boots.
     pub agents: bool,
-    /// How they are brought back; `None`: by whoever starts them.
+    /// How the runtime starts them again; `None`: only clients start them.
     pub habits: Option<Habits>,
     pub seed: u64,
     /// The permission rules that it has; see [`super::rules`].
@@ -114,12 +114,12 @@ struct Faults {
     agent_refuses: u32,
 }
 
-/// Two worlds of five have agents beside agentctls that somebody starts.
+/// In two worlds of five, agents run beside agentctls and clients start them.
 fn agents_in(seed: u64) -> bool {
     matches!(seed % 5, 2 | 3)
 }
 
-/// In one of five they are brought back as well.
+/// In one world of five, the runtime starts agents again as well.
 fn resumes_in(seed: u64) -> bool {
     matches!(seed % 10, 1 | 4)
 }
@@ -376,7 +376,7 @@ impl World {
         self.check_promises();
     }
 
-    /// What the world does while nobody runs: agents live or die, snapshots are spoiled.
+    /// What the world does while no process runs: agents live or die, snapshots are spoiled.
     pub(super) fn after_crash(&self) {
         let mut inner = self.inner();
         let Inner { rng, executions, roster, .. } = &mut *inner;

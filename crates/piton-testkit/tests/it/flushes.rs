@@ -116,7 +116,7 @@ fn a_flush_before_every_acknowledgement() {
     assert!(others <= 4, "{others} flushes that belong to no append");
     assert_kept(&traced.data(), life);
 
-    // The same trace without its flushes convinces nobody.
+    // The check rejects the same trace without its flushes.
     let wrong = trace::check(&trace::parse(&unflushed(&traced.trace))).unwrap_err();
     assert_eq!(wrong.len(), shown.acks, "the check would not see a missing flush");
 }
@@ -159,7 +159,7 @@ fn a_failed_flush_ends_all_writing() {
         return;
     }
     for arguments in [&["--serial"][..], &["--sessions", "4"][..]] {
-        // Once: whoever tried again would be told that all is well.
+        // Fails once: a second flush would succeed.
         let inject = "inject=fsync,fdatasync:error=EIO:when=40";
         let writer = [arguments, &["--steps", "500", "--seed", "3"][..]].concat();
         assert_poisoned(&Traced::run(&["-e", inject], &writer));

@@ -84,7 +84,7 @@ impl World {
         spin(Duration::from_micros(self.random.u64(0..=micros)));
     }
 
-    /// Lets a writer come to a moment that nobody chose.
+    /// Lets a writer run to a random moment.
     fn await_some_moment(&mut self, writer: &mut Writer) {
         match self.random.u32(0..10) {
             // While it starts, wherever that is.
@@ -124,8 +124,8 @@ impl World {
         self.acks.extend(life.acks.iter().cloned());
     }
 
-    /// One life, and what is there after it. Half of the time nobody looks, so that the next
-    /// writer is the first to open what the killed one left.
+    /// One life, and what is there after it. Half of the time the audit is skipped, so that the
+    /// next writer is the first to open what the killed one left.
     fn cycle(&mut self, verify: bool) {
         let mut writer = self.start("s");
         self.await_some_moment(&mut writer);
@@ -208,7 +208,7 @@ fn kill_again_and_again(kind: Kind, cycles: usize, verify_every: usize) {
 }
 
 /// Wants to show: whatever was acknowledged before a SIGKILL is there after it, once and in order;
-/// whatever run was killed is interrupted once; the next life goes on.
+/// whatever run was killed is interrupted once; the next life continues.
 #[test]
 fn fifty_kills() {
     kill_again_and_again(Kind::Sqlite, 50, 10);
@@ -255,7 +255,7 @@ fn kill_between_two_processes() {
     let mut world = World::new(seed());
     for cycle in 0..6 {
         // Both recover what the last two left, at the same time; their own sessions are new, since
-        // whoever recovers a session owns it.
+        // the process that recovers a session owns it.
         let mut one = world.start(&format!("a{cycle}"));
         let mut two = world.start(&format!("b{cycle}"));
         let (first, second) = (world.random.usize(0..60), world.random.usize(1..60));
@@ -294,8 +294,9 @@ fn boot(writer: &Writer) -> String {
     writer.life().boot.clone().unwrap()
 }
 
-/// Wants to show: a session has one writer. While its owner lives nobody else gets it; when it is
-/// dead the next one does; who was the owner once is refused by the store, whatever it believes.
+/// Wants to show: a session has one writer. While its owner lives no other process gets it; when
+/// the owner is dead the next one does; the store refuses a former owner, even one that believes to
+/// own it.
 #[test]
 fn one_writer_across_processes() {
     let mut world = World::new(seed());
@@ -332,8 +333,9 @@ fn one_writer_across_processes() {
     assert_eq!(world.close().found.interruptions, 2);
 }
 
-/// Wants to show: a token's first result is given again to whoever repeats the same answer, in any
-/// process, with the session's owner alive or dead; another answer is refused everywhere.
+/// Wants to show: a token's first result is given again to every client that repeats the same
+/// answer, in any process, with the session's owner alive or dead; another answer is refused
+/// everywhere.
 #[test]
 fn a_token_is_replayed_across_processes() {
     let mut world = World::new(seed());

@@ -181,7 +181,7 @@ fn too_long(text: &str) -> Vec<String> {
     }
 }
 
-/// Wants to show: whoever looks for something finds it in a file that can be read in one go.
+/// Wants to show: every source file is short enough to be read in one go.
 #[test]
 fn no_source_file_is_too_long() {
     assert_eq!(too_long(&"x\n".repeat(LINES_MAX)), Vec::<String>::new());
@@ -193,7 +193,7 @@ fn no_source_file_is_too_long() {
     assert_none(&findings(&texts, too_long), "Split files of more than 800 lines");
 }
 
-/// Paths that exist on one machine only: `/NAME/…` for the first, `/NAME/somebody` for the second.
+/// Paths that exist on one machine only: `/NAME/…` for the first, `/NAME/USER` for the second.
 const PLACES: &[&str] = &["work", "farm", "root"];
 const PLACES_OF_SOMEBODY: &[&str] = &["home", "Users", "tmp", "var/folders"];
 
@@ -392,8 +392,8 @@ fn page_faults(pages: &BTreeMap<String, String>, codes: &[&str], index: &str) ->
     found
 }
 
-/// Wants to show: whoever meets an error finds its page, and no page speaks of an error that no
-/// longer exists.
+/// Wants to show: every error code has a page, and no page describes an error that no longer
+/// exists.
 #[test]
 fn every_error_code_has_its_page() {
     let good = "# a: A\n\n## Cause\n\n## What to do\n".to_owned();
@@ -425,7 +425,7 @@ fn has_target(makefile: &str, name: &str) -> bool {
     makefile.lines().any(|line| line.starts_with(&format!("{name}:")))
 }
 
-/// Wants to show: the two commands that a newcomer is told to type exist.
+/// Wants to show: the first two commands of the README exist.
 #[test]
 fn the_two_commands_of_the_readme_exist() {
     let planted = "x\n```sh\nmake run   # a\nmake fly\n```\n```sh\nmake other\n```\n";
@@ -460,7 +460,8 @@ fn silent_exceptions(text: &str) -> Vec<String> {
     found
 }
 
-/// Wants to show: who leaves a lint aside says why, and is told when the cause has gone.
+/// Wants to show: an exception to a lint states its reason, and the compiler reports it when the
+/// cause has gone.
 #[test]
 fn lints_are_expected_with_a_reason_and_never_allowed() {
     let planted = "#[allow(dead_code)]\n#![allow(x)]\n// #[allow(x)]\n#[expect(x)]\n\

@@ -74,7 +74,7 @@ impl Life {
         (session.clone(), handle.ask(&session, question).await.unwrap().token.unwrap())
     }
 
-    /// How often the session's run went on, and its last record.
+    /// How often the session's run was resumed, and its last record.
     async fn resumed(&self, session: &SessionId) -> (usize, u64) {
         let records = self.store.read(session, 0, 10_000, Detail::Headers).await.unwrap();
         let resumed = |event| matches!(event, Ok(Event::RunResumed(_)));
@@ -111,8 +111,8 @@ fn hand() -> Hand {
     Hand(Arc::new(AtomicI64::new(1_770_000_000_000)))
 }
 
-/// Wants to show: of 1,000 simultaneous answers with one token exactly one makes the run go on,
-/// and the other 999 are told what it was told, also after a restart and after the token expired.
+/// Wants to show: of 1,000 simultaneous answers with one token exactly one resumes the run, and the
+/// other 999 get the same result, also after a restart and after the token expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_answers_resume_once() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), hand());
@@ -146,8 +146,8 @@ async fn a_thousand_answers_resume_once() {
     }
 }
 
-/// Wants to show: of 1,000 simultaneous answers of ten different kinds one kind wins; its own are
-/// told the one result, all others that the token was used.
+/// Wants to show: of 1,000 simultaneous answers of ten different kinds one kind wins; its senders
+/// get the one result, all others learn that the token was used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_different_answers_resume_once() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), hand());
@@ -175,8 +175,8 @@ async fn a_thousand_different_answers_resume_once() {
     life.end().await;
 }
 
-/// Wants to show: a token that nobody used in time is of no use afterwards, for anybody, and the
-/// run does not go on.
+/// Wants to show: a token that was not used in time is refused afterwards, for every client, and
+/// the run is not resumed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_expired_token_resumes_nothing() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), hand());

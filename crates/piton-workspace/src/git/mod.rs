@@ -1,8 +1,8 @@
-//! git, run so that it does what it is asked and nothing else: it runs no program that a
-//! repository's configuration or attributes name, asks nobody, fetches nothing, and ends in time.
+//! Runs git so that it does only what it is asked to: it runs no program that a repository's
+//! configuration or attributes name, prompts for nothing, fetches nothing, and ends in time.
 //!
-//! Whoever can write to a repository can change its configuration at any moment, also between two
-//! commands of ours. So nothing here depends on what a configuration was seen to say:
+//! A process that can write to a repository can change its configuration at any moment, also
+//! between two commands of ours. So nothing here depends on what a configuration was seen to say:
 //!
 //! - **Programs with a fixed key** (`core.fsmonitor`, `core.hooksPath`, pagers, credential helpers,
 //!   signature checks, transports) are switched off by name on every command line. The command line
@@ -22,7 +22,7 @@
 //! repository; `git lfs` files are pointers. Line endings, encodings and `ident` are git's own and
 //! work as configured.
 //!
-//! Not covered: whoever can replace the program `git`, write to the folder for private
+//! Not covered: a process that can replace the program `git`, write to the folder for private
 //! configurations, or trace our processes. Tried with git 2.47; uses nothing that 2.39 does not
 //! have.
 

@@ -253,7 +253,7 @@ impl Repository {
                 file.write_all(&contents)?;
                 if let Some(before) = before {
                     let bits = before.st_mode & 0o777;
-                    // Whoever may read it may run it, as git has it.
+                    // Grants execution to every class that may read the file, as git does.
                     let run = if *executable { (bits & 0o444) >> 2 } else { 0 };
                     rustix::fs::fchmod(&file, Mode::from_raw_mode((bits & !0o111) | run))?;
                 }

@@ -66,7 +66,7 @@ impl fmt::Display for Losses {
 
 pub(super) async fn of(runner: &Runner, plan: &WorktreePlan) -> Result<Losses> {
     if !Path::new(&plan.repository).is_dir() {
-        // Nobody can say what is elsewhere.
+        // Without the repository it is unknown which work exists elsewhere.
         return Err(Error::unusable(plan, Reason::RepositoryMissing));
     }
     let repository = runner.at(&plan.repository);

@@ -1,6 +1,6 @@
 //! Git worktrees on this machine's disk: one per session, each on its own branch, all in one folder
-//! of Piton's. It knows no log: it is told what was planned, and everything it does can be done
-//! again after it was cut off.
+//! of Piton's. This module knows no log: the caller passes the plan, and every step can be repeated
+//! after it was cut off.
 //!
 //! - Whatever lies where a worktree is *planned* is an attempt that was cut off, and is cleared away.
 //! - A worktree that is to go is moved aside first, in one step: half of one is never seen.
@@ -23,7 +23,8 @@ pub use losses::Losses;
 
 use crate::git::{Error as GitError, Git, Runner};
 
-/// How long somebody else may be at a worktree: longer than git is given.
+/// How long another process may hold a worktree's lock: longer than the time limit of a git
+/// command.
 const LOCK_WAIT: Duration = Duration::from_mins(2);
 const LOCK_POLL: Duration = Duration::from_millis(20);
 /// Where git's private configurations lie; no session has a name like that.
@@ -107,8 +108,8 @@ pub struct Worktrees {
     git: Runner,
 }
 
-/// That nobody else is at a session's worktree, until it is dropped, and until a git that it was
-/// handed to has ended.
+/// Exclusive access to a session's worktree, until it is dropped and every git process that
+/// inherited it has ended.
 #[derive(Debug)]
 pub struct Lock(File);
 
@@ -181,7 +182,7 @@ impl Worktrees {
         Ok(WorktreePlan { path, repository: top, branch, base, base_commit })
     }
 
-    /// Waits until nobody is at a session's worktree, not even a git that a killed process left.
+    /// Waits until no process uses a session's worktree, not even a git that a killed process left.
     pub async fn lock(&self, session: &SessionId) -> Result<Lock> {
         let path = self.root.join(format!("{session}.lock"));
         let locking = tokio::task::spawn_blocking(move || lock(&path));
@@ -293,7 +294,7 @@ impl Worktrees {
     async fn set_aside(&self, session: &SessionId, plan: &WorktreePlan) -> Result<()> {
         let (from, to) = (PathBuf::from(&plan.path), self.aside(session));
         blocking(plan.path.clone(), move || {
-            // A link would be followed by whoever works in it; it is not followed here.
+            // An agent that works in it would follow a link; the check here does not.
             if from.symlink_metadata().is_err() {
                 return Ok(());
             }
@@ -460,7 +461,7 @@ fn parse_entries(text: &str) -> Vec<Entry> {
     entries
 }
 
-/// Deletes a branch that nobody else stands on; says whether it is still there.
+/// Deletes a branch unless another worktree has it checked out; returns whether it still exists.
 async fn remove_branch(git: &Git, plan: &WorktreePlan, lock: &Lock) -> Result<bool> {
     if tip(git, &plan.branch).await?.is_none() {
         return Ok(false);
@@ -497,7 +498,8 @@ mod tests {
         );
     }
 
-    /// One waits for the other, and a lock outlives its holder in whoever was handed its file.
+    /// One waits for the other, and a lock outlives its holder in a process that inherited its
+    /// file.
     #[test]
     fn a_lock_is_held_by_the_process_with_its_file() {
         let folder = tempfile::tempdir().unwrap();

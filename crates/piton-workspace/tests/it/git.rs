@@ -179,7 +179,7 @@ impl Repository {
         ran
     }
 
-    /// As somebody would run it who takes no care.
+    /// Runs git without any of the precautions.
     fn careless(&self, args: &[&str]) {
         let mut command = Command::new("git");
         command.current_dir(self.folder.path()).env("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -292,7 +292,7 @@ async fn nothing_is_fetched() {
 }
 
 /// A `git` that has something done to the repository right before each command that touches files
-/// of a work tree: whoever can write to a repository can do that at any moment.
+/// of a work tree: a process that can write to a repository can do that at any moment.
 fn late(folder: &Path, does: &str) -> PathBuf {
     let program = folder.join("late-git");
     let script = format!(

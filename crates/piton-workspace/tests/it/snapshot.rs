@@ -1,6 +1,6 @@
 //! Snapshots: what is in them, what a restore brings back, and what it refuses.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::collections::BTreeSet;
 use std::fs;

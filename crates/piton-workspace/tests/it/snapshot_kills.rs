@@ -1,7 +1,7 @@
 //! A process that restores is killed at a random moment; the next one finishes what it began. The
 //! workspace is then wholly what the snapshot says, or wholly what it was: never half.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -39,7 +39,8 @@ impl Supervisor {
         Next::Look
     }
 
-    /// Writes down what became of the execution; complete, so that the writer asks nobody.
+    /// Records the fate of the execution with a complete command, so that the session's writer does
+    /// not have to probe.
     pub(super) async fn settle(
         &mut self,
         state: &State,
@@ -137,7 +138,7 @@ impl Supervisor {
         }));
     }
 
-    /// Nobody waits for the execution any longer. Should it return it is ended.
+    /// Gives the execution up. If it responds again later, it is ended.
     pub(super) async fn abandon(&mut self) -> Result<Next> {
         let Some(execution_id) = self.execution.clone() else { return Ok(Next::Look) };
         tracing::warn!(session = %self.session, %execution_id, "abandoned: silent for too long");

@@ -36,7 +36,7 @@ impl Supervisor {
         Some(self.in_use_until.map_or(until, |in_use| until.max(in_use)))
     }
 
-    /// Decides that the agent is to be ended, unless somebody uses a shell beside it.
+    /// Decides that the agent is to be ended, unless a user has a shell open beside it.
     pub(super) async fn end_idle_agent(&mut self, state: &State) -> Result<Next> {
         let idle_for = self.shared.0.settings.get().agent_idle_timeout;
         let (Some(executions), Some(execution_id), Some(idle_for)) =

@@ -110,7 +110,7 @@ fn the_example_opens_as_it_is() {
 #[test]
 fn the_first_append_upgrades() {
     let (disk, session) = example();
-    // Whoever wrote it may have left out the last line break.
+    // The program that wrote it may have left out the last line break.
     disk.put(&at_path("sess_123.messages.jsonl"), LOG.trim_end().as_bytes());
     let folder = open(&disk);
     let before = all(&folder, &session).unwrap();
@@ -156,7 +156,7 @@ fn other_logs_of_that_form() {
     assert_sound(&folder);
 }
 
-/// Wants to show: what nobody vouches for, or what the snapshot knows and the log lacks, is said.
+/// Wants to show: what no snapshot vouches for, or what it knows and the log lacks, is reported.
 #[test]
 fn what_does_not_add_up_is_said() {
     let damaged = |change: &dyn Fn(&ModelDisk)| {
@@ -180,8 +180,8 @@ fn what_does_not_add_up_is_said() {
     assert_eq!(damaged(&|disk| disk.put(&log, garbage.as_bytes())).0, 3);
 }
 
-/// Wants to show: the torn last line of such a log is put aside, and the rest goes on; unless the
-/// snapshot knows that it was there.
+/// Wants to show: the torn last line of such a log is put aside, and the rest stays usable, unless
+/// the snapshot knows that the line was there.
 #[test]
 fn a_torn_last_line_is_put_aside() {
     let log = at_path("sess_123.messages.jsonl");
@@ -208,7 +208,7 @@ fn a_torn_last_line_is_put_aside() {
     assert_eq!(disk.content(&log).unwrap(), cut.as_bytes());
 }
 
-/// Wants to show: the only line of a log of this store is not taken for somebody else's when its
+/// Wants to show: the only line of a log of this store is not taken for another program's when its
 /// mark is damaged, and is not cut off either.
 #[test]
 fn a_damaged_mark_makes_no_other_form() {
@@ -262,8 +262,8 @@ fn what_does_not_fit_is_not_brought_over() {
     }
 }
 
-/// Wants to show: a copy of such a log has a key that nobody knows beforehand; without the right to
-/// write there is no copy.
+/// Wants to show: a copy of such a log has a random key of its own; without the right to write
+/// there is no copy.
 #[test]
 fn a_copy_has_a_key_of_its_own() {
     let (disk, session) = example();

@@ -45,8 +45,8 @@ fn note(seen: &mut Seen, next: Result<Option<Line<'_>>, Fault>) -> bool {
     false
 }
 
-/// Wants to show: whatever is wrong with a log of many chunks, whoever reads ahead gives the same
-/// lines and then the same fault, at the same place and for the same reason.
+/// Wants to show: whatever is wrong with a log of many chunks, reading ahead gives the same lines
+/// and then the same fault, at the same place and for the same reason.
 #[test]
 fn the_same_lines_and_the_same_fault() {
     let (disk, one) = long(600);

@@ -138,8 +138,8 @@ fn a_reader_follows_a_writer() {
     });
 }
 
-/// Wants to show: what a killed writer left half written is no damage to a reader; what somebody
-/// cut off is.
+/// Wants to show: a reader does not report what a killed writer left half written as damage, but
+/// does report a cut.
 #[test]
 fn a_reader_tells_a_torn_end_from_a_cut() {
     let place = InFolder::new();

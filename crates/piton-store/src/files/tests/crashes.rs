@@ -48,8 +48,8 @@ fn die_everywhere(base: &ModelDisk, act: &Act<'_>, check: &Check<'_>) {
             assert!(is_done || acted.is_err(), "step {step}: acknowledged, and not there");
             done += u32::from(is_done);
             undone += u32::from(!is_done);
-            // And once more: the next life has nothing left to do, and whatever anybody was shown
-            // is durable, though whoever wrote it was killed before the flush.
+            // And once more: the next life has nothing left to do, and whatever a reader saw is
+            // durable, though the writer was killed before the flush.
             drop(folder);
             disk.power_loss(&mut |limit| random.below(limit));
             let again = open(&disk);
@@ -190,7 +190,7 @@ fn dying_while_upgrading() {
     });
 }
 
-/// Wants to show: the same for a log that begins with its first record, for which nobody vouches.
+/// Wants to show: the same for a log that begins with its first record and has no snapshot.
 #[test]
 fn dying_while_upgrading_without_a_snapshot() {
     let disk = model();
@@ -250,7 +250,7 @@ fn dying_while_appending() {
 }
 
 /// Wants to show: wherever the space ends, the batch is refused and nothing of it is left; with
-/// space again, writing goes on in the same life.
+/// space again, the same process can append.
 #[test]
 fn no_space_is_no_harm() {
     let (base, one, _) = two();

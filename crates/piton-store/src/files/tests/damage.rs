@@ -76,7 +76,7 @@ impl Sample {
 }
 
 /// Wants to show: cut at any byte, the log is what its whole batches say, the rest lies in a side
-/// file to the byte, and writing goes on. With an anchor that knows more, nothing is thrown away.
+/// file to the byte, and appends succeed. With an anchor that knows more, nothing is thrown away.
 #[test]
 fn cut_at_every_byte() {
     let sample = sample();
@@ -191,7 +191,7 @@ fn a_line_of_a_later_version_is_not_cut_off() {
 }
 
 /// Wants to show: where a torn end cannot be put aside for want of space, that log can be read, and
-/// others go on.
+/// others can be written.
 #[test]
 fn a_torn_end_on_a_full_disk() {
     let sample = sample();
@@ -223,7 +223,7 @@ fn check_flipped(sample: &Sample, log: &[u8], line: u64, caches: bool, what: &st
             let aside = disk.content(&at_path("s.messages.jsonl.torn-1"));
             assert!(last == 9 || aside.is_some(), "{what}: dropped without a trace");
         }
-        // With a snapshot the damage may lie where nobody reads at first.
+        // With a snapshot the damage may lie in a part that opening does not read.
         Ok(_) => match all(&folder, session) {
             Ok(records) if records == sample.records => {}
             Ok(_) => panic!("{what}: other records, and no error"),
@@ -277,7 +277,7 @@ fn lines(log: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Wants to show: what is wrong in the middle is named with its file and line, what is before it
-/// can be read, nothing is appended behind it, and other sessions go on.
+/// can be read, nothing is appended behind it, and other sessions still work.
 #[test]
 fn damage_in_the_middle_is_named() {
     let sample = sample();
@@ -395,8 +395,8 @@ fn a_line_of_a_hundred_megabytes() {
     assert_eq!(read, sample.records[..5]);
 }
 
-/// Wants to show: a log that somebody removed is still named, and verifying says what is missing;
-/// nobody begins a new one in its place, and a copy can be put back.
+/// Wants to show: a removed log is still listed, and verifying says what is missing; no new log can
+/// begin in its place, and a copy can be put back.
 #[test]
 fn a_removed_log_is_missed() {
     let sample = sample();
@@ -437,7 +437,7 @@ fn a_removed_log_is_missed() {
     }
 }
 
-/// Wants to show: whoever appends while a log is verified does not make its caches wrong.
+/// Wants to show: an append while a log is verified does not make its caches look wrong.
 #[test]
 fn verifying_while_others_append() {
     let sample = sample();
@@ -472,8 +472,8 @@ fn minted(id: &str) -> NewRecord {
     of(1, event)
 }
 
-/// Wants to show: a cache that is there and is not what was written is said, to whoever only reads
-/// and to whoever has the folder open; one that is missing is not.
+/// Wants to show: a changed cache is reported, both to a read-only process and to the process that
+/// has the folder open; a missing one is not.
 #[test]
 fn changed_caches_are_said() {
     let sample = sample();

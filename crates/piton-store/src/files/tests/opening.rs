@@ -20,8 +20,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Wants to show: a second writer is refused and is told who has the folder, a reader is not; a child
-/// that was started meanwhile does not hold the folder.
+/// Wants to show: a second writer is refused with the name of the first, a reader is not refused; a
+/// child that was started meanwhile does not hold the folder.
 #[test]
 fn one_writer_at_a_time() {
     let place = InFolder::new();
@@ -126,7 +126,7 @@ fn a_current_snapshot_saves_reading() {
     folder.write_behind();
     append(&folder, &mut one, vec![said("behind the snapshot")]).unwrap();
     drop(folder);
-    // Damage that only somebody who reads all of it would find.
+    // Damage that only a reader of the whole log finds.
     let path = at_path("s.messages.jsonl");
     let mut log = disk.content(&path).unwrap();
     let good = log.clone();
@@ -195,7 +195,7 @@ fn blobs_are_checked() {
     let found = folder.verify(&one.session).unwrap();
     assert_eq!(found.problem, Some(Problem::BlobMissing { seq: 4 }));
     assert_eq!(folder.read(&one.session, 4, 10, Detail::Full).unwrap().len(), 1);
-    // Rebuilding sweeps what nobody refers to.
+    // Rebuilding sweeps unreferenced blobs.
     let unknown_file = Path::new("/data/blobs/00").join(format!("{}.json", "00".repeat(32)));
     disk.put(&unknown_file, b"{}");
     folder.rebuild().unwrap();
@@ -239,7 +239,7 @@ fn one_unreadable_log_is_no_harm_to_others() {
     append(&folder, &mut other, vec![said("x")]).unwrap();
     assert_eq!(folder.names(None, 10).len(), 2);
     assert_eq!(all(&folder, &other.session).unwrap().len(), 5);
-    // What may be somebody's stays, and is looked at again by the next life.
+    // A blob that may still be referenced stays, and the next process checks it again.
     let blob = |disk: &ModelDisk| disk.names().iter().any(|path| path.starts_with("/data/blobs"));
     assert!(blob(&disk));
     let later = disk.copied();
@@ -263,8 +263,8 @@ fn one_unreadable_log_is_no_harm_to_others() {
     });
 }
 
-/// Wants to show: whatever has a new log's name is not overwritten, nor followed; neither is a
-/// README that is somebody's.
+/// Wants to show: whatever has a new log's name is not overwritten, nor followed; neither is the
+/// user's own README.
 #[test]
 fn nothing_is_overwritten() {
     let place = InFolder::new();
@@ -294,7 +294,7 @@ fn nothing_is_overwritten() {
 }
 
 /// Wants to show: that nothing more can be opened is not a failed flush: what was written is
-/// flushed, what cannot be is refused, and later everything goes on.
+/// flushed, what cannot be is refused, and later everything works again.
 #[test]
 fn no_more_handles_is_not_the_end() {
     let disk = model();

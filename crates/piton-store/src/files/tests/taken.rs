@@ -1,5 +1,5 @@
-//! What somebody took away whole is missed: sessions, anchors, the metadata log; and a crash is never
-//! taken for that.
+//! The removal of whole sessions, anchors or the metadata log is noticed, and a crash is never taken
+//! for such a removal.
 
 use piton_core::Code;
 

@@ -70,7 +70,7 @@ fn buffered(driver: &mut Driver) -> Batch {
     batch
 }
 
-/// Somebody else holds the database: the wait for it is not repeated for each of a group.
+/// Another process holds the database: the wait for it is not repeated for each of a group.
 #[test]
 fn a_busy_store_refuses_a_group_at_once() {
     let folder = InFolder::new();

@@ -70,7 +70,7 @@ fn schema_of(dump: &str) -> String {
     dump.split_inclusive(";\n").filter(|sql| !sql.starts_with("INSERT")).collect()
 }
 
-/// Nothing random: the fixture's key is nobody's secret.
+/// Nothing random: the fixture's key is not a secret.
 #[derive(Debug, Default)]
 struct Counting(AtomicU8);
 

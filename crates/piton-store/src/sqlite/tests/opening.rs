@@ -19,7 +19,7 @@ fn write_one(folder: &InFolder) -> Driver {
     driver.unwrap()
 }
 
-/// Whoever copies a closed store copies one file with everything in it.
+/// A closed store is one file with everything in it, so a copy of the file is complete.
 #[test]
 fn a_closed_store_lies_in_one_file() {
     for _ in 0..20 {
@@ -75,7 +75,7 @@ fn a_damaged_file_is_refused() {
     assert!(matches!(folder.refused(), Error::Damaged { .. }));
 }
 
-/// A store that was lost is not silently begun anew.
+/// A lost store is not silently replaced by a new one.
 #[test]
 fn a_lost_database_is_not_replaced() {
     let folder = InFolder::new();
@@ -206,7 +206,7 @@ fn anchors_that_cannot_be_read_do_not_stop_anything() {
     });
 }
 
-/// A database of somebody else in the anchors' place is put aside as it is.
+/// Another program's database in the anchors' place is put aside unchanged.
 #[test]
 fn foreign_anchors_are_put_aside_and_not_written() {
     let folder = InFolder::new();

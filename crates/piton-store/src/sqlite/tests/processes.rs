@@ -30,7 +30,7 @@ fn two_handles_see_and_respect_each_other() {
         assert!(matches!(refused, Err(Error::SessionOwned { .. })));
         folder.kill(&one.boot);
         rival.append(take).await.unwrap();
-        // The old writer had the session's end in memory; it is told all the same.
+        // The old writer has the session's end cached, but its append still fails.
         let mut stale = one.clone();
         assert!(matches!(stale.append(vec![said("x")]).await, Err(Error::EpochStale { .. })));
         one.state.last_seq = rival.state.last_seq;

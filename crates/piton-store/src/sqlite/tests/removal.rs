@@ -71,7 +71,7 @@ fn a_redacted_content_goes_when_the_last_reader_lets_go() {
         other.execute_batch("COMMIT").unwrap();
         drop(other);
         driver.append(vec![said("goes on")]).await.unwrap();
-        // The writer empties it once nobody has written for a moment.
+        // The writer empties it once the queue was empty for a moment.
         for _ in 0..200 {
             if !holds(&folder, &needle) {
                 break;
@@ -84,7 +84,7 @@ fn a_redacted_content_goes_when_the_last_reader_lets_go() {
 }
 
 /// A process that took something out and died before the write-ahead log was emptied leaves a note;
-/// whoever opens the store next does it.
+/// the next process that opens the store empties the log.
 #[test]
 fn what_was_not_emptied_is_emptied_by_the_next() {
     let folder = InFolder::new();

@@ -133,7 +133,7 @@ fn after_a_rotation_old_and_new_are_readable() {
     });
 }
 
-/// Another process with the store open goes on after a rotation that it did not make.
+/// A process with the store open continues after a rotation by another process.
 #[test]
 fn a_rotation_by_another_process_is_followed() {
     let folder = InFolder::new();

@@ -1,4 +1,4 @@
-//! What somebody took away whole is missed: sessions, anchors, the metadata log, pages of the index.
+//! The removal of whole sessions, anchors, the metadata log or pages of the index is noticed.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ fn findings(folder: &InFolder) -> Vec<Finding> {
     found.unwrap()
 }
 
-/// Everything of a session, as somebody with an editor would remove it.
+/// Removes everything of a session, as a person with an SQL shell would.
 fn take_away(folder: &InFolder, name: &str) {
     let no = format!("(SELECT no FROM logs WHERE id = '{name}')");
     folder.sql(&format!(
@@ -150,7 +150,7 @@ fn lost_anchors_are_missed() {
     });
 }
 
-/// Wants to show: whoever opens the store next records that anchors were lost, once.
+/// Wants to show: the next process that opens the store records, once, that anchors were lost.
 #[test]
 fn lost_anchors_are_recorded_and_made_again() {
     let (folder, _) = written();

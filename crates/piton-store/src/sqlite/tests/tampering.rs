@@ -1,4 +1,4 @@
-//! Whoever edits the files is found out.
+//! Edits of the files are detected.
 
 use piton_core::{Content, event};
 
@@ -163,8 +163,8 @@ fn a_missing_record_is_a_gap() {
     expect(&sql, 0, Problem::Gap { expected: 1, found: 2 });
 }
 
-/// The records are all there: nobody is told that one is missing, and making the caches again
-/// mends it.
+/// The records are all there: no error says that one is missing, and rebuilding the caches repairs
+/// the index.
 #[test]
 fn a_lost_index_entry_is_not_a_lost_record() {
     for sql in [format!("DELETE FROM places WHERE rid = {}", row(3)), "DELETE FROM spans".into()] {
@@ -258,7 +258,7 @@ fn a_log_cut_by_one_record_is_not_written_to() {
     });
 }
 
-/// Whoever asks for all logs hears of one that somebody took away whole.
+/// The list of all logs includes one that was removed whole.
 #[test]
 fn a_log_that_was_taken_away_is_named() {
     let (folder, _) = written();

@@ -27,7 +27,7 @@ impl At {
         Self { socket, secret, epoch }
     }
 
-    /// What a server that owned the session until now is told, word by word as it would ask.
+    /// The code that refuses the late command of a server that owned the session until now.
     pub(crate) fn late_answer(&self, wait_id: &Value) -> String {
         let wait_id = serde_json::from_value(wait_id.clone()).expect("an id");
         let answer = Some(json!({"option_id": "reject_once"}));

@@ -13,7 +13,7 @@ use super::fixture::{
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// Who could not answer while nobody listened has at least so long.
+/// The least time to answer after a period without a server.
 const GRACE_MS: i64 = 5 * 60 * 1000;
 
 fn moment(value: &Value) -> i64 {
@@ -77,7 +77,7 @@ fn a_clock_that_jumps_between_two_lives_ends_nothing() {
 }
 
 /// Wants to show: a clock that jumps while the server lives changes nothing about a turn that
-/// streams; a question whose time is over by it is cancelled, and the run goes on.
+/// streams; a question whose time is over by it is cancelled, and the run continues.
 #[test]
 fn a_clock_that_jumps_within_a_life_interrupts_nothing() {
     let bench = Fixture::new(Kind::Sqlite);

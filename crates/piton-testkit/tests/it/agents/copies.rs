@@ -169,8 +169,8 @@ fn a_renamed_data_folder_keeps_its_leftovers() {
 }
 
 /// Wants to show: a move to another file system is a copy and a removal. The copy's run is
-/// interrupted once and can go on with another agent; the old one, which nobody can find any more,
-/// ends by itself.
+/// interrupted once and can be resumed with another agent; the old agent, which no server can find
+/// any more, ends by itself.
 #[test]
 fn an_agent_whose_folder_is_taken_away_ends() {
     let bench = Fixture::new(Kind::Sqlite);

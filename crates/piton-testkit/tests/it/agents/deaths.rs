@@ -71,7 +71,7 @@ fn whoever_dies(dies: Dies) {
     let items = transcript::build(&log, None).expect("readable");
     let unknown = |item: &&Item| matches!(item, Item::Tool { outcome: Outcome::Unknown, .. });
     assert!(items.iter().filter(unknown).count() >= 1, "{dies:?}: {items:?}");
-    // The session goes on with another agent.
+    // The session continues with another agent.
     let next = bench.launch(&mut server);
     bench.start_agent(&mut server, &[]);
     let run = prompt(&mut server, "say again");

@@ -84,7 +84,7 @@ impl Fixture {
         server.must(json!({"do": "start", "session": SESSION, "start": {"command": command}}));
     }
 
-    /// The log, read beside whoever writes it (for plain files: when nobody does).
+    /// The log, read beside its writer (for plain files: when no process writes).
     pub(crate) fn log(&self) -> Vec<Record> {
         self.log_after(0)
     }

@@ -118,7 +118,7 @@ fn no_room_under_spool_and_log() {
     is_held_back_and_goes_on(&bench, &mount, Seen::ByTheNext);
 }
 
-/// Wants to show: with no room under the log alone the agent's turn goes on into the spool; the
+/// Wants to show: with no room under the log alone the agent's turn continues into the spool; the
 /// session says nothing that is not kept, and has all of it soon after there is room.
 #[test]
 fn no_room_under_the_log() {

@@ -28,7 +28,7 @@ fn assert_says_why(log: &[Record]) {
     let error = last(log, "agent.error");
     assert_eq!(header(error)["code"], "agent_closed");
     let message = error.content_field("message").expect("told").to_string();
-    assert!(message.contains("does not take what it is told"), "{message}");
+    assert!(message.contains("stopped reading its input"), "{message}");
 }
 
 /// Wants to show: an agent that does not read any more is ended, the session says why, and the
@@ -47,7 +47,7 @@ fn an_agent_that_closes_its_input_is_ended() {
     assert_eq!(status["status"], "interrupted_startup", "{status:#}");
     assert_nothing_left(&execution, None);
     assert_says_why(&bench.log());
-    // The session goes on with another agent.
+    // The session continues with another agent.
     bench.start_agent(&mut server, &[]);
     let third = prompt(&mut server, "say again");
     idle(&mut server);
@@ -75,8 +75,8 @@ fn an_agent_that_closes_its_input_and_asks_is_ended() {
     server.must(json!({"do": "stop", "session": SESSION}));
 }
 
-/// Wants to show: what a killed agent leaves is killed at once. Real ones were seen to ask the model
-/// once more, and could have run a tool, with nobody to hear it.
+/// Wants to show: what a killed agent leaves is killed at once. Real ones were seen to ask the
+/// model once more, and could have run a tool, without a reader of their output.
 #[test]
 fn what_a_killed_agent_leaves_does_nothing_more() {
     let bench = Fixture::new(Kind::Sqlite);
@@ -99,14 +99,14 @@ fn what_a_killed_agent_leaves_does_nothing_more() {
     server.must(json!({"do": "stop", "session": SESSION}));
 }
 
-/// Wants to show: daemons of an agent that ends, also such as wear no mark and such as go on to make
-/// others, are ended with it; the run is interrupted once, with its reason.
+/// Wants to show: daemons of an agent that ends, also those without a mark and those that keep
+/// starting others, are ended with it; the run is interrupted once, with its reason.
 #[test]
 fn daemons_end_with_the_agent_that_made_them() {
     let bench = Fixture::new(Kind::Sqlite);
     let (mut server, execution) = bench.start();
     let agentctl = bench.agentctl(&execution);
-    // A span that nobody else sleeps.
+    // A duration that no other process sleeps for.
     let sleep = format!("sleep {}", 1_000_000 + std::process::id());
     let turn = format!(
         "escape exec {sleep}\n\

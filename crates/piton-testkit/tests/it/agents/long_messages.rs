@@ -30,7 +30,7 @@ fn assert_bounded(server: &Server, agentctl: u32, times: u64) {
 }
 
 /// Wants to show: a message of 50 MB is left out, the log names how long it was, what was said
-/// around it is there, and the session goes on.
+/// around it is there, and the session continues.
 #[test]
 fn a_message_of_fifty_megabytes_is_named_and_left_out() {
     let bench = Fixture::new(Kind::Sqlite);

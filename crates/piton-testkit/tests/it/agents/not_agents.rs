@@ -102,7 +102,8 @@ fn a_stubborn_agent_is_ended() {
     assert_nothing_left(&execution, None);
 }
 
-/// Wants to show: while agentctl is stopped nothing is decided; when it goes on, so does the turn.
+/// Wants to show: while agentctl is stopped nothing is decided; when it continues, so does the
+/// turn.
 #[test]
 fn who_does_not_answer_for_a_while_is_not_dead() {
     use rustix::process::Signal;
@@ -128,7 +129,7 @@ fn who_does_not_answer_for_a_while_is_not_dead() {
 }
 
 /// Wants to show: of a dead agentctl's spool with a flipped bit, what is before it is in the log,
-/// that the rest is lost is told once, and the damaged files are kept aside.
+/// the loss of the rest is reported once, and the damaged files are kept aside.
 #[test]
 fn a_damaged_spool_is_named_and_kept() {
     let bench = Fixture::new(Kind::Sqlite);

@@ -1,5 +1,5 @@
-//! An agent that speaks no protocol, behind a real server: its turns are processes, and whoever
-//! dies, the next turn goes on with its conversation.
+//! An agent that speaks no protocol, behind a real server: its turns are processes, and whichever
+//! process dies, the next turn continues the conversation.
 
 use piton_testkit::crash::Kind;
 use piton_testkit::drive::{Server, wait_until};
@@ -10,7 +10,7 @@ use super::fixture::{
     idle, last, prompt, said, sigkill,
 };
 
-/// The built-in agent, printing; to go on with the conversation `id`.
+/// The built-in agent, printing; resumes the conversation `id`.
 fn start_agent(bench: &Fixture, server: &mut Server, id: Option<&Value>) {
     let memory = bench.data().with_extension("memory.json");
     let command = [PROGRAM, "echo", "--memory", memory.to_str().expect("UTF-8")];
@@ -31,7 +31,7 @@ fn until_said(bench: &Fixture, run: &str, text: &str) {
 
 /// Wants to show: killed are, one after the other, the server, the agent and agentctl, each in the
 /// middle of a turn; what was said is in the log once, each loss is one interruption with its
-/// reason, and the agent still knows what it was told, which is asked of it.
+/// reason, and the agent still remembers what earlier prompts said: the test asks it.
 #[test]
 fn a_conversation_survives_every_death() {
     let bench = Fixture::new(Kind::Sqlite);
@@ -45,7 +45,7 @@ fn a_conversation_survives_every_death() {
     let id = status["facts"]["agent"]["session_id"].clone();
     assert!(id.as_str().is_some_and(|id| id.starts_with("echo-")), "{status:#}");
 
-    // The server: the turn goes on without it.
+    // The server: the turn continues without it.
     let run = prompt(&mut server, "say before\nwait 500\ntool one\nsay after");
     until_said(&bench, &run, "before");
     server.kill();
@@ -63,7 +63,7 @@ fn a_conversation_survives_every_death() {
     assert_eq!(said(&bench.log(), &run), "green", "{status:#}");
     assert_eq!(status["facts"]["agent"]["session_id"], id);
 
-    // agentctl: another one goes on by the id.
+    // agentctl: another one resumes the conversation by its id.
     let run = prompt(&mut server, "say again half\nescape sleep 1000\nhang");
     until_said(&bench, &run, "again half");
     let agentctl = bench.agentctl(&execution);

@@ -1,4 +1,4 @@
-//! The server dies, the turn goes on.
+//! The server dies, the turn continues.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ fn a_turn_outlives_its_servers(kind: Kind, kills_min: usize) {
             kills += 1;
             assert_eq!(Fixture::agent(&execution), Some(agent), "the agent is the same process");
             if dice.u8(0..4) == 0 {
-                // Nobody there for a while.
+                // No server for a while.
                 std::thread::sleep(Duration::from_millis(dice.u64(0..400)));
             }
             server = bench.serve();

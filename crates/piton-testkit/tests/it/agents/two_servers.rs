@@ -1,4 +1,5 @@
-//! Two servers on one data folder, with a live agent: one is heard, the other is told who is.
+//! Two servers on one data folder, with a live agent: one owns the session, the other is refused
+//! and learns which one owns it.
 
 use piton_testkit::crash::Kind;
 use piton_testkit::drive::{Server, wait_until};
@@ -41,7 +42,7 @@ fn executions(bench: &Fixture) -> Vec<String> {
 }
 
 /// Wants to show: a second server reads the session of the first and changes nothing of it, also
-/// while the first is stalled; the first goes on where it was.
+/// while the first is stalled; the first continues where it was.
 #[test]
 fn a_second_server_leaves_the_sessions_of_a_stalled_one_alone() {
     let bench = Fixture::new(Kind::Sqlite);
@@ -75,8 +76,8 @@ fn a_second_server_leaves_the_sessions_of_a_stalled_one_alone() {
 }
 
 /// Wants to show: a server that is stalled and taken for dead (its lock is gone, as the lease of
-/// one on another machine would be) is fenced off when it comes back: what it was told to do is
-/// refused by the log, what it says to agentctl by its epoch, and nothing happens twice.
+/// one on another machine would be) is fenced off when it comes back: the log refuses the commands
+/// of its clients, agentctl refuses its stale epoch, and nothing happens twice.
 #[test]
 fn a_stalled_server_that_was_replaced_is_not_heard_any_more() {
     let bench = Fixture::new(Kind::Sqlite);

@@ -1,4 +1,4 @@
-//! An agentctl that does not answer holds up nobody but its own agent.
+//! An agentctl that does not answer blocks its own agent only.
 
 use std::time::{Duration, Instant};
 
@@ -43,8 +43,8 @@ fn turn(server: &mut Server) {
 }
 
 /// Wants to show: while one agentctl is stopped the other sessions' turns and its own session's
-/// reads take as long as ever, under the server that knew it and under the next one; an answer
-/// that was given meanwhile reaches it once when it goes on.
+/// reads take as long as ever, under the server that knew it and under the next one; an answer that
+/// was given meanwhile reaches it once when it continues.
 #[test]
 fn who_does_not_answer_holds_up_no_other() {
     let bench = Fixture::new(Kind::Sqlite);

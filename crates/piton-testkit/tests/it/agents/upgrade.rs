@@ -1,4 +1,4 @@
-//! An agentctl that was started before an upgrade goes on to work under the newer server; one that
+//! An agentctl that was started before an upgrade keeps working under the newer server; one that
 //! has no version in common with it is replaced between turns.
 
 use piton_exec::protocol::{PROTOCOL, PROTOCOL_MIN};
@@ -11,7 +11,7 @@ use super::fixture::{
     header, is_running, last, prompt, said,
 };
 
-/// Wants to show: a server that starts removes the program that nobody runs from, and not the one
+/// Wants to show: a server that starts removes a program that no process runs from, and not the one
 /// that a living agentctl was started from.
 #[test]
 fn programs_that_no_one_runs_from_are_cleared_away_at_the_start() {
@@ -58,7 +58,7 @@ fn goes_on(server: &mut Server, bench: &Fixture) {
 }
 
 /// Wants to show: an agentctl that cannot be spoken to and has nothing to do is ended, the log says
-/// why, and the session goes on with a new one.
+/// why, and the session continues with a new one.
 #[test]
 fn an_idle_agentctl_of_an_unknown_version_is_replaced() {
     for version in UNSUPPORTED {
@@ -89,7 +89,8 @@ fn an_idle_agentctl_is_replaced(version: u32) {
 }
 
 /// Wants to show: one that is at work is left alone, and the session says why it cannot be reached;
-/// when its turn is over it is ended, and what it said to nobody is in the log, also the turn's end.
+/// when its turn is over it is ended, and what it said without a reader is in the log, also the
+/// turn's end.
 #[test]
 fn a_busy_agentctl_of_an_unknown_version_is_replaced_after_its_turn() {
     let bench = Fixture::new(Kind::Sqlite);
