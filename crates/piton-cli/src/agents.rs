@@ -41,7 +41,7 @@ pub(crate) fn find(settings: &Settings, id: &str) -> Result<Profile> {
     all.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown.with_hint(hint))
 }
 
-/// The agent of a new session that names none, and why it is not what somebody chose.
+/// The agent of a new session that names none, and where the choice comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DefaultAgent {
     /// By the setting `chat.agent`.
@@ -61,7 +61,7 @@ impl DefaultAgent {
         Ok(Self::among(&all(settings)?, |profile| installed(profile).is_some()))
     }
 
-    /// Those of the settings first: somebody wanted them.
+    /// Prefers agents from the settings: the user configured them on purpose.
     fn among(all: &[Profile], is_installed: impl Fn(&Profile) -> bool) -> Self {
         let (known, own): (Vec<_>, Vec<_>) = all
             .iter()
@@ -79,7 +79,8 @@ impl DefaultAgent {
     }
 }
 
-/// The agent of a new session: the one that was named, else the default. Says so if nobody chose it.
+/// The agent of a new session: the named one, else the default. Prints a note if the user chose
+/// neither.
 pub(crate) fn chosen(ui: &mut Ui, settings: &Settings, named: Option<String>) -> Result<String> {
     if let Some(named) = named {
         return Ok(named);
@@ -113,7 +114,7 @@ fn echo(program: &Path, data: &Path) -> Profile {
     Profile {
         name: "Echo (built in, without a model)".to_owned(),
         origin: Origin::BuiltIn,
-        // A test agent: what it is told it does, and a history is nothing to be done.
+        // A test agent runs its prompt as a script, so a history in the prompt would be of no use.
         abilities: Abilities { native: true, ..Abilities::default() },
         ..Profile::configured(ECHO, command.collect())
     }

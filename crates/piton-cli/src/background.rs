@@ -1,4 +1,4 @@
-//! A server in the background, as tmux has one: started by whoever needs it first.
+//! A server in the background, as tmux has one: the first command that needs it starts it.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};

@@ -23,14 +23,15 @@ Examples:
   piton doctor                     Is everything well that this stands on?
   piton config show                Which settings count, and where they come from
 
-An id may be shortened to its beginning as long as it stays unique.
+An id may be shortened to its beginning or end as long as that is unique; @last is the session that
+was active last.
 Exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 the reader of the output left, 255 a bug.";
 
 const DATA_HELP: &str =
     "The data folder [default: $PITON_DATA, the config file, ~/.local/share/piton]";
 const CONFIG_HELP: &str = "The config file [default: $PITON_CONFIG, ~/.config/piton/config.toml]";
 
-/// Durable sessions for AI agents: whatever stops, the session goes on from its last piton.
+/// Durable sessions for AI agents: whatever stops, the session resumes from its log.
 #[derive(Debug, Parser)]
 #[command(name = "piton", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -11,7 +11,7 @@ use piton_store::{BootLocks, Holder, Store};
 use crate::config::Settings;
 use crate::conversion;
 use crate::error::{Error, Result};
-use crate::lookup;
+use crate::lookup::{self, SessionName};
 use crate::stores;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Context {
         BootLocks::new(&self.settings.data.value)
     }
 
-    /// For reading, beside whoever writes; `None` if there is no store.
+    /// A read-only view, also while another process writes; `None` if there is no store.
     pub(crate) fn view(&self) -> Result<Option<View>> {
         let store = stores::open_store(&self.settings, Access::ReadOnly)?;
         Ok(store.map(|store| View::new(store, Arc::new(self.locks()), Arc::clone(&self.clock))))
@@ -61,15 +61,20 @@ impl Context {
             .with_hint("Name the data folder with --data; `piton config show` says which is used.")
     }
 
-    /// For reading one session, which may be named by the beginning of its id.
+    /// For reading one session, which may be named by a part of its id.
     pub(crate) async fn view_of(&self, session: &str) -> Result<(View, SessionId)> {
-        let id: SessionId = session.parse()?;
-        let Some(view) = self.view()? else { return Err(self.no_store(&id)) };
-        let id = lookup::session(&view, id).await?;
+        // The metadata log can be read as a session can; it cannot be changed.
+        let name = if session == SessionId::METADATA_LOG {
+            SessionName::Id(session.parse()?)
+        } else {
+            session.parse()?
+        };
+        let Some(view) = self.view()? else { return Err(self.no_store(&name)) };
+        let id = lookup::session(&view, name).await?;
         Ok((view, id))
     }
 
-    pub(crate) fn no_store(&self, session: &SessionId) -> Error {
+    pub(crate) fn no_store(&self, session: &SessionName) -> Error {
         let hint = format!("There is no store at {}.", self.settings.data.value.display());
         Error::new(Code::SessionNotFound, format!("There is no session {session}")).with_hint(hint)
     }

@@ -1,5 +1,5 @@
-//! Whether somebody converts a data folder's store right now. A lock that its process holds, so that
-//! it ends with it, however it ends.
+//! The lock on a data folder while a process converts its store. The kernel releases it when the
+//! process ends, however it ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -31,7 +31,7 @@ pub(crate) fn begin(data: &Path) -> Result<Converting> {
     }
 }
 
-/// Refuses while somebody converts the store: what is written now might not be in the new one.
+/// Refuses while a process converts the store: the new one might miss what is written now.
 pub(crate) fn refuse(data: &Path) -> Result<()> {
     let path = data.join(LOCK);
     let file = match File::open(&path) {

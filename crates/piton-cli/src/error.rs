@@ -1,5 +1,4 @@
-//! What a person is told when something went wrong: `Error:`, `Caused by:`, `Hint:`, and the code
-//! with its page.
+//! Errors as the user sees them: `Error:`, `Caused by:`, `Hint:`, and the code with its page.
 
 use std::error::Error as StdError;
 use std::io::{self, Write};
@@ -22,11 +21,11 @@ pub(crate) enum Exit {
     BrokenPipe,
     /// The run stopped without anybody wanting it to, and can be resumed.
     Interrupted,
-    /// The run waits for an answer that nobody here can give.
+    /// The run waits for an answer that this command cannot give.
     Waiting,
-    /// The run was given up by somebody else.
+    /// Another client cancelled the run.
     Cancelled,
-    /// The run was paused by somebody else.
+    /// Another client paused the run.
     Paused,
     /// Ended by a signal, as the shell would report it.
     Signal(u8),
@@ -85,7 +84,7 @@ impl Error {
         Self { exit: Exit::Usage, code: None, message, causes: Vec::new(), hint: None }
     }
 
-    /// A run that did not end as whoever waits for it wanted.
+    /// A run that did not complete, for the command that waits for it.
     pub(crate) fn of_run(exit: Exit, message: String, hint: String) -> Self {
         Self { exit, code: None, message, causes: Vec::new(), hint: Some(hint) }
     }
@@ -136,7 +135,7 @@ impl Error {
         let mut lines = vec![("Error", self.message.clone())];
         lines.extend(self.causes.iter().map(|cause| ("Caused by", cause.clone())));
         lines.extend(self.hint.iter().map(|hint| ("Hint", call.spelled(hint))));
-        lines.extend(self.code.map(|code| ("Code", format!("{code} ({})", page(code)))));
+        lines.extend(self.code.map(|code| ("Code", format!("{code} (piton explain {code})"))));
         lines
     }
 }
@@ -254,7 +253,7 @@ pub(crate) fn report_panics() {
             std::env::consts::OS,
             std::env::consts::ARCH,
         );
-        // If stderr is gone there is nobody left to tell.
+        // Without stderr there is no other place to report to.
         let _ = io::stderr().write_all(text.as_bytes());
     }));
 }

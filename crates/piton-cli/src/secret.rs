@@ -64,7 +64,7 @@ pub(crate) struct NewPassphraseArgs {
 }
 
 impl NewPassphraseArgs {
-    /// The passphrase to encrypt with; `None` if nobody asked for one.
+    /// The passphrase to encrypt with; `None` if the user did not ask for encryption.
     pub(crate) fn given(&self) -> Result<Option<SecretText>> {
         if !self.encrypt {
             return self.from.given();

@@ -65,7 +65,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The lock says whether it counts; a file that stays is read by nobody.
+        // The lock says whether the file counts; readers ignore one that stays.
         let _ = fs::remove_file(self.data.join(SERVER_INFO_PATH));
     }
 }
@@ -81,7 +81,7 @@ fn running(data: &Path) -> Error {
     }
 }
 
-/// The data folder's server, if one lives. What a dead one left says where nobody is any more.
+/// The data folder's server, if one lives. Ignores the file that a dead server left.
 pub(crate) fn find(data: &Path) -> Option<ServerInfo> {
     let info = ServerInfo::read(data)?;
     let boot: BootId = info.boot.parse().ok()?;
@@ -109,7 +109,7 @@ pub(crate) fn required(data: &Path) -> Result<Client> {
 /// This machine's address in its network: the one that it would send from. Nothing is sent.
 pub(crate) fn network_address() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
-    // An address of a documentation network: the routes decide, and nobody is there.
+    // An address of a documentation network, which no host has: only the routes matter.
     socket.connect("192.0.2.1:9").ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_unspecified() && !ip.is_loopback()).then_some(ip)

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::ui::Tone;
 
-/// Statuses in a word; the two kinds of interruption are told apart where there is room.
+/// A status in one word; wider views show which kind of interruption it is.
 pub(crate) fn status_word(name: Name) -> &'static str {
     if name.is_interrupted() { "interrupted" } else { name.as_str() }
 }

@@ -85,7 +85,7 @@ pub(crate) fn shortened(text: &str, width_max: usize) -> String {
     format!("{}…", short.trim_end())
 }
 
-/// A line as it stands on a screen of a width: made visible, tabs as blanks, cut into rows.
+/// A line as rows of at most this width: control characters made visible, tabs as blanks.
 pub(crate) fn rows(line: &str, width_max: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     let mut used = 0;

@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::error::{Error, Exit, Result};
 use crate::text::{visible, visible_json};
 
-/// The width when nobody says another.
+/// The width if neither the terminal nor the environment gives one.
 const WIDTH: usize = 80;
 /// Narrower than this is not laid out for.
 const WIDTH_MIN: usize = 20;
@@ -132,7 +132,7 @@ impl Ui {
         Ok(self.out.write_all(for_terminal(text).as_bytes())?)
     }
 
-    /// Bytes that are written as they are: never what somebody else wrote.
+    /// Bytes that are written unescaped: never text from an agent or a log.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.out.write_all(bytes)?)
     }
@@ -147,7 +147,7 @@ impl Ui {
         Ok(self.out.flush()?)
     }
 
-    /// Fails if nobody can read the output any more, though there is nothing to write yet.
+    /// Fails if the reader of the output is gone, even when there is nothing to write yet.
     pub(crate) fn reader_is_there() -> Result<()> {
         let stdout = io::stdout();
         let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
@@ -206,12 +206,12 @@ impl Ui {
     }
 }
 
-/// If stderr is gone there is nobody left to tell.
+/// Ignores failures: without stderr there is no other place to report to.
 fn write_stderr(text: &str) {
     let _ = io::stderr().write_all(for_terminal(text).as_bytes());
 }
 
-/// Says that a control sequence is our own. Nobody who writes text knows the number in it.
+/// Marks a control sequence as our own. Its number is random, so that no text can contain it.
 static OURS: LazyLock<String> =
     LazyLock::new(|| format!("\u{fdd0}{:016x}\u{fdd1}", RandomState::new().hash_one(0)));
 const OURS_END: char = '\u{fdd2}';

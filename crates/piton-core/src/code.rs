@@ -21,6 +21,13 @@ macro_rules! codes {
             pub fn hint(self) -> &'static str {
                 match self { $(Self::$name => $hint,)* }
             }
+
+            /// Its page of the documentation, as Markdown: cause, and what to do.
+            pub fn page(self) -> &'static str {
+                match self {
+                    $(Self::$name => include_str!(concat!("../../../docs/errors/", $text, ".md")),)*
+                }
+            }
         }
     };
 }

@@ -1,5 +1,5 @@
 //! What Piton adds to the time in which an agent comes back, in a short and in a long session; and
-//! what the history costs that an agent is told.
+//! what it costs to inject the history into an agent's prompt.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -231,7 +231,7 @@ fn injected_history(table: &mut Table, folder: &Path) -> Result<()> {
     store.close();
     let us = |values: &[f64]| format!("{} µs", short(Seen::new(values.to_vec()).median()));
     table.ratio(
-        format!("p. The history that an agent is told, {MANY} messages against {FEW}"),
+        format!("p. The history that an agent receives, {MANY} messages against {FEW}"),
         (us(&times[1]), us(&times[0])),
         Seen::ratios(&times[1], &times[0]),
         Target::AtMost(3.0),

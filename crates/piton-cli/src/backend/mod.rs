@@ -24,7 +24,7 @@ pub(crate) use store::StoreBackend;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::lookup;
+use crate::lookup::{self, SessionName};
 
 #[derive(Debug)]
 pub(crate) enum SessionBackend {
@@ -90,11 +90,11 @@ impl SessionBackend {
         }
     }
 
-    /// For one session, which may be named by the beginning of its id.
+    /// For one session, which may be named by a part of its id.
     pub(crate) async fn for_session(cx: &Context, session: &str) -> Result<(Self, SessionId)> {
-        let id = SessionId::from_user(session)?;
-        let Some(backend) = Self::of(cx)? else { return Err(cx.no_store(&id)) };
-        let id = ask!(&backend, find(id))?;
+        let name: SessionName = session.parse()?;
+        let Some(backend) = Self::of(cx)? else { return Err(cx.no_store(&name)) };
+        let id = ask!(&backend, find(name))?;
         Ok((backend, id))
     }
 
@@ -106,7 +106,7 @@ impl SessionBackend {
         let Some(backend) = Self::of(cx)? else { return Err(cx.missing_store()) };
         let mut ids = Vec::new();
         for session in sessions {
-            let id = ask!(&backend, find(SessionId::from_user(session)?))?;
+            let id = ask!(&backend, find(session.parse()?))?;
             if !ids.contains(&id) {
                 ids.push(id);
             }
@@ -186,12 +186,12 @@ impl SessionBackend {
 
 /// A server for what needs the session's agent; one is started if none runs.
 pub(crate) async fn server_for(cx: &Context, session: &str) -> Result<(Client, SessionId)> {
-    let id = SessionId::from_user(session)?;
-    // A server would make a store that nobody asked for.
+    let name: SessionName = session.parse()?;
+    // A server would create a store that the user did not ask for.
     if crate::stores::detect(&cx.settings.data.value)?.is_none() {
-        return Err(cx.no_store(&id));
+        return Err(cx.no_store(&name));
     }
     let client = background::ensure(cx).await?;
-    let id = lookup::session_on(&client, id).await?;
+    let id = lookup::session_on(&client, name).await?;
     Ok((client, id))
 }

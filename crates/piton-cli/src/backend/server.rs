@@ -13,7 +13,7 @@ use piton_store::SecretText;
 
 use super::{LeftWorktree, Redact, Settled, Settling};
 use crate::error::{Error, Result};
-use crate::lookup;
+use crate::lookup::{self, SessionName};
 
 #[derive(Debug)]
 pub(crate) struct ServerBackend {
@@ -25,8 +25,8 @@ impl ServerBackend {
         Self { client }
     }
 
-    pub(super) async fn find(&self, id: SessionId) -> Result<SessionId> {
-        lookup::session_on(&self.client, id).await
+    pub(super) async fn find(&self, name: SessionName) -> Result<SessionId> {
+        lookup::session_on(&self.client, name).await
     }
 
     pub(super) async fn settle(

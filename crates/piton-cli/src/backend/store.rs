@@ -22,7 +22,8 @@ use super::{LeftWorktree, Redact, Settled, Settling};
 use crate::context::Context;
 use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Result};
-use crate::{agents, conversion, lookup, masking, stores};
+use crate::lookup::{self, SessionName};
+use crate::{agents, conversion, masking, stores};
 
 /// The offline engine, and the lock that says that its process lives.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl StoreBackend {
         Ok(Self { engine: Engine::offline(options), locks, _alive: alive })
     }
 
-    /// Names the process that owns a session: a refusal that names nobody helps nobody.
+    /// Adds to a refusal which process owns the session, so that the user can stop it.
     fn named(&self, error: piton_runtime::Error) -> Error {
         let piton_runtime::Error::Store(piton_store::Error::SessionOwned { owner, .. }) = &error
         else {
@@ -81,8 +82,8 @@ impl StoreBackend {
         Error::from(error).with_hint(hint)
     }
 
-    pub(super) async fn find(&self, id: SessionId) -> Result<SessionId> {
-        lookup::session(self.engine.view(), id).await
+    pub(super) async fn find(&self, name: SessionName) -> Result<SessionId> {
+        lookup::session(self.engine.view(), name).await
     }
 
     pub(super) async fn settle(
@@ -105,7 +106,7 @@ impl StoreBackend {
 
     pub(super) async fn waits(&self, session: &SessionId) -> Result<Vec<Wait>> {
         let overview = self.engine.session(session).await?.overview;
-        // They died with their run, though nobody has written that down yet.
+        // The waits ended with their run, though the log does not say so yet.
         if self.engine.view().stranded(&overview.state.facts).is_some() {
             return Ok(Vec::new());
         }

@@ -1,4 +1,4 @@
-//! `piton agentctl`: the process beside an agent. Piton starts it; nobody else needs to.
+//! `piton agentctl`: the process beside an agent. Piton starts it; users do not.
 
 use std::io::Read as _;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(_: &Args) -> Result<Exit> {
         .map_err(|e| Error::usage(&format!("The launch on standard input is none: {e}")))?;
     match piton_agentctl::run(launch) {
         Ok(()) => Ok(Exit::Good),
-        // Its log has the reason; nobody reads what it prints.
+        // Its log has the reason; its output is not read.
         Err(_) => Ok(Exit::Failed),
     }
 }

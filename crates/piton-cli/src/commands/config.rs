@@ -119,7 +119,7 @@ pub(crate) fn run(ui: &mut Ui, cx: &Context, command: &Command) -> Result<Exit> 
     Ok(Exit::Good)
 }
 
-/// The config file's place is told once, below the table.
+/// The name and line only: the config file's path is printed once, below the table.
 fn origin(origin: &Origin) -> String {
     match origin {
         Origin::File { path, line } => {

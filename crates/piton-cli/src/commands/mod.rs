@@ -10,6 +10,7 @@ pub(crate) mod config;
 pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod open;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Reload(reload::Args),
     Open(open::Args),
     Doctor(doctor::Args),
+    Explain(explain::Args),
     /// See which agents there are, ask one who it is, check that it works
     #[command(subcommand)]
     Agents(agents::Command),
@@ -96,7 +98,8 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
         }
         Command::Completions(args) => completions::run(ui, &args),
         Command::Man(args) => man::run(ui, &args),
-        // A world of its own: nobody's settings count in it.
+        Command::Explain(args) => explain::run(ui, &args),
+        // The demo has its own data folder and reads no settings.
         Command::Demo(args) => block_on(demo::run(ui, args)),
         Command::DemoWorker(args) => block_on(demo::worker::run(args)),
         // They speak another language on their input and output, and know no settings.

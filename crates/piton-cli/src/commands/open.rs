@@ -97,7 +97,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     if args.qr {
         ui.line(qr_code(&url)?)?;
         ui.line(&url)?;
-        ui.warn("Whoever opens this link first is signed in. It is good for ten minutes.")?;
+        ui.warn("The link signs in one browser, once. It expires in ten minutes.")?;
         return Ok(Exit::Good);
     }
     match &why_not {
@@ -112,7 +112,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             if !args.print {
                 ui.note(&format!("No browser was opened: {why}."))?;
             }
-            ui.warn("Whoever opens this link first is signed in. It is good for ten minutes.")?;
+            ui.warn("The link signs in one browser, once. It expires in ten minutes.")?;
         }
     }
     Ok(Exit::Good)
@@ -168,7 +168,7 @@ fn write_page(data: &Path, url: &str) -> Result<PathBuf> {
         let message = format!("{} cannot be written", path.display());
         Error::new(Code::StoreReadOnly, message).because(&error)
     };
-    // Anew, so that what was there decides nothing about who may read it.
+    // Create a new file, so that an old one's permissions do not decide who may read it.
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(error)),
         _ => {}
@@ -194,7 +194,7 @@ struct Surroundings {
     macos: bool,
     /// A screen that programs can show windows on.
     display: bool,
-    /// Somebody named a browser.
+    /// From `$BROWSER`.
     browser: Option<OsString>,
     path: Option<OsString>,
 }

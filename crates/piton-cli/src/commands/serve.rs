@@ -1,4 +1,4 @@
-//! `piton serve`: the server, until it is told to end. Agents go on without it.
+//! `piton serve`: runs the server until a signal ends it. Agents keep running without it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::server::Held;
 use crate::ui::{Tone, Ui};
 use crate::{agents, config, conversion, masking, stores};
 
-/// Where it listens if nobody says otherwise.
+/// The default address to listen on.
 pub(crate) const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7411);
 
 const EXAMPLES: &str = "\
@@ -40,8 +40,8 @@ JSON: one object: address, pid, local (where the command line finds it).";
 
 /// Run the server: HTTP and events for terminals, browsers and other programs
 ///
-/// Agents belong to processes of their own: when the server ends, is upgraded or killed, they go on,
-/// and the next server picks them up where they are.
+/// Agents belong to processes of their own: when the server ends, is upgraded or killed, they keep
+/// running, and the next server picks them up where they are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -219,7 +219,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     held.announce(&place)?;
     announce(ui, &public, &place)?;
     let exit = ended(&*reloader).await?;
-    tracing::info!("ending: agents go on without the server");
+    tracing::info!("ending: agents keep running without the server");
     server.shut_down().await;
     running.shut_down().await;
     drop(held);

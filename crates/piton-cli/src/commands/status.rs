@@ -25,7 +25,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
         if ui.json {
             ui.json_line(&json!({"running": false}))?;
         } else {
-            ui.line("No server runs. Agents that it left go on by themselves.")?;
+            ui.line("No server runs. Agents that a server started keep running.")?;
         }
         return Ok(Exit::Failed);
     };

@@ -16,7 +16,7 @@ use crate::ui::Ui;
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Stop the server; agents go on, and the next server picks them up
+/// Stop the server; agents keep running, and the next server picks them up
 #[derive(Debug, clap::Args)]
 #[command(after_help = "JSON: one object: stopped (false if none ran), pid.")]
 pub(crate) struct Args {}
@@ -44,7 +44,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
     if ui.json {
         ui.json_line(&json!({"stopped": true, "pid": pid}))?;
     } else {
-        ui.line(format_args!("The server (pid {pid}) has ended. Its agents go on."))?;
+        ui.line(format_args!("The server (pid {pid}) has ended. Its agents keep running."))?;
     }
     Ok(Exit::Good)
 }

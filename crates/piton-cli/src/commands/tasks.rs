@@ -1,4 +1,4 @@
-//! `piton tasks …`: what somebody wants done.
+//! `piton tasks …`.
 
 use clap::Subcommand;
 use piton_api::session::NewSession;
@@ -70,7 +70,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
     let client = server::required(&cx.settings.data.value)?;
     match command {
         Command::New(new) => {
-            // What was named wrongly is told before anything is made.
+            // Refuse wrong arguments before anything is created.
             let place = match new.worktree.session()? {
                 Some(place) => {
                     let agent = agents::chosen(ui, &cx.settings, new.agent)?;

@@ -91,7 +91,7 @@ async fn make(ui: &mut Ui, client: &Client, new: New) -> Result<Exit> {
         ui.line(made.token)?;
     }
     let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
-    ui.warn(&format!("This is shown once. Whoever has it may {}.", names.join(", ")))?;
+    ui.warn(&format!("This token is shown once. Anyone who has it may {}.", names.join(", ")))?;
     Ok(Exit::Good)
 }
 

@@ -200,7 +200,7 @@ struct Explanation {
 
 const RESTORE: &str = "Restore the session from a backup; what is good can still be read.";
 const RESTORE_MISSING: &str =
-    "Restore the session from a backup, or import its bundle, if nobody meant to remove it.";
+    "Restore the session from a backup, or import its bundle, unless it was removed on purpose.";
 const RESTORE_METADATA: &str = "Restore the data folder from a backup. No new session can be created without the metadata log.";
 const KEEP: &str = "Copy the data folder before anything else, and compare the logs with a backup: \
                     the next start of the server makes the anchors again, and records that it did.";

@@ -1,7 +1,8 @@
-//! The agents that somebody configured: `[agents.NAME]`. One with the name of an agent that Piton
-//! knows replaces what it names of it, and inherits the rest.
+//! The configured agents: `[agents.NAME]`. A table with the name of a built-in agent replaces the
+//! fields that it sets, and inherits the rest.
 //!
-//! Nobody sets where an agent's home is: it would find another past than its own.
+//! There is no setting for an agent's home: in another home the agent would not find its
+//! conversations.
 
 use piton_agent::profiles::{
     self, AGENT_SESSION_ID, CommandLine, Continuation, Origin as Who, Output, Profile,
@@ -82,7 +83,7 @@ fn wrong(reader: &Reader<'_>, at: usize, why: &str) -> Error {
     reader.wrong(at, why).with_hint(HINT)
 }
 
-/// What somebody said about an agent, and where.
+/// The fields that an agent's table sets, and where.
 #[derive(Default)]
 struct Said {
     command: Option<(Vec<String>, usize)>,

@@ -28,7 +28,7 @@ pub(super) struct Read {
     pub(super) exists: bool,
 }
 
-/// What the file says, and whether there is one. One that nobody named need not be there.
+/// Reads the file. It must exist only if the user named it.
 pub(super) fn read(path: &Path, must_exist: bool) -> Result<Read> {
     let unreadable = |e: io::Error| {
         let message = format!("The config file {} cannot be read", path.display());

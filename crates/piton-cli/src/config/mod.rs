@@ -40,14 +40,14 @@ pub(crate) enum Origin {
     Option { name: &'static str },
 }
 
-/// A value as somebody wrote it.
+/// A value as its source has it, before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Raw {
     Text(String),
     List(Vec<String>),
 }
 
-/// What somebody set, by key.
+/// The settings of one source, by key.
 pub(crate) type Layer = Vec<(&'static Key, Raw, Origin)>;
 
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ pub(crate) struct ServerSettings {
     pub(crate) tls_key: Sourced<Option<PathBuf>>,
 }
 
-/// When agents are started again, and what they are told.
+/// When agents are started again, and which context they get.
 #[derive(Clone, Debug)]
 pub(crate) struct ResumeSettings {
     pub(crate) agent_restart: Sourced<AgentRestart>,
@@ -363,7 +363,7 @@ pub(crate) fn unknown_variables() -> Vec<String> {
     unknown
 }
 
-/// The config file, and whether somebody named it.
+/// The config file, and whether the user named it.
 fn config_file(global: &Global) -> Result<(PathBuf, bool)> {
     let named = global.config.clone().or_else(|| variable(keys::CONFIG_VARIABLE).map(Into::into));
     match named {
@@ -372,8 +372,8 @@ fn config_file(global: &Global) -> Result<(PathBuf, bool)> {
     }
 }
 
-/// The place that somebody wrote down: `~/` is the home folder, and what a config file names lies
-/// beside it, wherever the command is given.
+/// Resolves a path of a setting: `~/` is the home folder, and a path in a config file is relative
+/// to that file, not to the current folder.
 fn place(path: &str, origin: &Origin) -> Result<PathBuf> {
     if let Some(rest) = path.strip_prefix("~/") {
         return Ok(home()?.join(rest));

@@ -16,7 +16,7 @@
 //! | `index` | the list of sessions as it changes |
 //! | `broadcast` | readers hear each change of a status, and the end of a log and of a token |
 //! | `operations` | every field of a status; requests are fulfilled once |
-//! | `workspace` | files, git and shells of a session, and nobody outside of it |
+//! | `workspace` | files, git and shells of a session, and nothing outside of it |
 //! | `worktrees` | two sessions of a task side by side, and cleaning up without loss |
 //! | `agents` | agents of the settings |
 //! | `secrets` | what is secret reaches no disk |

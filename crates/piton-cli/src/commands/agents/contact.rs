@@ -28,7 +28,7 @@ use crate::context::Context;
 use crate::error::Exit;
 use crate::masking;
 
-/// How long an agent may take to say who it is, unless somebody says otherwise.
+/// The default timeout for an agent's answer to `initialize`.
 pub(super) const WAIT: Duration = Duration::from_secs(30);
 /// Between the end of its input and a signal.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
@@ -248,7 +248,7 @@ fn options(masker: &Arc<Masker>, wait: Duration) -> acp::Options {
 struct LastWords(Arc<Mutex<Vec<u8>>>);
 
 impl LastWords {
-    /// Until it ends: an agent must never wait because nobody reads its complaints.
+    /// Reads until the end, so that an agent never blocks on a full stderr pipe.
     async fn read(self, mut from: impl AsyncRead + Unpin) {
         let mut piece = vec![0; 8 * 1024];
         while let Ok(read) = from.read(&mut piece).await

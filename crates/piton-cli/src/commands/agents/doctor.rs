@@ -70,7 +70,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     Ok(if good || args.agent.is_none() { Exit::Good } else { Exit::Failed })
 }
 
-/// What nobody configured need not be there.
+/// An agent that is neither configured nor installed is not a problem.
 fn worth_a_look(all: Vec<Profile>) -> Vec<Profile> {
     let is_wanted =
         |agent: &Profile| agent.origin == Origin::Configured || agents::installed(agent).is_some();

@@ -113,7 +113,7 @@ fn it_must_answer_and_says_how_to_log_in() {
     assert_eq!(judge_login(&heard).says, "if it wants one: key (An API key)");
 }
 
-/// There is nobody to be asked.
+/// A one-shot agent has no process to ask.
 #[test]
 fn what_does_not_speak_the_protocol_is_not_asked() {
     let facts = Facts { answer: None, ..well() };

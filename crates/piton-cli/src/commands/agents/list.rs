@@ -19,8 +19,8 @@ Examples:
 How an agent gets its conversation back when it was ended:
   native        it resumes or loads the conversation itself
   command line  its command is given the conversation's id
-  history       it starts afresh, and its first prompt tells what was said
-  none          it starts afresh and knows nothing
+  history       it starts without its conversation; its first prompt carries the history
+  none          it starts without its conversation, and without the history
 What an agent says when it is started counts for more: `piton agents probe AGENT` asks it.
 
 Agents of your own, and changes to these, are settings: `piton config show --help`.

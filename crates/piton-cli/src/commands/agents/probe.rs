@@ -42,8 +42,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     if !profile.is_acp() {
         let message = format!("{} does not speak the Agent Client Protocol", profile.name);
         return Err(Error::new(Code::AgentUnusable, message).with_hint(format!(
-            "There is nobody to ask: it is run once for each prompt. `piton agents doctor {}` says \
-             whether it is here.",
+            "Piton runs it once per prompt, so there is no process to probe. `piton agents doctor \
+             {}` says whether it is installed.",
             profile.id
         )));
     }

@@ -80,7 +80,7 @@ impl Asking {
         self.armed_at.is_none().then_some(self.drawn_at + delay)
     }
 
-    /// Keys count from now on; whoever calls has dropped what was typed and not read.
+    /// Keys count from now on; the caller has dropped input that was typed and not read.
     pub(super) fn arm(&mut self) {
         self.armed_at = Some(Instant::now());
     }

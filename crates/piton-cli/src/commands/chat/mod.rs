@@ -1,5 +1,5 @@
-//! `piton chat` and `piton attach`: a conversation in the terminal. The agent is not the terminal's:
-//! whoever leaves can come back.
+//! `piton chat` and `piton attach`: a conversation in the terminal. The agent does not belong to
+//! the terminal: a user who leaves can come back.
 
 mod asking;
 mod input;
@@ -76,7 +76,7 @@ pub(crate) struct ChatArgs {
     /// Go back to the session of this folder that was active last
     #[arg(long = "continue", conflicts_with_all = ["resume", "print", "agent"])]
     continue_last: bool,
-    /// Go back to a session: by its id or the beginning of it, or choose one from a list
+    /// Go back to a session: by its id or a part of it, or choose one from a list
     #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["print", "agent"])]
     resume: Option<String>,
     /// Print lines instead of drawing on the terminal: for screen readers and simple terminals
@@ -112,7 +112,8 @@ enum OutputFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub(crate) struct AttachArgs {
-    /// The session's id, or its beginning [default: the one that was active last]
+    /// The session's id, or its beginning or end [default: the one of this folder that was active
+    /// last, else of any folder]
     session: Option<String>,
     /// Print lines instead of drawing on the terminal: for screen readers and simple terminals
     #[arg(long)]
@@ -331,15 +332,21 @@ fn title(prompt: &str) -> String {
     prompt.lines().next().unwrap_or_default().chars().take(80).collect()
 }
 
-/// The session that is meant: by the beginning of its id, or the one that was active last.
+/// The session that is named, or the one to come back to from this folder.
 async fn find(client: &Client, named: Option<&str>) -> Result<SessionId> {
     if let Some(named) = named {
-        return lookup::session_on(client, SessionId::from_user(named)?).await;
+        return lookup::session_on(client, named.parse()?).await;
     }
-    let query = SessionQuery { limit: Some(1), ..SessionQuery::default() };
-    let first = client.sessions(&query).await?.sessions.into_iter().next();
-    first.map(|session| session.session_id).ok_or_else(|| {
-        Error::new(Code::SessionNotFound, "There are no sessions")
-            .with_hint("Begin one with `piton chat`.")
-    })
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    let here = here.ok().and_then(|here| here.to_str().map(str::to_owned));
+    let query = SessionQuery { limit: Some(200), ..SessionQuery::default() };
+    let sessions = client.sessions(&query).await?.sessions;
+    last_active(sessions, here.as_deref()).ok_or_else(lookup::none)
+}
+
+/// The session of the folder that was active last; of any folder if this one has none.
+fn last_active(sessions: Vec<SessionSummary>, folder: Option<&str>) -> Option<SessionId> {
+    let is_here = |one: &SessionSummary| folder.is_some() && one.working_dir.as_deref() == folder;
+    let at = sessions.iter().position(is_here).unwrap_or(0);
+    sessions.into_iter().nth(at).map(|session| session.session_id)
 }

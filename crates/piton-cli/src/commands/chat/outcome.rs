@@ -15,16 +15,16 @@ pub(super) enum Outcome {
     Failed,
     Interrupted,
     Waiting,
-    /// By somebody else.
+    /// By another client.
     Cancelled,
-    /// By somebody else.
+    /// By another client.
     Paused,
     /// By Ctrl-C.
     Stopped,
 }
 
 impl Outcome {
-    /// What a record means for whoever waits for this run; `None` if it goes on.
+    /// What a record means for a caller that waits for this run; `None` if the run continues.
     pub(super) fn of(record: &Value, run: Option<&str>) -> Option<Self> {
         let kind = record["kind"].as_str()?;
         if matches!(kind, "agent.error" | "executor.error") {
@@ -77,9 +77,9 @@ impl Outcome {
         })
     }
 
-    /// What happened and how to go on, from the record that ended it; nothing if all went well.
+    /// What happened and what to do next, from the record that ended the run; `None` if completed.
     pub(super) fn explained(self, session: &str, record: &Value) -> Option<Error> {
-        let attach = format!("`piton attach {session}` goes on with the conversation.");
+        let attach = format!("`piton attach {session}` continues the conversation.");
         let resume = format!("`piton sessions resume {session}`");
         let (message, hint) = match self {
             Self::Completed => return None,
@@ -90,7 +90,7 @@ impl Outcome {
             ),
             Self::Waiting => return Some(waiting(session, question(record).as_ref())),
             Self::Cancelled => (format!("The run was cancelled{}", sentence(record)), attach),
-            Self::Paused => ("The run was paused".to_owned(), format!("{resume} goes on with it.")),
+            Self::Paused => ("The run was paused".to_owned(), format!("{resume} continues it.")),
             Self::Stopped => ("The run was stopped".to_owned(), attach),
         };
         Some(Error::of_run(self.exit(), message, hint))
@@ -102,7 +102,7 @@ fn continued(session: &str) -> String {
     format!("`piton sessions resume {session} --continue`")
 }
 
-/// The run goes on when it is answered, from anywhere.
+/// The run continues as soon as any client answers.
 pub(super) fn waiting(session: &str, question: Option<&Question>) -> Error {
     let Some(question) = question else {
         let hint = format!("`piton sessions waits {session}` shows for what.");

@@ -93,7 +93,7 @@ struct Start {
 /// A line that something may follow on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
-    /// That somebody may type.
+    /// The prompt: the user may type.
     Prompt,
     /// A line was typed behind the prompt. The terminal has ended it, unless it was typed in the moment
     /// in which the prompt was drawn: then the prompt still stands there.
@@ -125,7 +125,7 @@ impl Screen {
         ui.line(text)
     }
 
-    /// Shows that somebody may type, behind what was typed before a question came.
+    /// Draws the prompt, followed by the draft that was typed before a question came.
     pub(super) fn prompt(&mut self, ui: &mut Ui, draft: &str) -> Result<()> {
         if !self.has_prompt() {
             self.end_line(ui)?;
@@ -168,7 +168,7 @@ impl Screen {
     fn tell_interruption(&mut self, ui: &mut Ui) -> Result<()> {
         let Some(reason) = self.interrupted.take() else { return Ok(()) };
         self.line(ui, Tone::Attention, &format!("-- interrupted {reason}"))?;
-        let text = "   What it had done is in the log; say `/resume` to go on.";
+        let text = "   What it had done is in the log; say `/resume` to continue it.";
         self.line(ui, Tone::Quiet, text)
     }
 
@@ -177,7 +177,7 @@ impl Screen {
         if let Some(reason) = self.interrupted.take() {
             return self.line(ui, Tone::Quiet, &format!("-- interrupted {reason}, and continued"));
         }
-        self.line(ui, Tone::Quiet, "-- goes on")
+        self.line(ui, Tone::Quiet, "-- continued")
     }
 
     /// An agent without its own conversation is not what one expects.
@@ -186,7 +186,7 @@ impl Screen {
             return Ok(());
         }
         let context = if start.history { Context::Injected } else { Context::Lost };
-        // It was to go on with its conversation, and began another.
+        // Piton asked it to resume its conversation, and it began another.
         let is_refused = !record["requested_session_id"].is_null();
         let refused = Some(Reason::SessionRefused).filter(|_| is_refused);
         let sentence = resume::context_sentence(Some(context), refused.or(start.reason));
@@ -318,7 +318,7 @@ impl Screen {
         let text = match (is_thought, ui.paints()) {
             (true, _) => ui.paint(Tone::Quiet, text),
             (false, true) => self.markdown.push(text),
-            // Whoever reads it from a pipe wants it as it was said.
+            // A pipe gets the text without markup.
             (false, false) => text.to_owned(),
         };
         ui.text(&text)

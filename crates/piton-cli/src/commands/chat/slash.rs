@@ -48,7 +48,7 @@ const CHOOSING: &[(&str, &str)] = &[
 const WORDS: &[(&str, Slash, &str)] = &[
     ("/help", Slash::Help, "Show this"),
     ("/resume", Slash::Resume, "Continue the interrupted or paused run; start the agent"),
-    ("/pause", Slash::Pause, "Pause the turn, to go on with it later"),
+    ("/pause", Slash::Pause, "Pause the turn; /resume continues it"),
     ("/cancel", Slash::Cancel, "Stop the turn, as Ctrl-C does"),
     ("/release", Slash::Release, "Deliver the queued prompts that are held"),
     ("/close", Slash::Close, "End the session and its agent"),
@@ -95,6 +95,6 @@ mod tests {
             assert_eq!(Slash::of(line), None, "{line}");
         }
         let help: Vec<String> = Slash::help().collect();
-        assert!(help.contains(&"  /pause    Pause the turn, to go on with it later".to_owned()));
+        assert!(help.contains(&"  /pause    Pause the turn; /resume continues it".to_owned()));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The marker file `store` says which of the two is in charge, and replacing it is the one moment at
 //! which that changes. Whatever ends this process, the folder has one whole store that is in charge:
-//! before that moment the old one, after it the new one. What is left lying about is told apart by a
-//! note, and tidied by the next attempt.
+//! before that moment the old one, after it the new one. A note says which files are left over, and
+//! the next attempt removes them.
 
 mod steps;
 
@@ -37,7 +37,7 @@ const PAGE: usize = 256;
 
 /// Convert the data folder's store to another kind
 ///
-/// Without --yes it only says what it would do. Nobody may use the store meanwhile.
+/// Without --yes it only prints what it would do. No other process may use the store meanwhile.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -72,7 +72,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         return preview(ui, cx, from, args.to).await;
     }
     let _converting = conversion::begin(data)?;
-    // Read again: until a moment ago somebody else may have converted it.
+    // Read again: another process may have converted it before this one took the lock.
     let from = stores::detect(data)?.ok_or_else(|| cx.missing_store())?;
     refuse_living(cx)?;
     let folder = Folder::new(data);
@@ -163,7 +163,7 @@ async fn copy(cx: &Context, from: Kind, to: Kind) -> Result<(usize, u64)> {
 async fn compare(from: &dyn Store, to: &dyn Store) -> Result<()> {
     let differs = |what: String| {
         Error::new(Code::StoreDamaged, what)
-            .with_hint("Somebody wrote meanwhile, or the disk is failing; try again.")
+            .with_hint("Another process wrote meanwhile, or the disk is failing; try again.")
     };
     let logs = all_logs(from).await?;
     if all_logs(to).await? != logs {
@@ -197,7 +197,7 @@ async fn count(store: &dyn Store) -> Result<usize> {
     Ok(logs.iter().filter(|log| !log.is_metadata_log()).count())
 }
 
-/// Whoever lives may write, and what it writes would not be in the new store.
+/// A living process may write, and the new store would miss what it writes.
 fn refuse_living(cx: &Context) -> Result<()> {
     let living = cx.locks().living()?;
     let Some(boot) = living.first() else { return Ok(()) };
@@ -214,7 +214,7 @@ fn refuse_living(cx: &Context) -> Result<()> {
 }
 
 const PLAIN: &str =
-    "A store of plain files is not encrypted: whoever can read the folder can read it.";
+    "A store of plain files is not encrypted: anyone who can read the folder can read it.";
 
 async fn preview(ui: &mut Ui, cx: &Context, from: Kind, to: Kind) -> Result<Exit> {
     let view = cx.existing_view()?;

@@ -90,7 +90,8 @@ impl<'a> Folder<'a> {
         Ok(names)
     }
 
-    /// What lies there and no note speaks of is somebody's.
+    /// Refuses if the folder has files of this kind of store: no note says that a conversion left
+    /// them, so they may be the user's.
     pub(super) fn refuse_all_of(&self, kind: Kind) -> Result<()> {
         let names = self.all_of(kind)?;
         if names.is_empty() {

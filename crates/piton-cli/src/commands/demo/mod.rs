@@ -60,7 +60,7 @@ pub(crate) struct Args {
 /// More than the demo's log ever has.
 const RECORDS_MAX: usize = 10_000;
 
-/// What the demo knows while it goes on.
+/// The state of a running demo.
 struct Demo<'a> {
     stage: Stage<'a>,
     folder: PathBuf,
@@ -100,7 +100,7 @@ pub(crate) async fn run(ui: &mut Ui, args: Args) -> Result<Exit> {
     demo.end(args.keep.as_deref())
 }
 
-/// The folder as a reader sees it, beside whoever writes.
+/// A read-only view of the folder, while another process writes.
 fn look(folder: &Path) -> Result<View> {
     let options = sqlite::Options { access: Access::ReadOnly, ..sqlite::Options::new(folder) };
     let store = Arc::new(SqliteStore::open(options)?);
@@ -239,7 +239,7 @@ impl<'a> Demo<'a> {
                     self.stage.show(Tone::Good, &format!("known:   {name} has ended"))?;
                 }
                 Item::Tool { name: Some(name), outcome: Outcome::Unknown, .. } => {
-                    let text = format!("unknown: {name} had begun; nobody knows how it ended");
+                    let text = format!("unknown: {name} had begun; the log has no result");
                     self.stage.show(Tone::Attention, &text)?;
                 }
                 _ => {}
@@ -298,7 +298,7 @@ impl<'a> Demo<'a> {
             Said::Resumed { seq, replayed: false } => seq,
             other => return Err(heard(&other)),
         };
-        self.stage.claim("the run goes on under its old id", self.is_running().await?)?;
+        self.stage.claim("the run continues under its old id", self.is_running().await?)?;
         let before = self.last_seq().await?;
         worker.order(&self.present(&token, "go on"))?;
         let again = matches!(worker.hear()?, Said::Resumed { seq, replayed: true } if seq == first)
@@ -373,7 +373,7 @@ impl<'a> Demo<'a> {
             }
             self.follow(&view).await?;
         }
-        // Whoever closes the store last leaves it in one file, and the next step wants that.
+        // The last process to close the store leaves it in one file, which the next step needs.
         drop(view);
         let ended = worker.dismiss()?;
         let view = look(&self.folder)?;
@@ -389,7 +389,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn tamper(&mut self) -> Result<()> {
-        self.stage.step("Somebody edits one byte of the log")?;
+        self.stage.step("One byte of the log is edited")?;
         let sound = self.verify().await?;
         let text = format!("before: verify finds {} good records", sound.good_to);
         self.stage.claim(&text, sound.problem.is_none())?;

@@ -38,7 +38,7 @@ pub(super) enum Said {
     Finished,
 }
 
-/// What the worker is told to do.
+/// A command for the worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
@@ -48,7 +48,7 @@ pub(super) enum Order {
     MintToken { session: SessionId },
     /// Present a token with an answer.
     Present { session: SessionId, token: String, answer: String },
-    /// Go on with the run that was resumed, up to the question.
+    /// Continue the resumed run up to the question.
     GoOn { session: SessionId, run: RunId },
     /// The question was answered: finish.
     Finish { session: SessionId, run: RunId },

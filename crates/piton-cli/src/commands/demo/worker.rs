@@ -1,5 +1,5 @@
 //! The process that does the work and gets killed: a session service, with a script in place of an
-//! agent. It does what its standard input says and ends when nobody is left to say anything.
+//! agent. It executes the orders on its standard input and ends when that is closed.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     pace: u64,
 }
 
-/// The script does what an agent would: it needs nobody to tell it.
+/// Does nothing: the script takes the place of an agent.
 #[derive(Debug)]
 struct Scripted;
 
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
     let mut next = orders.recv().await;
     while let Some(order) = next {
         let order = order?;
-        // Whatever it does, it ends when nobody is left to say anything.
+        // Stop the current order when standard input is closed.
         let done = tokio::select! {
             done = worker.obey(order) => done,
             order = orders.recv() => {

@@ -14,7 +14,7 @@ pub(super) struct Systemd {
     pub(super) kill_mode: Option<String>,
     /// Agents can be put into a scope of their own.
     pub(super) has_scopes: bool,
-    /// The user's own systemd goes on after the last logout; `None` if nobody knows.
+    /// The user's own systemd keeps running after the last logout; `None` if that is unknown.
     pub(super) lingers: Option<bool>,
     pub(super) is_root: bool,
 }

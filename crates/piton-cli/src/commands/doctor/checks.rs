@@ -73,7 +73,7 @@ fn folder(facts: &Facts) -> Finding {
         ),
         Folder::There { own: false, .. } => problem(
             CHECK,
-            format!("{data} belongs to somebody else"),
+            format!("{data} belongs to another user"),
             "Use Piton as its owner, or name another data folder with --data.",
         ),
         Folder::There { mode, .. } if mode & 0o022 != 0 => problem(
@@ -255,7 +255,7 @@ fn executions(found: Executions, served: bool) -> Finding {
     match (alive, served) {
         (0, _) => ok(CHECK, format!("none alive{rest}")),
         (alive, true) => ok(CHECK, format!("{alive} alive{rest}")),
-        (alive, false) => ok(CHECK, format!("{alive} go on without a server{rest}")),
+        (alive, false) => ok(CHECK, format!("{alive} running without a server{rest}")),
     }
 }
 

@@ -166,7 +166,7 @@ fn sockets_git_and_agents_are_found() {
 #[test]
 fn what_would_end_agents_is_named() {
     let alive = Executions { alive: 2, gone: 1, with_leftovers: 0 };
-    assert_eq!(executions(alive, false).says, "2 go on without a server; 1 ended");
+    assert_eq!(executions(alive, false).says, "2 running without a server; 1 ended");
     assert!(ill(|facts| facts.executions = alive).is_empty());
     let left = Executions { with_leftovers: 1, ..alive };
     assert_eq!(ill(|facts| facts.executions = left), ["executions warning"]);

@@ -102,7 +102,7 @@ pub(super) struct AgentFact {
     pub(super) id: String,
     pub(super) program: String,
     pub(super) found: Option<PathBuf>,
-    /// How to get it, if somebody said.
+    /// How to install it, if its profile says so.
     pub(super) install: Option<String>,
 }
 
@@ -186,7 +186,7 @@ fn store(cx: &Context) -> StoreFact {
         Ok(None) => return StoreFact::None { next: cx.settings.store.value.as_str() },
         Err(error) => return fails(&error),
     };
-    // For reading, beside whoever writes.
+    // Read-only: another process may be writing.
     match stores::open_kind(&cx.settings, kind, Access::ReadOnly) {
         Ok(_) => StoreFact::Opens { kind: kind.as_str() },
         Err(error) => fails(&error),
@@ -228,7 +228,7 @@ fn socket_bytes(data: &Path) -> (usize, usize) {
     (beside.as_os_str().len(), temp.as_os_str().len())
 }
 
-/// Those of the settings: what nobody configured need not be there.
+/// The agents of the settings: an agent that is not configured need not be installed.
 fn agents(cx: &Context) -> Vec<AgentFact> {
     let facts = cx.settings.agents.iter().map(|AgentSetting { profile, .. }| AgentFact {
         id: profile.id.clone(),

@@ -61,7 +61,7 @@ impl Tools {
     /// A session that runs a graph, in the folder that is named, if one is.
     async fn session(&self, id: &str, folder: &str) -> Result<SessionId> {
         let view = self.view();
-        let id = lookup::session(&view, SessionId::from_user(id)?).await?;
+        let id = lookup::session(&view, id.parse()?).await?;
         graphs::require_graph(&view, &id).await?;
         let state = view.state(&id).await?;
         let works_in = state.info.and_then(|info| info.working_dir);

@@ -5,7 +5,7 @@ use piton_api::record::RecordQuery;
 use piton_api::status::Wait;
 use piton_api::wait::AnswerRequest;
 use piton_core::Code;
-use piton_core::id::{SessionId, WaitId};
+use piton_core::id::WaitId;
 use piton_core::permission::PermissionRequest;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ Examples:
   piton sessions answer wait_0199 'in the second file' A question without options
   piton sessions answer wait_0199 --value '{\"count\": 3}'
   piton sessions answer wait_0199 reject --message 'use the library instead'
-  piton sessions answer wait_0199 --refuse             The question is withdrawn, the run goes on
+  piton sessions answer wait_0199 --refuse             Withdraw the question; the run continues
 
 JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer
 (null if none was given), replayed.";
@@ -100,7 +100,7 @@ async fn find(client: &Client, target: &str) -> Result<Asked> {
     if let Some(wait) = all.into_iter().find(|wait| wait.wait_id.as_str() == target) {
         return read(client, wait).await;
     }
-    let id = match lookup::session_on(client, SessionId::from_user(target)?).await {
+    let id = match lookup::session_on(client, target.parse()?).await {
         Ok(id) => id,
         Err(error) if error.code() == Some(Code::SessionNotFound) && begins_like_a_wait(target) => {
             let wait: WaitId = target.parse()?;
@@ -195,7 +195,7 @@ pub(super) fn choose<'a>(options: &'a [(String, String)], text: &str) -> Option<
     };
     let by_name = || {
         let mut named = options.iter().filter(|(_, name)| name.eq_ignore_ascii_case(text));
-        // Two of the same name are told apart by their ids only.
+        // Two options with the same name can only be chosen by id.
         named.next().filter(|_| named.next().is_none())
     };
     by_id.or_else(by_number).or_else(by_name).map(|(id, _)| id.as_str())

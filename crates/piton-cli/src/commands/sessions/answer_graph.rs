@@ -25,7 +25,7 @@ pub(super) async fn find(cx: &Context, target: &str) -> Result<Option<(SessionId
     if let Some(found) = by_wait(&view, target).await? {
         return Ok(Some(found));
     }
-    let session = match lookup::session(&view, SessionId::from_user(target)?).await {
+    let session = match lookup::session(&view, target.parse()?).await {
         Ok(session) if graphs::is_graph(&view, &session).await? => session,
         // The way of all other sessions says what is wrong.
         _ => return Ok(None),

@@ -21,7 +21,7 @@ Examples:
   piton sessions import /backup/sessions/sess_0199.piton      Back again
 
 The bundle is written, flushed and read back before the session is deleted. Without a passphrase it is \
-in the clear: whoever has it can read it.
+in the clear: anyone who has it can read it.
 
 JSON: one object per session and line: session, bundle, last_seq, encrypted.";
 

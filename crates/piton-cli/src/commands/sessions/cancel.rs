@@ -17,8 +17,8 @@ JSON: one object: session, run_id, changed (false if it was so already), last_se
 
 /// Cancel a session's run
 ///
-/// The server that runs it stops its turn; the agent stays. Without a server, a run that nobody runs
-/// any more is given up.
+/// The server that runs it stops its turn; the agent keeps running. Without a server, this cancels
+/// a run that no process owns any more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

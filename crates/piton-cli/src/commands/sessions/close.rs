@@ -33,7 +33,7 @@ impl From<Outcome> for event::Outcome {
     }
 }
 
-/// Close a session: it can be read, archived and deleted, and not be gone on with
+/// Close a session: it can be read, archived and deleted, but not resumed
 ///
 /// A server is started in the background if none runs, so that the session's agent is ended, too.
 #[derive(Debug, clap::Args)]

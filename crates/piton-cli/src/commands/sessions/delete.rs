@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// The sessions' ids, or their beginnings
     #[arg(required = true)]
     sessions: Vec<String>,
-    /// Even if a run is open, or an agent may live that would go on without its session
+    /// Even if a run is open, or an agent may be alive that would outlive its session
     #[arg(long)]
     force: bool,
     /// Why; the store's own log keeps it

@@ -1,4 +1,4 @@
-//! `piton sessions dismiss`: decides not to go on with an interrupted run.
+//! `piton sessions dismiss`: marks an interrupted run as handled without resuming it.
 
 use piton_core::id::RunId;
 
@@ -15,7 +15,7 @@ Examples:
 
 JSON: one object: session, run_id, changed (false if it was so already), last_seq.";
 
-/// Decide not to go on with an interrupted run
+/// Mark an interrupted run as handled without resuming it
 ///
 /// The session is idle afterwards; its log keeps what happened.
 #[derive(Debug, clap::Args)]

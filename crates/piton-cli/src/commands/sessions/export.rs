@@ -20,8 +20,8 @@ Examples:
   piton sessions export sess_0199 --to /backup/a.piton --encrypt
   piton sessions export sess_0199 --to - --passphrase-env BUNDLE | ssh there piton sessions import -
 
-Without a passphrase the bundle is in the clear: whoever has it can read it, and could forge one that \
-verifies. docs/reference/bundle.md describes the format.
+Without a passphrase the bundle is in the clear: anyone who has it can read it, and could forge one \
+that verifies. docs/reference/bundle.md describes the format.
 
 JSON: one object: session, file, records, last_seq, encrypted, digest (BLAKE3 of the file).";
 
@@ -70,7 +70,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         print(ui, &written, encrypted)?;
     }
     if !encrypted {
-        ui.warn("The bundle is in the clear: whoever has it can read it.")?;
+        ui.warn("The bundle is in the clear: anyone who has it can read it.")?;
     }
     Ok(Exit::Good)
 }

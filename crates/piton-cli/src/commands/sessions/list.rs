@@ -146,7 +146,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         table.print(ui)?;
     }
     if let Some(next) = next {
-        ui.note(&format!("There may be more: go on with --after {}", cursor_text(&next)))?;
+        ui.note(&format!("There may be more: continue with --after {}", cursor_text(&next)))?;
     }
     Ok(Exit::Good)
 }

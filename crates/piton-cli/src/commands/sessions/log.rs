@@ -31,7 +31,7 @@ what was taken out.";
 
 /// Records read at a time.
 const PAGE: usize = 500;
-/// How often it is looked whether somebody still reads, while nothing happens.
+/// How often `--follow` checks, while nothing happens, whether its output still has a reader.
 const READER_EVERY: Duration = Duration::from_millis(500);
 /// The longest kind's width.
 const KIND_WIDTH: usize = 19;
@@ -201,7 +201,7 @@ fn tone(kind: &str) -> Tone {
 
 /// Fields that say the most, shown first and without their names.
 const FIRST: &[&str] = &["name", "status", "outcome", "reason", "wait_kind", "title"];
-/// Fields that nobody reads.
+/// Fields that the details leave out.
 const LEFT_OUT: &[&str] = &["seq", "ts", "kind", "hash", "answer_digest", "session_id"];
 
 /// What happened, then what was said, then the ids.

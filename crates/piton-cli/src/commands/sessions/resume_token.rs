@@ -1,4 +1,4 @@
-//! `piton sessions resume-token`: a secret, shown once, with which somebody can answer or resume.
+//! `piton sessions resume-token`: a secret, shown once, that answers a wait or resumes a run.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         None => "resume the interrupted run".to_owned(),
     };
     let until = expires_at.map_or_else(String::new, |at| format!(", until {at}"));
-    ui.warn(&format!("This is shown once. Whoever has it can {does}{until}."))?;
+    ui.warn(&format!("This token is shown once. Anyone who has it can {does}{until}."))?;
     Ok(Exit::Good)
 }
 

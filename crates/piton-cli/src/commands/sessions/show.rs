@@ -186,15 +186,15 @@ impl Session<'_> {
         matches!(self.status.name, Name::Running | Name::Waiting)
     }
 
-    /// Whether a living process owns it that is not the data folder's server, which does what it is
-    /// told.
+    /// Whether a living process owns it that is not the data folder's server. The server carries
+    /// out commands; another process does not.
     fn is_owned_elsewhere(&self) -> bool {
         let owner = self.state.lease.owner.as_ref().filter(|owner| self.view.is_alive(owner));
         let server = self.server.as_ref().map(|server| server.boot.as_str());
         owner.is_some_and(|owner| Some(owner.as_str()) != server)
     }
 
-    /// What somebody who looks at this may want to do next.
+    /// What the user may want to do next.
     fn advice(&self, call: &Call) -> Vec<Advice> {
         let id = &self.id;
         let do_it = |what, command: &str| {

@@ -124,7 +124,9 @@ fn print(ui: &mut Ui, view: &View, waits: Waits) -> Result<()> {
         print_table(ui, view, &waits)?;
     }
     for session in stranded {
-        ui.note(&format!("{session} was interrupted while it asked: nobody can answer it now."))?;
+        ui.note(&format!(
+            "{session} was interrupted while it asked; its question can no longer be answered."
+        ))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use piton_api::agent_view::{AgentChoice, ForkRequest};
 use piton_api::queue::{QueueEdit, QueueRemoval};
 use piton_api::session::{CloseRequest, ResumeRequest, RunRequest};
-use piton_core::id::{MessageId, SessionId};
+use piton_core::id::MessageId;
 
 use super::acting::Done;
 use super::{Chat, Left, Outgoing, Purpose};
@@ -119,15 +119,15 @@ impl Chat<'_> {
             }),
             "new" => self.left = Some(Left::New),
             "attach" if argument.is_empty() => {
-                let text = "Name the session: /attach and its id or the beginning of it.";
+                let text = "Name the session: /attach and its id, or the beginning or end of it.";
                 self.message = Some((Tone::Attention, text.to_owned()));
             }
             "attach" => {
                 let (client, argument, done) =
                     (self.client.clone(), argument.to_owned(), self.done.clone());
                 tokio::spawn(async move {
-                    let found = match SessionId::from_user(&argument) {
-                        Ok(id) => lookup::session_on(&client, id).await,
+                    let found = match argument.parse() {
+                        Ok(name) => lookup::session_on(&client, name).await,
                         Err(error) => Err(Error::from(error)),
                     };
                     // The conversation may have ended meanwhile.

@@ -50,7 +50,7 @@ fn all_are_listed() {
     let home = home();
     assert_snapshot!("agents_list", run(&home, "agents list"));
     assert_snapshot!("agents_list_json", run(&home, "agents list --json"));
-    // One that is here, one that was changed, and one of somebody's own.
+    // An installed agent, a changed one, and one that the user configured.
     script(&home, "bin/gemini", "exit 0");
     home.write(
         FILE,
@@ -206,7 +206,8 @@ fn the_doctor_names_what_is_wrong() {
     script(&home, "bin/node", "echo v18.19.0");
     home.write("bin/goose", "not executable");
     home.write(FILE, "[agents.goose]\n[agents.lost]\ncommand = ['lost']\ninstall = 'Ask Ada.'\n");
-    // All that could be meant; problems of those that nobody named do not count.
+    // All agents that are configured or installed; problems of agents that the command does not
+    // name do not count.
     assert_snapshot!("agents_doctor_all", run(&home, "agents doctor"));
     assert_snapshot!("agents_doctor_node", run(&home, "agents doctor claude-code"));
     script(&home, "bin/node", "echo v24.1.0");
@@ -231,7 +232,7 @@ fn an_agent_without_a_home_is_a_problem() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// Whoever starts an agent, Piton's own variables stay with Piton: the store's key above all.
+/// However an agent is started, it does not get Piton's own variables: the store's key above all.
 #[test]
 fn an_agent_that_is_tried_does_not_see_what_is_meant_for_piton() {
     let mut home = home();

@@ -92,8 +92,8 @@ fn without_place(said: &str) -> String {
     said.lines().map(line).collect()
 }
 
-/// Cut, changed, of another passphrase, of none, no bundle at all, not there: each is told apart, and
-/// nothing of it comes in.
+/// Cut, changed, of another passphrase, of none, no bundle at all, not there: each has its own
+/// error, and nothing is imported.
 #[test]
 fn a_bad_bundle_changes_nothing() {
     let (_, plain) = with_bundle("");

@@ -69,8 +69,8 @@ fn agents_are_shown() {
     assert_snapshot!("config_agents_json", home.run("config show --json"));
 }
 
-/// One that Piton knows keeps what is not said about it, and what is in an agent's environment is
-/// nobody's business.
+/// One that Piton knows keeps what is not said about it, and `config show` prints no agent's
+/// environment.
 #[test]
 fn agents_inherit_and_their_environment_is_not_shown() {
     let home = Home::new();

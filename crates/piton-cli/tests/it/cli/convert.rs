@@ -50,7 +50,7 @@ fn logs(home: &Home) -> Logs {
     })
 }
 
-/// A store of which nobody is at work any more, with a log of the store's own.
+/// A store that no process uses any more, with a metadata log.
 fn home() -> Home {
     let fixture = Fixture::new();
     fixture.run("sessions delete sess_new --yes");
@@ -158,7 +158,7 @@ fn a_living_process_is_in_the_way() {
     assert_eq!(after, before);
 }
 
-/// While a store is converted nobody else writes to it or converts it.
+/// While a process converts a store, no other process writes to it or converts it.
 #[test]
 fn no_one_writes_meanwhile() {
     let home = home();
@@ -172,7 +172,7 @@ fn no_one_writes_meanwhile() {
     good(&home.run("sessions delete sess_done --yes"));
 }
 
-/// Another store's files that no conversion left are somebody's, and stay.
+/// Another store's files that no conversion left may be the user's, and stay.
 #[test]
 fn what_no_one_left_behind_is_not_touched() {
     let home = home();

@@ -49,6 +49,20 @@ fn wrong_usage() {
     assert_snapshot!("usage_missing", home.run("sessions show"));
 }
 
+/// Each code that an error names can be explained without a network.
+#[test]
+fn codes_are_explained() {
+    let home = Home::new();
+    assert_snapshot!("explain", home.run("explain session_ambiguous"));
+    assert_snapshot!("explain_unknown", home.run("explain sesion_ambiguous"));
+    assert_snapshot!("explain_unknown_json", home.run("explain nothing_like_it --json"));
+    let list = home.run("explain --json");
+    let codes = list.lines().filter(|line| line.starts_with("{\"code\":")).count();
+    assert_eq!(codes, piton_core::Code::ALL.len(), "{list}");
+    assert!(home.run("@last").ends_with("--- exit 2\n"));
+    assert_snapshot!("last_of_none", home.run("sessions show @last"));
+}
+
 /// A bug says what to report, and has an exit code of its own.
 #[test]
 fn a_bug_asks_to_be_reported() {

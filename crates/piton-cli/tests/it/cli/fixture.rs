@@ -60,7 +60,7 @@ impl Fixture {
     }
 }
 
-/// A process with a service, for as long as `work` goes on.
+/// A process with a service, until `work` ends.
 fn in_process<F: Future<Output = ()>>(
     home: &Home,
     boot: &str,

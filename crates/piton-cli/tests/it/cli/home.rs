@@ -141,7 +141,7 @@ impl Home {
     }
 }
 
-/// Replaces what begins with `start` and goes on with so many hexadecimal digits.
+/// Replaces each `start` that is followed by this many hexadecimal digits.
 fn hidden(text: &str, start: &str, digits: usize, name: &str) -> String {
     let mut result = String::new();
     let mut rest = text;

@@ -51,7 +51,7 @@ fn without_a_store_there_are_no_sessions() {
     assert!(!home.data().exists(), "reading makes nothing");
 }
 
-/// `NO_COLOR` and a pipe mean no colours, unless somebody insists.
+/// `NO_COLOR` and a pipe mean no colours, unless `--color always` is given.
 #[test]
 fn colours_are_asked_for() {
     let colored = |set: &[(&str, &str)], arguments: &str| {
@@ -85,20 +85,29 @@ fn a_session_is_shown() {
     assert_snapshot!("show_narrow", fixture.run("sessions show sess_cut_asking"));
 }
 
-/// An id may be shortened, to a beginning that only one session has.
+/// An id may be shortened to a beginning or an end that only one session has; `@last` is the
+/// session that was active last, as the list has it.
 #[test]
 fn ids_may_be_shortened() {
     let fixture = Fixture::new();
     let whole = fixture.run("sessions show sess_detached --json");
     let short = fixture.run("sessions show sess_de --json");
     assert_eq!(short.lines().nth(2), whole.lines().nth(2));
+    let by_end = fixture.run("sessions show tached --json");
+    assert_eq!(by_end.lines().nth(2), whole.lines().nth(2));
+    let session_id = |text: String| {
+        let (_, behind) = text.split_once("\"session_id\":\"").expect("the answer has an id");
+        behind.split('"').next().map(str::to_owned)
+    };
+    let first = session_id(fixture.run("sessions list --limit 1 --json"));
+    assert_eq!(session_id(fixture.run("sessions show @last --json")), first);
     assert_snapshot!("ambiguous", fixture.run("sessions show sess_cut"));
     assert_snapshot!("ambiguous_many", fixture.run("sessions show sess"));
     assert_snapshot!("ambiguous_json", fixture.run("sessions cancel sess_cut --json"));
 }
 
-/// Beyond the sessions that are looked through, nobody can say that a beginning is unique: whole ids
-/// are asked for, and work. A list is one page of many.
+/// With more sessions than the lookup reads, a prefix cannot be proved unique: the command asks for
+/// whole ids, and they work. A list is one page of many.
 #[test]
 fn among_too_many_sessions_only_whole_ids_count() {
     let fixture = Fixture::new();
@@ -151,7 +160,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// Whoever follows a log sees what another process writes, until a signal comes.
+/// `log --follow` shows what another process writes, until a signal comes.
 #[test]
 fn a_log_is_followed_until_a_signal() {
     for (number, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {

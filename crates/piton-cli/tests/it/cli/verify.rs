@@ -41,7 +41,7 @@ fn what_was_touched_is_named() {
     assert_snapshot!("verify_log_of_bad", fixture.run("sessions log sess_odd"));
 }
 
-/// An index that lies, or that lost sessions, is made anew, and everything is as before.
+/// An index that is wrong, or that lost sessions, is rebuilt, and everything is as before.
 #[test]
 fn caches_are_rebuilt() {
     let fixture = Fixture::new();

@@ -203,13 +203,13 @@ fn what_makes_no_sense_is_named_and_changes_nothing() {
     );
     assert_eq!(answer.code(), "request_invalid");
     assert_eq!(world.records(&session).len(), before);
-    // A connection that says nothing to the point is closed; the server goes on.
+    // The server closes a connection that sends garbage, and keeps serving.
     let mut stream = world.send("GET", "/health", None, &[]);
     stream.write_all(b"\x00\x01garbage\r\n\r\n").unwrap();
     assert_eq!(world.get("/health").status, 200);
 }
 
-/// Nobody can hold a connection with the half of a request.
+/// A client cannot hold a connection with half a request.
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
     let world = World::new();
@@ -273,7 +273,7 @@ fn a_data_folder_has_one_server_and_an_address_one_listener() {
 }
 
 /// Clients without a token that never finish their requests hold all the connections that such
-/// clients can have, and keep nobody with a token out.
+/// clients can have, and do not keep clients with a token out.
 #[test]
 pub(crate) fn half_sent_requests_do_not_shut_the_owner_out() {
     let mut world = World::new();

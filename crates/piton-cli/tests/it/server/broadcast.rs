@@ -40,8 +40,8 @@ fn events(stream: &mut BufReader<TcpStream>, last: u64) -> Vec<Event> {
     events
 }
 
-/// Wants to show: a reader of server-sent events is told of each change of the derived status, in the
-/// same words as one of the WebSocket, right before the record that causes it.
+/// Wants to show: a reader of server-sent events receives each change of the derived status, in the
+/// same form as a WebSocket client, right before the record that causes it.
 #[test]
 fn both_kinds_of_readers_hear_of_each_change_of_the_status() {
     let mut world = World::new();

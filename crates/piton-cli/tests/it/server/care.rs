@@ -39,7 +39,7 @@ fn the_doctor_looks_at_a_server_and_its_agents_and_changes_nothing() {
     assert_eq!(world.records(&session), before);
     world.kill();
     let (_, findings) = examined(&world);
-    assert_eq!(of(&findings, "executions"), ("ok", "1 go on without a server"));
+    assert_eq!(of(&findings, "executions"), ("ok", "1 running without a server"));
     assert_eq!(of(&findings, "server").0, "ok");
 
     let mode = |mode: u32| {
@@ -58,7 +58,8 @@ fn the_doctor_looks_at_a_server_and_its_agents_and_changes_nothing() {
     assert!(printed.contains("\nproblem  store"), "{printed}");
 }
 
-/// A server that is stopped lives, and answers nobody: the doctor says so, and does not wait for ever.
+/// A server stopped by SIGSTOP is alive and does not answer: the doctor says so, and does not wait
+/// for ever.
 #[test]
 fn a_server_that_does_not_answer_is_found_out() {
     let world = World::new();

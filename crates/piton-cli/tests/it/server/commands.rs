@@ -108,8 +108,8 @@ fn a_run_is_steered_from_the_command_line() {
     assert!(log.contains("a & b? (by local)"), "{log}");
 }
 
-/// What needs an agent starts a server; what needs none does not, and nothing makes a store that
-/// nobody asked for.
+/// What needs an agent starts a server; what needs none does not, and no command creates a store
+/// that the user did not ask for.
 #[test]
 fn a_server_is_started_for_what_needs_one() {
     let home = Home::new();
@@ -131,7 +131,7 @@ fn a_server_is_started_for_what_needs_one() {
     assert!(output.status.success(), "{output:?}");
     let session = json(&["sessions", "list"])["session_id"].as_str().unwrap().to_owned();
     json(&["stop"]);
-    // The agent goes on, and cancelling a run that has ended is refused without a server.
+    // The agent keeps running, and cancelling a run that has ended is refused without a server.
     let output = home.piton(&["--json", "sessions", "cancel", &session]).output().unwrap();
     assert!(String::from_utf8(output.stderr).unwrap().contains("run_not_open"));
     assert_eq!(home.piton(&["status"]).output().unwrap().status.code(), Some(1));

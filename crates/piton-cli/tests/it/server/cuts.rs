@@ -64,7 +64,7 @@ impl Place {
                 self.seen.append(&mut begun);
             }
         }
-        // Dropped as it is: nobody says goodbye.
+        // Dropped without a closing handshake.
     }
 }
 

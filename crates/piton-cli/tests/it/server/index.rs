@@ -65,7 +65,7 @@ fn the_index_is_sent_as_it_is_and_as_it_changes() {
             assert!(listed[0].get(name).is_some(), "{name} is missing: {}", listed[0]);
         }
     }
-    // A new one, its turn, and its end; everybody is told.
+    // A new session, its turn, and its end: every reader receives them.
     let second = world.session();
     world.prompt(&second, "wait 60000");
     let of = |event: &Value| event["session_id"] == second.as_str();
@@ -82,7 +82,7 @@ fn the_index_is_sent_as_it_is_and_as_it_changes() {
             of(event) && event["status"] == "idle" && event["last_seq"].as_u64() >= Some(last_seq)
         });
     }
-    // Who comes again is told how things stand now.
+    // A reader that connects again receives the current state.
     let listed = Feed::open(&world).listing();
     let again: Vec<_> = listed.iter().filter(|event| of(event)).collect();
     assert_eq!((again.len(), &again[0]["status"]), (1, &json!("idle")));

@@ -1,4 +1,4 @@
-//! Every limit of the server is reached once, and reaching it keeps nobody else out.
+//! Every limit of the server is reached once, and reaching it does not shut other clients out.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -47,7 +47,8 @@ fn a_token_without_the_scope_is_counted() {
     assert_eq!(server.ask("GET", "/api/v1/sessions", None).status, 200);
 }
 
-/// A sign-in is counted before its body is read: nobody waits for the body of one that is too many.
+/// The server counts a sign-in before it reads the body, and does not wait for the body of one that
+/// exceeds the limit.
 #[test]
 pub(crate) fn a_sign_in_is_counted_before_its_body_is_read() {
     let server = Limited::new(FIVE, ConnectionLimits::default());

@@ -23,7 +23,7 @@ const BEHIND: Duration = Duration::from_secs(5);
 enum Promise {
     /// It remembers by itself.
     Remembers,
-    /// It is told with its first prompt.
+    /// Its first prompt carries the history.
     Injected,
     /// It knows nothing, and the session says so.
     Nothing,
@@ -355,7 +355,7 @@ impl Cell<'_> {
             Promise::Nothing => json!(false),
         };
         assert_eq!(status["context_restored"], restored, "{at}");
-        // Once: the next prompt is told nothing.
+        // Once: the next prompt carries no history.
         let again = world.prompt(session, "say more");
         self.idle(&again);
         assert_eq!(world.said(session, &again).trim(), "more", "{at}");

@@ -340,7 +340,7 @@ fn requests_are_fulfilled_once() {
     assert_eq!(again.good(), first);
     let other = world.ask("POST", &path, Some(&json!({"content": "else"})), &key);
     assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
-    // Somebody else's key is another key.
+    // The same key of another principal is another key.
     let headers = [("authorization", bearer.as_str()), key[0]];
     let body = body.to_string();
     let theirs = world.raw("POST", &path, Some(body.as_bytes()), &headers).good();

@@ -122,7 +122,7 @@ fn wrong(data: &Path, path: &Path) -> Option<String> {
     let parts: Vec<_> = below.iter().map(|part| part.to_str().unwrap()).collect();
     let kind = fs::symlink_metadata(path).unwrap().file_type();
     let wanted: &[u32] = match parts.as_slice() {
-        // A worktree is git's work, in a folder that nobody else can enter.
+        // Git creates a worktree, in a folder that no other user can enter.
         ["worktrees", _, ..] | ["workspaces", _, _, ..] => return None,
         ["bin", _] => &[0o700, 0o755],
         _ if kind.is_dir() => &[0o700],

@@ -89,7 +89,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until somebody may type: the cursor stands behind the prompt, below a line that ends like this.
+    /// Waits for the prompt: the cursor is behind it, below a line that ends like this.
     pub(crate) fn await_prompt_below(&mut self, line: &str) {
         let until = Instant::now() + TEST_TIMEOUT;
         loop {

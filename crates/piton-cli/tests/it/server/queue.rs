@@ -108,7 +108,7 @@ fn every_bad_request_has_its_code_and_changes_nothing() {
     assert_eq!(refused("DELETE", &stale, None), code(409, "queued_prompt_conflict"));
     assert_eq!(world.get(&one).good()["content"], "say 1");
 
-    // Under a key the second request is told what the first came to.
+    // With the same idempotency key, the second request gets the response of the first.
     let queue_path = of(&session, "/queue");
     let keyed = |content: &str| {
         let body = json!({"content": content});

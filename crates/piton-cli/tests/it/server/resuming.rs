@@ -1,5 +1,5 @@
-//! Agents that died come back: on a prompt, when somebody looks, and when asked; and are told what
-//! they lost.
+//! Agents that died come back: on a prompt, when a client opens the session, and on request; and
+//! receive an interruption summary.
 
 use serde_json::{Value, json};
 
@@ -85,14 +85,14 @@ fn a_folder_that_is_gone_has_its_reason_and_its_way_back() {
     let resume = json!({"continue": true});
     world.post(&format!("/api/v1/sessions/{session}/resume"), &resume).good();
     world.when(&session, |status| status["status"] == "idle");
-    // The run goes on, and is not begun a second time: it is told what no agent was given.
+    // The run continues, and does not start a second time: its prompt carries what no agent got.
     let said = world.said(&session, &run);
     assert!(said.contains("did not reach you:\n> say here I am\n"), "nothing was lost: {said}");
     assert_eq!(said.matches("here I am").count(), 1, "nor said twice: {said}");
     assert_eq!(kinds(&world.records(&session), "prompt.prepared").len(), 1);
 }
 
-/// Nobody starts an agent by themselves if that is how it was set.
+/// With a manual restart, the server does not start an agent on its own.
 #[test]
 fn a_manual_restart_waits_for_a_user() {
     let mut world = World::new();
@@ -110,7 +110,7 @@ fn a_manual_restart_waits_for_a_user() {
     assert_eq!(world.status(&session)["is_agent_running"], true);
 }
 
-/// Nobody asks for anything: the server itself brings its agents back, and their turns.
+/// Without a request, the server itself brings its agents back, and their turns.
 #[test]
 fn a_server_that_starts_brings_its_agents_back() {
     let mut world = World::new();
@@ -207,8 +207,8 @@ fn an_agent_that_runs_starts_fresh_between_its_turns() {
     world.when(&session, |status| status["status"] == "idle" && status["run_id"] == run.as_str());
 }
 
-/// What is said to an agent that has just died, and that nobody knows to be dead, was perhaps heard:
-/// its run is interrupted, or another agent gets it; it never fails.
+/// An agent that has just died may have received a prompt that the server sent before it noticed:
+/// the run is interrupted, or another agent gets the prompt; the run never fails.
 #[test]
 fn a_prompt_to_a_dying_agent_does_not_fail() {
     let mut world = World::new();

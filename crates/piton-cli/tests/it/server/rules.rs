@@ -157,7 +157,7 @@ fn open_waits(home: &Home) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Whoever types while the agent works answers nothing with it, and keeps what was typed.
+/// Keys typed while the agent works answer no permission request, and stay in the draft.
 #[test]
 fn a_key_typed_before_the_request_is_drawn_answers_nothing() {
     let home = Home::new();

@@ -67,7 +67,7 @@ pub(crate) fn a_secret_in_pieces_is_masked() {
 }
 
 /// Wants to show: what belongs to no session is masked as well: titles of tasks, names of access
-/// tokens, and the paths of refused requests, for which nobody needs a token.
+/// tokens, and the paths of refused requests, which need no token.
 #[test]
 pub(crate) fn the_metadata_log_is_masked() {
     let world = world();

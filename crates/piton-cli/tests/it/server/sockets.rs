@@ -181,8 +181,8 @@ fn a_session_is_described_over_the_socket() {
     socket.until(is("session.agentctl_ready"));
 }
 
-/// An agentctl outlives its server, and whoever waits for it learns from the next server that it is
-/// there.
+/// An agentctl outlives its server, and a waiting client learns from the next server that it is
+/// ready.
 #[test]
 fn an_executor_that_is_found_again_is_announced_as_ready() {
     let mut world = World::new();
@@ -316,7 +316,7 @@ fn what_makes_no_sense_is_answered_or_ends_the_socket() {
     }
     let unknown = json!({"session_id": "sess_none", "content": "x"});
     assert_eq!(socket.refused("task.session.prompt", &unknown), "session_not_found");
-    // It goes on after all of these.
+    // The socket still works after all of these.
     socket.good("task.session.list", &json!({}));
     socket.inner.send(Message::binary(vec![1, 2, 3])).unwrap();
     assert_eq!(socket.closed(), Some(1003));
@@ -416,7 +416,7 @@ fn a_server_that_ends_says_so() {
     socket.good("session.subscribe", &json!({"session_id": session, "after": last}));
 }
 
-/// Nobody answers the pings: half of the connection is gone, for all that the server knows.
+/// The client does not answer pings, so the server must assume that the connection is half open.
 #[test]
 #[ignore = "long: make soak"]
 fn a_socket_that_no_one_is_at_is_closed() {

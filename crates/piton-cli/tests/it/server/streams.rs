@@ -1,5 +1,5 @@
-//! Readers that are cut, servers that are killed and upgraded: nobody sees a gap or a repeat, and no
-//! turn notices.
+//! Readers that are cut, servers that are killed and upgraded: no reader sees a gap or a repeat,
+//! and no turn notices.
 
 use std::io::{BufRead as _, BufReader};
 use std::time::Duration;

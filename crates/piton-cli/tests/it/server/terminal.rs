@@ -78,7 +78,7 @@ fn a_script_gets_the_answer_and_the_outcome() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("server_not_running"));
 }
 
-/// What a script gets: the exit code, the answer, and what it is told beside it.
+/// What a script gets: the exit code, the answer on stdout, and the messages on stderr.
 fn printed(home: &Home, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = home.piton(&["chat", "--print"]);
     let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
@@ -92,7 +92,8 @@ fn last_session(home: &Home) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Nobody can answer there: what is asked is told, and the agent goes on waiting for somebody who can.
+/// A script cannot answer: `--print` reports the question, and the agent keeps waiting for a client
+/// that can.
 #[test]
 fn a_script_gets_what_is_asked_and_how_to_answer() {
     let home = Home::new();
@@ -143,7 +144,7 @@ fn a_script_learns_why_it_failed() {
     assert_eq!((&last["outcome"], &last["exit_code"]), (&json!("completed"), &json!(0)));
 }
 
-/// An agent that is not there, in the words of whoever looked for it.
+/// The script gets the error of the process that looked for the missing agent.
 #[test]
 fn a_script_learns_which_agent_is_missing() {
     let home = Home::new();
@@ -159,7 +160,7 @@ fn a_script_learns_which_agent_is_missing() {
     assert!(err.contains(&format!(" --config {config} --data ")), "the same settings: {err}");
 }
 
-/// Whoever stops it is told apart: a script's own Ctrl-C, and somebody elsewhere.
+/// The exit code distinguishes the script's own Ctrl-C from a cancellation by another client.
 #[test]
 fn a_script_learns_who_stopped_it() {
     let home = Home::new();
@@ -199,7 +200,7 @@ fn help_is_the_chats_and_other_slashes_are_the_agents() {
     chat.type_in("/compact now\n");
     chat.await_prompt_below("/compact now");
     let screen = chat.screen();
-    assert!(screen.contains("\n  /pause    Pause the turn, to go on with it later\n"), "{screen}");
+    assert!(screen.contains("\n  /pause    Pause the turn; /resume continues it\n"), "{screen}");
     // What was told to the agent it says back.
     assert!(screen.contains("\n/compact now\n") && !screen.contains("\n/help\n"), "{screen}");
     chat.type_in("/quit\n");
@@ -251,7 +252,7 @@ fn the_screen_tells_the_whole_story() {
     chat.await_prompt_below("before");
     assert_snapshot!("chat_first", chat.screen());
 
-    // A turn is under way when its server is killed, and goes on beside the one that is started.
+    // A turn is under way when its server is killed, and continues under the next server.
     chat.type_in("wait 8000\n");
     chat.shows("> wait 8000\r\n");
     home.until_running();
@@ -262,7 +263,7 @@ fn the_screen_tells_the_whole_story() {
     assert_eq!(String::from_utf8(other.stdout).unwrap(), "from elsewhere\n");
     chat.await_prompt_below("-- a new server took over; nothing was lost");
     chat.type_in("crash\n");
-    chat.await_prompt_below("   What it had done is in the log; say `/resume` to go on.");
+    chat.await_prompt_below("   What it had done is in the log; say `/resume` to continue it.");
     chat.type_in("/resume\n");
     // The agent is asked to go on, and this one says what it is asked.
     chat.await_prompt_below("Continue where you left off.");
@@ -402,8 +403,8 @@ fn a_prompt_that_is_piped_into_a_session_is_delivered() {
     }
 }
 
-/// A server that somebody started is somebody's to start again: the terminal says that it is away, and
-/// finds the next one.
+/// The terminal does not restart a server that the user started: it reports that the server is
+/// away, and finds the next one.
 #[test]
 fn a_terminal_waits_for_a_server_that_a_user_started() {
     let mut world = World::new();

@@ -89,7 +89,7 @@ fn others_speak_tls_and_the_command_line_needs_none() {
     let health = format!("GET /health HTTP/1.1\r\nhost: {NAME}:{port}");
     let answer = ask(port, &good.der, &health).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // Who believes another certificate speaks to nobody, and so does who speaks none at all.
+    // A client that trusts another certificate gets no answer, nor does one without TLS.
     assert!(ask(port, &other.der, &health).is_err());
     let mut plain = TcpStream::connect(("127.0.0.1", port)).unwrap();
     plain.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::server::world::{TEST_TIMEOUT, World};
 
-/// The metadata log, once nobody holds the store.
+/// The metadata log, once no process holds the store.
 fn metadata(world: &World) -> Vec<Value> {
     let store = SqliteStore::open(sqlite::Options::new(world.data())).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -124,7 +124,7 @@ fn interruptions_and_resumes_are_counted() {
     assert!(number("piton_append_records_total") > 10.0);
 }
 
-/// A silent executor keeps nobody from being served.
+/// A silent executor does not keep the server from serving clients.
 #[test]
 fn the_server_serves_before_it_has_found_its_executors() {
     let mut world = World::new();

@@ -61,7 +61,7 @@ fn a_workspace_does_not_wait_for_an_agent() {
     assert_eq!((answer.status, answer.code()), (409, "session_closed"));
 }
 
-/// Whoever comes first launches it; all the others find it.
+/// The first request launches it; all the others find it.
 #[test]
 fn a_workspace_is_opened_once() {
     let mut world = World::new();
@@ -269,7 +269,7 @@ impl Screen {
     }
 }
 
-/// What is typed after a token was taken back reaches nobody.
+/// Input typed after the token was revoked does not reach the shell.
 #[test]
 fn a_shell_is_closed_when_its_token_is_revoked() {
     let mut world = World::new();
@@ -385,7 +385,7 @@ fn shells_are_bounded_and_known() {
     assert_eq!((plain.status, plain.code()), (400, "request_invalid"));
 }
 
-/// One that reads nothing is cut off by whoever feeds it, and holds nobody up.
+/// The server cuts off a client that does not read, and other clients do not wait for it.
 #[test]
 fn a_panel_that_is_not_looked_at_holds_nothing_up() {
     let mut world = World::new();

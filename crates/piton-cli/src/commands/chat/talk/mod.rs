@@ -78,7 +78,7 @@ pub(super) struct Talk<'a> {
     /// Messages of this terminal that the session has queued. They are the session's: leaving loses
     /// none of them.
     queued: BTreeSet<String>,
-    /// The queue waits until somebody releases it.
+    /// The queue is held until a user releases it.
     is_held: bool,
     /// The answer, where it is printed at the end.
     collected: Option<String>,
@@ -322,7 +322,7 @@ impl<'a> Talk<'a> {
         self.remark(&keys)
     }
 
-    /// What the server refuses is shown, and the conversation goes on.
+    /// Shows what the server refused, and continues the conversation.
     fn show_refusal(&mut self, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
         self.screen.end_line(self.ui)?;
@@ -365,8 +365,8 @@ impl<'a> Talk<'a> {
         Ok(Exit::Good)
     }
 
-    /// The server is away: the agent goes on, and so does this when there is a server again. One that
-    /// ran in the background is started again; one that somebody started is waited for.
+    /// Connects again after the server went away; the agent keeps running meanwhile. Restarts a
+    /// server that ran in the background, and waits for one that the user started.
     async fn reconnect(&mut self, records: &mut Records) -> Result<()> {
         let begin = Instant::now();
         let mut said = false;

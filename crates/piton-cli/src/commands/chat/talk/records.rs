@@ -35,7 +35,7 @@ impl Talk<'_> {
             return if is_answered { Ok(None) } else { self.ended(record) };
         }
         if self.awaits_agent && matches!(kind, "agent.error" | "executor.error") {
-            // There is nobody to talk to.
+            // There is no agent to talk to.
             let failed = Outcome::Failed.explained(self.session.as_str(), record);
             return failed.map_or(Ok(Some(Exit::Failed)), Err);
         }
