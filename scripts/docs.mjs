@@ -17,7 +17,7 @@
 //
 // SESSION, WAIT and TASK in a command stand for the newest one of the sandbox.
 
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -54,14 +54,36 @@ if (mode === undefined) {
   process.exit(faults.length === 0 ? 0 : 1);
 } else if (mode === '--run') {
   const isChosen = (path) => names.length === 0 || names.some((name) => path.includes(name));
-  let failed = 0;
-  for (const page of pages(markdown).filter(isChosen)) failed += runPage(piton, page);
-  // Those that say which guide they belong to; the others are parts of them.
+  // Examples that say which guide they belong to; the others are parts of them.
   const isExample = (path) => /^examples\/.*\.sh$/.test(path) && readFileSync(path, 'utf8').includes('\n# Guide: ');
-  for (const script of tracked.filter((path) => isExample(path) && isChosen(path))) failed += runExample(piton, script);
+  const chosen = [...pages(markdown), ...tracked.filter(isExample)].filter(isChosen);
+  const failed = await runEach(chosen);
   console.log(failed === 0 ? 'docs: all commands did what their page says' : `docs: ${failed} failed`);
   process.exit(failed === 0 ? 0 : 1);
+} else if (mode === '--run-one') {
+  // One page or example, in a process of its own: see runEach.
+  const [path] = names;
+  process.exit((path.endsWith('.md') ? runPage(piton, path) : runExample(piton, path)) === 0 ? 0 : 1);
 } else {
   console.error('docs: expected nothing, --check or --run [PAGE…]');
   process.exit(2);
+}
+
+/** Several pages at once: their commands wait for processes more than they compute. @returns {Promise<number>} */
+async function runEach(paths) {
+  const waiting = [...paths];
+  let failed = 0;
+  const worker = async () => {
+    for (let path = waiting.shift(); path; path = waiting.shift()) {
+      await new Promise((done) => {
+        execFile(process.execPath, [fileURLToPath(import.meta.url), '--run-one', path], { maxBuffer: 1 << 26 }, (error, stdout, stderr) => {
+          process.stdout.write(stdout + stderr);
+          if (error) failed += 1;
+          done();
+        });
+      });
+    }
+  };
+  await Promise.all(Array.from({ length: 4 }, worker));
+  return failed;
 }
