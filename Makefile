@@ -1,7 +1,7 @@
 # What a developer does with Piton. `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build run chat demo simulate demo-svg docs docs-test test test-agents lint fmt soak bench bench-web web dist
+.PHONY: help setup setup-build run chat demo simulate demo-svg docs docs-test test test-agents lint fmt soak bench bench-web web dist cross packages
 
 # Where `make run` and `make chat` keep their sessions.
 DATA := target/run
@@ -49,8 +49,8 @@ docs-test: setup-build ## Run every command of the documentation and every examp
 	$(BUILD)
 	node scripts/docs.mjs --run
 
-test: setup ## Everything a change must pass: fmt, clippy, all tests, the web packages, deny
-	@scripts/check fmt clippy test web deny
+test: setup ## Everything a change must pass: fmt, clippy, all tests, docs, the web packages, deny
+	@scripts/check fmt clippy test docs web deny
 
 test-agents: setup ## Real agents from npm against a scripted model (optional)
 	$(BUILD)
@@ -81,7 +81,11 @@ bench-web: setup ## Measure the web app in a browser: time to interactive, arriv
 	cargo build -p piton-cli
 	@scripts/web bench
 
-dist: setup-build web ## Build as for a release: thin LTO, symbols stripped
-	@# The app's files are read when this file is compiled.
-	touch crates/piton-server/src/web/files.rs
-	cargo build --profile dist --locked --workspace --exclude piton-testkit
+dist: setup-build web ## Build the static release binary, with its checksum, and try it in an empty chroot
+	@scripts/dist
+
+cross: setup-build web ## Build for aarch64 Linux and macOS through zig: compiled, never run here
+	@scripts/dist cross
+
+packages: setup-build web ## Make the npm and PyPI packages that carry the binary, and try each from its file
+	@scripts/dist packages
