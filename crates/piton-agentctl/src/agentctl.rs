@@ -136,10 +136,10 @@ impl Agentctl {
             tracing::error!("Some processes do not end: {error}");
         }
         self.spool.close().await;
-        self.is_over();
+        self.mark_ended();
     }
 
-    pub(crate) fn is_over(&self) {
+    pub(crate) fn mark_ended(&self) {
         self.over.send_replace(true);
     }
 

@@ -214,7 +214,7 @@ async fn end_on(mut terminate: Signal, agentctl: Arc<Agentctl>) {
         while tokio::time::timeout(TERM_WAIT, &mut end).await.is_err() {
             let Some(why) = agentctl.spool.refused() else {
                 tracing::error!("Something does not end; all that was said is written");
-                return agentctl.is_over();
+                return agentctl.mark_ended();
             };
             // What was said and is not written is nowhere but here: when to give it up is not ours
             // to decide.

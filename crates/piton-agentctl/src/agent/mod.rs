@@ -118,7 +118,7 @@ impl AgentProcess {
         let owner = self.clone();
         tokio::spawn(async move {
             let status = process::run(&owner, start, connected, stop.subscribe()).await;
-            owner.is_over(status);
+            owner.mark_ended(status);
             end.send_replace(true);
         });
         Ok(Value::Null)
@@ -158,29 +158,29 @@ impl AgentProcess {
         if self.state().is_closing { Err(closing()) } else { Ok(()) }
     }
 
-    fn is_ending(&self) {
+    fn mark_ending(&self) {
         if let Some(agent) = &mut self.state().agent {
             agent.is_ending = true;
         }
     }
 
-    fn is_started(&self, pid: Option<u32>) {
+    fn set_pid(&self, pid: Option<u32>) {
         if let Some(agent) = &mut self.state().agent {
             agent.pid = pid;
         }
     }
 
-    fn is_ready(&self, agent_session_id: Option<String>) {
+    fn set_ready(&self, agent_session_id: Option<String>) {
         let mut state = self.state();
         state.status = Some(AgentStatus::Ready);
         state.agent_session_id = agent_session_id;
     }
 
-    fn is_called(&self, agent_session_id: Option<String>) {
+    fn set_agent_session(&self, agent_session_id: Option<String>) {
         self.state().agent_session_id = agent_session_id;
     }
 
-    fn is_over(&self, status: AgentStatus) {
+    fn mark_ended(&self, status: AgentStatus) {
         let mut state = self.state();
         state.status = Some(status);
         (state.agent, state.turn, state.asking) = (None, None, Vec::new());

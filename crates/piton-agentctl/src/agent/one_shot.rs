@@ -130,7 +130,7 @@ pub(super) async fn run(
     let (jobs, mut incoming) = mpsc::channel(1);
     let current = Arc::default();
     let turns = OneShot { conversation, current, jobs };
-    owner.is_ready(id);
+    owner.set_ready(id);
     connected.send_replace(Some(AgentLink::OneShot(turns.clone())));
     let agent = Agent { owner, start, line, cwd, turns };
     loop {
@@ -145,14 +145,14 @@ pub(super) async fn run(
             break;
         }
         let id = agent.turns.conversation.handle().await.id().map(str::to_owned);
-        owner.is_called(id);
+        owner.set_agent_session(id);
     }
     // From here on prompts are refused: there is no agent.
     connected.send_replace(None);
     drop((connected, incoming));
     agent.end_leftovers().await;
     let _ = agent.turns.conversation.gone().await;
-    owner.is_ending();
+    owner.mark_ending();
     let fact =
         Fact::AgentExited { exit_code: None, signal: None, requested: true, stderr: String::new() };
     note(owner, fact).await;
@@ -293,7 +293,7 @@ impl Agent<'_> {
                 return End::failed(code, self.owner.context.masker.text(&message));
             }
         };
-        self.owner.is_started(process.child.id());
+        self.owner.set_pid(process.child.id());
         let first = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => First::Stopped,
@@ -311,7 +311,7 @@ impl Agent<'_> {
             self.owner.context.spool.limit(Limit::Lifted);
         }
         let _ = tokio::time::timeout(LAST_WORDS, process.child.wait()).await;
-        self.owner.is_started(None);
+        self.owner.set_pid(None);
         let _ = tokio::time::timeout(LAST_WORDS, process.complaining).await;
         let said = match first {
             First::Stopped | First::Cancelled => {

@@ -103,7 +103,7 @@ pub(super) async fn run(
     };
     let (connection, driver) = Connection::open(output, input, options(owner));
     let mut driver = tokio::spawn(driver);
-    owner.is_started(child.id());
+    owner.set_pid(child.id());
     let begun = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => None,
@@ -111,7 +111,7 @@ pub(super) async fn run(
     };
     let ended = match begun {
         Some(Ok(opened)) => {
-            owner.is_ready(Some(opened.agent_session_id));
+            owner.set_ready(Some(opened.agent_session_id));
             connected.send_replace(Some(AgentLink::Acp(connection.clone())));
             tokio::select! {
                 status = child.wait() => Ended::Exited(status),
@@ -207,7 +207,7 @@ async fn bury(
         Ended::NotReading => Some("The agent stopped reading its input, and was ended"),
         _ => None,
     };
-    owner.is_ending();
+    owner.mark_ending();
     // The signal that it ends by is agentctl's own: who reads of it must not look for another.
     if let Some(why) = cut_off.filter(|_| died.is_none() && !is_disowned) {
         let (code, message) = (Code::AgentClosed.into(), why.to_owned());
@@ -377,7 +377,7 @@ pub(super) async fn failed(
         message = format!("{message}\nIt last wrote:\n{said}");
     }
     let message = owner.context.masker.text(&message).into_owned();
-    owner.is_ending();
+    owner.mark_ending();
     let (code, auth_methods) = (failure.code.into(), failure.auth_methods);
     note(owner, Fact::AgentError { code, message, auth_methods }).await;
     AgentStatus::Error

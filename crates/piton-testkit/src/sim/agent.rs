@@ -195,7 +195,7 @@ impl Agent {
             OpenedAs::New => world.new_conversation(),
             _ => self.asked.clone().unwrap_or_default(),
         };
-        world.is_dropped(&conversation);
+        world.drop_conversation(&conversation);
         self.conversation = Some(conversation.clone());
         let mut facts = Vec::new();
         // Some say that they do not know it, some only begin another.
@@ -219,8 +219,8 @@ impl Agent {
     fn end_turn(&mut self, world: &World, stop_reason: &str, did: &mut Vec<Did>) {
         let Some(turn) = self.turn.take() else { return };
         match (&self.conversation, stop_reason) {
-            (Some(conversation), "end_turn") => world.is_kept(conversation),
-            (Some(conversation), "refusal") => world.is_dropped(conversation),
+            (Some(conversation), "end_turn") => world.keep_conversation(conversation),
+            (Some(conversation), "refusal") => world.drop_conversation(conversation),
             _ => {}
         }
         let mut note = |fact| did.push(Did { run_id: Some(turn.run_id.clone()), fact });

@@ -113,14 +113,14 @@ impl World {
     }
 
     /// An agent opens a conversation that it has, or refuses a prompt: what was not kept is gone.
-    pub(super) fn is_dropped(&self, conversation: &str) {
+    pub(super) fn drop_conversation(&self, conversation: &str) {
         if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
             talk.unsaved.clear();
         }
     }
 
     /// Its turn ended well.
-    pub(super) fn is_kept(&self, conversation: &str) {
+    pub(super) fn keep_conversation(&self, conversation: &str) {
         if let Some(talk) = self.inner().memories.talks.get_mut(conversation) {
             talk.knows.append(&mut talk.unsaved);
         }

@@ -100,22 +100,52 @@ fn names_use_the_words_of_the_field() {
     assert_none(&findings(&sources, refused), "Names with refused words");
 }
 
+/// Where the bracket that `text` begins with is closed, behind it.
+fn closed(text: &str, open: char, close: char) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        if c == open {
+            depth += 1;
+        } else if c == close && !(c == '>' && before == '-') {
+            depth = depth.checked_sub(1)?;
+            if depth == 0 {
+                return Some(at + c.len_utf8());
+            }
+        }
+        before = c;
+    }
+    None
+}
+
+/// The arguments and the result of the function whose name stands before `rest`.
+fn signature(rest: &str) -> Option<(String, String)> {
+    let generics = if rest.starts_with('<') { closed(rest, '<', '>')? } else { 0 };
+    let rest = &rest[generics..];
+    let end = if rest.starts_with('(') { closed(rest, '(', ')')? } else { return None };
+    let (arguments, rest) = (&rest[1..end - 1], &rest[end..]);
+    let result = rest.split(['{', ';']).next()?.split(" where ").next()?;
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some((one_line(arguments), one_line(result)))
+}
+
 /// Predicates that change something, or say more than yes and no.
 fn wrong_predicates(text: &str) -> Vec<String> {
+    let code: String =
+        text.lines().map(|line| line.split("//").next().unwrap_or("").to_owned() + "\n").collect();
     let mut found = Vec::new();
-    for (name, rest) in text.lines().flat_map(declared) {
-        let is_predicate = ["is_", "has_", "can_"].iter().any(|prefix| name.starts_with(prefix));
-        // On one line: a signature that is longer is looked at by people.
-        let Some((arguments, result)) =
-            rest.strip_prefix('(').and_then(|rest| rest.rsplit_once(')'))
-        else {
+    for (at, _) in code.match_indices("fn ") {
+        let is_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let rest = &code[at + 3..];
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let (name, rest) = rest.split_at(end);
+        if is_word || !["is_", "has_", "can_"].iter().any(|prefix| name.starts_with(prefix)) {
             continue;
-        };
-        let result = result.trim().trim_end_matches('{').trim();
-        let answers = result.strip_prefix("->").is_none_or(|result| result.contains("bool"));
-        let is_wrong = arguments.starts_with("&mut self") || !answers;
-        if is_predicate && is_wrong {
-            found.push(format!("{name}({arguments}) {result}"));
+        }
+        let Some((arguments, result)) = signature(rest) else { continue };
+        // `impl Future<Output = bool>` and `Result<bool>` answer yes or no as well.
+        if arguments.contains("&mut") || !result.contains("bool") {
+            found.push(format!("{name}({arguments}) {result}").trim_end().to_owned());
         }
     }
     found
@@ -124,11 +154,18 @@ fn wrong_predicates(text: &str) -> Vec<String> {
 /// Wants to show: `is_`, `has_` and `can_` answer yes or no, and change nothing.
 #[test]
 fn predicates_return_bool_and_change_nothing() {
-    let planted = "fn is_a(&mut self) -> bool {\nfn has_b(&self) -> Option<u8> {\nfn can_c(&self) -> bool {\n\
-                   fn is_d() {\n";
+    let planted = "fn is_a(&mut self) -> bool {\nfn has_b(&self) -> Option<u8> {\n\
+                   fn can_c(&self) -> bool {\nfn is_d() {\nfn is_e(\n    &self,\n    other: &mut u8,\n\
+                   ) -> bool {\nfn is_f<F: Fn() -> u8>(f: F) -> Result<bool> {\nfn has_g(&self);\n";
     assert_eq!(
         wrong_predicates(planted),
-        ["is_a(&mut self) -> bool", "has_b(&self) -> Option<u8>"]
+        [
+            "is_a(&mut self) -> bool",
+            "has_b(&self) -> Option<u8>",
+            "is_d()",
+            "is_e(&self, other: &mut u8,) -> bool",
+            "has_g(&self)",
+        ]
     );
     let sources: Vec<_> = texts()
         .into_iter()
