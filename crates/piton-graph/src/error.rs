@@ -9,9 +9,9 @@ use piton_core::{AnyCode, Code};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A place in a graph file; both count from 1.
+/// A location in a graph file; both count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     pub line: usize,
     pub column: usize,
 }
@@ -22,18 +22,18 @@ pub struct SpecError {
     pub message: String,
     /// The file as it was named by the caller.
     pub file: Option<String>,
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
     /// What was probably meant.
     pub hint: Option<String>,
 }
 
 impl SpecError {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), file: None, place: None, hint: None }
+        Self { message: message.into(), file: None, location: None, hint: None }
     }
 
-    pub(crate) fn at(mut self, place: Option<Place>) -> Self {
-        self.place = self.place.or(place);
+    pub(crate) fn at(mut self, location: Option<SourceLocation>) -> Self {
+        self.location = self.location.or(location);
         self
     }
 
@@ -68,7 +68,7 @@ pub(crate) fn nearest<'a>(
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if let Some(Place { line, column }) = self.place {
+        if let Some(SourceLocation { line, column }) = self.location {
             let file = self.file.as_deref().unwrap_or("graph");
             write!(f, "\n  --> {file}:{line}:{column}")?;
         }

@@ -43,7 +43,7 @@ mod spec;
 mod store;
 
 pub use checkpoints::answer;
-pub use error::{Error, NodeError, Place, Result, SpecError};
+pub use error::{Error, NodeError, Result, SourceLocation, SpecError};
 pub use graph::{Builder, Graph, NodeDef, command, custom, human, map, repeat, set, template};
 pub use node::{ItemContext, LoopBody, LoopContext, LoopStep, MapBody, Node, NodeContext};
 pub use run::{Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Runner};

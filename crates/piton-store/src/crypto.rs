@@ -43,13 +43,13 @@ impl fmt::Debug for Subkeys {
 
 /// Where a sealed content belongs; it opens nowhere else.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct ContentBinding<'a> {
     pub(crate) session: &'a str,
     pub(crate) seq: Seq,
     pub(crate) kind: &'a str,
 }
 
-impl Place<'_> {
+impl ContentBinding<'_> {
     fn aad(&self) -> Vec<u8> {
         if planted::is(Bug::ContentNotBound) {
             return Vec::new();
@@ -83,25 +83,25 @@ impl Subkeys {
 
     pub(crate) fn seal_payload(
         &self,
-        place: Place<'_>,
+        binding: ContentBinding<'_>,
         plaintext: &[u8],
         entropy: &dyn Entropy,
     ) -> Result<Vec<u8>> {
-        seal(&self.payload, &place.aad(), plaintext, entropy)
+        seal(&self.payload, &binding.aad(), plaintext, entropy)
     }
 
     pub(crate) fn open_payload(
         &self,
-        place: Place<'_>,
+        binding: ContentBinding<'_>,
         sealed: &[u8],
     ) -> Result<Vec<u8>, Unsealed> {
-        open(&self.payload, &place.aad(), sealed)
+        open(&self.payload, &binding.aad(), sealed)
     }
 
     /// The same where it lies: what is only looked at needs no memory of its own.
     pub(crate) fn open_payload_in_place<'a>(
         &self,
-        place: Place<'_>,
+        binding: ContentBinding<'_>,
         sealed: &'a mut [u8],
     ) -> Result<&'a [u8], Unsealed> {
         let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_BYTES>().ok_or(Unsealed)?;
@@ -110,7 +110,7 @@ impl Subkeys {
         cipher
             .decrypt_inout_detached(
                 &(*nonce).into(),
-                &place.aad(),
+                &binding.aad(),
                 (&mut *text).into(),
                 &(*tag).into(),
             )
@@ -189,31 +189,31 @@ mod tests {
         let other = Subkeys::derive(&[2; 32]);
         assert_ne!(keys.id(), other.id());
         assert_eq!(keys.id(), Subkeys::derive(&[1; 32]).id());
-        let place = Place { session: "s", seq: 1, kind: "message.user" };
-        let sealed = keys.seal_payload(place, b"secret", &OsEntropy).unwrap();
-        assert_eq!(keys.open_payload(place, &sealed).unwrap(), b"secret");
-        let in_place = |place, sealed: &[u8]| {
-            keys.open_payload_in_place(place, &mut sealed.to_vec()).map(<[u8]>::to_vec)
+        let binding = ContentBinding { session: "s", seq: 1, kind: "message.user" };
+        let sealed = keys.seal_payload(binding, b"secret", &OsEntropy).unwrap();
+        assert_eq!(keys.open_payload(binding, &sealed).unwrap(), b"secret");
+        let in_place = |binding, sealed: &[u8]| {
+            keys.open_payload_in_place(binding, &mut sealed.to_vec()).map(<[u8]>::to_vec)
         };
-        assert_eq!(in_place(place, &sealed).unwrap(), b"secret");
+        assert_eq!(in_place(binding, &sealed).unwrap(), b"secret");
         for elsewhere in [
-            Place { session: "t", ..place },
-            Place { seq: 2, ..place },
-            Place { kind: "message.delta", ..place },
+            ContentBinding { session: "t", ..binding },
+            ContentBinding { seq: 2, ..binding },
+            ContentBinding { kind: "message.delta", ..binding },
         ] {
             assert_eq!(keys.open_payload(elsewhere, &sealed), Err(Unsealed));
             assert_eq!(in_place(elsewhere, &sealed), Err(Unsealed));
         }
-        assert_eq!(other.open_payload(place, &sealed), Err(Unsealed));
+        assert_eq!(other.open_payload(binding, &sealed), Err(Unsealed));
         let mut bent = sealed.clone();
         bent[30] ^= 1;
-        assert_eq!(keys.open_payload(place, &bent), Err(Unsealed));
-        assert_eq!(in_place(place, &bent), Err(Unsealed));
+        assert_eq!(keys.open_payload(binding, &bent), Err(Unsealed));
+        assert_eq!(in_place(binding, &bent), Err(Unsealed));
         for short in [0, 10, 24, 39, sealed.len() - 1] {
-            assert_eq!(keys.open_payload(place, &sealed[..short]), Err(Unsealed));
-            assert_eq!(in_place(place, &sealed[..short]), Err(Unsealed));
+            assert_eq!(keys.open_payload(binding, &sealed[..short]), Err(Unsealed));
+            assert_eq!(in_place(binding, &sealed[..short]), Err(Unsealed));
         }
-        let again = keys.seal_payload(place, b"secret", &OsEntropy).unwrap();
+        let again = keys.seal_payload(binding, b"secret", &OsEntropy).unwrap();
         assert_ne!(again, sealed, "a nonce was used twice");
     }
 

@@ -46,7 +46,7 @@ impl Connection {
         cwd: Option<PathBuf>,
         cursor: Option<String>,
     ) -> Result<AgentSessions, Error> {
-        self.is_offered(method::LIST, |capabilities| capabilities.list).await?;
+        self.require_offered(method::LIST, |capabilities| capabilities.list).await?;
         let params = wire::list_sessions(cwd, cursor);
         let answer = self.request(method::LIST, params, self.limits.request_wait).await?;
         let answer = self.book.lock().await.mask(answer);
@@ -62,7 +62,7 @@ impl Connection {
 
     /// Asks the agent to close a conversation other than the current one.
     pub async fn close_session(&self, id: &str) -> Result<(), Error> {
-        self.is_offered(method::CLOSE, |capabilities| capabilities.close).await?;
+        self.require_offered(method::CLOSE, |capabilities| capabilities.close).await?;
         self.refuse_own(id).await?;
         let params = wire::close_session(id);
         self.request(method::CLOSE, params, self.limits.request_wait).await.map(drop)
@@ -70,13 +70,13 @@ impl Connection {
 
     /// Asks the agent to delete a conversation other than the current one.
     pub async fn delete_session(&self, id: &str) -> Result<(), Error> {
-        self.is_offered(method::DELETE, |capabilities| capabilities.delete).await?;
+        self.require_offered(method::DELETE, |capabilities| capabilities.delete).await?;
         self.refuse_own(id).await?;
         let params = wire::delete_session(id);
         self.request(method::DELETE, params, self.limits.request_wait).await.map(drop)
     }
 
-    async fn is_offered(
+    async fn require_offered(
         &self,
         name: &'static str,
         is_offered: impl FnOnce(SessionCapabilities) -> bool,

@@ -248,7 +248,7 @@ pub struct Prompt {
     pub message: Message,
     pub if_busy: IfBusy,
     /// Where it stands if it is queued.
-    pub place: Place,
+    pub position: QueuePosition,
     /// Most prompts that may be queued.
     pub queue_max: usize,
 }
@@ -271,7 +271,7 @@ pub enum IfBusy {
 
 /// Where a queued prompt stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum QueuePosition {
     #[default]
     Last,
     /// Before all others, as what belongs to the current turn.

@@ -31,7 +31,7 @@ use crate::status;
 use crate::time::Timestamp;
 
 pub use command::{
-    AnswerByToken, Command, Create, IfBusy, Message, Place, Prepare, Probe, Prompt, Redact,
+    AnswerByToken, Command, Create, IfBusy, Message, Prepare, Probe, Prompt, QueuePosition, Redact,
     RedactTarget, Setup, Wait,
 };
 pub use import::{Import, asks};

@@ -1,7 +1,7 @@
 //! Prompts while a run is in their way, and the queue that they wait in.
 
 use super::run::{self, AtWork};
-use super::{Context, Decision, IfBusy, Message, Place, Prompt, Refusal, Verdict};
+use super::{Context, Decision, IfBusy, Message, Prompt, QueuePosition, Refusal, Verdict};
 use crate::content::PromptContent;
 use crate::event::{
     Critical, PromptEdited, PromptMoved, PromptQueued, PromptRemoved, QueueReleased, Seq,
@@ -62,11 +62,11 @@ pub(super) fn prompt(state: &State, cx: &Context, prompt: Prompt) -> Result<Deci
 }
 
 fn enqueue(state: &State, cx: &Context, prompt: Prompt) -> Result<Decision, Refusal> {
-    let Prompt { run_id, message, place, queue_max, .. } = prompt;
+    let Prompt { run_id, message, position, queue_max, .. } = prompt;
     if state.queue.len() >= queue_max {
         return Err(Refusal::LimitReached { what: "queued prompts", max: queue_max });
     }
-    let first = place == Place::First;
+    let first = position == QueuePosition::First;
     let position = if first { 1 } else { position_of(state.queue.len()) };
     let Message { message_id, content } = message;
     let event = PromptQueued { message_id, run_id, first, critical: Critical };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::common::{World, at, cancel, close, complete, create, fresh, id, resume, start};
 use piton_core::decide::{
-    Command, IfBusy, Import, Message, Place, Probe, Prompt, Redact, RedactTarget, Refusal, Removal,
-    Verdict, may_remove,
+    Command, IfBusy, Import, Message, Probe, Prompt, QueuePosition, Redact, RedactTarget, Refusal,
+    Removal, Verdict, may_remove,
 };
 use piton_core::event::{self, Event, Outcome, ToolStatus};
 use piton_core::limits::{CALLS_OPEN_MAX, EFFECTS_PENDING_MAX, MESSAGES_OPEN_MAX, WAITS_OPEN_MAX};
@@ -135,7 +135,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
             run_id: id("run_2"),
             message: Message { message_id: id("msg_2"), content: "and?".into() },
             if_busy: IfBusy::Queue,
-            place: Place::Last,
+            position: QueuePosition::Last,
             queue_max: 1,
         }),
     );

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{World, at, fresh, id};
-use piton_core::decide::{Command, IfBusy, Import, Message, Place, Probe, Prompt, Refusal, asks};
+use piton_core::decide::{
+    Command, IfBusy, Import, Message, Probe, Prompt, QueuePosition, Refusal, asks,
+};
 use piton_core::event::{Event, WaitKind};
 use piton_core::permission::{Action, Rule, Rules};
 use piton_core::spool::{ENTRY_VERSION, Entry, Fact, Pos};
@@ -160,21 +162,21 @@ fn what_is_not_decided_is_asked() {
 /// nothing of both happens.
 #[test]
 fn a_message_with_an_answer_is_the_first_queued_prompt() {
-    let prompt = |name: &str, place, queue_max| Prompt {
+    let prompt = |name: &str, position, queue_max| Prompt {
         run_id: id(&format!("run_{name}")),
         message: Message { message_id: id(&format!("msg_{name}")), content: name.into() },
         if_busy: IfBusy::Queue,
-        place,
+        position,
         queue_max,
     };
     let rejected = |queue_max| Command::AnswerWithMessage {
         wait_id: id("wait_1"),
         fresh: fresh("rt_9"),
         answer: json!({"option_id": "no"}),
-        prompt: prompt("why", Place::First, queue_max),
+        prompt: prompt("why", QueuePosition::First, queue_max),
     };
     let mut world = World::waiting();
-    world.done(Command::Prompt(prompt("later", Place::Last, 64)));
+    world.done(Command::Prompt(prompt("later", QueuePosition::Last, 64)));
     let refused = world.refused(rejected(1));
     assert_eq!(refused, Refusal::LimitReached { what: "queued prompts", max: 1 });
     assert_eq!(world.named().0, Name::Waiting, "a full queue leaves the wait open");

@@ -4,7 +4,7 @@
 use crate::common::{World, cancel, close, complete, id, resume, start};
 use piton_core::Code;
 use piton_core::decide::{
-    Command, IfBusy, Message, Place, Prompt, Redact, RedactTarget, Refusal, Verdict,
+    Command, IfBusy, Message, Prompt, QueuePosition, Redact, RedactTarget, Refusal, Verdict,
 };
 use piton_core::event::{Event, Outcome, Unknown};
 use piton_core::limits::{PROMPTS_DEQUEUED_KEPT, QUEUED_PROMPTS_MAX, RUNS_KEPT};
@@ -19,14 +19,14 @@ fn prompt(name: &str, if_busy: IfBusy) -> Command {
         run_id: id(&format!("run_{name}")),
         message: Message { message_id: id(name), content: name.into() },
         if_busy,
-        place: Place::Last,
+        position: QueuePosition::Last,
         queue_max: QUEUED_PROMPTS_MAX,
     })
 }
 
 fn first(name: &str) -> Command {
     let Command::Prompt(prompt) = prompt(name, IfBusy::Queue) else { unreachable!() };
-    Command::Prompt(Prompt { place: Place::First, ..prompt })
+    Command::Prompt(Prompt { position: QueuePosition::First, ..prompt })
 }
 
 fn edit(name: &str, version: Option<u64>, content: &str) -> Command {

@@ -7,7 +7,7 @@ use piton_core::graph::{
 };
 use piton_core::mask::KeyPatterns;
 
-use super::parse::{Parsed, Places};
+use super::parse::{Parsed, SourceLocations};
 use super::{GraphSpec, NodeKind, NodeSpec};
 use crate::error::SpecError;
 use crate::expression;
@@ -22,42 +22,42 @@ pub(crate) struct Checked {
 }
 
 pub(crate) fn check(parsed: Parsed) -> Result<Checked, SpecError> {
-    let Parsed { mut spec, places } = parsed;
-    check_names(&spec, &places)?;
+    let Parsed { mut spec, locations } = parsed;
+    check_names(&spec, &locations)?;
     let edges: Vec<Edge> = spec.edges.iter().map(Edge::from).collect();
     let topology = Topology::new(spec.nodes.keys().cloned(), &edges, spec.entry.as_deref())
-        .map_err(|error| topology_error(&error, &spec, &places))?;
-    check_terminal(&spec, &places)?;
+        .map_err(|error| topology_error(&error, &spec, &locations))?;
+    check_terminal(&spec, &locations)?;
     let excluded = KeyPatterns::new(&CheckpointConfig::of([&spec.checkpoint]).exclude_memory_keys);
     let names: Vec<String> = spec.nodes.keys().cloned().collect();
     for name in names {
-        let inferred = check_node(&name, &spec.nodes[&name], &places, &excluded)?;
+        let inferred = check_node(&name, &spec.nodes[&name], &locations, &excluded)?;
         if let Some(node) = spec.nodes.get_mut(&name) {
             node.reads.extend(inferred);
         }
     }
-    check_keys(&spec, &places)?;
-    check_writers(&spec, &topology, &places)?;
+    check_keys(&spec, &locations)?;
+    check_writers(&spec, &topology, &locations)?;
     let mut conditions = BTreeMap::new();
     for (number, edge) in spec.edges.iter().enumerate() {
         let Some(when) = &edge.when else { continue };
-        let place = places.of(&format!("when {number}"));
+        let location = locations.of(&format!("when {number}"));
         let used = expression::variables(when).map_err(|why| {
-            SpecError::new(format!("The condition `{when}` does not parse: {why}")).at(place)
+            SpecError::new(format!("The condition `{when}` does not parse: {why}")).at(location)
         })?;
         let keys = spec.keys();
         if let Some(unknown) = used.iter().find(|key| !keys.contains(key.as_str())) {
             let message = format!(
                 "The condition `{when}` uses `{unknown}`, which no node writes and no input declares"
             );
-            return Err(SpecError::new(message).at(place).suggesting(unknown, keys));
+            return Err(SpecError::new(message).at(location).suggesting(unknown, keys));
         }
         conditions.insert(number, used);
     }
     Ok(Checked { spec, topology, conditions })
 }
 
-fn check_names(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
+fn check_names(spec: &GraphSpec, locations: &SourceLocations) -> Result<(), SpecError> {
     let name_fault = |name: &str| {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(allowed);
@@ -66,11 +66,11 @@ fn check_names(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
         })
     };
     if let Some(fault) = name_fault(&spec.name) {
-        return Err(SpecError::new(fault).at(places.of("name")));
+        return Err(SpecError::new(fault).at(locations.of("name")));
     }
     for node in spec.nodes.keys() {
         if let Some(fault) = name_fault(node) {
-            return Err(SpecError::new(fault).at(places.of(&format!("node {node}"))));
+            return Err(SpecError::new(fault).at(locations.of(&format!("node {node}"))));
         }
     }
     for key in spec.keys() {
@@ -82,55 +82,58 @@ fn check_names(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
             })
         });
         if let Some(fault) = fault {
-            let place = places.of(&format!("input {key}"));
-            return Err(
-                SpecError::new(fault).at(place.or_else(|| places.of(&format!("memory {key}"))))
-            );
+            let location = locations.of(&format!("input {key}"));
+            return Err(SpecError::new(fault)
+                .at(location.or_else(|| locations.of(&format!("memory {key}")))));
         }
     }
     Ok(())
 }
 
-fn topology_error(error: &TopologyError, spec: &GraphSpec, places: &Places) -> SpecError {
-    let edge_place = |from: &str, to: &str| {
+fn topology_error(
+    error: &TopologyError,
+    spec: &GraphSpec,
+    locations: &SourceLocations,
+) -> SpecError {
+    let edge_location = |from: &str, to: &str| {
         let number = spec.edges.iter().position(|edge| edge.from == from && edge.to == to)?;
-        places.of(&format!("edge {number}"))
+        locations.of(&format!("edge {number}"))
     };
     let nodes = || spec.nodes.keys().map(String::as_str);
     let plain = SpecError::new(error.to_string());
     match error {
         TopologyError::EdgeUnknown { from, to, unknown } => {
-            plain.at(edge_place(from, to)).suggesting(unknown, nodes())
+            plain.at(edge_location(from, to)).suggesting(unknown, nodes())
         }
         TopologyError::EdgeRepeated { from, to }
         | TopologyError::LimitUnused { from, to }
-        | TopologyError::CycleOpen { from, to, .. } => plain.at(edge_place(from, to)),
+        | TopologyError::CycleOpen { from, to, .. } => plain.at(edge_location(from, to)),
         TopologyError::EntryUnknown { entry } => {
-            plain.at(places.of("entry")).suggesting(entry, nodes())
+            plain.at(locations.of("entry")).suggesting(entry, nodes())
         }
         TopologyError::CycleUnlimited { path } => {
             let pair = path.first().zip(path.get(1));
-            let place = pair.and_then(|(from, to)| edge_place(from, to));
-            plain.at(place).hinting("give the edge that leads back a limit: `max: 3`")
+            let location = pair.and_then(|(from, to)| edge_location(from, to));
+            plain.at(location).hinting("give the edge that leads back a limit: `max: 3`")
         }
-        TopologyError::Unreachable { node } => plain.at(places.of(&format!("node {node}"))),
+        TopologyError::Unreachable { node } => plain.at(locations.of(&format!("node {node}"))),
         TopologyError::Empty | TopologyError::TooLarge { .. } | TopologyError::EntryMissing => {
             plain
         }
     }
 }
 
-fn check_terminal(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
+fn check_terminal(spec: &GraphSpec, locations: &SourceLocations) -> Result<(), SpecError> {
     for node in &spec.terminal {
-        let place = places.of(&format!("terminal {node}"));
+        let location = locations.of(&format!("terminal {node}"));
         if !spec.nodes.contains_key(node) {
             let error = SpecError::new(format!("The terminal node `{node}` is not in the graph"));
-            return Err(error.at(place).suggesting(node, spec.nodes.keys().map(String::as_str)));
+            return Err(error.at(location).suggesting(node, spec.nodes.keys().map(String::as_str)));
         }
         if let Some(edge) = spec.edges.iter().find(|edge| edge.from == *node) {
             let message =
                 format!("The graph ends with `{node}`, and an edge leads from it to `{}`", edge.to);
-            return Err(SpecError::new(message).at(place));
+            return Err(SpecError::new(message).at(location));
         }
     }
     Ok(())
@@ -140,11 +143,11 @@ fn check_terminal(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
 fn check_node(
     name: &str,
     node: &NodeSpec,
-    places: &Places,
+    locations: &SourceLocations,
     excluded: &KeyPatterns,
 ) -> Result<BTreeSet<String>, SpecError> {
-    let place = places.of(&format!("kind {name}"));
-    let fail = |message: String| Err(SpecError::new(message).at(place));
+    let location = locations.of(&format!("kind {name}"));
+    let fail = |message: String| Err(SpecError::new(message).at(location));
     if node.writes.len() > WRITES_MAX {
         return fail(format!("The node `{name}` writes more than {WRITES_MAX} keys"));
     }
@@ -182,7 +185,7 @@ fn check_node(
     let parse = |found: Result<BTreeSet<String>, String>| {
         found.map_err(|why| {
             SpecError::new(format!("A template of the node `{name}` does not parse: {why}"))
-                .at(place)
+                .at(location)
         })
     };
     let mut used = BTreeSet::new();
@@ -195,7 +198,7 @@ fn check_node(
                     let message = format!(
                         "The command of `{name}` has the excluded key `{secret}` in an argument, where other processes see it"
                     );
-                    let error = SpecError::new(message).at(place);
+                    let error = SpecError::new(message).at(location);
                     return Err(error.hinting("name it in `reads`: it comes on standard input"));
                 }
                 used.extend(variables);
@@ -230,7 +233,7 @@ fn check_node(
 }
 
 /// Each key that is read is an input, or some node writes it.
-fn check_keys(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
+fn check_keys(spec: &GraphSpec, locations: &SourceLocations) -> Result<(), SpecError> {
     let keys = spec.keys();
     for (name, node) in &spec.nodes {
         for key in &node.reads {
@@ -238,9 +241,9 @@ fn check_keys(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
                 let message = format!(
                     "Node `{name}` reads `{key}`, which no node writes and no input declares"
                 );
-                let place = places.of(&format!("reads {name} {key}"));
-                let place = place.or_else(|| places.of(&format!("kind {name}")));
-                return Err(SpecError::new(message).at(place).suggesting(key, keys));
+                let location = locations.of(&format!("reads {name} {key}"));
+                let location = location.or_else(|| locations.of(&format!("kind {name}")));
+                return Err(SpecError::new(message).at(location).suggesting(key, keys));
             }
         }
     }
@@ -248,7 +251,11 @@ fn check_keys(spec: &GraphSpec, places: &Places) -> Result<(), SpecError> {
 }
 
 /// Two nodes that may run at the same time write one key only if its reducer is declared.
-fn check_writers(spec: &GraphSpec, topology: &Topology, places: &Places) -> Result<(), SpecError> {
+fn check_writers(
+    spec: &GraphSpec,
+    topology: &Topology,
+    locations: &SourceLocations,
+) -> Result<(), SpecError> {
     let mut writers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, node) in &spec.nodes {
         for key in node.writes.iter().filter(|key| !spec.memory.contains_key(*key)) {
@@ -265,12 +272,12 @@ fn check_writers(spec: &GraphSpec, topology: &Topology, places: &Places) -> Resu
                 let message = format!(
                     "`{one}` and `{other}` both write `{key}`, and neither comes before the other"
                 );
-                let place = places.of(&format!("writes {other} {key}"));
-                let place = place.or_else(|| places.of(&format!("kind {other}")));
+                let location = locations.of(&format!("writes {other} {key}"));
+                let location = location.or_else(|| locations.of(&format!("kind {other}")));
                 let hint = format!(
                     "declare how they are joined: `memory: {{{key}: {{reducer: append}}}}`; `replace` if only one of them ever runs"
                 );
-                return Err(SpecError::new(message).at(place).hinting(hint));
+                return Err(SpecError::new(message).at(location).hinting(hint));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A graph from the text of a YAML or JSON file. Every mistake names its place.
+//! A graph from the text of a YAML or JSON file. Every mistake names its location.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::{
     CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec, MapSpec, MemorySpec,
     NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType,
 };
-use crate::error::{Place, SpecError};
+use crate::error::{SourceLocation, SpecError};
 
 /// Largest graph file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -21,20 +21,20 @@ const PARALLEL_MAX: u64 = 256;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parsed {
     pub(crate) spec: GraphSpec,
-    pub(crate) places: Places,
+    pub(crate) locations: SourceLocations,
 }
 
 /// Where the parts of a graph stand, if it came from a file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places(BTreeMap<String, Place>);
+pub(crate) struct SourceLocations(BTreeMap<String, SourceLocation>);
 
-impl Places {
-    pub(crate) fn of(&self, part: &str) -> Option<Place> {
+impl SourceLocations {
+    pub(crate) fn of(&self, part: &str) -> Option<SourceLocation> {
         self.0.get(part).copied()
     }
 
-    fn note(&mut self, part: impl Into<String>, place: Place) {
-        self.0.entry(part.into()).or_insert(place);
+    fn note(&mut self, part: impl Into<String>, location: SourceLocation) {
+        self.0.entry(part.into()).or_insert(location);
     }
 }
 
@@ -82,17 +82,17 @@ impl Parsed {
         }
         let name = fields.get("name").ok_or_else(|| tree.fail("The graph has no `name`"))?;
         self.spec.name = name.text("The name")?;
-        self.places.note("name", name.place);
+        self.locations.note("name", name.location);
         if let Some(goal) = fields.get("goal") {
             self.spec.goal = Some(goal.text("The goal")?);
         }
         if let Some(entry) = fields.get("entry") {
             self.spec.entry = Some(entry.text("The entry")?);
-            self.places.note("entry", entry.place);
+            self.locations.note("entry", entry.location);
         }
         if let Some(terminal) = fields.get("terminal") {
-            for (node, place) in terminal.texts("A terminal node")? {
-                self.places.note(format!("terminal {node}"), place);
+            for (node, location) in terminal.texts("A terminal node")? {
+                self.locations.note(format!("terminal {node}"), location);
                 self.spec.terminal.insert(node);
             }
         }
@@ -104,11 +104,11 @@ impl Parsed {
         }
         if let Some(checkpoint) = fields.get("checkpoint") {
             self.spec.checkpoint = options(checkpoint)?;
-            self.places.note("checkpoint", checkpoint.place);
+            self.locations.note("checkpoint", checkpoint.location);
         }
         let nodes = fields.get("nodes").ok_or_else(|| tree.fail("The graph has no `nodes`"))?;
-        for (name, place, node) in nodes.fields("`nodes`")? {
-            self.places.note(format!("node {name}"), *place);
+        for (name, location, node) in nodes.fields("`nodes`")? {
+            self.locations.note(format!("node {name}"), *location);
             let node = self.node(name, node)?;
             self.spec.nodes.insert(name.clone(), node);
         }
@@ -121,8 +121,8 @@ impl Parsed {
     }
 
     fn inputs(&mut self, tree: &Tree) -> Result<(), SpecError> {
-        for (name, place, input) in tree.fields("`inputs`")? {
-            self.places.note(format!("input {name}"), *place);
+        for (name, location, input) in tree.fields("`inputs`")? {
+            self.locations.note(format!("input {name}"), *location);
             let fields = known_fields(input, "An input", &["type", "required", "default"])?;
             let of_type = fields.get("type").map(|of| value_type(of)).transpose()?;
             let required = fields.get("required").map(|of| of.boolean("`required`")).transpose()?;
@@ -140,8 +140,8 @@ impl Parsed {
     }
 
     fn memory(&mut self, tree: &Tree) -> Result<(), SpecError> {
-        for (name, place, key) in tree.fields("`memory`")? {
-            self.places.note(format!("memory {name}"), *place);
+        for (name, location, key) in tree.fields("`memory`")? {
+            self.locations.note(format!("memory {name}"), *location);
             let fields = known_fields(key, "A key of the memory", &["reducer"])?;
             let reducer = match fields.get("reducer") {
                 None => None,
@@ -188,7 +188,7 @@ impl Parsed {
             return Err(tree.fail(message));
         };
         let kind_tree = fields[kind];
-        self.places.note(format!("kind {name}"), kind_tree.place);
+        self.locations.note(format!("kind {name}"), kind_tree.location);
         let mut node = NodeSpec::new(match kind {
             "command" => {
                 let argv = match &kind_tree.node {
@@ -235,13 +235,13 @@ impl Parsed {
                 .ok_or_else(|| max.fail("`max_iterations` is from 1 to 100000"))?;
             let until = fields.get("until").map(|of| of.text("`until`")).transpose()?;
             node.repeat = Some(LoopSpec { max_iterations, until });
-            self.places.note(format!("loop {name}"), of.place);
+            self.locations.note(format!("loop {name}"), of.location);
         }
         for (field, what) in [("reads", "A key that is read"), ("writes", "A key that is written")]
         {
             let Some(of) = fields.get(field) else { continue };
-            for (key, place) in of.texts(what)? {
-                self.places.note(format!("{field} {name} {key}"), place);
+            for (key, location) in of.texts(what)? {
+                self.locations.note(format!("{field} {name} {key}"), location);
                 let keys = if field == "reads" { &mut node.reads } else { &mut node.writes };
                 keys.insert(key);
             }
@@ -281,7 +281,7 @@ impl Parsed {
         if !(1..=PARALLEL_MAX).contains(&parallel) {
             return Err(tree.fail(format!("`parallel` is from 1 to {PARALLEL_MAX}")));
         }
-        self.places.note(format!("map {name}"), over.place);
+        self.locations.note(format!("map {name}"), over.location);
         Ok(MapSpec {
             over: over.text("`over`")?,
             item: item.unwrap_or_else(|| "item".to_owned()),
@@ -297,7 +297,7 @@ impl Parsed {
                 return Err(error.hinting("write `from -> to`"));
             }
             for pair in names.windows(2) {
-                self.places.note(format!("edge {}", self.spec.edges.len()), tree.place);
+                self.locations.note(format!("edge {}", self.spec.edges.len()), tree.location);
                 self.spec.edges.push(EdgeSpec::new(pair[0], pair[1]));
             }
             return Ok(());
@@ -311,7 +311,7 @@ impl Parsed {
         let number = self.spec.edges.len();
         if let Some(when) = fields.get("when") {
             edge.when = Some(when.text("`when`")?);
-            self.places.note(format!("when {number}"), when.place);
+            self.locations.note(format!("when {number}"), when.location);
         }
         if let Some(of) = fields.get("priority") {
             let priority = of.value().as_i64().and_then(|n| i32::try_from(n).ok());
@@ -323,7 +323,7 @@ impl Parsed {
             let max = u32::try_from(max).ok().filter(|max| (1..=10_000).contains(max));
             edge.max = Some(max.ok_or_else(|| of.fail("`max` is from 1 to 10000"))?);
         }
-        self.places.note(format!("edge {number}"), tree.place);
+        self.locations.note(format!("edge {number}"), tree.location);
         self.spec.edges.push(edge);
         Ok(())
     }
@@ -336,9 +336,9 @@ fn known_fields<'a>(
     known: &[&str],
 ) -> Result<BTreeMap<&'a str, &'a Tree>, SpecError> {
     let mut fields = BTreeMap::new();
-    for (name, place, value) in tree.fields(what)? {
+    for (name, location, value) in tree.fields(what)? {
         if !known.contains(&name.as_str()) {
-            let error = SpecError::new(format!("{what} has no field `{name}`")).at(Some(*place));
+            let error = SpecError::new(format!("{what} has no field `{name}`")).at(Some(*location));
             return Err(error.suggesting(name, known.iter().copied()));
         }
         fields.insert(name.as_str(), value);
@@ -428,7 +428,7 @@ pub fn parse_checkpoint_options(text: &str) -> Result<CheckpointOptions, SpecErr
     options(&tree::read(text)?)
 }
 
-/// The options of checkpoints, with a place for each mistake.
+/// The options of checkpoints, with a location for each mistake.
 fn options(tree: &Tree) -> Result<CheckpointOptions, SpecError> {
     let fields = known_fields(tree, "`checkpoint`", CheckpointOptions::NAMES)?;
     for (name, of) in &fields {

@@ -4,7 +4,7 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-use crate::error::{Place, SpecError};
+use crate::error::{SourceLocation, SpecError};
 
 /// How deep a document may be nested.
 const DEPTH_MAX: usize = 32;
@@ -12,18 +12,18 @@ const DEPTH_MAX: usize = 32;
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) node: Node,
-    pub(super) place: Place,
+    pub(super) location: SourceLocation,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     Scalar(Value),
     List(Vec<Tree>),
-    Object(Vec<(String, Place, Tree)>),
+    Object(Vec<(String, SourceLocation, Tree)>),
 }
 
-fn place(span: Span) -> Place {
-    Place { line: span.start.line(), column: span.start.col() + 1 }
+fn location(span: Span) -> SourceLocation {
+    SourceLocation { line: span.start.line(), column: span.start.col() + 1 }
 }
 
 pub(super) fn read(text: &str) -> Result<Tree, SpecError> {
@@ -35,7 +35,7 @@ pub(super) fn read(text: &str) -> Result<Tree, SpecError> {
         }
     };
     if matches!(event, Event::StreamEnd) {
-        return Err(SpecError::new("The graph file is empty").at(Some(place(span))));
+        return Err(SpecError::new("The graph file is empty").at(Some(location(span))));
     }
     let tree = events.tree(event, span, 0)?;
     loop {
@@ -44,7 +44,7 @@ pub(super) fn read(text: &str) -> Result<Tree, SpecError> {
             (Event::StreamEnd, _) => return Ok(tree),
             (_, span) => {
                 let error = SpecError::new("A graph file has one document");
-                return Err(error.at(Some(place(span))));
+                return Err(error.at(Some(location(span))));
             }
         }
     }
@@ -60,17 +60,17 @@ impl<'a> Events<'a> {
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => {
                 let at = error.marker();
-                let place = Place { line: at.line(), column: at.col() + 1 };
+                let location = SourceLocation { line: at.line(), column: at.col() + 1 };
                 let message = format!("The file is not valid YAML: {}", error.info());
-                Err(SpecError::new(message).at(Some(place)))
+                Err(SpecError::new(message).at(Some(location)))
             }
             None => Err(SpecError::new("The graph file breaks off")),
         }
     }
 
     fn tree(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Tree, SpecError> {
-        let place = place(span);
-        let fail = |message: &str| Err(SpecError::new(message).at(Some(place)));
+        let location = location(span);
+        let fail = |message: &str| Err(SpecError::new(message).at(Some(location)));
         if depth > DEPTH_MAX {
             return fail("The file is nested too deeply");
         }
@@ -96,17 +96,17 @@ impl<'a> Events<'a> {
             Event::MappingStart(..) => self.object(depth)?,
             _ => return fail("This is not expected here"),
         };
-        Ok(Tree { node, place })
+        Ok(Tree { node, location })
     }
 
     fn object(&mut self, depth: usize) -> Result<Node, SpecError> {
-        let mut fields: Vec<(String, Place, Tree)> = Vec::new();
+        let mut fields: Vec<(String, SourceLocation, Tree)> = Vec::new();
         loop {
             let (event, span) = match self.next()? {
                 (Event::MappingEnd, _) => return Ok(Node::Object(fields)),
                 other => other,
             };
-            let at = place(span);
+            let at = location(span);
             let Event::Scalar(key, ..) = event else {
                 return Err(SpecError::new("A key has to be text").at(Some(at)));
             };
@@ -143,7 +143,7 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
 }
 
 impl Tree {
-    /// The value without its places.
+    /// The value without its locations.
     pub(super) fn value(&self) -> Value {
         match &self.node {
             Node::Scalar(value) => value.clone(),
@@ -156,7 +156,7 @@ impl Tree {
     }
 
     pub(super) fn fail(&self, message: impl Into<String>) -> SpecError {
-        SpecError::new(message).at(Some(self.place))
+        SpecError::new(message).at(Some(self.location))
     }
 
     pub(super) fn text(&self, what: &str) -> Result<String, SpecError> {
@@ -184,7 +184,10 @@ impl Tree {
         }
     }
 
-    pub(super) fn fields(&self, what: &str) -> Result<&[(String, Place, Tree)], SpecError> {
+    pub(super) fn fields(
+        &self,
+        what: &str,
+    ) -> Result<&[(String, SourceLocation, Tree)], SpecError> {
         match &self.node {
             Node::Object(fields) => Ok(fields),
             Node::Scalar(Value::Null) => Ok(&[]),
@@ -202,8 +205,8 @@ impl Tree {
         }
     }
 
-    pub(super) fn texts(&self, what: &str) -> Result<Vec<(String, Place)>, SpecError> {
+    pub(super) fn texts(&self, what: &str) -> Result<Vec<(String, SourceLocation)>, SpecError> {
         let items = self.items(what)?;
-        items.into_iter().map(|item| Ok((item.text(what)?, item.place))).collect()
+        items.into_iter().map(|item| Ok((item.text(what)?, item.location))).collect()
     }
 }

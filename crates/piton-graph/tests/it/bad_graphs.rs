@@ -9,7 +9,7 @@ use crate::world::World;
 fn mistake(text: &str) -> (String, String) {
     match Graph::from_text(text) {
         Err(Error::Spec(error)) => {
-            let place = error.place.map(|at| format!("{}:{} ", at.line, at.column));
+            let place = error.location.map(|at| format!("{}:{} ", at.line, at.column));
             (
                 format!("{}{}", place.unwrap_or_default(), error.message),
                 error.hint.unwrap_or_default(),

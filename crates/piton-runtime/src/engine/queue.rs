@@ -2,7 +2,7 @@
 //! released. The records of the session are the queue; it is lost with no client and no process.
 
 use piton_core::content::PromptCapabilities;
-use piton_core::decide::{Command, IfBusy, Message, Place, Prompt, Refusal, Verdict};
+use piton_core::decide::{Command, IfBusy, Message, Prompt, QueuePosition, Refusal, Verdict};
 use piton_core::id::{MessageId, RunId, SessionId};
 use piton_core::resume::can_prompt;
 use piton_core::state::{ExecutorStatus, QueuedPrompt};
@@ -124,8 +124,8 @@ impl Engine {
         };
         let started = run_id.clone();
         let message = Message { message_id, content };
-        let (place, queue_max) = (Place::Last, self.settings().limits.queued_prompts);
-        let command = Command::Prompt(Prompt { run_id, message, if_busy, place, queue_max });
+        let (position, queue_max) = (QueuePosition::Last, self.settings().limits.queued_prompts);
+        let command = Command::Prompt(Prompt { run_id, message, if_busy, position, queue_max });
         let kept = Some(value(&prompted)?);
         let ack = self.write(session, self.requested(&request, kept, command)).await?;
         match ack.verdict {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use piton_core::content::PromptContent;
-use piton_core::decide::{Command, IfBusy, Message, Place, Prompt, Refusal};
+use piton_core::decide::{Command, IfBusy, Message, Prompt, QueuePosition, Refusal};
 use piton_core::id::{SessionId, TokenId, WaitId};
 use piton_core::limits::QUEUED_PROMPTS_MAX;
 use piton_core::overview::OpenWait;
@@ -125,9 +125,9 @@ impl Engine {
             Some(content) => {
                 let (run_id, message_id) = (self.ids().run()?, self.ids().message()?);
                 let message = Message { message_id, content };
-                let (if_busy, place) = (IfBusy::Queue, Place::First);
+                let (if_busy, position) = (IfBusy::Queue, QueuePosition::First);
                 let queue_max = QUEUED_PROMPTS_MAX;
-                let prompt = Prompt { run_id, message, if_busy, place, queue_max };
+                let prompt = Prompt { run_id, message, if_busy, position, queue_max };
                 Command::AnswerWithMessage { wait_id, fresh, answer, prompt }
             }
         };

@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Hex {
 /// Where a text is.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Place<'a> {
+enum TextLocation<'a> {
     /// In the line, so many bytes.
     Flat(usize),
     Raw(Cow<'a, str>),
@@ -121,7 +121,7 @@ enum Place<'a> {
 }
 
 /// By hand: every line has two, and to try one variant after the other would copy each.
-impl<'de> Deserialize<'de> for Place<'_> {
+impl<'de> Deserialize<'de> for TextLocation<'_> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Apart {
@@ -131,21 +131,21 @@ impl<'de> Deserialize<'de> for Place<'_> {
         }
         struct OneOf;
         impl<'de> Visitor<'de> for OneOf {
-            type Value = Place<'static>;
+            type Value = TextLocation<'static>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number of bytes, a text, or where it is")
             }
             fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Self::Value, E> {
-                usize::try_from(bytes).map(Place::Flat).map_err(E::custom)
+                usize::try_from(bytes).map(TextLocation::Flat).map_err(E::custom)
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Place::Raw(Cow::Owned(text.to_owned())))
+                Ok(TextLocation::Raw(Cow::Owned(text.to_owned())))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
                 let apart = Apart::deserialize(MapAccessDeserializer::new(map))?;
                 match (apart.blob, apart.bytes, apart.redacted) {
-                    (Some(blob), Some(bytes), _) => Ok(Place::Blob { blob, bytes }),
-                    (_, _, Some(redacted)) => Ok(Place::Redacted { redacted }),
+                    (Some(blob), Some(bytes), _) => Ok(TextLocation::Blob { blob, bytes }),
+                    (_, _, Some(redacted)) => Ok(TextLocation::Redacted { redacted }),
                     _ => Err(serde::de::Error::custom("it says nowhere")),
                 }
             }
@@ -159,9 +159,9 @@ impl<'de> Deserialize<'de> for Place<'_> {
 struct Own<'a> {
     #[serde(rename = "left")]
     batch_left: u32,
-    header: Place<'a>,
+    header: TextLocation<'a>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    content: Option<Place<'a>>,
+    content: Option<TextLocation<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hash: Option<Hex>,
     chain: Hex,
@@ -228,25 +228,27 @@ pub(crate) fn encode(line: &Line<'_>, out: &mut Vec<u8>) {
     let header = match flat(&line.header, &mut names) {
         Some(inner) => {
             put(out, inner);
-            Place::Flat(inner.len())
+            TextLocation::Flat(inner.len())
         }
-        None => Place::Raw(Cow::Borrowed(&*line.header)),
+        None => TextLocation::Raw(Cow::Borrowed(&*line.header)),
     };
     let content = match &line.content {
         Kept::None => None,
         Kept::Json(text) => Some(match flat(text, &mut names) {
             Some(inner) => {
                 put(out, inner);
-                Place::Flat(inner.len())
+                TextLocation::Flat(inner.len())
             }
-            None => Place::Raw(Cow::Borrowed(&**text)),
+            None => TextLocation::Raw(Cow::Borrowed(&**text)),
         }),
-        Kept::Blob { address, bytes } => Some(Place::Blob { blob: Hex(*address), bytes: *bytes }),
+        Kept::Blob { address, bytes } => {
+            Some(TextLocation::Blob { blob: Hex(*address), bytes: *bytes })
+        }
         Kept::Redacted => {
             if !names.contains(TAKEN_OUT) {
                 out.extend_from_slice(TAKEN_OUT_FIELD.as_bytes());
             }
-            Some(Place::Redacted { redacted: true })
+            Some(TextLocation::Redacted { redacted: true })
         }
     };
     let own = Own {
@@ -344,19 +346,19 @@ pub(crate) fn decode(line: &[u8]) -> Result<Line<'static>, Why> {
     let (kind, rest) = take_string(rest)?;
 
     let (header, rest) = match own.header {
-        Place::Flat(bytes) => take_flat(rest, bytes)?,
-        Place::Raw(text) => (Cow::Owned(text.into_owned()), rest),
-        Place::Blob { .. } | Place::Redacted { .. } => return Err(NOT_A_LINE),
+        TextLocation::Flat(bytes) => take_flat(rest, bytes)?,
+        TextLocation::Raw(text) => (Cow::Owned(text.into_owned()), rest),
+        TextLocation::Blob { .. } | TextLocation::Redacted { .. } => return Err(NOT_A_LINE),
     };
     let (content, rest) = match own.content {
         None => (Kept::None, rest),
-        Some(Place::Flat(bytes)) => {
+        Some(TextLocation::Flat(bytes)) => {
             let (content, rest) = take_flat(rest, bytes)?;
             (Kept::Json(content), rest)
         }
-        Some(Place::Raw(text)) => (Kept::Json(Cow::Owned(text.into_owned())), rest),
-        Some(Place::Blob { blob, bytes }) => (Kept::Blob { address: blob.0, bytes }, rest),
-        Some(Place::Redacted { .. }) => {
+        Some(TextLocation::Raw(text)) => (Kept::Json(Cow::Owned(text.into_owned())), rest),
+        Some(TextLocation::Blob { blob, bytes }) => (Kept::Blob { address: blob.0, bytes }, rest),
+        Some(TextLocation::Redacted { .. }) => {
             (Kept::Redacted, rest.strip_prefix(TAKEN_OUT_FIELD).unwrap_or(rest))
         }
     };

@@ -24,7 +24,7 @@ use crate::append_rules;
 use crate::contract::{
     Appended, Batch, CopiedRecord, Durability, Entropy, Guard, Liveness, Snapshot,
 };
-use crate::crypto::{Place, Subkeys};
+use crate::crypto::{ContentBinding, Subkeys};
 use crate::error::{Cause, Error};
 use crate::keys::Keys;
 use crate::writer::WritableRecords;
@@ -457,14 +457,15 @@ impl Row<'_> {
         entropy: &dyn Entropy,
     ) -> Result<(), content::Trouble> {
         let record = self.record;
-        let place = Place { session: self.session.as_str(), seq: self.seq, kind: &record.kind };
+        let binding =
+            ContentBinding { session: self.session.as_str(), seq: self.seq, kind: &record.kind };
         let payload = record.payload.as_deref();
         let fresh;
         let kept = if let Some(kept) = self.kept {
             kept
         } else {
             let (conn, key) = (inserts.conn, &end.chain_key);
-            fresh = content::keep(conn, current, key, place, payload, entropy)?;
+            fresh = content::keep(conn, current, key, binding, payload, entropy)?;
             &fresh
         };
         let link = chain::Link {

@@ -12,7 +12,7 @@ use super::content::{self, Trouble};
 use super::read::Raw;
 use super::schema::Form;
 use crate::contract::Problem;
-use crate::crypto::Place;
+use crate::crypto::ContentBinding;
 use crate::error::Error;
 use crate::keys::Keys;
 
@@ -100,9 +100,15 @@ impl With<'_> {
             if self.chain_key.link(&job.previous, link) != job.chain {
                 return Some((seq, Ok(Problem::ChainBroken { seq })));
             }
-            let place = Place { session: self.session.as_str(), seq, kind };
-            match content::check_inline(self.keys, self.chain_key, place, key_id, job.hash, content)
-            {
+            let binding = ContentBinding { session: self.session.as_str(), seq, kind };
+            match content::check_inline(
+                self.keys,
+                self.chain_key,
+                binding,
+                key_id,
+                job.hash,
+                content,
+            ) {
                 Ok(()) => {}
                 Err(Trouble::Store(e)) => return Some((seq, Err(e))),
                 Err(Trouble::Damaged | Trouble::BlobMissing | Trouble::Sql(_)) => {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::schema::Form;
 use crate::contract::Entropy;
-use crate::crypto::{Place, Subkeys};
+use crate::crypto::{ContentBinding, Subkeys};
 use crate::error::Error;
 use crate::keys::Keys;
 
@@ -51,12 +51,12 @@ pub(crate) fn keep(
     conn: &Connection,
     subkeys: &Subkeys,
     chain_key: &chain::Key,
-    place: Place<'_>,
+    binding: ContentBinding<'_>,
     payload: Option<&str>,
     entropy: &dyn Entropy,
 ) -> Result<Kept, Trouble> {
     if let Some(kept) =
-        keep_inline(subkeys, chain_key, place, payload, entropy).map_err(Trouble::Store)?
+        keep_inline(subkeys, chain_key, binding, payload, entropy).map_err(Trouble::Store)?
     {
         return Ok(kept);
     }
@@ -71,7 +71,7 @@ pub(crate) fn keep(
 pub(crate) fn keep_inline(
     subkeys: &Subkeys,
     chain_key: &chain::Key,
-    place: Place<'_>,
+    binding: ContentBinding<'_>,
     payload: Option<&str>,
     entropy: &dyn Entropy,
 ) -> Result<Option<Kept>, Error> {
@@ -82,7 +82,7 @@ pub(crate) fn keep_inline(
         return Ok(None);
     }
     let hash = Some(chain_key.payload_hash(payload));
-    let sealed = subkeys.seal_payload(place, payload, entropy)?;
+    let sealed = subkeys.seal_payload(binding, payload, entropy)?;
     Ok(Some(Kept { form: Form::Inline, hash, bytes: Some(sealed) }))
 }
 
@@ -127,14 +127,14 @@ pub(crate) fn fetch(
     conn: &Connection,
     keys: &Keys,
     chain_key: &chain::Key,
-    place: Place<'_>,
+    binding: ContentBinding<'_>,
     stored: Stored<'_>,
 ) -> Result<Content, Trouble> {
     match (stored.form, stored.bytes) {
         // The link says whether there was a content, so the form cannot be bent unseen.
         (Form::None, _) if stored.hash.is_none() => Ok(Content::None),
         (Form::Tombstone, _) if stored.hash.is_some() => Ok(Content::Redacted),
-        (Form::Inline, _) => fetch_inline(keys, chain_key, place, stored),
+        (Form::Inline, _) => fetch_inline(keys, chain_key, binding, stored),
         (Form::Blob, Some(address)) => {
             checked(chain_key, stored.hash, fetch_blob(conn, keys, address)?)
         }
@@ -146,12 +146,12 @@ pub(crate) fn fetch(
 pub(crate) fn fetch_inline(
     keys: &Keys,
     chain_key: &chain::Key,
-    place: Place<'_>,
+    binding: ContentBinding<'_>,
     stored: Stored<'_>,
 ) -> Result<Content, Trouble> {
     let bytes = stored.bytes.ok_or(Trouble::Damaged)?;
     let subkeys = subkeys(keys, stored.key_id)?;
-    let plaintext = subkeys.open_payload(place, bytes).map_err(|_| Trouble::Damaged)?;
+    let plaintext = subkeys.open_payload(binding, bytes).map_err(|_| Trouble::Damaged)?;
     checked(chain_key, stored.hash, plaintext)
 }
 
@@ -159,13 +159,13 @@ pub(crate) fn fetch_inline(
 pub(crate) fn check_inline(
     keys: &Keys,
     chain_key: &chain::Key,
-    place: Place<'_>,
+    binding: ContentBinding<'_>,
     key_id: Option<&str>,
     hash: Option<chain::Hash>,
     bytes: &mut [u8],
 ) -> Result<(), Trouble> {
     let subkeys = subkeys(keys, key_id)?;
-    let text = subkeys.open_payload_in_place(place, bytes).map_err(|_| Trouble::Damaged)?;
+    let text = subkeys.open_payload_in_place(binding, bytes).map_err(|_| Trouble::Damaged)?;
     let fits = hash == Some(chain_key.payload_hash(text)) && std::str::from_utf8(text).is_ok();
     if fits { Ok(()) } else { Err(Trouble::Damaged) }
 }

@@ -9,7 +9,7 @@ use piton_core::id::SessionId;
 
 use super::content::{self, Kept};
 use crate::contract::{Batch, Entropy};
-use crate::crypto::{Place, Subkeys};
+use crate::crypto::{ContentBinding, Subkeys};
 
 /// Bytes of contents that are sealed beforehand: the caller may be a task among others, which must
 /// not be held up.
@@ -62,10 +62,11 @@ impl Prepared {
             if bytes > BYTES_MAX {
                 break;
             }
-            let place = Place { session: batch.session.as_str(), seq, kind: &record.kind };
+            let binding =
+                ContentBinding { session: batch.session.as_str(), seq, kind: &record.kind };
             let payload = record.payload.as_deref();
             // What does not succeed here is tried again, and told, by the writer.
-            let Ok(Some(one)) = content::keep_inline(&key, &chain_key, place, payload, entropy)
+            let Ok(Some(one)) = content::keep_inline(&key, &chain_key, binding, payload, entropy)
             else {
                 break;
             };

@@ -15,7 +15,7 @@ use super::content::{self, Stored};
 use super::schema::{Form, PLACE, records_of_log, rid, seq_of};
 use super::{failure, logs};
 use crate::contract::{Detail, Head, READ_BYTES_MAX, Snapshot};
-use crate::crypto::Place;
+use crate::crypto::ContentBinding;
 use crate::error::{Cause, Error, Result};
 use crate::keys::Keys;
 use crate::load::{Folding, LoadedState};
@@ -282,8 +282,8 @@ impl Reader {
         key: &chain::Key,
         raw: &Raw<'_>,
     ) -> Result<Content, content::Trouble> {
-        let place = Place { session: session.as_str(), seq: raw.seq, kind: raw.kind };
-        content::fetch(&self.conn, &self.keys, key, place, raw.content)
+        let binding = ContentBinding { session: session.as_str(), seq: raw.seq, kind: raw.kind };
+        content::fetch(&self.conn, &self.keys, key, binding, raw.content)
     }
 
     pub(crate) fn chain_at(&self, session: &SessionId, seq: Seq) -> Result<Option<chain::Hash>> {

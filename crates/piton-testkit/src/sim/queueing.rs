@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use piton_core::decide::{Command, IfBusy, Message, Place, Prompt};
+use piton_core::decide::{Command, IfBusy, Message, Prompt, QueuePosition};
 use piton_core::event::{Event, RunCancelled};
 use piton_core::id::{MessageId, RunId, SessionId};
 use piton_core::{Reason, Record, State};
@@ -33,11 +33,12 @@ pub(super) async fn operate(
                 2 | 3 => IfBusy::Default,
                 _ => IfBusy::Queue,
             };
-            let place = if world.chance(10) { Place::First } else { Place::Last };
+            let position =
+                if world.chance(10) { QueuePosition::First } else { QueuePosition::Last };
             let content = format!("{PROMPT}it later {}", world.range(0, 99)).into();
             let message = Message { message_id: handle.ids().message()?, content };
             let run_id = handle.ids().run()?;
-            Command::Prompt(Prompt { run_id, message, if_busy, place, queue_max: QUEUE_MAX })
+            Command::Prompt(Prompt { run_id, message, if_busy, position, queue_max: QUEUE_MAX })
         }
         (5, Some(prompt)) => {
             let version = world.chance(50).then_some(prompt.seq);
@@ -112,8 +113,8 @@ impl Model {
                 if !self.ever.insert(e.message_id.clone()) {
                     return Some(format!("{} is queued twice", e.message_id));
                 }
-                let place = if e.first { 0 } else { self.queue.len() };
-                self.queue.insert(place, (e.message_id.clone(), false));
+                let position = if e.first { 0 } else { self.queue.len() };
+                self.queue.insert(position, (e.message_id.clone(), false));
             }
             Event::PromptMoved(e) => {
                 let Some(from) = at(&self.queue, &e.message_id) else {

@@ -45,7 +45,7 @@ impl SnapshotKey {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ObjectRange {
     /// Of the body.
     offset: u64,
     bytes: u64,
@@ -55,11 +55,11 @@ struct Place {
 pub(super) struct Objects {
     path: PathBuf,
     pack: File,
-    places: HashMap<ObjectId, Place>,
+    ranges: HashMap<ObjectId, ObjectRange>,
     /// Where the next frame goes.
     end: u64,
     /// What was added since the last flush, for the index.
-    added: Vec<(ObjectId, Place)>,
+    added: Vec<(ObjectId, ObjectRange)>,
     key: Option<SnapshotKey>,
 }
 
@@ -71,7 +71,7 @@ impl Objects {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let pack = options.open(&path).map_err(|source| Error::io(&path, source))?;
         let mut objects =
-            Self { path, pack, places: HashMap::new(), end: 0, added: Vec::new(), key };
+            Self { path, pack, ranges: HashMap::new(), end: 0, added: Vec::new(), key };
         objects.load().map_err(|source| Error::io(&objects.path, source))?;
         Ok(objects)
     }
@@ -86,11 +86,11 @@ impl Objects {
         for entry in index.chunks_exact(INDEX_BYTES) {
             let (id, rest) = entry.split_at(32);
             let number = |bytes: &[u8]| u64::from_le_bytes(array(bytes));
-            let place = Place { offset: number(&rest[..8]), bytes: number(&rest[8..]) };
-            let end = place.offset.checked_add(place.bytes).filter(|end| *end <= length);
-            let in_order = place.offset == self.end + HEAD_BYTES as u64;
+            let range = ObjectRange { offset: number(&rest[..8]), bytes: number(&rest[8..]) };
+            let end = range.offset.checked_add(range.bytes).filter(|end| *end <= length);
+            let in_order = range.offset == self.end + HEAD_BYTES as u64;
             let (Some(end), true, Ok(id)) = (end, in_order, id.try_into()) else { break };
-            self.places.insert(ObjectId(id), place);
+            self.ranges.insert(ObjectId(id), range);
             self.end = end;
         }
         self.scan(length)
@@ -105,9 +105,9 @@ impl Objects {
             let offset = self.end + HEAD_BYTES as u64;
             let end = offset.checked_add(bytes).filter(|end| *end <= length);
             let (Some(end), MAGIC) = (end, head[0]) else { break };
-            let (id, place) = (ObjectId(array(&head[2..34])), Place { offset, bytes });
-            self.places.insert(id, place);
-            self.added.push((id, place));
+            let (id, range) = (ObjectId(array(&head[2..34])), ObjectRange { offset, bytes });
+            self.ranges.insert(id, range);
+            self.added.push((id, range));
             self.end = end;
         }
         Ok(())
@@ -130,11 +130,11 @@ impl Objects {
     }
 
     pub(super) fn contains(&self, id: ObjectId) -> bool {
-        self.places.contains_key(&id)
+        self.ranges.contains_key(&id)
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = (ObjectId, u64)> {
-        self.places.iter().map(|(id, place)| (*id, place.bytes + HEAD_BYTES as u64))
+        self.ranges.iter().map(|(id, range)| (*id, range.bytes + HEAD_BYTES as u64))
     }
 
     pub(super) fn put(&mut self, contents: &[u8]) -> Result<ObjectId, Error> {
@@ -162,9 +162,9 @@ impl Objects {
 
     /// Takes a frame over from another pack, as it is.
     pub(super) fn copy(&mut self, id: ObjectId, from: &Self) -> Result<(), Error> {
-        let Some(place) = from.places.get(&id) else { return Err(Error::ObjectMissing { id }) };
-        let mut frame = vec![0; HEAD_BYTES + usize::try_from(place.bytes).unwrap_or(usize::MAX)];
-        let start = place.offset - HEAD_BYTES as u64;
+        let Some(range) = from.ranges.get(&id) else { return Err(Error::ObjectMissing { id }) };
+        let mut frame = vec![0; HEAD_BYTES + usize::try_from(range.bytes).unwrap_or(usize::MAX)];
+        let start = range.offset - HEAD_BYTES as u64;
         from.pack.read_exact_at(&mut frame, start).map_err(|e| Error::io(&from.path, e))?;
         self.append(id, &frame)
     }
@@ -176,9 +176,9 @@ impl Objects {
             return Err(Error::io(&self.path, source));
         }
         let offset = self.end + HEAD_BYTES as u64;
-        let place = Place { offset, bytes: frame.len() as u64 - HEAD_BYTES as u64 };
-        self.places.insert(id, place);
-        self.added.push((id, place));
+        let range = ObjectRange { offset, bytes: frame.len() as u64 - HEAD_BYTES as u64 };
+        self.ranges.insert(id, range);
+        self.added.push((id, range));
         self.end += frame.len() as u64;
         Ok(())
     }
@@ -186,13 +186,13 @@ impl Objects {
     pub(super) fn get(&self, id: ObjectId) -> Result<Vec<u8>, Error> {
         let missing = || Error::ObjectMissing { id };
         let damaged = || Error::ObjectDamaged { id };
-        let place = self.places.get(&id).ok_or_else(missing)?;
-        let start = place.offset - HEAD_BYTES as u64;
+        let range = self.ranges.get(&id).ok_or_else(missing)?;
+        let start = range.offset - HEAD_BYTES as u64;
         let mut head = [0; HEAD_BYTES];
         let io = |source| Error::io(&self.path, source);
         self.pack.read_exact_at(&mut head, start).map_err(io)?;
-        let mut body = vec![0; usize::try_from(place.bytes).map_err(|_| damaged())?];
-        self.pack.read_exact_at(&mut body, place.offset).map_err(io)?;
+        let mut body = vec![0; usize::try_from(range.bytes).map_err(|_| damaged())?];
+        self.pack.read_exact_at(&mut body, range.offset).map_err(io)?;
         let body = match (head[1], &self.key) {
             (PLAIN, None) => body,
             (SEALED, Some(key)) => open(key, id, &body).ok_or_else(damaged)?,
@@ -211,10 +211,10 @@ impl Objects {
         }
         self.pack.sync_data().map_err(|source| Error::io(&self.path, source))?;
         let mut entries = Vec::with_capacity(self.added.len() * INDEX_BYTES);
-        for (id, place) in self.added.drain(..) {
+        for (id, range) in self.added.drain(..) {
             entries.extend_from_slice(&id.0);
-            entries.extend_from_slice(&place.offset.to_le_bytes());
-            entries.extend_from_slice(&place.bytes.to_le_bytes());
+            entries.extend_from_slice(&range.offset.to_le_bytes());
+            entries.extend_from_slice(&range.bytes.to_le_bytes());
         }
         // A cache: without it, the pack is read instead.
         if let Err(error) = self.extend_index(&entries) {
@@ -232,7 +232,7 @@ impl Objects {
             .truncate(false)
             .mode(0o600)
             .open(self.index_path())?;
-        let known = self.places.len() * INDEX_BYTES - entries.len();
+        let known = self.ranges.len() * INDEX_BYTES - entries.len();
         // An index of another length is of another pack, or damaged.
         if index.metadata()?.len() != known as u64 {
             drop(index);

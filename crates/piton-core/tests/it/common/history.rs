@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use piton_core::agent_view::{ConfigValue, Configure};
 use piton_core::decide::{
-    Command, Create, Decision, IfBusy, Import, Message, Place, Prepare, Probe, Prompt, Refusal,
-    Wait, asks,
+    Command, Create, Decision, IfBusy, Import, Message, Prepare, Probe, Prompt, QueuePosition,
+    Refusal, Wait, asks,
 };
 use piton_core::event::{self, Event, Outcome, ToolStatus, WaitKind};
 use piton_core::permission::{Action, Rule, Rules};
@@ -305,13 +305,13 @@ fn prompt(choice: u8, n: u8) -> Command {
         2 => IfBusy::Supersede,
         _ => IfBusy::Queue,
     };
-    let place = if choice == 4 { Place::First } else { Place::Last };
+    let position = if choice == 4 { QueuePosition::First } else { QueuePosition::Last };
     let message = Message { message_id: id(&format!("msg_q{n}")), content: "and?".into() };
     Command::Prompt(Prompt {
         run_id: id(&format!("run_q{n}")),
         message,
         if_busy,
-        place,
+        position,
         queue_max: 4,
     })
 }
