@@ -226,6 +226,7 @@ codes! {
     SpoolClosed = "spool_closed", "Check the disk that holds the data folder; agentctl cannot write its spool.";
     SpoolUnreadable = "spool_unreadable", "Check that the file exists, belongs to you and can be read.";
     SpoolNotPiton = "spool_not_piton", "Move the file out of the spool's folder; it belongs to no spool or to another one.";
+    SpoolTooOld = "spool_too_old", "Read the spool with the version of Piton that wrote it; it was left as it is.";
     SpoolNewer = "spool_newer", "Upgrade Piton: a newer version wrote this spool.";
     SpoolDamaged = "spool_damaged", "Look for the rest beside the spool, as EXECUTION.damaged; what came before is in the log.";
     SpoolKeyWrong = "spool_key_wrong", "Restore the log that belongs to this spool; it holds the key.";

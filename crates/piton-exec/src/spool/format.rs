@@ -11,6 +11,8 @@
 //! was damaged. The associated data is the spool's id and the entry's position: a frame counts
 //! only in its place.
 
+use std::cmp::Ordering;
+
 use chacha20poly1305::XChaCha20Poly1305;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use piton_core::id::ID_BYTES_MAX;
@@ -93,6 +95,8 @@ pub enum Header {
     },
     /// Cut off while it was written.
     Torn,
+    /// Of a version that is no longer read.
+    TooOld(u32),
     Newer(u32),
     Foreign,
 }
@@ -106,8 +110,10 @@ pub fn parse_header(bytes: &[u8]) -> Header {
     let (Some(version), Some(length)) = (u32_at(bytes, 8), bytes.get(12..HEADER_HEAD)) else {
         return Header::Torn;
     };
-    if version != VERSION {
-        return Header::Newer(version);
+    match version.cmp(&VERSION) {
+        Ordering::Less => return Header::TooOld(version),
+        Ordering::Greater => return Header::Newer(version),
+        Ordering::Equal => {}
     }
     let length = usize::from(length[0]) | usize::from(length[1]) << 8;
     if length > ID_BYTES_MAX {

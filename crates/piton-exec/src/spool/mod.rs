@@ -30,7 +30,9 @@ pub enum Error {
     Io { path: PathBuf, source: io::Error },
     #[error("{} is not a piece of a spool", path.display())]
     Foreign { path: PathBuf },
-    #[error("{} has version {version} of the spool's format, which this program does not know", path.display())]
+    #[error("{} has version {version} of the spool's format, from before the first release", path.display())]
+    TooOld { path: PathBuf, version: u32 },
+    #[error("{} has version {version} of the spool's format, which a newer Piton wrote", path.display())]
     Newer { path: PathBuf, version: u32 },
     #[error("Entry {pos} in {} is damaged", path.display())]
     Damaged { path: PathBuf, pos: Pos },
@@ -49,6 +51,7 @@ impl Error {
         match self {
             Self::Io { .. } => Code::SpoolUnreadable,
             Self::Foreign { .. } | Self::Mixed { .. } => Code::SpoolNotPiton,
+            Self::TooOld { .. } => Code::SpoolTooOld,
             Self::Newer { .. } => Code::SpoolNewer,
             Self::Damaged { .. } | Self::Missing { .. } | Self::Entry { .. } => Code::SpoolDamaged,
             Self::Key { .. } => Code::SpoolKeyWrong,

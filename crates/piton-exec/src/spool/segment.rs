@@ -58,6 +58,7 @@ impl SegmentReader {
                 Ok(Some(Self { path, file, sealer, next: first, offset, is_torn: false }))
             }
             Header::Torn => Ok(None),
+            Header::TooOld(version) => Err(Error::TooOld { path, version }),
             Header::Newer(version) => Err(Error::Newer { path, version }),
             Header::Foreign => Err(Error::Foreign { path }),
         }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use piton_core::Code;
 use piton_exec::spool::{Error, SpoolReader};
 
 /// Wants to show: a spool of format 1 is refused by its version, and nothing of it changes.
@@ -18,7 +19,8 @@ fn a_spool_of_format_1_is_refused() {
         let mut entries = reader.after(0);
         entries.next_sealed().map(drop)
     });
-    assert!(matches!(read, Err(Error::Newer { version: 1, .. })), "{read:?}");
+    assert!(matches!(read, Err(Error::TooOld { version: 1, .. })), "{read:?}");
+    assert_eq!(read.unwrap_err().code(), Code::SpoolTooOld);
     let after = (fs::read(&segment).unwrap(), fs::metadata(&segment).unwrap().modified().unwrap());
     assert_eq!(before, after);
 }

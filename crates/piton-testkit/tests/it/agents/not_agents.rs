@@ -162,6 +162,47 @@ fn a_damaged_spool_is_named_and_kept() {
     assert_eq!(count(&log, "run.interrupted"), 1);
 }
 
+/// Wants to show: of a dead agentctl's spool whose format is too old nothing is imported; one record says
+/// so, the run is interrupted once, and the spool is kept aside as it was.
+#[test]
+fn a_spool_of_an_old_format_is_named_and_kept() {
+    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../piton-exec/tests/fixtures/v1/exec_01a1e7b3b02b79288c71cdbd1162c2e8");
+    let old = std::fs::read(segments(&fixture).pop().expect("the fixture has one")).expect("it");
+    let bench = Fixture::new(Kind::Sqlite);
+    let (mut server, execution) = bench.start();
+    let run = prompt(&mut server, "wait 500\nstream 50 1\nask May I?");
+    let begun = || count(&bench.log(), "effect.done") > 0;
+    assert!(wait_until(super::fixture::TEST_TIMEOUT, begun), "the agent has its prompt");
+    server.kill();
+    let folder = bench.data().join("run").join(&execution);
+    let asked = wait_until(super::fixture::TEST_TIMEOUT, || spool_bytes(&folder) > 9_000);
+    assert!(asked, "the spool grows while nobody listens");
+    let agentctl = bench.agentctl(&execution);
+    super::fixture::sigkill(agentctl);
+    for segment in segments(&folder) {
+        std::fs::remove_file(segment).expect("removable");
+    }
+    std::fs::write(folder.join("spool/00000000000000000001.seg"), &old).expect("writable");
+    let before = count(&bench.log(), "message.delta");
+    let mut server = bench.serve();
+    server.status_when(SESSION, |status| status["reason"] == "process_restart");
+    let aside = folder.with_extension("damaged");
+    assert!(wait_until(super::fixture::TEST_TIMEOUT, || aside.exists() && !folder.exists()));
+    assert_nothing_left(&execution, Some(agentctl));
+    let log = bench.log();
+    let reported: Vec<_> =
+        log.iter().filter(|record| record.header.contains("spool_damaged")).collect();
+    assert_eq!(reported.len(), 1);
+    let text = format!("{:?}", reported[0]);
+    assert!(text.contains("from before the first release"), "{text}");
+    assert_eq!(count(&log, "message.delta"), before, "nothing was imported");
+    assert!(chunks(50).starts_with(&said(&log, &run)));
+    assert_eq!(count(&log, "run.interrupted"), 1);
+    let kept = std::fs::read(segments(&aside).pop().expect("it is kept")).expect("readable");
+    assert_eq!(kept, old);
+}
+
 fn segments(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let Ok(found) = std::fs::read_dir(folder.join("spool")) else { return Vec::new() };
     found.flatten().map(|entry| entry.path()).collect()
