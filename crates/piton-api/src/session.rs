@@ -16,7 +16,8 @@ pub struct NewSession {
     pub title: Option<String>,
     /// The task that the session belongs to.
     pub task_id: Option<String>,
-    /// Which agent, of `GET /agents`; without one the built-in `echo`.
+    /// Which agent, of `GET /agents`. Without one: the setting `chat.agent`, else the first agent that
+    /// is installed, else the test agent `echo`; unless it is set, the answer has a `notice`.
     pub agent_profile_id: Option<String>,
     /// An absolute path of a folder that exists; without one a folder of the session's own.
     pub working_dir: Option<String>,
@@ -45,6 +46,22 @@ pub struct NewSession {
 pub struct SessionCreated {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
+    /// The agent of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_profile_id: Option<String>,
+    /// Which agent was chosen and why, if neither the request nor the setting `chat.agent` names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+}
+
+impl SessionCreated {
+    pub fn new(
+        session_id: SessionId,
+        agent_profile_id: Option<String>,
+        notice: Option<String>,
+    ) -> Self {
+        Self { session_id, agent_profile_id, notice }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use piton_agent::profiles::{self, Origin, Profile};
 use piton_core::Code;
 use piton_core::resume::{Abilities, Strategy};
 use piton_exec::programs;
+use piton_runtime::DefaultAgent;
 
 use crate::config::Settings;
 use crate::echo_memory::EchoMemory;
@@ -41,42 +42,13 @@ pub(crate) fn find(settings: &Settings, id: &str) -> Result<Profile> {
     all.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown.with_hint(hint))
 }
 
-/// The agent of a new session that names none, and where the choice comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DefaultAgent {
-    /// By the setting `chat.agent`.
-    Set(String),
-    /// The first that is installed.
-    Installed(String),
-    /// None is installed: the built-in test agent.
-    Echo,
-}
-
-impl DefaultAgent {
-    pub(crate) fn of(settings: &Settings) -> Result<Self> {
-        if let Some(id) = &settings.chat_agent.value {
-            find(settings, id)?;
-            return Ok(Self::Set(id.clone()));
-        }
-        Ok(Self::among(&all(settings)?, |profile| installed(profile).is_some()))
+/// The agent of a new session that names none.
+fn default_agent(settings: &Settings) -> Result<DefaultAgent> {
+    if let Some(id) = &settings.chat_agent.value {
+        find(settings, id)?;
+        return Ok(DefaultAgent::Set(id.clone()));
     }
-
-    /// Prefers agents from the settings: the user configured them on purpose.
-    fn among(all: &[Profile], is_installed: impl Fn(&Profile) -> bool) -> Self {
-        let (known, own): (Vec<_>, Vec<_>) = all
-            .iter()
-            .filter(|profile| profile.id != ECHO)
-            .partition(|profile| profile.origin == Origin::BuiltIn);
-        let found = own.into_iter().chain(known).find(|profile| is_installed(profile));
-        found.map_or(Self::Echo, |profile| Self::Installed(profile.id.clone()))
-    }
-
-    fn id(&self) -> &str {
-        match self {
-            Self::Set(id) | Self::Installed(id) => id,
-            Self::Echo => ECHO,
-        }
-    }
+    Ok(DefaultAgent::among(&all(settings)?, |profile| installed(profile).is_some()))
 }
 
 /// The agent of a new session: the named one, else the default. Prints a note if the user chose
@@ -85,7 +57,7 @@ pub(crate) fn chosen(ui: &mut Ui, settings: &Settings, named: Option<String>) ->
     if let Some(named) = named {
         return Ok(named);
     }
-    let default = DefaultAgent::of(settings)?;
+    let default = default_agent(settings)?;
     match &default {
         DefaultAgent::Set(_) => {}
         DefaultAgent::Installed(id) => ui.note(&format!(
@@ -153,25 +125,5 @@ pub(crate) fn strategy_name(strategy: Strategy) -> &'static str {
         Strategy::CommandLine => "command_line",
         Strategy::History => "history",
         Strategy::None => "none",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_default_agent_is_an_installed_one_or_echo() {
-        let known = |id: &str| Profile {
-            origin: Origin::BuiltIn,
-            ..Profile::configured(id, vec![id.to_owned()])
-        };
-        let own = Profile::configured("mine", vec!["mine".to_owned()]);
-        let all = [known(ECHO), known("one"), known("two"), own];
-        let among =
-            |ids: &[&str]| DefaultAgent::among(&all, |profile| ids.contains(&profile.id.as_str()));
-        assert_eq!(among(&[ECHO]), DefaultAgent::Echo, "the built-in one is always there");
-        assert_eq!(among(&["two", "one"]), DefaultAgent::Installed("one".to_owned()));
-        assert_eq!(among(&["one", "mine"]), DefaultAgent::Installed("mine".to_owned()));
     }
 }

@@ -34,11 +34,11 @@ mod world;
 pub use conversation::ConversationPage;
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
-    CommittedWork, Contact, CreatedSession, CreatedTask, DEFAULT_AGENT, Deleted, Engine,
+    CommittedWork, Contact, CreatedSession, CreatedTask, DefaultAgent, Deleted, Engine,
     EngineOptions, ForkSpec, Fulfilled, IssuedResumeToken, IssuedToken, MergedWork, NewAccessToken,
     OpenWaits, OpenedSession, OpenedShell, Prompted, Pruned, PushedWork, QueueReport,
     QueuedPromptReport, RedactionReport, ResumeSpec, RunningEngine, SESSION_PLACEHOLDER,
-    SessionFilter, SessionReport, SessionSpec, TaskPage, TaskReport, VerifiedPage,
+    SessionFilter, SessionReport, SessionSpec, TEST_AGENT, TaskPage, TaskReport, VerifiedPage,
     check_terminal_side,
 };
 pub use error::{Error, Result, StartFailure};

@@ -61,6 +61,7 @@ impl StoreBackend {
         };
         let options = EngineOptions {
             profiles: agents::all(&cx.settings)?,
+            default_agent: cx.settings.chat_agent.value.clone(),
             policy: cx.settings.resume.policy(),
             ..EngineOptions::new(options, data)
         };

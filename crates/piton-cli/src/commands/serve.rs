@@ -180,6 +180,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     };
     let options = EngineOptions {
         profiles: agents::all(&cx.settings)?,
+        default_agent: cx.settings.chat_agent.value.clone(),
         policy: cx.settings.resume.policy(),
         ..EngineOptions::new(options, &data)
     };

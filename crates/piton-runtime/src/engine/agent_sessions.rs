@@ -171,7 +171,11 @@ impl Engine {
                 fork: Some(fork),
             },
         };
-        let created = CreatedSession { session_id: session_id.clone() };
+        let created = CreatedSession {
+            session_id: session_id.clone(),
+            agent_profile_id: info.agent_profile_id.clone(),
+            notice: None,
+        };
         let created = self.execute(&session_id, &request, created, Command::Create(create)).await?;
         if spec.start && !created.replayed {
             let supervisors = running.handle.supervisors();

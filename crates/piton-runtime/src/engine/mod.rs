@@ -50,7 +50,7 @@ use crate::world::{Clock, Ids};
 pub use access_tokens::{IssuedToken, NewAccessToken};
 pub use agent_sessions::ForkSpec;
 pub use caller::Caller;
-pub use catalog::{AgentCatalog, DEFAULT_AGENT, SESSION_PLACEHOLDER};
+pub use catalog::{AgentCatalog, DefaultAgent, SESSION_PLACEHOLDER, TEST_AGENT};
 pub use finishing::{CommittedWork, MergedWork, PushedWork};
 pub use queue::{AffectedQueue, Prompted, QueueReport, QueuedPromptReport};
 pub use removal::{ArchiveTarget, Deleted, RedactionReport};
@@ -76,8 +76,9 @@ pub struct EngineOptions {
     pub service: Options,
     /// What can be run as an agent. Of several with one id the last counts.
     pub profiles: Vec<Profile>,
-    /// The agent of sessions that name none.
-    pub default_agent: String,
+    /// The agent of sessions that name none, if the user set one; without one it is the first that
+    /// is installed, else the test agent.
+    pub default_agent: Option<String>,
     /// When agents are restarted, and which context they receive.
     pub policy: Policy,
     /// What every agentctl is launched with.
@@ -99,7 +100,7 @@ impl EngineOptions {
             launch: LaunchOptions::new(&service.masker),
             service,
             profiles: Vec::new(),
-            default_agent: DEFAULT_AGENT.to_owned(),
+            default_agent: None,
             policy: Policy::default(),
             worktrees: data.join("worktrees"),
             scratch: data.join("workspaces"),

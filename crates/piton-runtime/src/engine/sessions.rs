@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::requests::Request;
-use super::{AffectedRun, Caller, Engine, Fulfilled};
+use super::{AffectedRun, Caller, DefaultAgent, Engine, Fulfilled};
 use crate::error::{Error, Result};
 use crate::view::Listed;
 
@@ -50,6 +50,11 @@ pub struct SessionSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedSession {
     pub session_id: SessionId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_profile_id: Option<String>,
+    /// Which agent was chosen, if the request named none and no setting does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
 }
 
 /// Which sessions to list.
@@ -81,9 +86,19 @@ impl Engine {
                 return Err(Refusal::TaskClosed { task: task.task_id }.into());
             }
         }
-        if let Some(agent) = &spec.agent_profile_id {
-            self.catalog().get(agent)?;
-        }
+        let (agent, notice) = if let Some(agent) = &spec.agent_profile_id {
+            (agent.clone(), None)
+        } else {
+            let engine = self.clone();
+            // Folders on slow disks are looked into.
+            let looking = tokio::task::spawn_blocking(move || {
+                let path = std::env::var_os("PATH");
+                engine.catalog().default_agent(path.as_deref())
+            });
+            let default = looking.await.unwrap_or(DefaultAgent::Echo);
+            (default.id().to_owned(), default.notice())
+        };
+        self.catalog().get(&agent)?;
         if let Some(folder) = &spec.working_dir {
             check_folder(folder).await?;
         }
@@ -93,7 +108,11 @@ impl Engine {
         };
         let plan = self.plan_worktree(&session_id, &spec).await?;
         let (is_in_worktree, start) = (plan.is_some(), spec.start);
-        let created = CreatedSession { session_id: session_id.clone() };
+        let created = CreatedSession {
+            session_id: session_id.clone(),
+            agent_profile_id: Some(agent.clone()),
+            notice,
+        };
         let create = Create {
             session_id: session_id.clone(),
             title: spec.title,
@@ -101,9 +120,7 @@ impl Engine {
             working_dir: spec.working_dir,
             provider: None,
             // Named, since another may be the default tomorrow.
-            agent_profile_id: Some(
-                spec.agent_profile_id.unwrap_or_else(|| self.catalog().default_agent().to_owned()),
-            ),
+            agent_profile_id: Some(agent),
             setup: Setup { choice: spec.choice, mcp_servers: spec.mcp_servers, fork: None },
         };
         let command = match plan {

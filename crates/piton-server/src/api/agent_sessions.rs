@@ -94,5 +94,7 @@ pub(crate) async fn fork_now(
     let session = SessionId::from_user(session)?;
     let spec = ForkSpec { title: fork.title, start: fork.start.unwrap_or(true) };
     let forked = app.engine().fork(caller, &session, spec).await?;
-    Ok(forked.map(|created| SessionCreated { session_id: created.session_id }))
+    Ok(forked.map(|created| {
+        SessionCreated::new(created.session_id, created.agent_profile_id, created.notice)
+    }))
 }

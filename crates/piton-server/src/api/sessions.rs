@@ -62,7 +62,9 @@ pub(crate) async fn create_now(
         mcp_servers: new.mcp_servers.into_iter().map(Into::into).collect(),
     };
     let created = app.engine().create(caller, spec).await?;
-    Ok(created.map(|created| SessionCreated { session_id: created.session_id }))
+    Ok(created.map(|created| {
+        SessionCreated::new(created.session_id, created.agent_profile_id, created.notice)
+    }))
 }
 
 /// A page of sessions, last active first.

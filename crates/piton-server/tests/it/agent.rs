@@ -176,3 +176,23 @@ async fn a_choice_for_an_agent_that_does_not_respond_is_kept() {
     let view = client.agent(&session).await.unwrap();
     assert_eq!(view.chosen.mode.as_deref(), Some("code"), "the next agent is given it");
 }
+
+/// Wants to show: a request that names no agent gets one that is installed or set, and the answer says
+/// which one and why; under a key it says so again.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_of_a_request_that_names_none_is_announced() {
+    let (world, _fleet) = World::with_agents().await;
+    let new = |named: Option<&str>| NewSession {
+        agent_profile_id: named.map(str::to_owned),
+        start: Some(false),
+        ..NewSession::default()
+    };
+    let named = world.client.create_session(&new(Some("echo"))).await.unwrap();
+    assert_eq!((named.agent_profile_id.as_deref(), named.notice), (Some("echo"), None));
+    let keyed = world.client.with_idempotency_key("default-agent".to_owned());
+    let unnamed = keyed.create_session(&new(None)).await.unwrap();
+    assert_eq!(unnamed.agent_profile_id.as_deref(), Some("echo"));
+    let notice = unnamed.notice.clone().unwrap();
+    assert!(notice.contains("echo, a test agent without a model"), "{notice}");
+    assert_eq!(keyed.create_session(&new(None)).await.unwrap(), unnamed);
+}
