@@ -15,7 +15,7 @@
 //!   `agents::long_messages::a_message_of_fifty_megabytes_is_named_and_left_out`
 //! - a spool that is damaged or lost its end: `piton-exec`,
 //!   `spool::tests::an_end_that_was_flushed_and_is_missing_is_named`; `piton-testkit`,
-//!   `agents::misfits::a_damaged_spool_is_named_and_kept`
+//!   `agents::not_agents::a_damaged_spool_is_named_and_kept`
 //! - a session, its anchors or a page of the index that were taken away: `piton-store`,
 //!   `sqlite::tests::taken::…`, `files::tests::taken::…`
 
