@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod config;
 mod context;
+mod context_choices;
 mod conversion;
 mod echo_memory;
 mod error;

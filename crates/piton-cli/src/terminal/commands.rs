@@ -18,7 +18,10 @@ pub(crate) const ALL: &[Command] = &[
     command("mode", "Show the modes, or choose one"),
     command("status", "Show where the session stands"),
     command("queue", "List queued prompts; `remove N`, `edit N`, `release`"),
-    command("resume", "Continue the interrupted or paused run"),
+    command(
+        "resume",
+        "Continue the run; `history` or `fresh`: without the agent's own conversation",
+    ),
     command("pause", "Pause the turn"),
     command("cancel", "Stop the turn, as Esc does"),
     command("attach", "Go to another session: its id or the beginning of it"),

@@ -7,11 +7,12 @@ use std::collections::{BTreeSet, VecDeque};
 use piton_core::Timestamp;
 use piton_core::interruption::{self, Activity};
 use piton_core::reason::Reason;
-use piton_core::resume::{self, Context, ContextChoice};
+use piton_core::resume::{self, Context};
 use serde_json::Value;
 
 use super::tool::Tool;
 use crate::commands::chat::screen::{Question, answer_words, question};
+use crate::context_choices;
 use crate::show;
 use crate::ui::Tone;
 
@@ -398,8 +399,7 @@ impl Conversation {
             return;
         }
         self.note(Tone::Attention, sentence);
-        let choices = ContextChoice::ALL.map(ContextChoice::label).join(" · ");
-        self.note(Tone::Quiet, format!("{choices}: `piton sessions show` has the commands"));
+        self.note(Tone::Quiet, context_choices::choices("/new"));
     }
 
     /// A prompt of this terminal that was accepted: it is shown at once, and once.

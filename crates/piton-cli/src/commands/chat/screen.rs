@@ -3,11 +3,12 @@
 use piton_core::interruption::Activity;
 use piton_core::permission::PermissionRequest;
 use piton_core::reason::Reason;
-use piton_core::resume::{self, Context, ContextChoice};
+use piton_core::resume::{self, Context};
 use serde_json::Value;
 
 use super::markdown::Markdown;
 use crate::call::Call;
+use crate::context_choices;
 use crate::error::Result;
 use crate::show;
 use crate::ui::{Tone, Ui};
@@ -195,8 +196,7 @@ impl Screen {
             return self.line(ui, Tone::Quiet, &format!("-- {sentence}"));
         }
         self.line(ui, Tone::Attention, &format!("-- {sentence}"))?;
-        let choices = ContextChoice::ALL.map(ContextChoice::label).join(" · ");
-        let text = format!("   {choices}: `piton sessions show` has the commands");
+        let text = format!("   {}", context_choices::choices("/quit, then `piton chat`"));
         self.line(ui, Tone::Quiet, &text)
     }
 

@@ -7,6 +7,8 @@ use piton_api::agent_view::AgentChoice;
 pub(super) enum Slash {
     Help,
     Resume,
+    ResumeWithHistory,
+    ResumeFresh,
     Pause,
     Cancel,
     Close,
@@ -48,6 +50,13 @@ const CHOOSING: &[(&str, &str)] = &[
 const WORDS: &[(&str, Slash, &str)] = &[
     ("/help", Slash::Help, "Show this"),
     ("/resume", Slash::Resume, "Continue the interrupted or paused run; start the agent"),
+    ("/resume retry", Slash::Resume, "The same: the agent loads its own conversation again"),
+    (
+        "/resume history",
+        Slash::ResumeWithHistory,
+        "The same in a new conversation; its first prompt carries the history",
+    ),
+    ("/resume fresh", Slash::ResumeFresh, "The same in a new conversation, without the history"),
     ("/pause", Slash::Pause, "Pause the turn; /resume continues it"),
     ("/cancel", Slash::Cancel, "Stop the turn, as Ctrl-C does"),
     ("/release", Slash::Release, "Deliver the queued prompts that are held"),
@@ -64,9 +73,9 @@ impl Slash {
     }
 
     pub(super) fn help() -> impl Iterator<Item = String> {
-        let words = WORDS.iter().map(|(word, _, what)| format!("  {word:<8}  {what}"));
+        let words = WORDS.iter().map(|(word, _, what)| format!("  {word:<15}  {what}"));
         let rest = "  All else goes to the agent, its own /commands too.".to_owned();
-        let choosing = CHOOSING.iter().map(|(word, what)| format!("  {word:<8}  {what}"));
+        let choosing = CHOOSING.iter().map(|(word, what)| format!("  {word:<15}  {what}"));
         words.chain(choosing).chain([rest])
     }
 }
@@ -91,10 +100,13 @@ mod tests {
     fn only_our_own_words_are_kept_from_the_agent() {
         assert_eq!(Slash::of("/help"), Some(Slash::Help));
         assert_eq!(Slash::of("/exit"), Some(Slash::Quit));
+        assert_eq!(Slash::of("/resume history"), Some(Slash::ResumeWithHistory));
         for line in ["/compact", "/help me", "/", "help", "", "/etc/passwd is what?"] {
             assert_eq!(Slash::of(line), None, "{line}");
         }
         let help: Vec<String> = Slash::help().collect();
-        assert!(help.contains(&"  /pause    Pause the turn; /resume continues it".to_owned()));
+        assert!(
+            help.contains(&"  /pause           Pause the turn; /resume continues it".to_owned())
+        );
     }
 }

@@ -2,11 +2,12 @@
 
 use piton_api::agent_view::{AgentChoice, ForkRequest};
 use piton_api::queue::{QueueEdit, QueueRemoval};
-use piton_api::session::{CloseRequest, ResumeRequest, RunRequest};
+use piton_api::session::{CloseRequest, RunRequest};
 use piton_core::id::MessageId;
 
 use super::acting::Done;
 use super::{Chat, Left, Outgoing, Purpose};
+use crate::context_choices;
 use crate::error::{Error, Result};
 use crate::lookup;
 use crate::terminal::commands::{self, Line};
@@ -105,7 +106,11 @@ impl Chat<'_> {
             "status" => self.show_status(),
             "queue" => self.queue_command(argument),
             "resume" => {
-                let how = ResumeRequest { continue_run: Some(true), context: None };
+                let Some(how) = context_choices::resume_request(argument) else {
+                    let text = context_choices::RESUME_WORDS.to_owned();
+                    self.message = Some((Tone::Attention, text));
+                    return Ok(());
+                };
                 self.act("The run continues.", |client, session| async move {
                     client.resume_with(&session, &how).await.map(drop)
                 });

@@ -66,6 +66,30 @@ fn a_prompt_is_edited_before_it_is_sent() {
     assert!(good && screen.contains("Come back with: "), "{screen}");
 }
 
+/// The ways to continue without the agent's own conversation are shown as what is typed for them, and
+/// typing one takes it; a word that is none goes nowhere.
+#[test]
+fn the_choices_of_a_lost_context_are_typed() {
+    let home = Home::new();
+    let mut chat = chat(&home, 24, 100);
+    chat.type_in("remember colour blue\r");
+    chat.sees("an answer", |screen| {
+        screen.contains("remembered colour") && screen.contains("enter send")
+    });
+    chat.type_in("/resume histroy\r");
+    chat.sees_text("/resume takes nothing");
+    chat.type_in("/resume fresh\r");
+    chat.sees("the choices", |screen| {
+        screen.contains("The agent started without its conversation")
+            && screen.contains("Continue with history: /resume history")
+            && screen.contains("New session: /new")
+    });
+    chat.type_in("/resume history\r");
+    chat.sees("the history", |screen| screen.contains("carries the"));
+    chat.type_in("\x03\x03");
+    chat.ends();
+}
+
 /// A paste of many lines is one prompt, and arrives whole; a mistyped command goes nowhere.
 #[test]
 fn a_paste_is_one_prompt_and_a_mistyped_command_is_none() {

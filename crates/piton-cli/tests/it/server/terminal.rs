@@ -200,7 +200,10 @@ fn help_is_the_chats_and_other_slashes_are_the_agents() {
     chat.type_in("/compact now\n");
     chat.await_prompt_below("/compact now");
     let screen = chat.screen();
-    assert!(screen.contains("\n  /pause    Pause the turn; /resume continues it\n"), "{screen}");
+    assert!(
+        screen.contains("\n  /pause           Pause the turn; /resume continues it\n"),
+        "{screen}"
+    );
     // What was told to the agent it says back.
     assert!(screen.contains("\n/compact now\n") && !screen.contains("\n/help\n"), "{screen}");
     chat.type_in("/quit\n");

@@ -1,6 +1,6 @@
 //! What is typed: answers, commands, prompts.
 
-use piton_api::session::{CloseRequest, ResumeRequest, RunRequest};
+use piton_api::session::{CloseRequest, ContextChoice, ResumeRequest, RunRequest};
 use piton_api::wait::AnswerRequest;
 use piton_core::id::WaitId;
 use serde_json::json;
@@ -88,8 +88,13 @@ impl Talk<'_> {
     pub(super) async fn act(&self, action: Slash) -> Result<()> {
         let (client, session, run) = (&self.client, &self.session, RunRequest::default());
         let done = match action {
-            Slash::Resume => {
-                let how = ResumeRequest { continue_run: Some(true), context: None };
+            Slash::Resume | Slash::ResumeWithHistory | Slash::ResumeFresh => {
+                let context = match action {
+                    Slash::ResumeWithHistory => Some(ContextChoice::Injected),
+                    Slash::ResumeFresh => Some(ContextChoice::None),
+                    _ => None,
+                };
+                let how = ResumeRequest { continue_run: Some(true), context };
                 client.resume_with(session, &how).await
             }
             Slash::Pause => client.pause(session, &run).await,
