@@ -1,12 +1,18 @@
 //! A permission request in words: everything that is asked for, line by line, nothing cut.
 
+use std::time::Duration;
+
 use piton_core::permission::{Diff, PermissionRequest};
 use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
 
 use crate::ui::Tone;
 
 /// Unchanged lines that are shown around a change.
 const CONTEXT_LINES: usize = 3;
+
+/// After this a change is shown in larger pieces than necessary: the screen does not wait.
+const DIFF_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// A line, and what it is.
 pub(crate) type Line = (Tone, String);
@@ -92,19 +98,23 @@ fn push_diff(diff: &Diff, lines: &mut Vec<Line>) {
     };
     lines.push((Tone::Title, format!("  {}", diff.path)));
     let old: Vec<&str> = old.lines().collect();
-    let before = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-    let ends = old[before..].iter().rev().zip(new[before..].iter().rev());
-    let after = ends.take_while(|(a, b)| a == b).count();
-    let context = |line: &&str| (Tone::Quiet, format!("    {line}"));
-    lines.extend(old[before.saturating_sub(CONTEXT_LINES)..before].iter().map(context));
-    let taken = &old[before..old.len() - after];
-    lines.extend(taken.iter().map(|line| (Tone::Bad, format!("  - {line}"))));
-    let added = &new[before..new.len() - after];
-    lines.extend(added.iter().map(|line| (Tone::Good, format!("  + {line}"))));
-    let rest = &old[old.len() - after..];
-    lines.extend(rest.iter().take(CONTEXT_LINES).map(context));
-    if taken.is_empty() && added.is_empty() && old.join("\n") == new.join("\n") {
+    if old == new {
         lines.push((Tone::Quiet, "    only line ends differ, or nothing".to_owned()));
+        return;
+    }
+    let changes = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_slices(&old, &new);
+    for (at, group) in changes.grouped_ops(CONTEXT_LINES).iter().enumerate() {
+        if at > 0 {
+            lines.push((Tone::Quiet, "    …".to_owned()));
+        }
+        for change in group.iter().flat_map(|op| changes.iter_changes(op)) {
+            let (tone, sign) = match change.tag() {
+                ChangeTag::Equal => (Tone::Quiet, ' '),
+                ChangeTag::Delete => (Tone::Bad, '-'),
+                ChangeTag::Insert => (Tone::Good, '+'),
+            };
+            lines.push((tone, format!("  {sign} {}", change.value())));
+        }
     }
 }
 
@@ -163,6 +173,19 @@ mod tests {
                 "  + n"
             ]
         );
+    }
+
+    #[test]
+    fn lines_between_two_changes_are_not_part_of_them() {
+        let of = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n9\n{last}\n");
+        let diff = Diff {
+            path: "a".to_owned(),
+            old_text: Some(of("1", "10")),
+            new_text: of("one", "ten"),
+        };
+        let texts: Vec<String> = diff_lines(&diff).into_iter().map(|(_, line)| line).collect();
+        let wanted = "  a|  - 1|  + one|    2|    3|    4|    …|    7|    8|    9|  - 10|  + ten";
+        assert_eq!(texts.join("|"), wanted);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) enum Item {
     Asked {
         wait_id: String,
         title: String,
+        /// What can be chosen, by id and name.
+        options: Vec<(String, String)>,
         answer: Option<String>,
     },
     Note {
@@ -160,9 +162,8 @@ impl Conversation {
                 self.note(Tone::Quiet, "The run continues.");
             }
             "run.resumed" | "wait.cancelled" => {
-                let asked =
-                    self.questions.iter().find(|asked| record["wait_id"] == asked.wait_id.as_str());
-                let words = answer_words(asked, record);
+                let options = self.options_of(text("wait_id"));
+                let words = answer_words(&options, record);
                 self.answer(text("wait_id"), words);
             }
             "agent.updated" if record["truncated"] == true => {
@@ -355,7 +356,8 @@ impl Conversation {
         self.end_messages();
         let Some(question) = question(record) else { return };
         let (wait_id, title) = (question.wait_id.clone(), question.request.title.clone());
-        self.items.push(Item::Asked { wait_id, title, answer: None });
+        let options = question.options.clone();
+        self.items.push(Item::Asked { wait_id, title, options, answer: None });
         self.questions.push(question);
     }
 
@@ -368,6 +370,15 @@ impl Conversation {
         });
         // One that was asked before what is shown stands in no item.
         found.unwrap_or(true) && self.is_running()
+    }
+
+    /// What could be chosen, by id and name; of a question that is not shown, nothing.
+    fn options_of(&self, wait: &str) -> Vec<(String, String)> {
+        let found = self.items.iter().rev().find_map(|item| match item {
+            Item::Asked { wait_id, options, .. } if wait_id == wait => Some(options.clone()),
+            _ => None,
+        });
+        found.unwrap_or_default()
     }
 
     fn answer(&mut self, wait: &str, words: String) {

@@ -41,12 +41,15 @@ fn a_question_is_open_until_it_is_answered_anywhere() {
         "question": {"toolCall": {"title": "May I?"}, "options": [{"optionId": "y", "name": "Yes"}]}});
     let mut conversation = applied(&[asked]);
     assert_eq!(conversation.questions.len(), 1);
+    // The terminal that answers takes it away before the log has the answer.
+    conversation.questions.clear();
     conversation.apply(&json!({"seq": 2, "kind": "run.resumed", "run_id": "r", "wait_id": "w",
         "answer": {"option_id": "y"}}));
     assert!(conversation.questions.is_empty());
     let answered = Item::Asked {
         wait_id: "w".to_owned(),
         title: "May I?".to_owned(),
+        options: vec![("y".to_owned(), "Yes".to_owned())],
         answer: Some("Yes".to_owned()),
     };
     assert_eq!(conversation.items, [answered]);
@@ -70,6 +73,22 @@ fn what_was_typed_here_is_shown_once() {
     // The record may be faster than the answer to the request.
     conversation.accepted("m2".to_owned(), "other".to_owned());
     assert_eq!(conversation.items.len(), 2);
+}
+
+#[test]
+fn a_call_that_is_named_by_its_command_or_path_says_it_once() {
+    for (name, arguments, wanted) in [
+        ("cargo test", json!({"command": "cargo test"}), ("run", "cargo test")),
+        ("Read src/a.rs", json!({"path": "/w/src/a.rs"}), ("Read src/a.rs", "")),
+        ("Read ca.rs", json!({"path": "/w/src/a.rs"}), ("Read ca.rs", "/w/src/a.rs")),
+        ("grep", json!({"pattern": "x"}), ("grep", "x")),
+    ] {
+        let intent = json!({"seq": 1, "kind": "tool.intent", "call_id": "c", "name": name,
+            "arguments": arguments});
+        let conversation = applied(&[intent]);
+        let Item::Tool(tool) = &conversation.items[0] else { panic!() };
+        assert_eq!((tool.verb(), tool.subject().as_str()), wanted);
+    }
 }
 
 #[test]

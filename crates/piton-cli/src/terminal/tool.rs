@@ -99,8 +99,21 @@ impl Tool {
             Some(kind @ ("read" | "edit" | "delete" | "move" | "search" | "fetch" | "think")) => {
                 kind
             }
+            // Some agents name a call by its command.
+            _ if self.command().is_some_and(|command| command == self.name) => "run",
             _ => &self.name,
         }
+    }
+
+    fn command(&self) -> Option<String> {
+        let arguments = self.words.arguments();
+        let text = ["command", "cmd", "script"].iter().find_map(|key| arguments[*key].as_str());
+        if let Some(text) = text {
+            return Some(text.to_owned());
+        }
+        let words: Vec<&str> =
+            arguments["command"].as_array()?.iter().filter_map(Value::as_str).collect();
+        Some(words.join(" "))
     }
 
     /// On what: the command, the path, or what the agent calls it.
@@ -108,11 +121,6 @@ impl Tool {
         let arguments = self.words.arguments();
         let of =
             |keys: &[&str]| keys.iter().find_map(|key| arguments[*key].as_str().map(str::to_owned));
-        let command = of(&["command", "cmd", "script"]).or_else(|| {
-            let words = arguments["command"].as_array()?;
-            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            Some(words.join(" "))
-        });
         let path = of(&[
             "file_path",
             "filePath",
@@ -131,7 +139,14 @@ impl Tool {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        command.or(path).or(diff).or(title).unwrap_or_else(rest)
+        // A call that is named by its path ("Read src/main.rs") says it once.
+        let is_named = |path: &str| self.verb().split(' ').any(|word| is_end_of(path, word));
+        match (self.command(), path.or(diff)) {
+            (Some(command), _) => command,
+            (None, Some(path)) if is_named(&path) => String::new(),
+            (None, Some(path)) => path,
+            (None, None) => title.unwrap_or_else(rest),
+        }
     }
 
     /// Lines that were added and taken out.
@@ -155,6 +170,12 @@ impl Tool {
     pub(crate) fn elapsed_ms(&self) -> Option<u128> {
         Some(self.until?.since(self.since?).as_millis())
     }
+}
+
+/// The path, or its last parts.
+fn is_end_of(path: &str, word: &str) -> bool {
+    path.strip_suffix(word).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        && !word.is_empty()
 }
 
 /// What a call has printed, by what its agent reported.

@@ -302,7 +302,8 @@ impl Screen {
         let is_it = |question: &Question| record["wait_id"] == question.wait_id.as_str();
         let question = self.asked.iter().rfind(|question| is_it(question)).cloned();
         self.asked.retain(|question| !is_it(question));
-        let words = answer_words(question.as_ref(), record);
+        let options = question.map(|question| question.options).unwrap_or_default();
+        let words = answer_words(&options, record);
         self.line(ui, Tone::Quiet, &format!("  -> {words}"))
     }
 
@@ -337,7 +338,7 @@ pub(crate) fn question(record: &Value) -> Option<Question> {
 }
 
 /// How a wait ended, by the record that ended it: the option's name, if one was chosen.
-pub(crate) fn answer_words(question: Option<&Question>, record: &Value) -> String {
+pub(crate) fn answer_words(options: &[(String, String)], record: &Value) -> String {
     if record["kind"] == "wait.cancelled" {
         return format!("no answer ({})", shortened(&record["reason"]));
     }
@@ -345,7 +346,6 @@ pub(crate) fn answer_words(question: Option<&Question>, record: &Value) -> Strin
     if answer["outcome"] == "cancelled" {
         return "refused to answer".to_owned();
     }
-    let options = question.map(|question| question.options.as_slice()).unwrap_or_default();
     match answer["option_id"].as_str() {
         Some(chosen) => {
             let name = options.iter().find(|(id, _)| id == chosen).map(|(_, name)| name.as_str());
@@ -407,7 +407,7 @@ mod tests {
             options: vec![("y".to_owned(), "Yes,\x1b[2J do".to_owned())],
         };
         let words = |answer: Value| {
-            answer_words(Some(&question), &json!({"kind": "run.resumed", "answer": answer}))
+            answer_words(&question.options, &json!({"kind": "run.resumed", "answer": answer}))
         };
         assert_eq!(words(json!({"option_id": "y"})), "Yes, [2J do");
         assert_eq!(words(json!({"option_id": "other"})), "other");
@@ -416,6 +416,6 @@ mod tests {
         assert_eq!(words(json!({"count": 3})), r#"{"count":3}"#);
         assert_eq!(words(Value::Null), "[taken out]");
         let late = json!({"kind": "wait.cancelled", "reason": "wait_timeout"});
-        assert_eq!(answer_words(None, &late), "no answer (wait_timeout)");
+        assert_eq!(answer_words(&[], &late), "no answer (wait_timeout)");
     }
 }
