@@ -61,6 +61,35 @@ fn frame(event: Event<Bytes>) -> Bytes {
     }
 }
 
+/// What readers of a WebSocket are sent for an event of the index, in order: the same events, as messages.
+pub(crate) fn messages(event: Event<Bytes>) -> Vec<String> {
+    fn message(name: &str, payload: &impl Serialize) -> String {
+        let payload = serde_json::to_string(payload).unwrap_or_default();
+        format!(r#"{{"event":"{name}","payload":{payload}}}"#)
+    }
+    // A session is rendered once for all readers, as a server-sent event; its data is the payload.
+    fn session(rendered: &Bytes) -> Option<String> {
+        let text = std::str::from_utf8(rendered).ok()?;
+        let data = text.split_once("\ndata: ")?.1.trim_end();
+        Some(format!(r#"{{"event":"{INDEX}","payload":{data}}}"#))
+    }
+    match event {
+        Event::Listing { sessions, tasks: listed, truncated } => {
+            let head = Listing { sessions: sessions.len(), tasks: listed.len(), truncated };
+            let mut all = vec![message(LISTING, &head)];
+            all.extend(sessions.iter().filter_map(session));
+            all.extend(listed.iter().map(|task| message(TASK, &tasks::summary(task))));
+            all
+        }
+        Event::Changed(changed) => session(&changed).into_iter().collect(),
+        Event::Removed(session_id) => vec![message(GONE, &Gone { session_id })],
+        Event::Task(event) => {
+            let (name, data) = task_event(event);
+            vec![message(name, &data)]
+        }
+    }
+}
+
 /// An event about a task, as server-sent events and the WebSocket have it.
 pub(crate) fn task_event(event: TaskEvent) -> (&'static str, Value) {
     // Strings and flags: that they can be written is certain.
@@ -147,6 +176,14 @@ mod tests {
         let expected = "event: listing\ndata: {\"sessions\":1,\"tasks\":0,\"truncated\":false}\n\n";
         assert_eq!(frame(listing), [expected.as_bytes(), &session].concat());
         assert_eq!(frame(Event::Changed(session.clone())), session);
+        let listing =
+            Event::Listing { sessions: vec![session.clone()], tasks: Vec::new(), truncated: true };
+        let head = r#"{"event":"listing","payload":{"sessions":1,"tasks":0,"truncated":true}}"#;
+        assert_eq!(messages(listing), [head, r#"{"event":"index","payload":1}"#]);
+        assert_eq!(
+            messages(Event::Removed("s1".parse().unwrap())),
+            [r#"{"event":"gone","payload":{"session_id":"s1"}}"#]
+        );
         let gone = Bytes::from("event: gone\ndata: {\"session_id\":\"s1\"}\n\n");
         assert_eq!(frame(Event::Removed("s1".parse().unwrap())), gone);
     }

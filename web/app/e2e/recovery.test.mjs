@@ -92,3 +92,39 @@ test("two tabs: a permission answered in one is seen in the other", async ({ ser
     noErrors(page);
   }
 });
+
+test("three tabs of one browser: each loads, follows and sends; one connection each", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const context = await pages.context();
+  const tabs = [];
+  for (let at = 0; at < 4; at += 1) {
+    const page = await pages.open(session(id), { context });
+    await page.locator(".composer textarea").waitFor();
+    tabs.push(page);
+  }
+  await send(tabs[3], "say seen in all tabs");
+  for (const page of tabs) {
+    await page.locator('.message[data-role="agent"]', { hasText: "seen in all tabs" }).waitFor();
+    // A request that would hang behind streams if they held the connections.
+    assert.equal(await page.evaluate(() => fetch("/health").then((answer) => answer.ok)), true);
+    noErrors(page);
+  }
+});
+
+test("prompts of two tabs, written while the server is away, all arrive, in order", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const context = await pages.context();
+  const one = await pages.open(session(id), { context });
+  const two = await pages.open(session(id), { context });
+  for (const page of [one, two]) await page.locator(".composer textarea").waitFor();
+  await server.kill();
+  for (const [page, text] of [[one, "say first"], [two, "say second"], [one, "say third"]]) {
+    await send(page, text);
+    await page.waitForFunction((wanted) => Object.values(localStorage).some((value) => value.includes(wanted)), text);
+  }
+  await one.close();
+  await server.start();
+  await two.locator('.message[data-role="agent"]', { hasText: "third" }).waitFor({ timeout: 30_000 });
+  const prompts = (await server.records(id)).filter((record) => record.kind === "message.user").map((record) => record.content);
+  assert.deepEqual(prompts, ["say first", "say second", "say third"]);
+});

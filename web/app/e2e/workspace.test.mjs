@@ -1,5 +1,8 @@
 // Files, changes, the terminal, the timeline, comparing agents.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { card, noErrors, session } from "./lib/page.mjs";
 import { test } from "./lib/runner.mjs";
 
@@ -37,6 +40,29 @@ test("changes: a comment on a line goes to the agent as one prompt", async ({ se
   await page.locator('.message[data-role="user"]', { hasText: "Keep it in lower case." }).waitFor();
   const prompt = (await server.records(id)).filter((record) => record.kind === "message.user").at(-1).content;
   assert.match(prompt, /a\.txt, line 2:\n> TWO\nKeep it in lower case\./);
+  noErrors(page);
+});
+
+test("changes: what the agent committed, staged and added is all in the review", async ({ server, pages }) => {
+  const repo = await server.repository("reviewed", { "a.txt": "one\n", "b.txt": "b\n" });
+  const id = await server.session({ agent_profile_id: "demo", repo });
+  await server.prompt(id, "file a.txt committed\\n");
+  const { worktree_path } = await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  const git = (...args) => execFileSync("git", args, { cwd: worktree_path, encoding: "utf8" });
+  git("commit", "-qam", "By the agent");
+  writeFileSync(join(worktree_path, "b.txt"), "staged\n");
+  git("add", "b.txt");
+  writeFileSync(join(worktree_path, "new.txt"), "never added\n");
+  const page = await pages.open(session(id, "changes"));
+  for (const text of ["committed", "staged", "never added"]) await page.locator('tr[data-kind="add"]', { hasText: text }).waitFor();
+  await page.locator(".panel-bar").getByText("3 files").first().waitFor();
+  await page.locator(".session-facts").getByText("+3").waitFor();
+  await page.getByRole("button", { name: "Staged", exact: true }).click();
+  await page.locator('tr[data-kind="add"]', { hasText: "committed" }).waitFor({ state: "detached" });
+  await page.locator('tr[data-kind="add"]', { hasText: "staged" }).waitFor();
+  await page.getByRole("button", { name: "Not staged", exact: true }).click();
+  await page.locator('tr[data-kind="add"]', { hasText: "never added" }).waitFor();
+  await page.locator('tr[data-kind="add"]', { hasText: "staged" }).waitFor({ state: "detached" });
   noErrors(page);
 });
 

@@ -2,7 +2,8 @@
 import type { PitonClient } from "./client.js";
 import type { ConnectionState } from "./connector.js";
 import { Observable, type ReadonlyObservable } from "./observable.js";
-import { type IndexEvent, IndexStream } from "./stream.js";
+import type { PitonSocket } from "./socket.js";
+import { type IndexEvent, IndexStream, type RecordSource } from "./stream.js";
 import type { SessionSummary, TaskSummary } from "./types.js";
 
 export interface SessionList {
@@ -22,7 +23,7 @@ export interface SessionChange {
 }
 
 export class ListStore {
-  readonly #stream: IndexStream;
+  readonly #stream: RecordSource;
   readonly #list = new Observable<SessionList>({ sessions: [], tasks: [], truncated: false, isLoaded: false });
   readonly #listeners = new Set<(change: SessionChange) => void>();
   readonly #sessions = new Map<string, SessionSummary>();
@@ -32,8 +33,10 @@ export class ListStore {
   #truncated = false;
   #isLoaded = false;
 
-  constructor(client: PitonClient) {
-    this.#stream = new IndexStream(client, (events) => this.#take(events));
+  /** Over a shared WebSocket, if there is one; otherwise over server-sent events, which take a connection of their own. */
+  constructor(client: PitonClient, options: { socket?: PitonSocket | undefined } = {}) {
+    const onEvents = (events: IndexEvent[]) => this.#take(events);
+    this.#stream = options.socket ? options.socket.index(onEvents) : new IndexStream(client, onEvents);
   }
 
   get list(): ReadonlyObservable<SessionList> {

@@ -21,7 +21,7 @@ const PUBLISH_DELAY_MS = 16;
 
 export interface SessionStoreOptions {
   /** A shared WebSocket to follow the session over; without one, server-sent events. */
-  socket?: PitonSocket;
+  socket?: PitonSocket | undefined;
   /** Opens the session as a person does, once: its agent is resumed if the server's policy says so. */
   resumeOnOpen?: boolean;
   /** How many items are loaded at a time, from the end; 200 by default. */

@@ -5,7 +5,7 @@
 import { Connector, type ConnectionState } from "./connector.js";
 import { ConnectionError, ProblemError } from "./errors.js";
 import { Observable, type ReadonlyObservable } from "./observable.js";
-import { Cursor, type Delivery, type RecordSource, type RecordStreamOptions } from "./stream.js";
+import { Cursor, type Delivery, type IndexEvent, indexEvent, type RecordSource, type RecordStreamOptions } from "./stream.js";
 import type { LogRecord, Problem, StateChanged } from "./types.js";
 
 /** How long an answer may take. */
@@ -14,6 +14,11 @@ const ANSWER_TIMEOUT_MS = 100_000;
 const HEARTBEAT_MS = 15_000;
 /** Closed by the server because the token is not accepted any more. */
 const CLOSED_NOT_ALLOWED = 1008;
+
+/** The topic of the list of sessions and tasks; all others are sessions. */
+const INDEX = "";
+/** Events of the list of sessions and tasks. */
+const INDEX_EVENTS = /^(listing|index|gone|task|task\..+|tasks\.unsubscribed)$/;
 
 interface Incoming {
   id?: string;
@@ -34,6 +39,10 @@ export class PitonSocket extends Connector {
   #nextId = 1;
   readonly #calls = new Map<string, Call>();
   readonly #subscriptions = new Map<string, Set<SocketRecords>>();
+  readonly #indexes = new Set<SocketIndex>();
+  /** What the server sends over this socket, and for whom. */
+  readonly #topics = new Map<string, ReadonlySet<object>>();
+  readonly #ordered = new Map<string, Promise<void>>();
   #users = 0;
 
   /** Calls a method, e.g. `task.session.status`. It is sent once: give changes an `idempotency_key`. */
@@ -58,24 +67,45 @@ export class PitonSocket extends Connector {
     return new SocketRecords(this, sessionId, options);
   }
 
+  /** Changes of the list of sessions and tasks. After each connection a new listing comes first. */
+  index(onEvents: (events: IndexEvent[]) => void): RecordSource {
+    return new SocketIndex(this, onEvents);
+  }
+
+  /** @internal */
+  addIndex(index: SocketIndex): void {
+    this.#indexes.add(index);
+    this.#use(INDEX);
+  }
+
+  /** @internal */
+  removeIndex(index: SocketIndex): void {
+    if (this.#indexes.delete(index)) this.#leave(INDEX);
+  }
+
   /** @internal */
   add(records: SocketRecords): void {
     const of = this.#subscriptions.get(records.sessionId) ?? new Set();
     this.#subscriptions.set(records.sessionId, of.add(records));
-    if (this.#users++ === 0) this.start();
-    else if (this.connection.value.phase === "live") void this.#subscribe(records.sessionId);
+    this.#use(records.sessionId);
   }
 
   /** @internal */
   remove(records: SocketRecords): void {
     const of = this.#subscriptions.get(records.sessionId);
     if (!of?.delete(records)) return;
-    if (of.size === 0) {
-      this.#subscriptions.delete(records.sessionId);
-      // If it does not arrive, the socket is gone, and the subscription with it.
-      this.call("session.unsubscribe", { session_id: records.sessionId }).catch(() => {});
-    }
+    if (of.size === 0) this.#subscriptions.delete(records.sessionId);
+    this.#leave(records.sessionId);
+  }
+
+  #use(topic: string): void {
+    if (this.#users++ === 0) this.start();
+    else if (this.connection.value.phase === "live") this.#sync(topic);
+  }
+
+  #leave(topic: string): void {
     if (--this.#users === 0) this.stop();
+    else if (this.connection.value.phase === "live") this.#sync(topic);
   }
 
   protected override async connect(signal: AbortSignal): Promise<void> {
@@ -98,7 +128,10 @@ export class PitonSocket extends Connector {
         wasOpen = true;
         this.#socket = socket;
         this.live();
-        for (const session of this.#subscriptions.keys()) void this.#subscribe(session);
+        this.#ordered.clear();
+        this.#topics.clear();
+        for (const session of this.#subscriptions.keys()) this.#sync(session);
+        if (this.#indexes.size > 0) this.#sync(INDEX);
       };
       let failed: unknown = null;
       socket.onmessage = (event) => {
@@ -135,7 +168,7 @@ export class PitonSocket extends Connector {
     let end = () => {};
     const next = () => {
       end = environment.setTimeout(() => {
-        if (this.#socket) this.call("tasks.unsubscribe").catch(() => {});
+        if (this.#socket) this.call("ping").catch(() => {});
         next();
       }, HEARTBEAT_MS);
     };
@@ -143,16 +176,40 @@ export class PitonSocket extends Connector {
     return () => end();
   }
 
-  async #subscribe(sessionId: string): Promise<void> {
-    const of = [...(this.#subscriptions.get(sessionId) ?? [])];
-    // Who is ahead drops what it knows.
-    const after = Math.min(...of.map((records) => records.cursor.after));
-    try {
-      await this.call("session.subscribe", { session_id: sessionId, after });
-      for (const records of of) records.became("live", null);
-    } catch (error) {
-      if (error instanceof ProblemError) for (const records of of) records.became("refused", error);
-    }
+  /**
+   * Makes what the server sends of a topic fit who listens. In order for each topic: the server carries out
+   * requests side by side, and an older one must not undo a newer one.
+   */
+  #sync(topic: string): void {
+    const socket = this.#socket;
+    const fit = async () => {
+      if (this.#socket !== socket) return;
+      const readers: readonly (SocketRecords | SocketIndex)[] = topic === INDEX ? [...this.#indexes] : [...(this.#subscriptions.get(topic) ?? [])];
+      const params = topic === INDEX ? {} : { session_id: topic };
+      const method = topic === INDEX ? "tasks" : "session";
+      const isNew = readers.some((reader) => !this.#topics.get(topic)?.has(reader));
+      try {
+        // The server sends a topic once per socket: for a reader that begins earlier it begins again.
+        if (this.#topics.has(topic) && (readers.length === 0 || isNew)) {
+          this.#topics.delete(topic);
+          await this.call(`${method}.unsubscribe`, params);
+        }
+        if (readers.length === 0 || !isNew) return;
+        const wanted = topic === INDEX ? { sessions: true } : { after: Math.min(...readers.map((reader) => (reader as SocketRecords).cursor.after)) };
+        await this.call(`${method}.subscribe`, { ...params, ...wanted });
+        this.#topics.set(topic, new Set(readers));
+        for (const reader of readers) reader.became("live", null);
+      } catch (error) {
+        // A lost socket is made again, and everything subscribed to again.
+        if (error instanceof ProblemError && this.#socket === socket) for (const reader of readers) reader.became("refused", error);
+      }
+    };
+    const before = this.#ordered.get(topic);
+    const next = before ? before.then(fit) : fit();
+    this.#ordered.set(topic, next);
+    void next.then(() => {
+      if (this.#ordered.get(topic) === next) this.#ordered.delete(topic);
+    });
   }
 
   #message(message: Incoming): void {
@@ -166,10 +223,63 @@ export class PitonSocket extends Connector {
       return;
     }
     const { event, payload } = message;
+    if (event && INDEX_EVENTS.test(event)) {
+      this.progressed();
+      // The subscription has ended on the server, e.g. because the list could not be read: connects again.
+      if (event === "tasks.unsubscribed") throw new ConnectionError("The list is not followed any more");
+      const known = indexEvent(event, payload);
+      if (known) for (const index of this.#indexes) index.take(known);
+      return;
+    }
     const sessionId = payload?.session_id;
     if (!event || !payload || !sessionId) return;
     this.progressed();
     for (const records of this.#subscriptions.get(sessionId) ?? []) records.take(event, payload);
+  }
+}
+
+/** The list of sessions and tasks over a shared socket. */
+export class SocketIndex implements RecordSource {
+  readonly #socket: PitonSocket;
+  readonly #onEvents: (events: IndexEvent[]) => void;
+  readonly #state: Observable<ConnectionState>;
+  #stopWatching: (() => void) | null = null;
+
+  constructor(socket: PitonSocket, onEvents: (events: IndexEvent[]) => void) {
+    this.#socket = socket;
+    this.#onEvents = onEvents;
+    this.#state = new Observable<ConnectionState>({ ...socket.connection.value, phase: "stopped", problem: null });
+  }
+
+  get connection(): ReadonlyObservable<ConnectionState> {
+    return this.#state;
+  }
+
+  start(): void {
+    if (this.#stopWatching) return;
+    this.#stopWatching = () => {};
+    this.#socket.addIndex(this);
+    this.#stopWatching = this.#socket.connection.subscribe((state) => {
+      if (state.phase !== "live") this.#state.set(state);
+    });
+  }
+
+  stop(): void {
+    if (!this.#stopWatching) return;
+    this.#stopWatching();
+    this.#stopWatching = null;
+    this.#socket.removeIndex(this);
+    this.became("stopped", null);
+  }
+
+  /** @internal */
+  became(phase: ConnectionState["phase"], problem: ProblemError | null): void {
+    this.#state.set({ ...this.#socket.connection.value, phase, problem });
+  }
+
+  /** @internal */
+  take(event: IndexEvent): void {
+    this.#onEvents([event]);
   }
 }
 

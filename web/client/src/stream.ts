@@ -140,15 +140,16 @@ export class IndexStream extends Connector {
     this.live();
     const onEvents = (events: ServerEvent[]) => {
       this.progressed();
-      const known = events.map(indexEvent).filter((event) => event !== null);
+      const known = events.map(({ event, data }) => indexEvent(event, JSON.parse(data))).filter((event) => event !== null);
       if (known.length > 0) this.#onEvents(known);
     };
     await readEvents(response.body, signal, onEvents, () => this.heard());
   }
 }
 
-function indexEvent({ event, data }: ServerEvent): IndexEvent | null {
-  const value = JSON.parse(data);
+/** @internal */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export function indexEvent(event: string, value: any): IndexEvent | null {
   switch (event) {
     case "listing":
       return { type: "listing", sessions: value.sessions, tasks: value.tasks ?? 0, truncated: value.truncated };

@@ -20,6 +20,10 @@ function world(answers: Answer[]) {
 class MemoryStorage {
   readonly values = new Map<string, string>();
   isFull = false;
+  get length() {
+    return this.values.size;
+  }
+  key = (index: number) => [...this.values.keys()][index] ?? null;
   getItem = (key: string) => this.values.get(key) ?? null;
   setItem = (key: string, value: string) => {
     if (this.isFull) throw new Error("QuotaExceededError");
@@ -102,6 +106,49 @@ describe("Outbox", () => {
     await outbox.flush();
     outbox.drop(refused?.key ?? "");
     expect(outbox.prompts.value).toEqual([]);
+  });
+
+  it("keeps the prompts of two tabs that share a storage", async () => {
+    const storage = new MemoryStorage();
+    const [one, two] = [world([]), world([])];
+    const [first, second] = [new Outbox(one.client, storage), new Outbox(two.client, storage)];
+    const sent = [first.send("s", "one", { idempotencyKey: "a" }), second.send("s", "two", { idempotencyKey: "b" })].map((answer) => answer.catch((error: unknown) => error));
+    await one.environment.advance(5_000);
+    await two.environment.advance(5_000);
+    for (const answer of sent) expect(await answer).toBeInstanceOf(ConnectionError);
+    first.refresh();
+    expect(first.prompts.value.map((prompt) => prompt.content)).toEqual(["one", "two"]);
+    // A new tab finds both, and delivers them in the order in which they were written.
+    const after = world([json(ACCEPTED, 202), json(ACCEPTED, 202)]);
+    await new Outbox(after.client, storage).flush();
+    expect(after.sent().map((request) => request.body?.content)).toEqual(["one", "two"]);
+    expect(storage.values.size).toBe(0);
+    first.refresh();
+    expect(first.prompts.value).toEqual([]);
+  });
+
+  it("lets no later prompt overtake an earlier one after a reconnection", async () => {
+    const { client, environment, sent } = world([]);
+    const outbox = new Outbox(client, new MemoryStorage());
+    const early = outbox.send("s", "early").catch((error: unknown) => error);
+    await environment.advance(5_000);
+    expect(await early).toBeInstanceOf(ConnectionError);
+    const before = sent().length;
+    environment.onFetch = () => json(ACCEPTED, 202);
+    // The prompt comes before the flush of the reconnection does.
+    await outbox.send("s", "late");
+    await outbox.flush();
+    expect(sent().slice(before).map((request) => request.body?.content)).toEqual(["early", "late"]);
+    expect(outbox.prompts.value).toEqual([]);
+  });
+
+  it("does not let one session's lost connection hold another's prompt, and survives a damaged entry", async () => {
+    const storage = new MemoryStorage();
+    storage.setItem("piton.outbox.x", "{damaged");
+    const { client } = world([json(ACCEPTED, 202)]);
+    const outbox = new Outbox(client, storage);
+    expect(outbox.prompts.value).toEqual([]);
+    expect(await outbox.send("s", "x")).toEqual(ACCEPTED);
   });
 
   it("says when nothing can be kept, and sends all the same", async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { PitonClient } from "../src/client.js";
+import { ListStore } from "../src/list-store.js";
 import { PitonSocket } from "../src/socket.js";
 import { FakeEnvironment, json, settle } from "./fakes.js";
 
@@ -140,7 +141,7 @@ describe("PitonSocket", () => {
     const first = last();
     first.open();
     await environment.advance(16_000);
-    expect(first.sent.some((one) => one.method === "tasks.unsubscribe")).toBe(true);
+    expect(first.sent.some((one) => one.method === "ping")).toBe(true);
     await environment.advance(60_000);
     expect(first.readyState).toBe(3);
     expect(last()).not.toBe(first);
@@ -173,5 +174,64 @@ describe("PitonSocket", () => {
     const problem = { type: "", title: "gone", status: 404, code: "session_not_found", hint: "" };
     last().say({ event: "session.unsubscribed", payload: { session_id: "s", error: problem } });
     expect(records.connection.value).toMatchObject({ phase: "refused", problem: { code: "session_not_found" } });
+  });
+
+  it("lets no old request undo a newer one when a session is left and opened again", async () => {
+    const { records, socket, seqs, last } = world();
+    const index = socket.index(() => {});
+    index.start();
+    records.start();
+    await settle();
+    last().open();
+    last().answer("tasks.subscribe", {});
+    last().answer("session.subscribe", {});
+    await settle();
+    records.stop();
+    const again = socket.records("s", { after: 0, onRecords: (deliveries) => void seqs.push(...deliveries.map((one) => one.record.seq)) });
+    again.start();
+    await settle();
+    const methods = () => last().sent.map((one) => one.method);
+    expect(methods()).toEqual(["session.subscribe", "tasks.subscribe", "session.unsubscribe"]);
+    last().answer("session.unsubscribe", {});
+    await settle();
+    expect(methods().at(-1)).toBe("session.subscribe");
+    last().answer("session.subscribe", {});
+    last().say(record("s", 1));
+    await settle();
+    expect(again.connection.value.phase).toBe("live");
+    expect(seqs).toEqual([1]);
+  });
+
+  it("carries the list of sessions, and a whole listing after each connection", async () => {
+    const { environment, client, last } = world();
+    const shared = new PitonSocket(client);
+    const list = new ListStore(client, { socket: shared });
+    const changes: string[] = [];
+    list.onChange(({ after }) => void changes.push(after.session_id));
+    list.start();
+    await settle();
+    last().open();
+    expect(last().sent[0]).toMatchObject({ method: "tasks.subscribe", params: { sessions: true } });
+    last().answer("tasks.subscribe", {});
+    const entry = (id: string, seq: number) => ({ event: "index", payload: { session_id: id, last_seq: seq, active_at: String(seq) } });
+    last().say({ event: "listing", payload: { sessions: 2, tasks: 0, truncated: false } });
+    last().say(entry("a", 1));
+    expect(list.list.value.isLoaded).toBe(false);
+    last().say(entry("b", 2));
+    await settle();
+    expect(list.connection.value.phase).toBe("live");
+    expect(list.list.value.sessions.map((one) => one.session_id)).toEqual(["b", "a"]);
+    last().close(1006);
+    await settle();
+    expect(list.connection.value.phase).toBe("reconnecting");
+    await environment.advance(2_000);
+    last().open();
+    last().answer("tasks.subscribe", {});
+    last().say({ event: "listing", payload: { sessions: 1, tasks: 0, truncated: false } });
+    last().say(entry("a", 3));
+    await settle();
+    expect(list.list.value.sessions.map((one) => one.session_id)).toEqual(["a"]);
+    expect(changes).toEqual(["a"]);
+    list.stop();
   });
 });

@@ -42,6 +42,7 @@ macro_rules! operations {
 }
 
 operations! {
+    "ping" Read;
     "session.subscribe" Read "GET" "/sessions/{session_id}/events";
     "session.unsubscribe" Read;
     "tasks.subscribe" Read "GET" "/events";
@@ -99,6 +100,14 @@ impl Params {
         }
     }
 
+    fn flag(&mut self, name: &str) -> Result<bool> {
+        match self.0.remove(name) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(_) => Err(Problem::malformed(format!("{name} is true or false"))),
+        }
+    }
+
     /// All that is left is what the HTTP operation has as its body or query.
     fn rest<T: DeserializeOwned>(self) -> Result<T> {
         serde_json::from_value(Value::Object(self.0))
@@ -133,9 +142,14 @@ pub(super) async fn call(
             let page = sessions::list_now(app, &params.rest()?).await?;
             return Ok(Some(answer(id, &to_value(&page)?, false)));
         }
-        "tasks.subscribe" => {
+        "ping" => {
             params.empty()?;
-            line.subscriptions.begin_tasks(line, id).await?;
+            return Ok(Some(answer(id, &json!({}), false)));
+        }
+        "tasks.subscribe" => {
+            let with_sessions = params.flag("sessions")?;
+            params.empty()?;
+            line.subscriptions.begin_tasks(line, id, with_sessions).await?;
             return Ok(None);
         }
         "tasks.unsubscribe" => {

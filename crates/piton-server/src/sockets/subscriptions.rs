@@ -112,7 +112,13 @@ impl Subscriptions {
     }
 
     /// Listens to the tasks. The answer has them as they are, and is on its way before the first event.
-    pub(super) async fn begin_tasks(&self, line: &Line, id: &Value) -> Result<()> {
+    /// With the sessions, the listing comes as events, since it may be long.
+    pub(super) async fn begin_tasks(
+        &self,
+        line: &Line,
+        id: &Value,
+        with_sessions: bool,
+    ) -> Result<()> {
         let stop = CancellationToken::new();
         {
             let mut tasks = self.lock_tasks();
@@ -128,17 +134,25 @@ impl Subscriptions {
                 return Err(error.into());
             }
         };
-        let listed = match index.next().await {
-            Some(IndexEvent::Listing { tasks, .. }) => tasks,
-            _ => Vec::new(),
+        let result = if with_sessions {
+            json!({})
+        } else {
+            match index.next().await {
+                Some(IndexEvent::Listing { tasks, .. }) => task_listing(&tasks)?,
+                _ => task_listing(&[])?,
+            }
         };
-        let answered = methods::answer(id, &task_listing(&listed)?, false);
+        let answered = methods::answer(id, &result, false);
         let is_sent = line.out.send(answered).await.is_ok();
         let mut tasks = self.lock_tasks();
         if let (Some(subscription), true) = (tasks.as_mut(), is_sent && !stop.is_cancelled()) {
             let subscriber = line.app.metrics().subscribe();
-            let sending = send_tasks(line.clone(), index, subscriber, stop);
-            subscription.sending = Some(tokio::spawn(sending));
+            let line = line.clone();
+            subscription.sending = Some(if with_sessions {
+                tokio::spawn(send_index(line, index, subscriber, stop))
+            } else {
+                tokio::spawn(send_tasks(line, index, subscriber, stop))
+            });
         }
         Ok(())
     }
@@ -200,6 +214,43 @@ async fn send(
     let ended = json!({"event": "session.unsubscribed", "payload": payload}).to_string();
     // The socket may be closed meanwhile.
     let _ = line.out.send(Message::text(ended)).await;
+}
+
+/// Sessions and tasks, as the server-sent events have them.
+async fn send_index(
+    line: Line,
+    mut index: IndexReader<Bytes>,
+    subscriber: Subscriber,
+    stop: CancellationToken,
+) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            event = index.next() => event,
+        };
+        let is_over = event.is_none();
+        let messages = event.map_or_else(
+            || {
+                line.subscriptions.lock_tasks().take();
+                vec![json!({"event": "tasks.unsubscribed", "payload": {}}).to_string()]
+            },
+            index::messages,
+        );
+        subscriber.delivered(messages.len() as u64);
+        for message in messages {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                sent = line.out.send(Message::text(message)) => {
+                    if sent.is_err() { return }
+                }
+            }
+        }
+        if is_over {
+            return;
+        }
+    }
 }
 
 fn task_listing(listed: &[TaskSummary]) -> Result<Value> {

@@ -173,3 +173,39 @@ async fn a_task_is_deleted_when_its_sessions_are_closed_or_by_force() {
     assert_eq!(status.summary.task_id, Some(forced), "the session stays");
     socket.call::<Value>("tasks.unsubscribe", &json!({})).await.unwrap();
 }
+
+/// Wants to show: one socket can follow the whole list, so a page needs no stream of its own for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_follows_sessions_and_tasks() {
+    let (world, _fleet) = World::with_agents().await;
+    let client = &world.client;
+    let task = task(client, "One").await;
+    let session = session_of(client, &task).await;
+    let mut socket = client.socket().await.unwrap();
+    let answer: Value = socket.call("tasks.subscribe", &json!({"sessions": true})).await.unwrap();
+    assert_eq!(answer, json!({}));
+    let mut names = Vec::new();
+    for _ in 0..3 {
+        let event = socket.next_event().await.unwrap();
+        names.push((event.event.clone(), event.payload["session_id"].clone()));
+    }
+    let none = Value::Null;
+    assert_eq!(
+        names,
+        [
+            ("listing".to_owned(), none.clone()),
+            ("index".to_owned(), json!(session)),
+            ("task".to_owned(), none)
+        ]
+    );
+    assert_eq!(socket.call::<Value>("ping", &json!({})).await.unwrap(), json!({}));
+    client.close(&session, &CloseRequest::default()).await.unwrap();
+    loop {
+        let event = socket.next_event().await.unwrap();
+        if event.event == "index" && event.payload["status"] == "completed" {
+            break;
+        }
+    }
+    let bad = socket.call::<Value>("tasks.subscribe", &json!({"sessions": 1})).await.unwrap_err();
+    assert_eq!(bad.code(), Some(Code::RequestInvalid));
+}

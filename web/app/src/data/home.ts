@@ -3,11 +3,12 @@ import { computed, effect, signal } from "@preact/signals";
 import { ListStore, type SessionSummary, type Wait } from "piton-client";
 import { client, token } from "./account.ts";
 import { toSignal } from "./observe.ts";
+import { socket } from "./socket.ts";
 import { type Group, groupOf, titleOf } from "./states.ts";
 
 const WAITS_DELAY_MS = 150;
 
-export const listStore = new ListStore(client);
+export const listStore = new ListStore(client, { socket });
 export const list = toSignal(listStore.list);
 export const homeConnection = toSignal(listStore.connection);
 export const waits = signal<readonly Wait[]>([]);

@@ -10,6 +10,11 @@ export const outbox = new Outbox(client, isStorageUsable() ? localStorage : null
 export const outgoing = toSignal(outbox.prompts);
 export const isOutboxDurable = toSignal(outbox.isDurable);
 
+// Another tab's prompts are on their way, too.
+addEventListener("storage", (event) => {
+  if (event.key === null || event.key.startsWith("piton.outbox.")) outbox.refresh();
+});
+
 // What could not be sent is sent when the server answers again.
 effect(() => {
   if (token.value !== null && homeConnection.value.phase === "live") void outbox.flush();

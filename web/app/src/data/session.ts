@@ -2,6 +2,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { type ConnectionState, type LoadState, Observable, type PitonError, type ReadonlyObservable, SessionStore, type SessionStatus, type SessionView, type Task } from "piton-client";
 import { client } from "./account.ts";
+import { socket } from "./socket.ts";
 
 export type OpenSession = {
   id: string;
@@ -28,7 +29,7 @@ function open(id: string): OpenSession {
   // A store that loads everything at once has no older items.
   type Paged = { older?: ReadonlyObservable<number | null>; loadOlder?: () => Promise<boolean> };
   // One attempt to resume per visit, by the server's policy.
-  const store: SessionStore & Paged = new SessionStore(client, id, { resumeOnOpen: true, ...{ pageSize: PAGE_ITEMS } });
+  const store: SessionStore & Paged = new SessionStore(client, id, { socket, resumeOnOpen: true, pageSize: PAGE_ITEMS });
   const ends: (() => void)[] = [];
   const follow = <T>(observable: { value: T; subscribe: (listener: (value: T) => void) => () => void }): Signal<T> => {
     const out = signal(observable.value);

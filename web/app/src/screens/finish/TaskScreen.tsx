@@ -5,7 +5,6 @@ import { agentName } from "../../data/agents.ts";
 import { openNewSession } from "../../data/dialogs.ts";
 import { list } from "../../data/home.ts";
 import { isClosed, markOf, stateWords, TASK_STATES, titleOf } from "../../data/states.ts";
-import { parseGitDiff } from "../../lib/lines.ts";
 import { sessionPath } from "../../lib/router.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
 import { DiffCount } from "../../ui/DiffView.tsx";
@@ -14,6 +13,7 @@ import { Ago, Badge, Loading } from "../../ui/parts.tsx";
 import { Problem } from "../workspace/Changes.tsx";
 import { FileDiffs } from "../workspace/FileDiffs.tsx";
 import { useLoaded } from "../workspace/load.ts";
+import { readReview, sum } from "../workspace/review.ts";
 
 /** A task with its sessions: several agents on the same work, their changes side by side. */
 export function TaskScreen({ id }: { id: string }) {
@@ -53,8 +53,8 @@ export function TaskScreen({ id }: { id: string }) {
 }
 
 function Column({ session, others, onDone }: { session: SessionSummary; others: readonly SessionSummary[]; onDone: () => void }) {
-  const diff = useLoaded(`${session.session_id} ${session.last_seq}`, async () => parseGitDiff((await api(session.session_id).gitDiff({})).diff));
-  const files = diff.value ?? [];
+  const diff = useLoaded(`${session.session_id} ${session.last_seq}`, () => readReview(session.session_id));
+  const files = diff.value?.files ?? [];
   const rest = others.filter((other) => other.session_id !== session.session_id && !isClosed(other));
   const keep = async () => {
     for (const other of rest) await api(other.session_id).close("cancelled");
@@ -71,7 +71,7 @@ function Column({ session, others, onDone }: { session: SessionSummary; others: 
           <span class="muted small"><Ago at={session.active_at} /></span>
         </div>
         <div class="row-wrap">
-          {diff.value && <DiffCount added={files.reduce((sum, file) => sum + file.added, 0)} removed={files.reduce((sum, file) => sum + file.removed, 0)} />}
+          {diff.value && <DiffCount added={sum(files, "added")} removed={sum(files, "removed")} />}
           <span class="muted small truncate">{session.worktree_branch}</span>
         </div>
         <div class="card-actions">
@@ -82,7 +82,8 @@ function Column({ session, others, onDone }: { session: SessionSummary; others: 
       </div>
       {diff.error && <Problem text={diff.error} onRetry={diff.reload} />}
       <FileDiffs title="Changes" files={files} />
-      {diff.value?.length === 0 && <p class="muted small">Nothing changed yet.</p>}
+      {diff.value?.isCut && <p class="muted small">The diff is longer than can be shown here.</p>}
+      {diff.value && files.length === 0 && <p class="muted small">Nothing changed yet.</p>}
     </section>
   );
 }

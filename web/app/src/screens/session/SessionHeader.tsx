@@ -3,15 +3,19 @@ import { api } from "../../data/actions.ts";
 import { agentName } from "../../data/agents.ts";
 import type { OpenSession } from "../../data/session.ts";
 import { isClosed, isInterrupted, markOf, TASK_STATES, titleOf } from "../../data/states.ts";
-import { folderName } from "../../lib/format.ts";
+import { folderName, plural } from "../../lib/format.ts";
 import { go, sessionPath } from "../../lib/router.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Dialog } from "../../ui/Dialog.tsx";
+import { DiffCount } from "../../ui/DiffView.tsx";
 import { Icon } from "../../ui/Icon.tsx";
 import { Mark } from "../../ui/Mark.tsx";
 import { Menu, type MenuItem } from "../../ui/Menu.tsx";
 import { Badge, Elapsed, Field } from "../../ui/parts.tsx";
 import { report } from "../../ui/toasts.ts";
+import { useLoaded } from "../workspace/load.ts";
+import { readReview, sum } from "../workspace/review.ts";
+import { panelState } from "./cards.ts";
 
 export function SessionHeader({ session }: { session: OpenSession }) {
   const status = session.status.value;
@@ -33,16 +37,15 @@ export function SessionHeader({ session }: { session: OpenSession }) {
         </h1>
         <p class="session-facts">
           <span class="truncate">{facts}</span>
-          {!status.worktree_path && (
-            <span class="row nowrap" title={status.working_dir ?? ""}>
-              <Icon name="folder" small /> <span class="truncate">{folderName(status.working_dir)}</span>
-            </span>
-          )}
+          <span class="row nowrap" title={status.working_dir ?? status.worktree_path ?? ""}>
+            <Icon name="folder" small /> <span class="truncate">{folderName(status.working_dir ?? status.worktree_path)}</span>
+          </span>
           {status.worktree_branch && (
             <span class="row nowrap" title={`Branch, in ${status.worktree_path ?? ""}`}>
               <Icon name="branch" small /> <span class="truncate">{status.worktree_branch}</span>
             </span>
           )}
+          <BranchCount session={session} />
           {task && (
             <a href={`#/task/${encodeURIComponent(task.task_id)}`} class="nowrap">
               <Badge tone={TASK_STATES[task.state].tone} title={`Task: ${task.title}`}>{TASK_STATES[task.state].label}</Badge>
@@ -61,6 +64,16 @@ export function SessionHeader({ session }: { session: OpenSession }) {
       {isRenaming && <Rename session={session} onClose={() => setRenaming(false)} />}
     </header>
   );
+}
+
+/** "+12 −3": what the branch and the folder add to the base. Read again when a run ends. */
+function BranchCount({ session }: { session: OpenSession }) {
+  const status = session.status.value;
+  const { isUsable } = panelState(status);
+  const loaded = useLoaded(`${session.id} ${isUsable} ${session.view.value.run?.phase ?? ""} ${status?.is_agent_running ?? ""}`, async () => (isUsable ? await readReview(session.id) : null));
+  const files = loaded.value?.files ?? [];
+  if (files.length === 0) return null;
+  return <a class="nowrap" href={sessionPath(session.id, "changes")} title={`${plural(files.length, "file")} changed`}><DiffCount added={sum(files, "added")} removed={sum(files, "removed")} /></a>;
 }
 
 function nameIn(choices: OpenSession["view"]["value"]["agent"]["modes"]): string {

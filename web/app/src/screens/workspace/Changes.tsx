@@ -1,12 +1,10 @@
-import type { GitChange } from "piton-client";
-import { useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { api } from "../../data/actions.ts";
 import type { OpenSession } from "../../data/session.ts";
 import { isClosed } from "../../data/states.ts";
 import { plural } from "../../lib/format.ts";
 import { type FileDiff, parseGitDiff } from "../../lib/lines.ts";
 import { go, sessionPath } from "../../lib/router.ts";
-import { revealed } from "../../lib/text.ts";
 import { Button } from "../../ui/Button.tsx";
 import { DiffCount } from "../../ui/DiffView.tsx";
 import { Icon } from "../../ui/Icon.tsx";
@@ -17,15 +15,30 @@ import { FinishBar } from "../finish/FinishBar.tsx";
 import { FileDiffs } from "./FileDiffs.tsx";
 import { GitLogView } from "./GitLogView.tsx";
 import { useLoaded } from "./load.ts";
+import { readNew, readReview, type Review, sum, untrackedOf } from "./review.ts";
 
-type View = "diff" | "log";
+type View = "all" | "unstaged" | "staged" | "log";
+const VIEWS: { name: View; label: string; note: string }[] = [
+  { name: "all", label: "All", note: "Everything that the branch adds to its base: commits, staged, not staged, new" },
+  { name: "unstaged", label: "Not staged", note: "What differs from the index, and new files" },
+  { name: "staged", label: "Staged", note: "What the next commit would have" },
+  { name: "log", label: "Log", note: "The last commits" },
+];
+const NOTHING: Record<Exclude<View, "log">, string> = {
+  all: "The branch is as its base, and nothing in the folder differs.",
+  unstaged: "Nothing in the folder differs from what is staged or committed.",
+  staged: "Nothing is staged.",
+};
 
-async function readChanges(id: string) {
+async function readChanges(id: string, view: View) {
   const own = api(id);
   const status = await own.gitStatus();
-  if (!status.repository) return { status, unstaged: [], staged: [], isCut: false };
-  const [unstaged, staged] = await Promise.all([own.gitDiff({}), own.gitDiff({ staged: true })]);
-  return { status, unstaged: parseGitDiff(unstaged.diff), staged: parseGitDiff(staged.diff), isCut: unstaged.truncated || staged.truncated };
+  const none: Review = { files: [], isCut: false };
+  if (!status.repository || view === "log") return { status, ...none };
+  if (view === "all") return { status, ...(await readReview(id, status)) };
+  const { diff, truncated } = await own.gitDiff({ staged: view === "staged" });
+  const added = view === "unstaged" ? await readNew(id, untrackedOf(status)) : none;
+  return { status, files: [...parseGitDiff(diff), ...added.files], isCut: truncated || added.isCut };
 }
 
 /** How many edits have ended: when this changes, the folder may have. */
@@ -34,12 +47,11 @@ function editsOf(session: OpenSession): number {
 }
 
 export function Changes({ session }: { session: OpenSession }) {
-  const [view, setView] = useState<View>("diff");
+  const [view, setView] = useState<View>("all");
   const [comments, setComments] = useState<readonly Comment[]>([]);
   const [picked, setPicked] = useState<Comment | null>(null);
-  const loaded = useLoaded(`${session.id} ${editsOf(session)} ${session.view.value.run?.phase ?? ""}`, () => readChanges(session.id));
+  const loaded = useLoaded(`${session.id} ${editsOf(session)} ${session.view.value.run?.phase ?? ""} ${view}`, () => readChanges(session.id, view));
   const changes = loaded.value;
-  const untracked = useMemo(() => changes?.status.changed.filter((change) => change.status.trim() === "??" || change.status === "untracked") ?? [], [changes]);
   if (!changes) return <div class="panel-scroll">{loaded.error ? <Problem text={loaded.error} onRetry={loaded.reload} /> : <Loading what="Asking git" since={loaded.since} />}</div>;
   if (!changes.status.repository) {
     return (
@@ -49,7 +61,7 @@ export function Changes({ session }: { session: OpenSession }) {
       </div>
     );
   }
-  const all = [...changes.unstaged, ...changes.staged];
+  const files: readonly FileDiff[] = changes.files;
   const status = session.status.value;
   const isWritable = status !== null && !isClosed(status) && !status.read_only;
   const send = async () => {
@@ -70,11 +82,15 @@ export function Changes({ session }: { session: OpenSession }) {
           {changes.status.head && <code class="muted">{changes.status.head.slice(0, 7)}</code>}
         </span>
         <span class="row small">
-          <span>{plural(changes.status.changed.length, "file")}</span>
-          <DiffCount added={sum(all, "added")} removed={sum(all, "removed")} />
+          <span>{plural(files.length, "file")}</span>
+          <DiffCount added={sum(files, "added")} removed={sum(files, "removed")} />
         </span>
         <span class="grow" />
-        <Button dense look="plain" pressed={view === "log"} onClick={() => setView(view === "log" ? "diff" : "log")}>Log</Button>
+        <span class="row" role="group" aria-label="Which changes">
+          {VIEWS.map(({ name, label, note }) => (
+            <button key={name} type="button" class="chip" title={note} aria-pressed={view === name} onClick={() => setView(name)}>{label}</button>
+          ))}
+        </span>
         <Button dense look="plain" onClick={loaded.reload}>Refresh</Button>
         {comments.length > 0 && <Button dense look="primary" onClick={send}>Send {plural(comments.length, "comment")}</Button>}
       </div>
@@ -85,12 +101,10 @@ export function Changes({ session }: { session: OpenSession }) {
             <GitLogView id={session.id} />
           ) : (
             <>
-              {all.length === 0 && untracked.length === 0 && <div class="empty"><h2>Nothing changed</h2><p>The folder is as its last commit.</p></div>}
-              <FileDiffs title="Not staged" files={changes.unstaged} comments={isWritable ? commentsReader(comments, setPicked) : undefined} />
-              <FileDiffs title="Staged" files={changes.staged} comments={isWritable ? commentsReader(comments, setPicked) : undefined} />
-              <Untracked files={untracked} />
+              {files.length === 0 && !loaded.isLoading && <div class="empty"><h2>Nothing changed</h2><p>{NOTHING[view]}</p></div>}
+              <FileDiffs title={VIEWS.find(({ name }) => name === view)?.note ?? ""} files={files} comments={isWritable ? commentsReader(comments, setPicked) : undefined} />
               {changes.isCut && <p class="muted small">The diff is longer than can be shown here; see a file's own diff in the terminal.</p>}
-              {isWritable && all.length > 0 && <p class="muted small">Click a line's number to comment on it. All comments go to the agent as one prompt.</p>}
+              {isWritable && files.length > 0 && <p class="muted small">Click a line's number to comment on it. All comments go to the agent as one prompt.</p>}
             </>
           )}
         </div>
@@ -105,25 +119,11 @@ function replace(comments: readonly Comment[], changed: Comment): Comment[] {
   return changed.text.trim() === "" ? rest : [...rest, changed];
 }
 
-function sum(files: readonly FileDiff[], what: "added" | "removed"): number {
-  return files.reduce((total, file) => total + file[what], 0);
-}
-
 export function Problem({ text, onRetry }: { text: string; onRetry: () => void }) {
   return (
     <div class="empty" role="alert">
       <p>{text}</p>
       <Button onClick={onRetry}>Retry</Button>
     </div>
-  );
-}
-
-function Untracked({ files }: { files: readonly GitChange[] }) {
-  if (files.length === 0) return null;
-  return (
-    <section class="stack-tight">
-      <h2 class="small muted">New, not yet under git</h2>
-      <ul class="mono">{files.map((file) => <li key={file.path} class="added wrap">+ {revealed(file.path)}</li>)}</ul>
-    </section>
   );
 }
