@@ -31,7 +31,7 @@ test("agent killed during a turn: the interruption card, and Resume continues th
   await page.getByText("chunk 20").waitFor();
   await page.locator('.tool[data-status="pending"]').waitFor();
   const agent = server.pidsOf(agent_execution_id).map((pid) => ({ pid, line: server.commandOf(pid) })).filter(({ line }) => line.includes("echo") || line.includes("sleep 31"));
-  for (const { pid } of agent) process.kill(pid, "SIGKILL");
+  for (const { pid } of agent) server.killProcess(pid);
   const interrupted = card(page, "interrupted");
   await interrupted.getByText(/while Echo was running a tool/).waitFor({ timeout: 20_000 });
   await interrupted.getByText("sleep 31").waitFor();

@@ -146,7 +146,11 @@ export class PitonSocket extends Connector {
       if (signal.aborted) onAbort();
       const code = await Promise.race([ended, aborted(signal)]);
       if (failed) throw failed;
-      if (code === CLOSED_NOT_ALLOWED) throw signedOut();
+      if (code === CLOSED_NOT_ALLOWED) {
+        // Over HTTP the client itself learns why, and everybody who watches it.
+        await this.client.call("get", "/api/v1/sessions", { query: { limit: 1 }, signal });
+        throw signedOut();
+      }
       // A refused handshake says nothing about its cause to a page: ask over HTTP, which throws it.
       if (!wasOpen && !signal.aborted) await this.client.call("get", "/api/v1/sessions", { query: { limit: 1 }, signal });
     } finally {

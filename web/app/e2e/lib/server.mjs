@@ -178,6 +178,15 @@ export class Server {
     return [...new Set(parents)].filter((pid) => this.commandOf(pid).includes("agentctl"));
   }
 
+  /** Ends a process; one that ended meanwhile, e.g. with its parent, is as good. */
+  killProcess(pid) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch (error) {
+      if (error.code !== "ESRCH") throw error;
+    }
+  }
+
   commandOf(pid) {
     try {
       return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");

@@ -23,13 +23,13 @@ async function workspace(): Promise<string> {
 }
 
 function makeRun(sessionId: string, token: string): Run {
-  const content = `/api/v1/sessions/${encodeURIComponent(sessionId)}/files/content`;
+  const sandbox = pitonSandbox({ token, sessionId, newSession: { title: "Browser run demo" }, onCreated: (made) => save(SESSION_KEY, made) });
   return createRun({
-    chatId: `demo-${sessionId}`,
+    chatId: "demo",
     provider: "demo",
     model: "script",
     stream: scriptedModel,
-    sandbox: pitonSandbox({ token, sessionId }),
+    sandbox,
     tools: {
       write_note: {
         description: "Writes a note into the workspace",
@@ -37,6 +37,7 @@ function makeRun(sessionId: string, token: string): Run {
         async run({ path }: { path: string }) {
           const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/octet-stream" };
           const body = `# ${path}\n\nWritten by a page at ${new Date().toISOString()}\n`;
+          const content = `/api/v1/sessions/${encodeURIComponent(sandbox.sessionId)}/files/content`;
           const response = await fetch(`${content}?path=${encodeURIComponent(path)}`, { method: "PUT", headers, body });
           if (!response.ok) throw new Error(`The server answered ${response.status}`);
           return `${path} is written`;
@@ -44,6 +45,13 @@ function makeRun(sessionId: string, token: string): Run {
       },
     },
   });
+}
+
+/** What a person should know about the browser's stores; one of the two is enough. */
+function storageSentence(problems: readonly string[]): string | null {
+  if (problems.includes("conversation_damaged")) return "The saved conversation was damaged and set aside. A new one begins.";
+  const isLost = ["local_storage", "indexed_db"].every((store) => problems.some((problem) => problem.startsWith(store)));
+  return isLost ? "This browser stores nothing for this site, or its storage is full: if the page is closed, the run is lost." : null;
 }
 
 function Demo() {
@@ -82,6 +90,7 @@ function Demo() {
         <p class="muted"><a href="/">Back to Piton</a></p>
         {!client.token.value && <p class="card">Sign in first: run <code>piton open</code>, then open this page again.</p>}
         {error && <p class="card" role="alert">{error}</p>}
+        {state && storageSentence(state.storageProblems) && <p class="card" role="alert">{storageSentence(state.storageProblems)}</p>}
         <piton-resume-banner ref={banner} />
         {state?.messages.map((message, at) => <Message key={at} message={message} />)}
         {state?.recovery.status === "offered" && state.recovery.checkpoint.accumulated && (

@@ -35,36 +35,30 @@ export function parseCheckpoint(raw: unknown, chatId: string): Parsed {
   try {
     value = typeof raw === "string" ? JSON.parse(raw) : raw;
   } catch {
-    return { kind: "damaged", why: "no JSON" };
+    // No JSON is no object either.
   }
-  if (!isObject(value)) return { kind: "damaged", why: "no object" };
-  if (typeof value.version === "number" && value.version > CHECKPOINT_VERSION) return { kind: "newer" };
-  if (value.version !== CHECKPOINT_VERSION) return { kind: "damaged", why: "no version" };
-  if (value.chatId !== chatId) return { kind: "damaged", why: "another chat" };
-  if (!isCount(value.writeSeq) || !isTime(value.savedAt)) return { kind: "damaged", why: "no position" };
+  const damaged = (why: string): Parsed => ({ kind: "damaged", why });
+  if (!isObject(value)) return damaged("no object");
+  if ((value.version as number) > CHECKPOINT_VERSION) return { kind: "newer" };
+  const isOurs = value.version === CHECKPOINT_VERSION && value.chatId === chatId;
+  if (!isOurs || !isCount(value.writeSeq) || !Number.isFinite(value.savedAt)) return damaged("no position");
   if (value.cleared === true) return { kind: "cleared", tombstone: value as unknown as Tombstone };
   const wrong = wrongField(value);
-  if (wrong) return { kind: "damaged", why: `field ${wrong}` };
-  return { kind: "checkpoint", checkpoint: value as unknown as RunCheckpoint };
+  return wrong ? damaged(`field ${wrong}`) : { kind: "checkpoint", checkpoint: value as unknown as RunCheckpoint };
 }
 
 function wrongField(value: Record<string, unknown>): string | undefined {
-  const texts = [
-    "accumulated", "thinkingAccumulated", "provider", "model", "sandboxSessionId", "activeBranch", "repoId", "runId",
-  ];
-  const fields: Array<[string, boolean]> = [
-    ...texts.map((key): [string, boolean] => [key, typeof value[key] === "string"]),
-    ["round", isCount(value.round)],
-    ["phase", PHASES.includes(value.phase as LoopPhase)],
-    ["baseMessageCount", isCount(value.baseMessageCount)],
-    ["deltaMessages", Array.isArray(value.deltaMessages) && value.deltaMessages.every(isMessage)],
-    ["coderDelegationActive", typeof value.coderDelegationActive === "boolean"],
-    ["lastCoderState", value.lastCoderState === null || typeof value.lastCoderState === "string"],
-    ["userAborted", typeof value.userAborted === "boolean"],
-    ["jobId", value.jobId === null || typeof value.jobId === "string"],
-    ["trimmedMessages", isCount(value.trimmedMessages)],
-  ];
-  return fields.find(([, right]) => !right)?.[0];
+  const text = (field: unknown) => typeof field === "string";
+  const flag = (field: unknown) => typeof field === "boolean";
+  const textOrNull = (field: unknown) => field === null || text(field);
+  const checks: Record<string, (field: unknown) => boolean> = {
+    accumulated: text, thinkingAccumulated: text, provider: text, model: text, sandboxSessionId: text, activeBranch: text,
+    repoId: text, runId: text, round: isCount, baseMessageCount: isCount, trimmedMessages: isCount, userAborted: flag,
+    coderDelegationActive: flag, lastCoderState: textOrNull, jobId: textOrNull,
+    phase: (field) => PHASES.includes(field as LoopPhase),
+    deltaMessages: (field) => Array.isArray(field) && field.every(isMessage),
+  };
+  return Object.keys(checks).find((key) => !checks[key]?.(value[key]));
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
@@ -75,11 +69,7 @@ function isCount(value: unknown): boolean {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-function isTime(value: unknown): boolean {
-  return typeof value === "number" && Number.isFinite(value);
-}
-
-function isMessage(value: unknown): boolean {
+export function isMessage(value: unknown): boolean {
   if (!isObject(value) || typeof value.role !== "string" || typeof value.content !== "string") return false;
   const { toolCalls } = value;
   const isCall = (call: unknown) => isObject(call) && typeof call.id === "string" && typeof call.name === "string";

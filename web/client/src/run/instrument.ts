@@ -33,6 +33,7 @@ export function instrument<Args extends unknown[]>(
   const run = async (restored: RestoredRun | null, args: Args | []): Promise<void> => {
     if (active) throw new RunError("run_in_progress", "The run is active.");
     const stopping = new AbortController();
+    if (!restored) await parts.recovery.giveUp();
     const recorder = await parts.newRecorder(restored?.provider ?? options.provider, restored?.model ?? options.model);
     const messages = restored ? restored.messages : [...(await parts.conversation.load())];
     await recorder.begin({

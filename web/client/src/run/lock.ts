@@ -41,40 +41,23 @@ export function tabLock(options: TabLockOptions): TabLock {
   return locks ? new WebLock(locks, options) : new LeaseLock(options);
 }
 
-/** `run_active_…` says to other code of the page that a run is active. Nothing is decided by it. */
-class ActiveFlag {
-  readonly #local: Storage | null;
-
-  constructor(options: TabLockOptions) {
-    let local: Storage | null = null;
-    try {
-      local = options.localStorage === undefined ? (globalThis.localStorage ?? null) : options.localStorage;
-    } catch {
-      // Reading the property throws where storage is disabled.
-    }
-    this.#local = local;
-  }
-
-  set(chatId: string, owner: string, at: number): void {
-    try {
-      this.#local?.setItem(activeKey(chatId), JSON.stringify({ owner, at }));
-    } catch {
-      // Full or disabled: the flag is a courtesy.
-    }
-  }
-
-  clear(chatId: string): void {
-    try {
-      this.#local?.removeItem(activeKey(chatId));
-    } catch {
-      // As above.
-    }
+/**
+ * `run_active_…` says to other code of the page that a run is active. Nothing is decided by it: where storage is
+ * full or disabled there is none.
+ */
+function flag({ localStorage: given }: TabLockOptions, chatId: string, value: { owner: string; at: number } | null): void {
+  try {
+    const local = given === undefined ? globalThis.localStorage : given;
+    if (value) local?.setItem(activeKey(chatId), JSON.stringify(value));
+    else local?.removeItem(activeKey(chatId));
+  } catch {
+    // A courtesy.
   }
 }
 
 class WebLock implements TabLock {
   readonly #clock: Clock;
-  readonly #flag: ActiveFlag;
+  readonly #options: TabLockOptions;
   readonly #mine = new Set<string>();
 
   readonly #locks: LockManager;
@@ -82,7 +65,7 @@ class WebLock implements TabLock {
   constructor(locks: LockManager, options: TabLockOptions) {
     this.#locks = locks;
     this.#clock = options.clock ?? systemClock;
-    this.#flag = new ActiveFlag(options);
+    this.#options = options;
   }
 
   async acquire(chatId: string): Promise<HeldLock | null> {
@@ -105,10 +88,10 @@ class WebLock implements TabLock {
         }
         const owner = newOwner();
         this.#mine.add(name);
-        this.#flag.set(chatId, owner, this.#clock.now());
+        flag(this.#options, chatId, { owner, at: this.#clock.now() });
         return new Promise<void>((free) => {
           const release = async () => {
-            this.#flag.clear(chatId);
+            flag(this.#options, chatId, null);
             free();
             await ended;
             this.#mine.delete(name);
@@ -139,13 +122,13 @@ class WebLock implements TabLock {
 
 class LeaseLock implements TabLock {
   readonly #clock: Clock;
-  readonly #flag: ActiveFlag;
+  readonly #options: TabLockOptions;
   readonly #storage: RunStorage;
   readonly #mine = new Map<string, string>();
 
   constructor(options: TabLockOptions) {
     this.#clock = options.clock ?? systemClock;
-    this.#flag = new ActiveFlag(options);
+    this.#options = options;
     this.#storage = options.storage;
   }
 
@@ -159,12 +142,12 @@ class LeaseLock implements TabLock {
     );
     if (taken?.owner !== owner) return null;
     this.#mine.set(chatId, owner);
-    this.#flag.set(chatId, owner, this.#clock.now());
+    flag(this.#options, chatId, { owner, at: this.#clock.now() });
     const stopAnswering = this.#answer(chatId, owner);
     const release = async () => {
       stopAnswering();
       this.#mine.delete(chatId);
-      this.#flag.clear(chatId);
+      flag(this.#options, chatId, null);
       await this.#storage.updateLease(chatId, (lease) => (lease?.owner === owner ? null : lease));
     };
     return { owner, fence: { owner }, release };
@@ -215,8 +198,7 @@ function openChannel(chatId: string): BroadcastChannel | null {
 
 function newOwner(): string {
   // randomUUID is missing where Web Locks are: outside of a secure context.
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return crypto.getRandomValues(new Uint32Array(3)).join("-");
 }
 
 function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {

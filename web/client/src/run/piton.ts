@@ -34,15 +34,39 @@ export async function pitonRequest(server: PitonServer, path: string, init: Requ
   throw new RunError(problem.code ?? "request_failed", problem.detail ?? `The Piton server answered ${response.status}`);
 }
 
-/** The workspace of a Piton session as the sandbox of a run. */
-export function pitonSandbox(options: PitonServer & { sessionId: string; repoId?: string | null }): Sandbox {
-  const session = `/sessions/${encodeURIComponent(options.sessionId)}`;
+export interface PitonSandboxOptions extends PitonServer {
+  sessionId: string;
+  repoId?: string | null;
+  /**
+   * What a new session is made with when the one of the sandbox is gone, as the body of `POST /sessions`; `null`
+   * makes none. Needs the scope `control`.
+   */
+  newSession?: Record<string, unknown> | null;
+  /** The sandbox is another session from now on: keep its id for the next visit. */
+  onCreated?: (sessionId: string) => void;
+}
+
+/** The workspace of a Piton session as the sandbox of a run. `sessionId` is the session's that it is now. */
+export function pitonSandbox(options: PitonSandboxOptions): Sandbox & { readonly sessionId: string } {
+  let sessionId = options.sessionId;
   const get = async <T>(path: string, signal?: AbortSignal) =>
-    (await (await pitonRequest(options, `${session}${path}`, signal ? { signal } : {})).json()) as T;
+    (await (await pitonRequest(options, `/sessions/${encodeURIComponent(sessionId)}${path}`, signal ? { signal } : {})).json()) as T;
+  const { newSession = { title: "Sandbox of a browser run" } } = options;
+  const create = async () => {
+    const headers = { "Content-Type": "application/json" };
+    const body = JSON.stringify({ start: false, mcp_servers: [], ...newSession });
+    const response = await pitonRequest(options, "/sessions", { method: "POST", headers, body });
+    ({ session_id: sessionId } = (await response.json()) as { session_id: string });
+    options.onCreated?.(sessionId);
+  };
   return {
+    get sessionId() {
+      return sessionId;
+    },
+    ...(newSession === null ? {} : { create }),
     async identity() {
       const status = await get<GitStatus>("/git/status").catch(() => null);
-      return { sandboxSessionId: options.sessionId, activeBranch: status?.branch ?? null, repoId: options.repoId ?? null };
+      return { sandboxSessionId: sessionId, activeBranch: status?.branch ?? null, repoId: options.repoId ?? null };
     },
     async truth(signal) {
       const status = await get<GitStatus>("/git/status", signal);
@@ -133,8 +157,17 @@ export interface JoinedJob {
   close(): void;
 }
 
-/** In these a session has no run. */
-const ENDED: ReadonlySet<string> = new Set(["idle", "completed", "failed", "cancelled"]);
+const CLOSED: ReadonlySet<string> = new Set(["completed", "failed", "cancelled"]);
+
+/**
+ * Whether the session has done its job. One that is idle because nothing has begun yet, or between two queued
+ * prompts, has not.
+ */
+function hasEnded(status: SessionStatus): boolean {
+  if (CLOSED.has(status.status)) return true;
+  if (status.status !== "idle" || (status.queue?.length ?? 0) > 0) return false;
+  return status.run?.phase === "ended" || (status.last_outcome ?? null) !== null;
+}
 
 /** Follows the session that owns the run. `null`: no server owns it. */
 export function joinJob(client: PitonClient, recovery: Recovery): JoinedJob | null {
@@ -144,7 +177,7 @@ export function joinJob(client: PitonClient, recovery: Recovery): JoinedJob | nu
   let unsubscribe: () => void = () => undefined;
   const ended = new Promise<SessionStatus>((resolve) => {
     unsubscribe = store.status.subscribe((status) => {
-      if (status && ENDED.has(status.status)) resolve(status);
+      if (status && hasEnded(status)) resolve(status);
     });
   }).then(async (status) => {
     unsubscribe();

@@ -100,6 +100,9 @@ export class RunRecorder {
       if (start.resumes && loaded.checkpoint?.writeSeq !== start.resumes.writeSeq) {
         throw new RunError("run_changed", "The run was continued or ended in another tab.");
       }
+      // A server owns the run until it has ended and the page was told: never two owners.
+      const owner = start.resumes ? null : (loaded.checkpoint?.jobId ?? null);
+      if (owner !== null && owner !== start.jobId) throw new RunError("owned_by_server", "The run continues on the server.");
       this.#writeSeq = loaded.writeSeq;
     } catch (error) {
       await this.#held.release();
@@ -290,8 +293,7 @@ export class RunRecorder {
     if (this.#written.bytes > this.#warnBytes) {
       if (!this.#hasWarned) {
         this.#hasWarned = true;
-        const detail = `${this.#written.bytes} bytes: the oldest rounds are left out`;
-        this.#warn("checkpoint_large", detail);
+        this.#warn("checkpoint_large", `${this.#written.bytes} bytes`);
       }
       const { messages, trimmed } = trimMessages(this.#written.messages, this.#warnBytes);
       // Only once per change: a last round that is larger by itself stays whole.

@@ -132,7 +132,7 @@ export class Recovery {
     try {
       // Another tab may have ended the run since it was offered, and time has passed.
       const { checkpoint } = await storage.load(chatId);
-      if (!checkpoint) return this.#set({ status: "none", ...noReason("no_checkpoint", null) });
+      if (!checkpoint) return this.#set({ status: "none", ...refuse("no_checkpoint", null) });
       if (await this.#options.lock.isHeldElsewhere(chatId)) return this.#refused("owned_by_other_tab", checkpoint);
       const current = await Promise.resolve().then(() => sandbox.identity()).catch(() => null);
       const refusal = refusalOf(checkpoint, current ?? {}, asked, maxAgeMs);
@@ -163,8 +163,15 @@ export class Recovery {
         this.#report({ type: "dismissed", chatId, phase: loaded.checkpoint.phase });
       }
       await storage.clear(chatId, loaded.writeSeq + 1);
-      this.#set({ status: "none", ...noReason("no_checkpoint", null) });
+      this.#set({ status: "none", ...refuse("no_checkpoint", null) });
     });
+  }
+
+  /** @internal Before a new run: an interrupted one is dismissed. */
+  async giveUp(): Promise<void> {
+    const { checkpoint } = await this.#options.storage.load(this.#options.chatId);
+    // What a server owns is refused by the recorder, under the lock.
+    if (checkpoint && !checkpoint.jobId) await this.dismiss();
   }
 
   /** As the owner of the run. Throws `owned_by_other_tab`. */
@@ -227,7 +234,7 @@ export class Recovery {
       await storage.clear(chatId, writeSeq + 1);
     });
     this.#report({ type: "resume_failed", chatId, phase: checkpoint.phase, reason: "sandbox_gone" });
-    return this.#set({ status: "fresh", sentence: "Sandbox expired, starting fresh. The conversation is kept." });
+    return this.#set({ status: "fresh", sentence: `Sandbox expired${sandbox.create ? ", starting fresh" : ""}. The conversation is kept.` });
   }
 
   /** The messages of a run that is not continued, and the answer that was cut off, join the conversation. */
@@ -245,7 +252,7 @@ export class Recovery {
   #refused(reason: RefusalReason, checkpoint: RunCheckpoint): RecoveryState {
     this.#report({ type: "refused", chatId: this.#options.chatId, phase: checkpoint.phase, reason });
     if (reason === "owned_by_other_tab") this.#checkWhenFree();
-    return this.#set({ status: "none", ...noReason(reason, checkpoint) });
+    return this.#set({ status: "none", ...refuse(reason, checkpoint) });
   }
 
   /** The other tab may end without ending its run. */
@@ -266,11 +273,6 @@ export class Recovery {
     for (const listener of this.#listeners) listener();
     return state;
   }
-}
-
-function noReason(reason: RefusalReason, checkpoint: RunCheckpoint | null) {
-  const { sentence } = refuse(reason, checkpoint);
-  return { reason, sentence, checkpoint };
 }
 
 function offer(checkpoint: RunCheckpoint): string {

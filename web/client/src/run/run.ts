@@ -88,6 +88,8 @@ export interface RunState {
   text: string;
   thinking: string;
   error: { code: string; message: string } | null;
+  /** What is wrong with the stores. With one of `local_storage_…` and one of `indexed_db_…` a reload loses the run. */
+  storageProblems: readonly string[];
   recovery: RecoveryState;
 }
 
@@ -122,11 +124,14 @@ export class Run {
     this.#clock = parts.clock;
     this.recovery = parts.recovery;
     this.#report = safely(options.telemetry);
-    parts.storage.onProblem((code, detail) => this.#warn(code, detail));
     this.#state = {
-      status: "idle", phase: null, round: 0, messages: [], text: "", thinking: "", error: null,
+      status: "idle", phase: null, round: 0, messages: [], text: "", thinking: "", error: null, storageProblems: [],
       recovery: this.recovery.getState(),
     };
+    parts.storage.onProblem((code, detail) => {
+      this.#warn(code, detail);
+      this.#set({ storageProblems: [...this.#state.storageProblems, code] });
+    });
     this.recovery.subscribe(() => this.#set({ recovery: this.recovery.getState() }));
   }
 
@@ -148,9 +153,7 @@ export class Run {
     this.#begin();
     let recorder: RunRecorder | null = null;
     try {
-      const { checkpoint } = await this.#parts.storage.load(this.#options.chatId);
-      if (checkpoint?.jobId) throw new RunError("owned_by_server", "The run continues on the server.");
-      if (checkpoint) await this.recovery.dismiss();
+      await this.recovery.giveUp();
       const { provider, model } = this.#options;
       const messages = [...(await this.#parts.conversation.load())];
       recorder = await this.#parts.newRecorder(provider, model);

@@ -3,7 +3,7 @@
  * IndexedDB with strict durability behind it, because what localStorage was given in the last second is
  * lost when the browser is killed. The newer valid copy counts.
  */
-import { checkpointKey, parseCheckpoint, type Parsed, type Tombstone } from "./checkpoint.js";
+import { checkpointKey, isMessage, parseCheckpoint, type Parsed, type Tombstone } from "./checkpoint.js";
 import { CHECKPOINT_VERSION, messageOf, RunError, type Clock, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
 
 export type StorageProblem =
@@ -12,7 +12,8 @@ export type StorageProblem =
   | "indexed_db_unavailable"
   | "indexed_db_failed"
   | "checkpoint_damaged"
-  | "checkpoint_newer";
+  | "checkpoint_newer"
+  | "conversation_damaged";
 
 export interface Loaded {
   checkpoint: RunCheckpoint | null;
@@ -95,15 +96,15 @@ class BrowserStorage implements RunStorage {
     const fromDatabase = await this.#readDatabase(chatId, problems);
     const found: Parsed[] = [];
     for (const [raw, setAside] of [
-      [fromLocal, (text: string) => this.#setLocalAside(chatId, text)],
-      [fromDatabase, (text: string) => this.#setDatabaseAside(chatId, text)],
+      [fromLocal, (text: string) => this.#setLocalAside(checkpointKey(chatId), text)],
+      [fromDatabase, (text: string) => this.#moveAside("checkpoints", chatId, text)],
     ] as const) {
       if (raw === null || raw === undefined) continue;
       const parsed = parseCheckpoint(raw, chatId);
       if (parsed.kind === "damaged") {
         problems.add("checkpoint_damaged");
         await setAside(String(raw));
-        this.#report("checkpoint_damaged", `A checkpoint of ${chatId} was set aside: ${parsed.why}`);
+        this.#report("checkpoint_damaged", parsed.why);
       } else if (parsed.kind === "newer") {
         problems.add("checkpoint_newer");
         if (forWriting) await setAside(String(raw));
@@ -122,9 +123,13 @@ class BrowserStorage implements RunStorage {
   }
 
   save(checkpoint: RunCheckpoint, fence?: Fence): Promise<void> {
+    const { chatId } = checkpoint;
+    // Looked at before anything is written: a tab that slept through its lease must not leave a newer copy behind.
+    const lease = fence ? this.#readLocalLease(chatId) : null;
+    if (fence && lease && lease.owner !== fence.owner) return Promise.reject(lockLost());
     const text = JSON.stringify(checkpoint);
-    const isInLocal = this.#writeLocal(checkpointKey(checkpoint.chatId), text);
-    return this.#write(checkpoint.chatId, text, isInLocal, fence);
+    const isInLocal = this.#writeLocal(checkpointKey(chatId), text);
+    return this.#write(chatId, text, isInLocal, fence);
   }
 
   async clear(chatId: string, writeSeq: number): Promise<void> {
@@ -145,6 +150,8 @@ class BrowserStorage implements RunStorage {
 
   async updateLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
     const database = await this.#open();
+    // Without any store two tabs could not know of each other.
+    if (!database && !this.#writeLocal("run_probe", "1")) throw new RunError("storage_unavailable", "No storage");
     if (!database) return this.#updateLocalLease(chatId, update);
     return this.#transaction(database, ["leases"], "readwrite", (transaction, done) => {
       const store = transaction.objectStore("leases");
@@ -153,6 +160,8 @@ class BrowserStorage implements RunStorage {
         const next = update((reading.result as Lease | undefined) ?? null);
         if (next) store.put(next, chatId);
         else store.delete(chatId);
+        // A copy that can be read without waiting; the database decides.
+        this.#writeLocalLease(chatId, next);
         done(next);
       };
     });
@@ -160,9 +169,14 @@ class BrowserStorage implements RunStorage {
 
   async loadConversation(chatId: string): Promise<RunMessage[]> {
     const database = await this.#open();
-    if (!database) return parseMessages(this.#getLocal(`run_conversation_${chatId}`));
-    const raw = await this.#get(database, "conversations", chatId);
-    return parseMessages(raw);
+    const raw = database ? await this.#get(database, "conversations", chatId) : this.#getLocal(conversationKey(chatId));
+    const messages = parseMessages(raw);
+    if (messages) return messages;
+    // Kept under another key, so that nothing is lost and the chat can continue.
+    this.#report("conversation_damaged", chatId);
+    if (database) await this.#moveAside("conversations", chatId, String(raw));
+    else this.#setLocalAside(conversationKey(chatId), String(raw));
+    return [];
   }
 
   async saveConversation(chatId: string, messages: RunMessage[]): Promise<void> {
@@ -173,7 +187,7 @@ class BrowserStorage implements RunStorage {
         transaction.objectStore("conversations").put(text, chatId);
         done();
       });
-    } else if (!this.#writeLocal(`run_conversation_${chatId}`, text)) {
+    } else if (!this.#writeLocal(conversationKey(chatId), text)) {
       throw new RunError("storage_failed", `No store took the conversation`);
     }
   }
@@ -197,7 +211,7 @@ class BrowserStorage implements RunStorage {
         reading.onsuccess = () => {
           const lease = reading.result as Lease | undefined;
           if (lease?.owner === fence.owner) put();
-          else fail(new RunError("lock_lost", `Another tab owns the run of ${chatId} now`));
+          else fail(lockLost());
         };
       });
     const written = this.#database
@@ -211,7 +225,10 @@ class BrowserStorage implements RunStorage {
         this.#reported.delete("indexed_db_failed");
       },
       (error: unknown) => {
-        if (error instanceof RunError && error.code === "lock_lost") throw error;
+        if (error instanceof RunError && error.code === "lock_lost") {
+          if (this.#readLocal(chatId) === text) this.#removeLocal(checkpointKey(chatId));
+          throw error;
+        }
         if (this.#database || this.#factory) this.#report("indexed_db_failed", messageOf(error));
         if (!isInLocal) throw new RunError("storage_failed", `No store took the checkpoint: ${messageOf(error)}`, { cause: error });
       },
@@ -363,20 +380,16 @@ class BrowserStorage implements RunStorage {
     }
   }
 
-  #setLocalAside(chatId: string, text: string): void {
-    this.#removeLocal(checkpointKey(chatId));
-    try {
-      this.#local?.setItem(`${checkpointKey(chatId)}.aside`, text);
-    } catch (error) {
-      this.#report("local_storage_full", messageOf(error));
-    }
+  #setLocalAside(key: string, text: string): void {
+    this.#removeLocal(key);
+    this.#writeLocal(`${key}.aside`, text);
   }
 
-  async #setDatabaseAside(chatId: string, text: string): Promise<void> {
+  async #moveAside(name: string, chatId: string, text: string): Promise<void> {
     const database = await this.#open();
     if (!database) return;
-    await this.#transaction<void>(database, ["checkpoints"], "readwrite", (transaction, done) => {
-      const store = transaction.objectStore("checkpoints");
+    await this.#transaction<void>(database, [name], "readwrite", (transaction, done) => {
+      const store = transaction.objectStore(name);
       store.put(text, `${chatId}.aside`);
       store.delete(chatId);
       done();
@@ -385,20 +398,22 @@ class BrowserStorage implements RunStorage {
 
   /** Without IndexedDB: written, and read again after a moment in which another tab may have written. */
   async #updateLocalLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
-    const key = `run_lease_${chatId}`;
-    const read = (): Lease | null => {
-      const raw = this.#getLocal(key);
-      try {
-        return raw ? (JSON.parse(raw) as Lease) : null;
-      } catch {
-        return null;
-      }
-    };
-    const next = update(read());
-    if (!next) this.#removeLocal(key);
-    else this.#writeLocal(key, JSON.stringify(next));
+    this.#writeLocalLease(chatId, update(this.#readLocalLease(chatId)));
     await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, 100 + Math.random() * 100));
-    return read();
+    return this.#readLocalLease(chatId);
+  }
+
+  #writeLocalLease(chatId: string, lease: Lease | null): void {
+    if (lease) this.#writeLocal(leaseKey(chatId), JSON.stringify(lease));
+    else this.#removeLocal(leaseKey(chatId));
+  }
+
+  #readLocalLease(chatId: string): Lease | null {
+    try {
+      return JSON.parse(this.#getLocal(leaseKey(chatId)) ?? "null") as Lease | null;
+    } catch {
+      return null;
+    }
   }
 
   #report(problem: StorageProblem, detail: string): void {
@@ -416,8 +431,25 @@ function globalLocalStorage(): Storage | null {
   }
 }
 
-function parseMessages(raw: unknown): RunMessage[] {
-  if (typeof raw !== "string") return [];
-  const messages: unknown = JSON.parse(raw);
-  return Array.isArray(messages) ? (messages as RunMessage[]) : [];
+/** Null: damaged. */
+function parseMessages(raw: unknown): RunMessage[] | null {
+  if (raw === undefined || raw === null) return [];
+  try {
+    const messages: unknown = JSON.parse(String(raw));
+    return Array.isArray(messages) && messages.every(isMessage) ? (messages as RunMessage[]) : null;
+  } catch {
+    return null;
+  }
+}
+
+function leaseKey(chatId: string): string {
+  return `run_lease_${chatId}`;
+}
+
+function conversationKey(chatId: string): string {
+  return `run_conversation_${chatId}`;
+}
+
+function lockLost(): RunError {
+  return new RunError("lock_lost", "Another tab has taken the run over.");
 }
