@@ -1,6 +1,8 @@
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import preact from "@preact/preset-vite";
-import { defineConfig } from "vite";
+import { defineConfig, type Plugin } from "vite";
 
 const CLIENT = fileURLToPath(new URL("../client/src/", import.meta.url));
 /** A running `piton serve`, for `npm run dev`. */
@@ -13,8 +15,20 @@ const proxy = {
   headers: { origin: SERVER },
 };
 
+/** The service worker's cache is named after the build, so that an upgrade removes what it replaces. */
+const nameWorker: Plugin = {
+  name: "name-worker",
+  apply: "build",
+  closeBundle() {
+    const dist = new URL("./dist/", import.meta.url);
+    const build = createHash("sha256").update(readFileSync(new URL("index.html", dist))).digest("hex").slice(0, 12);
+    const worker = new URL("sw.js", dist);
+    writeFileSync(worker, readFileSync(worker, "utf8").replace("piton-shell-BUILD", `piton-shell-${build}`));
+  },
+};
+
 export default defineConfig({
-  plugins: [preact({ prefreshEnabled: true, devToolsEnabled: false })],
+  plugins: [preact({ prefreshEnabled: true, devToolsEnabled: false }), nameWorker],
   resolve: {
     alias: [
       { find: /^piton-client$/, replacement: `${CLIENT}index.ts` },

@@ -149,6 +149,43 @@ test("executor_status=error: not responding, with retry and abandon; it comes ba
   await server.call("POST", `/sessions/${id}/cancel`);
 });
 
+test("executor_status=error: 'Abandon the executor' interrupts the run", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  await server.prompt(id, "stream 4000 50");
+  const { agent_execution_id } = await server.until(id, (status) => status.status === "running" && status.is_agent_running);
+  const page = await pages.open(session(id));
+  const pids = server.agentctlOf(agent_execution_id);
+  await server.kill();
+  for (const pid of pids) process.kill(pid, "SIGSTOP");
+  try {
+    await server.start();
+    await card(page, "executor-unreachable").getByRole("button", { name: "Abandon the executor" }).click({ timeout: 30_000 });
+    await card(page, "interrupted").waitFor({ timeout: 20_000 });
+    const kinds = (await server.records(id)).map((record) => record.kind);
+    assert.ok(kinds.includes("executor.abandoned") && kinds.includes("run.interrupted"));
+  } finally {
+    for (const pid of pids) server.killProcess(pid);
+  }
+});
+
+test("context lost, each of the four choices does what it says", async ({ server, pages }) => {
+  const lostIn = async () => {
+    const id = await stopped(server, { agent_profile_id: "forgetful" });
+    const page = await pages.open(session(id));
+    await card(page, "context-lost").waitFor();
+    return { id, page, choose: (name) => card(page, "context-lost").getByRole("button", { name, exact: true }).click() };
+  };
+  const retried = await lostIn();
+  await retried.choose("Retry");
+  await card(retried.page, "context-lost").waitFor();
+  const told = await lostIn();
+  await told.choose("Continue with history");
+  await server.until(told.id, (status) => status.is_agent_running && status.context === "injected");
+  const another = await lostIn();
+  await another.choose("New session");
+  await another.page.getByRole("dialog", { name: /New session/ }).waitFor();
+});
+
 test("resume token refused: not failed, a message says so, four choices", async ({ server, pages }) => {
   const id = await stopped(server, { agent_profile_id: "forgetful" });
   const page = await pages.open(session(id));
@@ -170,9 +207,11 @@ test("paused: continue", async ({ server, pages }) => {
   const page = await pages.open(session(id));
   await page.locator('.message[data-role="agent"]').waitFor();
   await page.getByRole("button", { name: "Pause the run" }).click();
-  await card(page, "paused").getByRole("button", { name: "Cancel the run" }).click();
-  await server.until(id, (status) => status.status === "idle");
+  await card(page, "paused").getByRole("button", { name: "Continue" }).click();
+  await server.until(id, (status) => status.status === "running");
   await card(page, "paused").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Cancel the run" }).click();
+  await server.until(id, (status) => status.status === "idle");
 });
 
 test("read-only: a newer version wrote the session", async ({ server, pages }) => {

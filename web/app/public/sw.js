@@ -1,6 +1,7 @@
 // The shell only: the page and its files, so that an installed app opens without a network. Nothing of the API is ever
 // kept: sessions belong to the server.
-const CACHE = "piton-shell-1";
+// The build writes its own name here: another build is another worker, which removes the files of the one before.
+const CACHE = "piton-shell-BUILD";
 
 self.addEventListener("install", (event) => {
   event.waitUntil(caches.open(CACHE).then((cache) => cache.add("/")).then(() => self.skipWaiting()));

@@ -3,6 +3,7 @@ import { signedOutBy, token } from "./data/account.ts";
 import { loadAgents } from "./data/agents.ts";
 import { listStore, needsYou } from "./data/home.ts";
 import { followNotifications } from "./data/notifications.ts";
+import { followVersion } from "./data/version.ts";
 import { lazy } from "./lib/lazy.tsx";
 import { route } from "./lib/router.ts";
 import { Home } from "./screens/home/Home.tsx";
@@ -24,7 +25,10 @@ function SignedIn() {
   useEffect(() => {
     listStore.start();
     loadAgents().catch(report);
-    return followNotifications();
+    const ends = [followNotifications(), followVersion()];
+    return () => {
+      for (const end of ends) end();
+    };
   }, []);
   const at = route.value;
   const waiting = needsYou.value;

@@ -1156,8 +1156,10 @@ export interface paths {
          *     come in another order than their requests. Methods: `task.session.create`, `list`, `status`,
          *     `start`, `resume`, `prompt`, `cancel`, `pause`, `dismiss`, `close`, `answer` take what the HTTP
          *     operation of that name takes, with `session_id` (or `wait_id`) and `idempotency_key` among the
-         *     params; `session.subscribe {session_id, after}` and `session.unsubscribe {session_id}` are the
-         *     socket's own. Events: `{"event": "session.message.added", "payload": {session_id, task_id, seq, …}}`.
+         *     params; `session.subscribe {session_id, after}`, `session.unsubscribe {session_id}`,
+         *     `tasks.subscribe`, `tasks.unsubscribe` and `ping` are the socket's own. `tasks.subscribe {"sessions":
+         *     true}` sends the events of `GET /events` (`listing`, `index`, `gone`, `task`, `task.*`), so that one
+         *     socket follows the list and any number of sessions. Events: `{"event": "session.message.added", "payload": {session_id, task_id, seq, …}}`.
          *     The token is in the `Authorization` header or, from a browser, among the subprotocols:
          *     `piton.v1, bearer.TOKEN`.
          */

@@ -1,10 +1,14 @@
 import type { SessionSummary } from "piton-client";
 import { agents } from "../../data/agents.ts";
 import { openNewSession } from "../../data/dialogs.ts";
+import { isOutboxDurable } from "../../data/outbox.ts";
+import { isOutdated } from "../../data/version.ts";
 import { type Filter, filter, homeConnection, list, query, shown } from "../../data/home.ts";
-import type { Group } from "../../data/states.ts";
+import { type Group, TASK_STATES } from "../../data/states.ts";
+import { plural } from "../../lib/format.ts";
 import { now } from "../../lib/now.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
+import { Badge } from "../../ui/parts.tsx";
 import { ConnectionNotice } from "../session/ConnectionNotice.tsx";
 import { SessionRow } from "./SessionRow.tsx";
 
@@ -37,6 +41,17 @@ export function Home({ selected }: { selected: string | null }) {
           <a href="#/settings/device">Why</a>
         </p>
       )}
+      {isOutdated.value && (
+        <p class="notice" role="status" data-card="new-version">
+          <span class="grow">The server has a new version of this page. Drafts and queued prompts stay.</span>
+          <Button dense onClick={() => location.reload()}>Reload</Button>
+        </p>
+      )}
+      {!isOutboxDurable.value && (
+        <p class="notice" role="status" data-card="storage-full">
+          This browser's storage is full or off: drafts and prompts that are not sent yet are lost with this page.
+        </p>
+      )}
       {!selected && <ConnectionNotice connection={homeConnection.value} />}
       <div class="home-filter">
         <input
@@ -59,6 +74,7 @@ export function Home({ selected }: { selected: string | null }) {
       </div>
       <div class="home-list">
         <Section title="Needs you" group="needs_you" rows={groups.needs_you} selected={selected} />
+        <Tasks />
         <Section title="Working" group="working" rows={groups.working} selected={selected} />
         <Section title="Today" group="recent" rows={today} selected={selected} />
         <Section title="Earlier" group="recent" rows={earlier} selected={selected} />
@@ -67,6 +83,34 @@ export function Home({ selected }: { selected: string | null }) {
         {list.value.isLoaded && isEmpty && <Nothing />}
       </div>
     </div>
+  );
+}
+
+/** Open tasks with several sessions, or none yet: each is compared and finished on its own screen. */
+function Tasks() {
+  if (filter.value !== "all") return null;
+  const counts = new Map<string, number>();
+  for (const session of list.value.sessions) if (session.task_id) counts.set(session.task_id, (counts.get(session.task_id) ?? 0) + 1);
+  const words = query.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const tasks = list.value.tasks.filter((task) => !task.is_closed && counts.get(task.task_id) !== 1 && words.every((word) => task.title.toLowerCase().includes(word)));
+  if (tasks.length === 0) return null;
+  return (
+    <section class="home-section" data-group="tasks" aria-label="Tasks">
+      <h2>Tasks <span class="muted numeric">{tasks.length}</span></h2>
+      <ul>
+        {tasks.slice(0, ROWS_MAX).map((task) => (
+          <li key={task.task_id} class="home-task">
+            <a href={`#/task/${encodeURIComponent(task.task_id)}`} class="home-link">
+              <span class="grow">
+                <span class="truncate home-title">{task.title}</span>
+                <span class="home-facts">{plural(counts.get(task.task_id) ?? 0, "session")}</span>
+              </span>
+              <Badge tone={TASK_STATES[task.state].tone}>{TASK_STATES[task.state].label}</Badge>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

@@ -19,9 +19,24 @@ import { Track } from "./Track.tsx";
 const RECORDS_MAX = 20_000;
 const PAGE = 1_000;
 
-async function readLog(id: string, last: number): Promise<LogRecord[]> {
+/** What was read of the session on the screen: a log only grows, so the next time only its end is read. */
+let known: { id: string; records: readonly LogRecord[] } = { id: "", records: [] };
+
+async function readLog(id: string, last: number): Promise<readonly LogRecord[]> {
+  const before = known.id === id ? known.records : [];
+  const all = await readAfter(id, before.at(-1)?.seq ?? Math.max(0, last - RECORDS_MAX));
+  // A redaction changes records that were read already.
+  if (before.length > 0 && all.some((record) => record.kind === "record.redacted")) {
+    known = { id: "", records: [] };
+    return await readLog(id, last);
+  }
+  if (all.length > 0 || known.id !== id) known = { id, records: [...before, ...all].slice(-RECORDS_MAX) };
+  return known.records;
+}
+
+async function readAfter(id: string, from: number): Promise<LogRecord[]> {
   const all: LogRecord[] = [];
-  let after = Math.max(0, last - RECORDS_MAX);
+  let after = from;
   for (;;) {
     const page = await client.call("get", "/api/v1/sessions/{session_id}/records", { path: { session_id: id }, query: { after, limit: PAGE } });
     all.push(...(page.records as unknown as LogRecord[]));
