@@ -5,7 +5,6 @@ use std::sync::Arc;
 use piton_core::Code;
 use piton_core::graph::CheckpointConfig;
 use piton_core::id::SessionId;
-use piton_core::limits::PAYLOAD_INLINE_BYTES_MAX;
 use piton_core::mask::KeyPatterns;
 use piton_graph::{
     CheckpointOptions, Graph, GraphSpec, GraphStore, StoreFeatures, StoreParts, ValueType,
@@ -51,9 +50,13 @@ impl GraphHost {
 
 /// What a store of a kind does to contents.
 pub(crate) fn features(kind: Kind) -> StoreFeatures {
-    StoreFeatures {
-        is_encrypted: kind == Kind::Sqlite,
-        compresses_above: Some(PAYLOAD_INLINE_BYTES_MAX),
+    match kind {
+        Kind::Sqlite => StoreFeatures {
+            is_encrypted: true,
+            compresses_above: Some(piton_store::SqliteStore::COMPRESSES_ABOVE),
+            key_source: None,
+        },
+        Kind::Files => piton_graph::files_features(),
     }
 }
 

@@ -110,6 +110,8 @@ pub enum Error {
     CheckpointInUse { checkpoint: CheckpointId, why: &'static str },
     #[error("{} checkpoint of the session {} `{named}`", if *is_ambiguous { "More than one" } else { "No" }, if *is_ambiguous { "is meant by" } else { "is" })]
     CheckpointUnknown { named: String, is_ambiguous: bool },
+    #[error("Session {session} is a fork that was cut off, and has not all of its records")]
+    ForkIncomplete { session: SessionId },
     #[error("The graph in the session's log cannot be read")]
     SpecUnreadable {
         #[source]
@@ -138,9 +140,13 @@ impl Error {
             Self::Store(error) => error.code(),
             Self::Refused(refusal) => refusal.code(),
             Self::Input { .. } => Code::GraphInputInvalid,
-            Self::Config(ConfigConflict::Backend { .. }) => Code::StoreUnsupported,
+            Self::Config(ConfigConflict::Backend { .. } | ConfigConflict::Url) => {
+                Code::StoreUnsupported
+            }
             Self::Config(_) => Code::ConfigConflict,
-            Self::NotGraph { .. } | Self::OtherGraph { .. } => Code::SessionNotGraph,
+            Self::NotGraph { .. } | Self::OtherGraph { .. } | Self::ForkIncomplete { .. } => {
+                Code::SessionNotGraph
+            }
             Self::Resume(ResumeRefusal::NotFound { .. })
             | Self::NoneIntact { .. }
             | Self::CheckpointUnknown { .. } => Code::CheckpointNotFound,
@@ -152,11 +158,19 @@ impl Error {
         }
     }
 
+    /// A content is not there, or not what was written.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self.code(), Code::RecordDamaged | Code::BlobMissing | Code::ChainBroken)
+    }
+
     /// What to do about it: more than the code's own hint, if more is known.
     pub fn hint(&self) -> String {
         let own = match self {
             Self::Spec(error) => error.hint.clone(),
             Self::Input { hint, .. } => hint.clone(),
+            Self::ForkIncomplete { session } => {
+                Some(format!("Remove it with `piton sessions delete {session}`, and fork again."))
+            }
             Self::SpecMasked => Some("Resume with the graph file: `--graph FILE`.".to_owned()),
             Self::ValuesRequired { keys } => {
                 let sets: Vec<_> = keys.iter().map(|key| format!("--set {key}=VALUE")).collect();

@@ -52,7 +52,7 @@ pub use spec::{
     MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType, parse,
     parse_checkpoint_options,
 };
-pub use store::{GraphStore, StoreParts, open};
+pub use store::{GraphStore, StoreParts, files_features, open, sqlite_features};
 
 pub use async_trait::async_trait;
 pub use piton_core::graph::{

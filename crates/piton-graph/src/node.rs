@@ -58,6 +58,9 @@ pub(crate) enum Asked {
     Wait { number: u32, question: Value, deadline: Option<Duration> },
     MapList { items: Vec<Value> },
     MapItem { index: u32, value: Value },
+    Event { event: Value },
+    Text { offset: u64, text: String },
+    Artifact { name: String, bytes: Vec<u8> },
     Iteration { iteration: u32, messages: Vec<Value>, outputs: Map<String, Value>, done: bool },
 }
 
@@ -76,11 +79,21 @@ pub(crate) struct Attempt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Restored {
     pub(crate) safe_point: Option<(String, Map<String, Value>)>,
-    pub(crate) map: Option<(Vec<Value>, BTreeMap<u32, Value>)>,
+    pub(crate) map: Option<RestoredMap>,
     pub(crate) conversation: Vec<Value>,
     pub(crate) outputs: Map<String, Value>,
     pub(crate) iterations: u32,
     pub(crate) is_done: bool,
+}
+
+/// How far earlier attempts of a map came.
+#[derive(Clone, Debug)]
+pub(crate) struct RestoredMap {
+    /// Items of the list.
+    pub(crate) count: u32,
+    /// `None`: masking changed the list.
+    pub(crate) items: Option<Vec<Value>>,
+    pub(crate) results: BTreeMap<u32, Value>,
 }
 
 /// The keys that a node may read, with their values when it started.
@@ -96,6 +109,8 @@ pub struct NodeContext {
     pub(crate) outputs: Map<String, Value>,
     pub(crate) restored: Restored,
     pub(crate) waits: u32,
+    /// Bytes of text that this attempt streamed.
+    pub(crate) streamed: u64,
     pub(crate) requests: mpsc::Sender<Request>,
 }
 
@@ -188,6 +203,36 @@ impl NodeContext {
             object.insert("options".to_owned(), options.iter().map(option).collect());
         }
         self.ask(Asked::Wait { number, question: object.into(), deadline }).await
+    }
+
+    /// Tells readers of the session's log something, as the record `node.event`. Nothing is restored
+    /// from it: an attempt that runs again tells it again.
+    pub async fn emit(&mut self, event: impl Serialize) -> Result<(), NodeError> {
+        let event = to_value("event", event)?;
+        self.ask(Asked::Event { event }).await?;
+        Ok(())
+    }
+
+    /// Streams text to readers of the session's log, as the records `node.text`.
+    pub async fn stream(&mut self, text: impl Into<String>) -> Result<(), NodeError> {
+        let (offset, text) = (self.streamed, text.into());
+        check_size("text", &Value::String(text.clone()))?;
+        self.streamed += text.len() as u64;
+        self.ask(Asked::Text { offset, text }).await?;
+        Ok(())
+    }
+
+    /// Keeps a file with the session, by its name. It is durable when this returns; a file of the same
+    /// name takes its place.
+    pub async fn artifact(
+        &mut self,
+        name: &str,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<(), NodeError> {
+        let bytes = bytes.into();
+        check_artifact(name, bytes.len())?;
+        self.ask(Asked::Artifact { name: name.to_owned(), bytes }).await?;
+        Ok(())
     }
 
     pub(crate) async fn ask(&self, asked: Asked) -> Result<Value, NodeError> {
@@ -318,6 +363,30 @@ fn undeclared<'a>(
     NodeError::new(format!("The node `{path}` does not declare `{key}` in `{what}`{hint}"))
         .with_code(Code::MemoryKeyUndeclared)
         .permanent()
+}
+
+/// Largest file that a node can leave: not text, it takes twice as much in its record.
+pub(crate) const ARTIFACT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX / 2 - 1_024;
+const ARTIFACT_NAME_BYTES_MAX: usize = 128;
+
+/// A name that is a file's name everywhere, and a size that fits.
+pub(crate) fn check_artifact(name: &str, bytes: usize) -> Result<(), NodeError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let fits = (1..=ARTIFACT_NAME_BYTES_MAX).contains(&name.len())
+        && name.chars().all(allowed)
+        && !name.starts_with('.');
+    if !fits {
+        let message = format!(
+            "`{name}` is no name of an artifact: 1 to {ARTIFACT_NAME_BYTES_MAX} letters, digits, `_`, `-` or `.`, and no `.` first"
+        );
+        return Err(NodeError::new(message).with_code(Code::NodeOutputInvalid).permanent());
+    }
+    if bytes > ARTIFACT_BYTES_MAX {
+        let message =
+            format!("The artifact `{name}` has {bytes} bytes; {ARTIFACT_BYTES_MAX} are the limit");
+        return Err(NodeError::new(message).with_code(Code::PayloadTooLarge).permanent());
+    }
+    Ok(())
 }
 
 /// A value as JSON, within the limit of one record.

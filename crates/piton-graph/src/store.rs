@@ -11,7 +11,8 @@ use piton_core::limits::PAYLOAD_INLINE_BYTES_MAX;
 use piton_core::mask::{KeyPatterns, Masker};
 use piton_core::token::{ResumeToken, Secret};
 use piton_store::{
-    BootGuard, BootLocks, Entropy, Liveness, OsEntropy, SqliteStore, Store, Writer, sqlite,
+    BootGuard, BootLocks, Entropy, KeySource, Liveness, OsEntropy, SqliteStore, Store, Writer,
+    sqlite,
 };
 
 use crate::error::{Error, Result};
@@ -57,8 +58,7 @@ pub fn open(data: impl AsRef<Path>) -> Result<GraphStore> {
     let locks = BootLocks::new(data);
     let boot = BootId::new(unix_ms(), random()?);
     let guard = locks.hold(boot.clone())?;
-    let features =
-        StoreFeatures { is_encrypted: true, compresses_above: Some(PAYLOAD_INLINE_BYTES_MAX) };
+    let features = sqlite_features(&store);
     let parts = StoreParts {
         store: Arc::new(store),
         boot,
@@ -67,6 +67,25 @@ pub fn open(data: impl AsRef<Path>) -> Result<GraphStore> {
         masker: Arc::new(Masker::default()),
     };
     Ok(GraphStore::of(parts, Some(guard)))
+}
+
+/// What a SQLite store does to contents.
+pub fn sqlite_features(store: &SqliteStore) -> StoreFeatures {
+    StoreFeatures {
+        is_encrypted: true,
+        compresses_above: Some(SqliteStore::COMPRESSES_ABOVE),
+        key_source: Some(match store.key_source() {
+            KeySource::Keychain => "keychain",
+            KeySource::Environment => "env_var",
+            KeySource::File => "file",
+        }),
+    }
+}
+
+/// What a store of plain files does to contents.
+pub fn files_features() -> StoreFeatures {
+    let compresses_above = Some(PAYLOAD_INLINE_BYTES_MAX);
+    StoreFeatures { is_encrypted: false, compresses_above, key_source: None }
 }
 
 impl GraphStore {

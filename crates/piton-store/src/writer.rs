@@ -18,21 +18,34 @@ use crate::masking::Masking;
 
 /// Records that may be written.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct WritableRecords(Vec<NewRecord>);
+pub struct WritableRecords {
+    records: Vec<NewRecord>,
+    compress_above: Option<usize>,
+}
 
 impl WritableRecords {
     /// Records that are written byte for byte, **unmasked**: copies of what a log already holds.
     pub fn verbatim(records: Vec<NewRecord>) -> Self {
-        Self(records)
+        Self { records, compress_above: None }
+    }
+
+    /// Contents of more bytes are compressed, smaller ones are not. Without it the store decides. A
+    /// store that cannot compress so small contents leaves them as they are.
+    pub fn compressing_above(self, bytes: usize) -> Self {
+        Self { compress_above: Some(bytes), ..self }
+    }
+
+    pub(crate) fn compress_above(&self) -> Option<usize> {
+        self.compress_above
     }
 
     /// Adds records behind these, in the same batch.
     pub fn extend(&mut self, more: Self) {
-        self.0.extend(more.0);
+        self.records.extend(more.records);
     }
 
     pub fn into_vec(self) -> Vec<NewRecord> {
-        self.0
+        self.records
     }
 }
 
@@ -40,7 +53,7 @@ impl Deref for WritableRecords {
     type Target = [NewRecord];
 
     fn deref(&self) -> &[NewRecord] {
-        &self.0
+        &self.records
     }
 }
 
@@ -49,7 +62,7 @@ impl<'a> IntoIterator for &'a WritableRecords {
     type IntoIter = std::slice::Iter<'a, NewRecord>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.records.iter()
     }
 }
 
@@ -108,13 +121,13 @@ impl Writer {
     ) -> Result<Masked> {
         if planted::is(Bug::WriterUnmasked) {
             let originals = BTreeMap::new();
-            return Ok(Masked { records: WritableRecords(records), originals });
+            return Ok(Masked { records: WritableRecords::verbatim(records), originals });
         }
         let originals = self.masking.mask(log, &mut records).map_err(|error| {
             let source: Cause = Arc::new(error);
             Error::RecordDamaged { session: log.clone(), seq: expected + 1, source: Some(source) }
         })?;
-        Ok(Masked { records: WritableRecords(records), originals })
+        Ok(Masked { records: WritableRecords::verbatim(records), originals })
     }
 
     /// Appends to a session's log under this boot's lease. Takes its place in the log's order when

@@ -26,6 +26,9 @@ records! {
         from_session_id: SessionId,
         from_checkpoint_id: CheckpointId,
         from_seq: Seq,
+        /// The record of this log with which the copy is whole. A log that ends before it is of a fork
+        /// that was cut off.
+        #[serde(default, skip_serializing_if = "Option::is_none")] through: Option<Seq>,
     } content [];
     /// A node begins an attempt. `visit` counts how often a cycle led to it.
     NodeStarted = "node.started" { path: String, visit: u32, attempt: u32, } content [];
@@ -36,13 +39,14 @@ records! {
         attempt: u32,
         latency_ms: u64,
     } content [];
-    /// An attempt failed. With `retry_at` another one follows.
+    /// An attempt failed. With `retry_at` another one follows; `handled`: an edge `on: error` leads on.
     NodeFailed = "node.failed" {
         path: String,
         visit: u32,
         attempt: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] handled: bool,
     } content ["error"];
     /// No edge to the node is taken in this visit.
     NodeSkipped = "node.skipped" { path: String, visit: u32, } content [];
@@ -51,7 +55,22 @@ records! {
         path: String,
         visit: u32,
         attempt: u32,
+        /// Keys that were written and whose values are not here, or not as they were.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] excluded_keys: Vec<String>,
     } content ["description", "writes"];
+    /// A node tells readers of the log something.
+    NodeEvent = "node.event" { path: String, visit: u32, attempt: u32, } content ["event"];
+    /// A node streams text to readers of the log. `offset` counts the bytes of the attempt before it.
+    NodeText = "node.text" { path: String, visit: u32, attempt: u32, offset: u64, } content ["text"];
+    /// A node left a file. `is_hex`: it is not text, and its content is in hex.
+    ArtifactAdded = "artifact.added" {
+        path: String,
+        name: String,
+        bytes: u64,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] is_hex: bool,
+        /// Masking changed it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
+    } content ["data"];
     /// An edge is taken. One that closes a cycle names the nodes that get another visit.
     EdgeTaken = "edge.taken" {
         from: String,
@@ -70,7 +89,12 @@ records! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
     } content ["value"];
     /// A node added an output of the graph.
-    OutputAdded = "output.added" { key: String, path: String, } content ["value"];
+    OutputAdded = "output.added" {
+        key: String,
+        path: String,
+        /// Masking changed it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
+    } content ["value"];
     /// An iteration of a loop node is complete. `step` has the messages that it added to the
     /// conversation and the outputs that it set.
     LoopIterated = "loop.iterated" {
@@ -79,14 +103,24 @@ records! {
         iteration: u32,
         messages: u32,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] done: bool,
+        /// Masking changed the step.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
     } content ["step"];
     /// The list that a map node works on, before its first item.
-    MapListed = "map.listed" { path: String, visit: u32, count: u32, } content ["items"];
+    MapListed = "map.listed" {
+        path: String,
+        visit: u32,
+        count: u32,
+        /// Masking changed the list.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
+    } content ["items"];
     /// One item of a map node is complete.
     MapItemCompleted = "map.item_completed" {
         path: String,
         visit: u32,
         index: u32,
+        /// Masking changed the result: after a crash the item runs again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
     } content ["value"];
     /// A position from which the graph can be resumed: right after this record.
     CheckpointCreated = "checkpoint.created" {

@@ -20,10 +20,14 @@ pub const SMART_CHANGED_KEYS: usize = 10;
 /// The keys that are excluded whatever the levels say.
 const EXCLUDED_ALWAYS: &[&str] = &["api_key", "credentials", "access_token"];
 
+/// Where a store's key can come from.
+const KEY_SOURCES: &[&str] = &["keychain", "env_var", "file"];
+
 /// Options of one level; what is `None` is left to the level before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointOptions {
+    #[serde(alias = "checkpoints_enabled")]
     pub enabled: Option<bool>,
     pub checkpoint_on_node_start: Option<bool>,
     pub checkpoint_on_node_complete: Option<bool>,
@@ -42,13 +46,17 @@ pub struct CheckpointOptions {
     pub compress: Option<bool>,
     pub compression_threshold_bytes: Option<usize>,
     pub encrypt_checkpoints: Option<bool>,
+    /// Where the key comes from: `keychain`, `env_var` or `file`.
+    pub encryption_key_source: Option<String>,
     pub storage_backend: Option<String>,
+    pub storage_url: Option<String>,
 }
 
 impl CheckpointOptions {
     /// The names of all options, for suggestions.
     pub const NAMES: &'static [&'static str] = &[
         "enabled",
+        "checkpoints_enabled",
         "checkpoint_on_node_start",
         "checkpoint_on_node_complete",
         "checkpoint_on_edge",
@@ -66,7 +74,9 @@ impl CheckpointOptions {
         "compress",
         "compression_threshold_bytes",
         "encrypt_checkpoints",
+        "encryption_key_source",
         "storage_backend",
+        "storage_url",
     ];
 }
 
@@ -135,8 +145,10 @@ impl Default for CheckpointConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFeatures {
     pub is_encrypted: bool,
-    /// Contents above so many bytes are compressed.
+    /// Contents above so many bytes can be compressed, smaller ones cannot.
     pub compresses_above: Option<usize>,
+    /// Where its key comes from, if that is known.
+    pub key_source: Option<&'static str>,
 }
 
 /// An option that the store contradicts.
@@ -144,14 +156,22 @@ pub struct StoreFeatures {
 pub enum ConfigConflict {
     #[error("`encrypt_checkpoints: {asked}` contradicts the store, which is {}encrypted", if *asked { "not " } else { "" })]
     Encryption { asked: bool },
-    #[error(
-        "`compress: false` contradicts the store, which compresses contents above {above} bytes"
-    )]
-    Compression { above: usize },
+    #[error("`compress: {asked}` contradicts the store, which does {}compress contents", if *asked { "not " } else { "" })]
+    Compression { asked: bool },
     #[error(
         "`compression_threshold_bytes: {asked}` contradicts the store, which compresses contents above {above} bytes and no smaller ones"
     )]
     Threshold { asked: usize, above: usize },
+    #[error(
+        "`encryption_key_source: {asked}` contradicts the store, whose key comes from `{found}`"
+    )]
+    KeySource { asked: String, found: &'static str },
+    #[error(
+        "There is no encryption_key_source `{asked}`; there are `keychain`, `env_var` and `file`"
+    )]
+    KeySourceUnknown { asked: String },
+    #[error("`storage_url` is for storage backends other than `local`, and none is supported")]
+    Url,
     #[error("The storage backend `{backend}` is not supported; `local` is")]
     Backend { backend: String },
 }
@@ -191,7 +211,10 @@ impl CheckpointConfig {
             compress,
             compression_threshold_bytes,
             encrypt_checkpoints,
+            // These say what the store has to be, and change nothing.
+            encryption_key_source: _,
             storage_backend,
+            storage_url: _,
         } = level;
         set(&mut self.enabled, enabled.as_ref());
         set(&mut self.checkpoint_on_node_start, checkpoint_on_node_start.as_ref());
@@ -230,18 +253,31 @@ impl CheckpointConfig {
             {
                 return Err(ConfigConflict::Encryption { asked });
             }
-            if let Some(above) = store.compresses_above {
-                if level.compress == Some(false) {
-                    return Err(ConfigConflict::Compression { above });
+            if let Some(asked) = level.compress
+                && asked != store.compresses_above.is_some()
+            {
+                return Err(ConfigConflict::Compression { asked });
+            }
+            if let (Some(asked), Some(above)) =
+                (level.compression_threshold_bytes, store.compresses_above)
+                && asked < above
+            {
+                return Err(ConfigConflict::Threshold { asked, above });
+            }
+            if let Some(asked) = &level.encryption_key_source {
+                if !KEY_SOURCES.contains(&asked.as_str()) {
+                    return Err(ConfigConflict::KeySourceUnknown { asked: asked.clone() });
                 }
-                if let Some(asked) =
-                    level.compression_threshold_bytes.filter(|asked| *asked < above)
-                {
-                    return Err(ConfigConflict::Threshold { asked, above });
+                let found = if store.is_encrypted { store.key_source } else { Some("nowhere") };
+                if let Some(found) = found.filter(|found| found != asked) {
+                    return Err(ConfigConflict::KeySource { asked: asked.clone(), found });
                 }
             }
             if let Some(backend) = level.storage_backend.as_ref().filter(|name| *name != "local") {
                 return Err(ConfigConflict::Backend { backend: backend.clone() });
+            }
+            if level.storage_url.is_some() {
+                return Err(ConfigConflict::Url);
             }
         }
         Ok(())

@@ -38,6 +38,19 @@ impl Lineages {
         self.starts.last().map_or(1, |start| start.lineage)
     }
 
+    /// A lineage and those that it comes from, oldest first.
+    pub fn ancestry(&self, lineage: u32) -> Vec<u32> {
+        let mut line = vec![lineage];
+        // A lineage comes from an older one; a log that says otherwise must not lead in circles.
+        while let Some(start) = self.starts.iter().find(|start| Some(&start.lineage) == line.last())
+            && line.len() <= self.starts.len()
+        {
+            line.push(start.from_lineage);
+        }
+        line.reverse();
+        line
+    }
+
     /// The number of the next one.
     pub fn next(&self) -> u32 {
         self.starts.iter().map(|start| start.lineage).max().unwrap_or(1) + 1

@@ -30,7 +30,8 @@ pub use config::{
 pub use lineage::{Lineages, Segment};
 pub use memory::{MemoryEntry, ReduceError, Reducer};
 pub use state::{
-    Answer, GraphState, LoopProgress, MapProgress, Metrics, NodePhase, NodeState, SafePoint,
+    Answer, Artifact, GraphState, LoopProgress, MapProgress, Metrics, NodePhase, NodeState,
+    SafePoint,
 };
 pub use topology::{Edge, Topology, TopologyError};
 

@@ -23,6 +23,12 @@ pub struct GraphState {
     pub memory: BTreeMap<String, MemoryEntry>,
     /// The graph's outputs, by the record that has each.
     pub outputs: BTreeMap<String, Seq>,
+    /// Outputs that masking changed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub masked_outputs: BTreeSet<String>,
+    /// The files that nodes left, by name: the record that has each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub artifacts: BTreeMap<String, Artifact>,
     /// The nodes that completed, in order.
     pub execution_path: Vec<String>,
     /// How often each edge that closes a cycle was taken.
@@ -43,10 +49,16 @@ pub struct NodeState {
     pub attempts: u32,
     /// Attempts that failed in this visit.
     pub failures: u32,
+    /// Failures since the node was last given up: those that its retries are counted by.
+    #[serde(default)]
+    pub retried: u32,
     pub phase: NodePhase,
     /// An edge that closes a cycle led to it: it does not wait for its other edges.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub triggered: bool,
+    /// It failed, and an edge `on: error` led on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handled: bool,
     /// A pause stopped its attempt at a safe point: the next attempt is no retry.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
@@ -82,6 +94,19 @@ pub enum NodePhase {
 pub struct SafePoint {
     /// The record that has the writes.
     pub seq: Seq,
+    /// Keys that were written and whose values the record does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded_keys: Vec<String>,
+}
+
+/// A file that a node left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    pub seq: Seq,
+    pub path: String,
+    pub bytes: u64,
+    pub is_hex: bool,
+    pub excluded: bool,
 }
 
 /// How far a map node came: its list, and the record of each item that is complete.
@@ -90,6 +115,12 @@ pub struct MapProgress {
     pub list_seq: Seq,
     pub count: u32,
     pub items: BTreeMap<u32, Seq>,
+    /// Masking changed the list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_list_masked: bool,
+    /// Items whose results masking changed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub masked: BTreeSet<u32>,
 }
 
 /// How far a loop node came: the record of each iteration.
@@ -99,6 +130,9 @@ pub struct LoopProgress {
     pub messages: u64,
     /// The last iteration said that it was the last.
     pub done: bool,
+    /// Iterations whose steps masking changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masked: Vec<u32>,
 }
 
 impl LoopProgress {
@@ -157,7 +191,9 @@ impl GraphState {
     /// The node that failed last and is not tried again, with the record that has its error.
     pub fn failed(&self) -> Option<(&str, Seq)> {
         let failed = self.nodes.iter().filter_map(|(path, node)| match node.phase {
-            NodePhase::Failed { seq, retry_at: None } => Some((path.as_str(), seq)),
+            NodePhase::Failed { seq, retry_at: None } if !node.handled => {
+                Some((path.as_str(), seq))
+            }
             _ => None,
         });
         failed.max_by_key(|(_, seq)| *seq)
@@ -182,6 +218,17 @@ impl GraphState {
             Event::MemoryChanged(e) => self.apply_memory(seq, e),
             Event::OutputAdded(e) => {
                 self.outputs.insert(e.key.clone(), seq);
+                if e.excluded {
+                    self.masked_outputs.insert(e.key.clone());
+                } else {
+                    self.masked_outputs.remove(&e.key);
+                }
+            }
+            Event::ArtifactAdded(e) => {
+                let (path, bytes) = (e.path.clone(), e.bytes);
+                let (is_hex, excluded) = (e.is_hex, e.excluded);
+                let artifact = Artifact { seq, path, bytes, is_hex, excluded };
+                self.artifacts.insert(e.name.clone(), artifact);
             }
             Event::RunResumed(e) => {
                 if let Some(wait_id) = &e.wait_id {
@@ -205,6 +252,50 @@ impl GraphState {
             }
         }
         self.progress_seq = seq;
+    }
+
+    /// Masking changed the content of a record that was folded in already: what it set is not in the
+    /// log as it was.
+    pub fn mark_excluded(&mut self, event: &Event) {
+        match event {
+            Event::MemoryChanged(e) => {
+                if let Some(entry) = self.memory.get_mut(&e.key) {
+                    entry.excluded = true;
+                }
+            }
+            Event::OutputAdded(e) => {
+                self.masked_outputs.insert(e.key.clone());
+            }
+            Event::ArtifactAdded(e) => {
+                if let Some(artifact) = self.artifacts.get_mut(&e.name) {
+                    artifact.excluded = true;
+                }
+            }
+            Event::LoopIterated(e) => {
+                if let Some(node) = self.visited(&e.path, e.visit) {
+                    node.iterations.masked.push(e.iteration);
+                }
+            }
+            Event::MapListed(e) => {
+                let node = self.visited(&e.path, e.visit);
+                if let Some(map) = node.and_then(|node| node.map.as_mut()) {
+                    map.is_list_masked = true;
+                }
+            }
+            Event::MapItemCompleted(e) => {
+                let node = self.visited(&e.path, e.visit);
+                if let Some(map) = node.and_then(|node| node.map.as_mut()) {
+                    map.masked.insert(e.index);
+                }
+            }
+            Event::NodeSafePoint(e) => {
+                let node = self.visited(&e.path, e.visit);
+                if let Some(safe_point) = node.and_then(|node| node.safe_point.as_mut()) {
+                    safe_point.excluded_keys.clone_from(&e.excluded_keys);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn apply_memory(&mut self, seq: Seq, e: &MemoryChanged) {
@@ -272,18 +363,28 @@ impl GraphState {
             }
             Event::NodeSafePoint(e) => {
                 let Some(node) = self.visited(&e.path, e.visit) else { return false };
-                node.safe_point = Some(SafePoint { seq });
+                node.safe_point = Some(SafePoint { seq, excluded_keys: e.excluded_keys.clone() });
             }
             Event::MapListed(e) => {
                 let Some(node) = self.visited(&e.path, e.visit) else { return false };
                 let items = BTreeMap::new();
-                node.map = Some(MapProgress { list_seq: seq, count: e.count, items });
+                let masked = BTreeSet::new();
+                let (count, is_list_masked) = (e.count, e.excluded);
+                node.map =
+                    Some(MapProgress { list_seq: seq, count, items, is_list_masked, masked });
             }
             Event::MapItemCompleted(e) => {
                 let node = self.visited(&e.path, e.visit);
                 let Some(map) = node.and_then(|node| node.map.as_mut()) else { return false };
-                // The first completion of an item counts.
-                map.items.entry(e.index).or_insert(seq);
+                // The first completion of an item counts, unless it could not be restored.
+                if map.masked.remove(&e.index) {
+                    map.items.insert(e.index, seq);
+                } else {
+                    map.items.entry(e.index).or_insert(seq);
+                }
+                if e.excluded && map.items.get(&e.index) == Some(&seq) {
+                    map.masked.insert(e.index);
+                }
             }
             Event::LoopIterated(e) => {
                 let Some(node) = self.visited(&e.path, e.visit) else { return false };
@@ -294,6 +395,9 @@ impl GraphState {
                 node.iterations.seqs.push(seq);
                 node.iterations.messages += u64::from(e.messages);
                 node.iterations.done = e.done;
+                if e.excluded {
+                    node.iterations.masked.push(e.iteration);
+                }
             }
             _ => return false,
         }
@@ -314,6 +418,7 @@ impl GraphState {
             Event::NodeStarted(e) => {
                 let is_repeated = node.attempts > 0 && !node.held;
                 node.held = false;
+                node.handled = false;
                 node.attempts = e.attempt;
                 node.phase = NodePhase::Running;
                 self.metrics.total_retries += u64::from(is_repeated);
@@ -321,6 +426,8 @@ impl GraphState {
             Event::NodeFailed(e) => {
                 node.attempts = node.attempts.max(e.attempt);
                 node.failures += 1;
+                node.retried = if e.retry_at.is_some() { node.retried + 1 } else { 0 };
+                node.handled = e.handled;
                 node.phase = NodePhase::Failed { seq, retry_at: e.retry_at };
                 self.metrics.nodes_with_failures.insert(e.path.clone());
             }

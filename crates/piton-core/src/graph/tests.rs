@@ -156,7 +156,14 @@ fn a_repeated_completion_changes_nothing_and_an_attempt_is_no_progress() {
     twice.apply(4, &started("a", 1, 2));
     assert_eq!(twice, once);
     let mut state = once.clone();
-    let failed = NodeFailed { path: "b".into(), visit: 1, attempt: 1, code: None, retry_at: None };
+    let failed = NodeFailed {
+        path: "b".into(),
+        visit: 1,
+        attempt: 1,
+        code: None,
+        retry_at: None,
+        handled: false,
+    };
     state.apply(3, &started("b", 1, 1));
     state.apply(4, &failed.into());
     assert_eq!((state.progress_seq, state.failed()), (once.progress_seq, Some(("b", 4))));
@@ -198,12 +205,13 @@ fn reducers_join() {
 #[test]
 fn maps_and_loops_are_counted_once() {
     let (path, visit) = ("m".to_owned(), 1);
-    let item = |index| Event::from(MapItemCompleted { path: path.clone(), visit, index });
+    let item =
+        |index| Event::from(MapItemCompleted { path: path.clone(), visit, index, excluded: false });
     let step = |iteration| {
         let (path, messages) = (path.clone(), 2);
-        Event::from(LoopIterated { path, visit, iteration, messages, done: false })
+        Event::from(LoopIterated { path, visit, iteration, messages, done: false, excluded: false })
     };
-    let listed = MapListed { path: path.clone(), visit, count: 3 };
+    let listed = MapListed { path: path.clone(), visit, count: 3, excluded: false };
     let events = [listed.into(), item(2), item(0), item(2), step(0), step(1), step(1), step(3)];
     let state = fold(&events);
     let node = state.node("m").unwrap();
@@ -232,7 +240,14 @@ fn a_lineage_leaves_out_what_came_after_its_checkpoint() {
 
 #[test]
 fn the_start_of_the_failed_node_is_the_resume_point() {
-    let failed = NodeFailed { path: "b".into(), visit: 1, attempt: 1, code: None, retry_at: None };
+    let failed = NodeFailed {
+        path: "b".into(),
+        visit: 1,
+        attempt: 1,
+        code: None,
+        retry_at: None,
+        handled: false,
+    };
     let events = [
         checkpoint(1, CheckpointType::NodeStart, "a").into(),
         checkpoint(2, CheckpointType::NodeStart, "b").into(),
@@ -342,12 +357,20 @@ fn later_levels_win_and_excluded_keys_add_up() {
     );
     let all = serde_json::to_value(CheckpointOptions::default()).unwrap();
     let names: BTreeSet<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(names, CheckpointOptions::NAMES.iter().copied().collect());
+    let options = CheckpointOptions::NAMES.iter().copied();
+    assert_eq!(names, options.filter(|name| *name != "checkpoints_enabled").collect());
+    let off: CheckpointOptions =
+        serde_json::from_value(json!({"checkpoints_enabled": false})).unwrap();
+    assert!(!CheckpointConfig::of([&off]).enabled, "the other name of `enabled`");
 }
 
 #[test]
 fn options_that_contradict_the_store_are_refused() {
-    let store = StoreFeatures { is_encrypted: true, compresses_above: Some(16_384) };
+    let store = StoreFeatures {
+        is_encrypted: true,
+        compresses_above: Some(1_024),
+        key_source: Some("file"),
+    };
     let check = |json: Value| {
         let level: CheckpointOptions = serde_json::from_value(json).unwrap();
         CheckpointConfig::check([&level], store)
@@ -360,6 +383,13 @@ fn options_that_contradict_the_store_are_refused() {
     assert!(matches!(backend, ConfigConflict::Backend { .. }));
     assert!(check(json!({"compress": false})).is_err());
     assert!(check(json!({"compression_threshold_bytes": 10})).is_err());
+    assert_eq!(check(json!({"compression_threshold_bytes": 4_096})), Ok(()));
+    assert_eq!(check(json!({"encryption_key_source": "file"})), Ok(()));
+    let source = check(json!({"encryption_key_source": "keychain"})).unwrap_err();
+    assert!(matches!(source, ConfigConflict::KeySource { .. }));
+    let unknown = check(json!({"encryption_key_source": "paper"})).unwrap_err();
+    assert!(matches!(unknown, ConfigConflict::KeySourceUnknown { .. }));
+    assert_eq!(check(json!({"storage_url": "s3://bucket/"})), Err(ConfigConflict::Url));
 }
 
 #[test]
@@ -466,7 +496,14 @@ fn run(nodes: usize, pairs: &[(usize, usize)], steps: &[Step]) -> (Topology, Vec
         if *fails {
             let code = None;
             let retry_at = Some(Timestamp::from_millis(1));
-            let failed = NodeFailed { path: path.clone(), visit: 1, attempt: 1, code, retry_at };
+            let failed = NodeFailed {
+                path: path.clone(),
+                visit: 1,
+                attempt: 1,
+                code,
+                retry_at,
+                handled: false,
+            };
             push(&mut state, failed.into());
         }
         push(&mut state, completed(&path, 1));

@@ -238,6 +238,9 @@ impl Topology {
         match node.phase {
             NodePhase::Completed => Some(node.taken.iter().any(|taken| taken == to)),
             NodePhase::Skipped => Some(false),
+            NodePhase::Failed { .. } if node.handled => {
+                Some(node.taken.iter().any(|taken| taken == to))
+            }
             NodePhase::Pending | NodePhase::Running | NodePhase::Failed { .. } => None,
         }
     }
@@ -273,8 +276,10 @@ impl Topology {
 
     /// Nothing runs, is ready, or failed.
     pub fn is_complete(&self, state: &GraphState) -> bool {
-        self.nodes()
-            .all(|node| matches!(state.phase(node), NodePhase::Completed | NodePhase::Skipped))
+        self.nodes().all(|node| {
+            matches!(state.phase(node), NodePhase::Completed | NodePhase::Skipped)
+                || state.node(node).is_some_and(|node| node.handled)
+        })
     }
 }
 

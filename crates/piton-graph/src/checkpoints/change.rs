@@ -25,8 +25,8 @@ async fn change<T>(
     decide: impl AsyncFnOnce(&mut Log) -> Result<T>,
 ) -> Result<T> {
     let _claim = store.claim(session)?;
-    let excluded = CheckpointConfig::default().exclude_memory_keys;
-    let (mut log, _) = Log::load(store, session.clone(), &excluded).await?;
+    let config = CheckpointConfig::default();
+    let (mut log, _) = Log::load(store, session.clone(), &config).await?;
     log.take_lease()?;
     let decided = decide(&mut log).await?;
     log.release();
@@ -111,6 +111,11 @@ pub async fn answer(
             return Err(Refusal::WaitNotFound { wait: wait_id.clone() }.into());
         };
         let question = log.field(wait.since_seq, "question").await?.unwrap_or(Value::Null);
+        // Nothing that runs could take it, and it must not be written.
+        let keys = excluded_keys(&question);
+        if !keys.is_empty() {
+            return Err(Error::ValuesRequired { keys });
+        }
         let answer = chosen(&question, answer);
         if !decide::fits(&question, &answer) {
             return Err(Refusal::AnswerInvalid { wait: wait_id.clone() }.into());
@@ -127,6 +132,12 @@ pub async fn answer(
         Ok(())
     })
     .await
+}
+
+/// The excluded keys that the node which asked can write: the answer may be their value.
+pub(crate) fn excluded_keys(question: &Value) -> Vec<String> {
+    let keys = question.get("excluded_keys").and_then(Value::as_array).into_iter().flatten();
+    keys.filter_map(|key| Some(key.as_str()?.to_owned())).collect()
 }
 
 /// An option can be named by its text alone.

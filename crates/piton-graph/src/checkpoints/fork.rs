@@ -1,16 +1,19 @@
 //! A new session from a checkpoint of another one.
 
-use piton_core::NewRecord;
 use piton_core::event::{Event, GraphForked, SessionCreated, SessionLeased, SessionReleased};
 use piton_core::id::{CheckpointId, SessionId};
+use piton_core::limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, PAYLOAD_BYTES_MAX};
+use piton_core::{NewRecord, Seq};
 use piton_store::{Durability, Position, WritableRecords};
 
 use crate::error::Result;
 use crate::log::Reader;
 use crate::store::{GraphStore, new_session, now};
 
-/// Records that a fork copies at a time.
-const COPY_RECORDS: usize = 500;
+/// Records and bytes of contents that a fork writes in one batch. A larger fork takes several: its
+/// first record says where the copy ends, and until then it can be neither read nor resumed.
+const COPY_RECORDS: usize = BATCH_RECORDS_MAX - 8;
+const COPY_BYTES: usize = BATCH_BYTES_MAX / 2 - PAYLOAD_BYTES_MAX / 2;
 
 /// A new session with a copy of the graph's records up to a checkpoint. Contents that are blobs are
 /// shared. It is paused: resume it.
@@ -40,21 +43,27 @@ pub async fn fork(
         from_session_id: session.clone(),
         from_checkpoint_id: checkpoint.clone(),
         from_seq: entry.seq,
+        through: None,
     };
-    copy.push(NewRecord::new(now(), forked));
     let kept = folded.lineage_events(&events, entry.lineage, entry.seq);
-    for (seq, ..) in kept.into_iter().filter(|(_, _, event)| is_copied(event)) {
+    let kept: Vec<_> = kept.into_iter().filter(|(_, _, event)| is_copied(event)).collect();
+    let through = Some(copy.state.last_seq + 1 + kept.len() as Seq);
+    copy.push(NewRecord::new(now(), GraphForked { through, ..forked }));
+    for (seq, ..) in kept {
         let record = log.record(*seq).await?;
         let payload = match &record.content {
             piton_core::Content::Json(json) => Some(json.as_bytes()),
             _ => None,
         };
         let header = record.header.as_bytes();
-        // The store read it as a record.
-        if let Ok(new) = NewRecord::from_bytes(record.ts, &record.kind, header, payload) {
-            copy.push(renumbered(new));
-        }
-        if copy.batch.len() >= COPY_RECORDS {
+        let new =
+            NewRecord::from_bytes(record.ts, &record.kind, header, payload).map_err(|_| {
+                // The store read it as a record.
+                let (session, source) = (session.clone(), None);
+                piton_store::Error::RecordDamaged { session, seq: *seq, source }
+            })?;
+        copy.push(renumbered(new));
+        if copy.batch.len() >= COPY_RECORDS || copy.bytes >= COPY_BYTES {
             copy.commit().await?;
         }
     }
@@ -64,7 +73,7 @@ pub async fn fork(
 
 /// What a fork takes over: what the graph did, not who ran it or what was asked.
 fn is_copied(event: &Event) -> bool {
-    const COPIED: &[&str] = &["node.", "edge.", "memory.", "output.", "loop.", "map."];
+    const COPIED: &[&str] = &["node.", "edge.", "memory.", "output.", "loop.", "map.", "artifact."];
     let kind = event.kind();
     matches!(event, Event::GraphBound(_) | Event::CheckpointCreated(_))
         || COPIED.iter().any(|begin| kind.starts_with(begin))
@@ -87,12 +96,14 @@ struct Copy {
     id: SessionId,
     state: piton_core::State,
     batch: Vec<NewRecord>,
+    /// Of the contents in the batch.
+    bytes: usize,
 }
 
 impl Copy {
     fn new(store: &GraphStore, id: SessionId) -> Self {
         let state = piton_core::State::default();
-        let mut copy = Self { store: store.clone(), id, state, batch: Vec::new() };
+        let mut copy = Self { store: store.clone(), id, state, batch: Vec::new(), bytes: 0 };
         let boot_id = store.boot().clone();
         copy.push(NewRecord::new(now(), SessionLeased { boot_id, epoch: 1 }));
         copy
@@ -100,11 +111,13 @@ impl Copy {
 
     fn push(&mut self, record: NewRecord) {
         self.state.apply(self.state.last_seq + 1, record.ts, &record.event);
+        self.bytes += record.payload.as_ref().map_or(0, |payload| payload.len());
         self.batch.push(record);
     }
 
     async fn commit(&mut self) -> Result<()> {
         let records = std::mem::take(&mut self.batch);
+        self.bytes = 0;
         let expected = self.state.last_seq - records.len() as u64;
         let writer = self.store.writer(&[])?;
         let at = Position { expected, epoch: 1 };

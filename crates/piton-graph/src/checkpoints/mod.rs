@@ -20,7 +20,7 @@ use piton_store::Store;
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use change::{PRUNED_RECORD_MAX, chosen};
+pub(crate) use change::{PRUNED_RECORD_MAX, chosen, excluded_keys};
 pub use change::{answer, delete, prune, prune_plan};
 pub use diff::{Changed, CheckpointDiff, KeyChanges, diff};
 pub use fork::fork;
@@ -107,9 +107,9 @@ pub struct MetricsSnapshot {
 }
 
 async fn summary(log: &Reader, entry: &CheckpointEntry) -> Result<CheckpointSummary> {
-    let description = log.text(entry.seq, "description").await?;
+    let description = log.shown_text(entry.seq, "description").await?;
     let error = match entry.failed_seq {
-        Some(seq) => log.text(seq, "error").await?,
+        Some(seq) => log.shown_text(seq, "error").await?,
         None => None,
     };
     Ok(CheckpointSummary {

@@ -46,7 +46,7 @@ pub async fn view(store: &Arc<dyn Store>, session: &SessionId) -> Result<Session
     let waits = run.map(|run| run.waits.keys().cloned().collect());
     let failed = folded.graph.failed();
     let error = match failed {
-        Some((_, seq)) => log.text(seq, "error").await?,
+        Some((_, seq)) => log.shown_text(seq, "error").await?,
         None => None,
     };
     let failed_at_node = failed.map(|(path, _)| path.to_owned());

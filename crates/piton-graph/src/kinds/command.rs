@@ -22,6 +22,8 @@ const STDERR_BYTES_KEPT: usize = 4 * 1024;
 /// The variables of the attempt, for commands that want to recognise a repetition.
 const IDEMPOTENCY_VARIABLE: &str = "PITON_IDEMPOTENCY_KEY";
 const ATTEMPT_VARIABLE: &str = "PITON_ATTEMPT";
+/// What Piton's own variables begin with.
+const VARIABLE_PREFIX: &str = "PITON_";
 
 pub(super) fn fill(spec: &CommandSpec, given: &Variables<'_>) -> Result<Vec<String>, NodeError> {
     spec.argv.iter().map(|argument| expression::render(argument, given)).collect()
@@ -55,6 +57,12 @@ pub(super) async fn run(argv: &[String], stdin: Value, of: &Attempt) -> Result<V
     let mut command = Command::new(program);
     if let Some(folder) = &of.working_dir {
         command.current_dir(folder);
+    }
+    // Piton's own variables are not the command's: one of them is the store's key.
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(VARIABLE_PREFIX.as_bytes()) {
+            command.env_remove(name);
+        }
     }
     let mut child = command
         .args(arguments)

@@ -13,7 +13,7 @@ use super::{command, write_result};
 use crate::error::NodeError;
 use crate::expression;
 use crate::graph::{Body, Graph};
-use crate::node::{Asked, ItemContext, NodeContext, check_size};
+use crate::node::{Asked, ItemContext, NodeContext, RestoredMap, check_size};
 use crate::spec::{NodeKind, NodeSpec};
 
 /// Most items of a list.
@@ -26,8 +26,8 @@ pub(super) async fn run(
 ) -> Result<(), NodeError> {
     let Some(map) = &node.map else { return Ok(()) };
     let (items, mut results) = match ctx.restored.map.take() {
-        Some(known) => known,
-        None => {
+        Some(RestoredMap { items: Some(items), results, .. }) => (items, results),
+        known => {
             let over = expression::whole_expression(&map.over).unwrap_or(&map.over);
             let Value::Array(items) = expression::evaluate(over, &ctx.variables())? else {
                 let message = format!("`{}` is no list", map.over);
@@ -38,8 +38,18 @@ pub(super) async fn run(
                     format!("The list has {} items; {ITEMS_MAX} are the limit", items.len());
                 return Err(NodeError::new(message).with_code(Code::LimitReached).permanent());
             }
-            ctx.ask(Asked::MapList { items: items.clone() }).await?;
-            (items, BTreeMap::new())
+            match known {
+                // Masking changed the list: this is it, as it was.
+                Some(RestoredMap { count, results, .. })
+                    if usize::try_from(count) == Ok(items.len()) =>
+                {
+                    (items, results)
+                }
+                _ => {
+                    ctx.ask(Asked::MapList { items: items.clone() }).await?;
+                    (items, BTreeMap::new())
+                }
+            }
         }
     };
     let mut running = JoinSet::new();

@@ -1,16 +1,19 @@
 //! A graph's session: its log, what it folds into, and the one way to add to it.
 
+mod marking;
 mod reader;
 
 use std::time::Duration;
 
 use piton_core::decide::{self, Command, Context, Verdict};
 use piton_core::event::{EffectDone, Event, MemoryChanged, SessionLeased, SessionReleased};
+use piton_core::graph::CheckpointConfig;
 use piton_core::id::SessionId;
 use piton_core::limits::Limits;
 use piton_core::{Code, NewRecord, Seq};
 use piton_store::{Durability, Position, Writer};
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::store::{GraphStore, now};
@@ -33,24 +36,32 @@ pub(crate) struct Log {
     writer: Writer,
     /// What is decided and not appended yet.
     batch: Vec<NewRecord>,
+    /// Contents above so many bytes are compressed.
+    compress_above: usize,
 }
 
 impl Log {
     /// A log that does not exist yet.
-    pub(crate) fn new(store: &GraphStore, id: SessionId, excluded: &[String]) -> Result<Self> {
-        let writer = store.writer(excluded)?;
+    pub(crate) fn new(
+        store: &GraphStore,
+        id: SessionId,
+        config: &CheckpointConfig,
+    ) -> Result<Self> {
+        let writer = store.writer(&config.exclude_memory_keys)?;
+        let compress_above = config.compression_threshold_bytes;
         let reader = Reader::new(store.store(), id.clone());
         let folded = Folded::default();
-        Ok(Self { store: store.clone(), id, reader, folded, writer, batch: Vec::new() })
+        let (store, batch) = (store.clone(), Vec::new());
+        Ok(Self { store, id, reader, folded, writer, batch, compress_above })
     }
 
     /// A session that runs a graph, as its log is now.
     pub(crate) async fn load(
         store: &GraphStore,
         id: SessionId,
-        excluded: &[String],
+        config: &CheckpointConfig,
     ) -> Result<(Self, Vec<Logged>)> {
-        let mut log = Self::new(store, id, excluded)?;
+        let mut log = Self::new(store, id, config)?;
         let (folded, events) = log.reader.load().await?;
         log.folded = folded;
         Ok((log, events))
@@ -78,6 +89,11 @@ impl Log {
         let seq = self.folded.session.last_seq + 1;
         self.folded.apply(seq, record.ts, &record.event);
         self.batch.push(record);
+    }
+
+    /// Whether the batch says that a checkpoint is damaged.
+    pub(crate) fn has_damages(&self) -> bool {
+        self.batch.iter().any(|record| matches!(record.event, Event::CheckpointDamaged(_)))
     }
 
     /// Whether the batch can take the largest completion beside what is in it.
@@ -131,9 +147,20 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the batch durable. A full disk is waited for: nothing of the batch is written meanwhile,
-    /// and nothing else happens.
+    /// Makes the batch durable. That the disk is full is an error.
     pub(crate) async fn commit(&mut self) -> Result<()> {
+        let (_gone, mut stop) = watch::channel(());
+        self.commit_or_stop(&mut stop, true).await
+    }
+
+    /// Makes the batch durable. A full disk is waited for: nothing of the batch is written meanwhile,
+    /// and nothing else happens. Until somebody stops the run: then there is one more try, and the
+    /// error. What the log has is what a resume continues with.
+    pub(crate) async fn commit_or_stop<S>(
+        &mut self,
+        stop: &mut watch::Receiver<S>,
+        mut is_stopping: bool,
+    ) -> Result<()> {
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -141,6 +168,7 @@ impl Log {
         let expected = self.folded.session.last_seq - records.len() as u64;
         let records = self.marked(expected, records)?;
         let records = self.writer.mask(&self.id, expected, records)?.records;
+        let records = records.compressing_above(self.compress_above);
         let at = Position { expected, epoch: self.folded.session.lease.epoch };
         let mut delay = FULL_DELAY_MIN;
         loop {
@@ -148,31 +176,30 @@ impl Log {
             let (batch, synced) = (records.clone(), Durability::Synced);
             match self.writer.append(&self.id, at, batch, synced, summary).await {
                 Ok(_) => return Ok(()),
-                Err(error) if error.code() == Code::DiskFull => {
+                Err(error) if error.code() == Code::DiskFull && !is_stopping => {
                     tracing::warn!(session = %self.id, "no space is left; the graph waits for it");
-                    tokio::time::sleep(delay).await;
-                    delay = (delay * 2).min(FULL_DELAY_MAX);
+                    tokio::select! {
+                        () = tokio::time::sleep(delay) => {
+                            delay = (delay * 2).min(FULL_DELAY_MAX);
+                        }
+                        Ok(()) = stop.changed() => is_stopping = true,
+                    }
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// A value that masking changes is not what the node wrote: its record says so.
+    /// A value that masking changes is not what was meant: its record says so.
     fn marked(&mut self, expected: Seq, mut records: Vec<NewRecord>) -> Result<Vec<NewRecord>> {
         let masked = self.writer.mask(&self.id, expected, records.clone())?;
         for at in masked.originals.into_keys() {
-            let Event::MemoryChanged(e) = &records[at].event else { continue };
-            if e.excluded || masked.records[at].payload == records[at].payload {
-                continue;
-            }
-            let event = MemoryChanged { excluded: true, ..e.clone() };
+            let (before, after) = (&records[at].payload, &masked.records[at].payload);
+            let (Some(before), Some(after)) = (before, after) else { continue };
+            let Some(event) = marking::marked(&records[at].event, before, after) else { continue };
+            self.folded.graph.mark_excluded(&event);
             let (ts, payload) = (records[at].ts, records[at].payload.take());
-            let key = event.key.clone();
             records[at] = NewRecord { payload, ..NewRecord::new(ts, event) };
-            if let Some(entry) = self.folded.graph.memory.get_mut(&key) {
-                entry.excluded = true;
-            }
         }
         Ok(records)
     }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use piton_core::event::Event;
-use piton_core::graph::{CheckpointIndex, GraphState, Lineages};
+use piton_core::graph::{Answer, CheckpointIndex, GraphState, Lineages};
 use piton_core::id::SessionId;
 use piton_core::{Content, Record, Seq, State, Timestamp};
 use piton_store::{Detail, Store};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::node::{Restored, RestoredMap};
 
 /// Headers that are read at a time.
 const READ_RECORDS: usize = 1_000;
@@ -85,6 +86,7 @@ impl Reader {
             return Err(Error::NotGraph { session: self.id.clone() });
         }
         let events = self.events(session.last_seq).await?;
+        check_whole(&self.id, session.last_seq, &events)?;
         let mut folded = Folded { session, ..Folded::default() };
         for (seq, ts, event) in &events {
             folded.lineages.apply(*seq, event);
@@ -132,6 +134,14 @@ impl Reader {
         Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
     }
 
+    /// The same, to be shown: a text that is damaged hides nothing else.
+    pub(crate) async fn shown_text(&self, seq: Seq, field: &str) -> Result<Option<String>> {
+        match self.text(seq, field).await {
+            Err(error) if error.is_damage() => Ok(Some("(cannot be read)".to_owned())),
+            other => other,
+        }
+    }
+
     /// The content fields of a record.
     pub(crate) async fn fields(&self, seq: Seq) -> Result<Map<String, Value>> {
         match self.record(seq).await?.content {
@@ -142,6 +152,70 @@ impl Reader {
             }),
             Content::None | Content::Omitted | Content::Redacted => Ok(Map::new()),
         }
+    }
+
+    /// What earlier attempts of a node left in the log.
+    pub(crate) async fn restored(&self, state: &GraphState, path: &str) -> Result<Restored> {
+        let mut restored = Restored::default();
+        let Some(node) = state.node(path) else { return Ok(restored) };
+        if let Some(safe_point) = &node.safe_point {
+            let mut fields = self.fields(safe_point.seq).await?;
+            let why = fields.remove("description").and_then(|why| Some(why.as_str()?.to_owned()));
+            let mut writes = match fields.remove("writes") {
+                Some(Value::Object(writes)) => writes,
+                _ => Map::new(),
+            };
+            writes.retain(|key, _| !safe_point.excluded_keys.contains(key));
+            restored.safe_point = Some((why.unwrap_or_default(), writes));
+        }
+        if let Some(map) = &node.map {
+            let items = match self.field(map.list_seq, "items").await? {
+                Some(Value::Array(items)) if !map.is_list_masked => Some(items),
+                _ => None,
+            };
+            let mut results = BTreeMap::new();
+            // An item whose result masking changed runs again.
+            let whole = map.items.iter().filter(|(index, _)| !map.masked.contains(index));
+            for (index, seq) in whole {
+                let value = self.field(*seq, "value").await?;
+                results.insert(*index, value.unwrap_or(Value::Null));
+            }
+            restored.map = Some(RestoredMap { count: map.count, items, results });
+        }
+        for seq in &node.iterations.seqs {
+            let Some(Value::Object(mut step)) = self.field(*seq, "step").await? else {
+                continue;
+            };
+            if let Some(Value::Array(messages)) = step.remove("messages") {
+                restored.conversation.extend(messages);
+            }
+            if let Some(Value::Object(outputs)) = step.remove("outputs") {
+                restored.outputs.extend(outputs);
+            }
+        }
+        restored.iterations = u32::try_from(node.iterations.seqs.len()).unwrap_or(u32::MAX);
+        restored.is_done = node.iterations.done;
+        Ok(restored)
+    }
+
+    /// The memory's values at a state, and a look at everything else that a resume would need: an error
+    /// if some of it cannot be read.
+    pub(crate) async fn everything(
+        &self,
+        state: &GraphState,
+    ) -> Result<BTreeMap<String, Arc<Value>>> {
+        for path in state.nodes.keys() {
+            self.restored(state, path).await?;
+        }
+        for seq in state.outputs.values().chain(state.artifacts.values().map(|file| &file.seq)) {
+            self.record(*seq).await?;
+        }
+        for answer in state.answers.values() {
+            if let Answer::Given { seq } = answer {
+                self.record(*seq).await?;
+            }
+        }
+        self.memory(state).await
     }
 
     /// The memory's values at a state. Excluded keys have none.
@@ -162,5 +236,17 @@ impl Reader {
             memory.insert(key.clone(), Arc::new(value));
         }
         Ok(memory)
+    }
+}
+
+/// A fork that was cut off has no more than a part of what it was to have.
+fn check_whole(session: &SessionId, last: Seq, events: &[Logged]) -> Result<()> {
+    let forked = events.iter().find_map(|(_, _, event)| match event {
+        Event::GraphForked(e) => e.through,
+        _ => None,
+    });
+    match forked.filter(|through| last < *through) {
+        Some(_) => Err(Error::ForkIncomplete { session: session.clone() }),
+        None => Ok(()),
     }
 }

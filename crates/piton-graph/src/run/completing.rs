@@ -38,7 +38,7 @@ impl Scheduler {
         if let Err(error) = self.check_writes(&writes) {
             return Ok(Err(error));
         }
-        let edges = match self.taken_edges(path, &writes) {
+        let edges = match self.taken_edges(path, &writes, false) {
             Ok(edges) => edges,
             Err(error) => return Ok(Err(error)),
         };
@@ -51,10 +51,19 @@ impl Scheduler {
             self.write(key, value, Some(path))?;
         }
         for (key, value) in outputs {
-            let event = OutputAdded { key, path: node.clone() };
-            self.log.push(NewRecord::with_content(now(), event, "value", value));
+            let event = OutputAdded { key: key.clone(), path: node.clone(), excluded: false };
+            self.log.push(NewRecord::with_content(now(), event, "value", value.clone()));
+            self.outputs.insert(key, value);
         }
-        for edge in &edges {
+        self.push_edges(&edges);
+        self.push_completion_checkpoints(path, &edges, took, changed_keys)?;
+        self.push_pruned();
+        self.report(Progress::NodeCompleted { node, latency_ms });
+        Ok(Ok(()))
+    }
+
+    pub(super) fn push_edges(&mut self, edges: &[EdgeSpec]) {
+        for edge in edges {
             let resets = match edge.max {
                 Some(_) => self.graph.topology().resets(&edge.to),
                 None => Vec::new(),
@@ -63,10 +72,6 @@ impl Scheduler {
             self.log.push_event(EdgeTaken { from, to, resets });
         }
         self.push_skipped();
-        self.push_completion_checkpoints(path, &edges, took, changed_keys)?;
-        self.push_pruned();
-        self.report(Progress::NodeCompleted { node, latency_ms });
-        Ok(Ok(()))
     }
 
     /// Whether what a node wrote fits into one batch and can be joined into the memory.
@@ -113,16 +118,18 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The edges that a completion takes: those of the highest priority that can be. One that leads
+    /// The edges that a completion or a failure takes: those of the highest priority that can be. One that leads
     /// back is taken alone.
-    fn taken_edges(
+    pub(super) fn taken_edges(
         &self,
         path: &str,
         writes: &Map<String, Value>,
+        on_error: bool,
     ) -> Result<Vec<EdgeSpec>, NodeError> {
         let checked = self.graph.checked();
         let mut open: Vec<&EdgeSpec> = Vec::new();
-        let of_node = checked.spec.edges.iter().enumerate().filter(|(_, edge)| edge.from == path);
+        let is_meant = |edge: &EdgeSpec| edge.from == path && edge.on_error == on_error;
+        let of_node = checked.spec.edges.iter().enumerate().filter(|(_, edge)| is_meant(edge));
         for (number, edge) in of_node {
             let taken = self.log.folded.graph.cycles_taken(&edge.from, &edge.to);
             if edge.max.is_some_and(|max| taken >= max) {
@@ -165,10 +172,11 @@ impl Scheduler {
             .map(|(path, node)| (path.clone(), node.taken.clone()))
             .collect();
         for (path, taken) in cut {
-            let edges = self.taken_edges(&path, &Map::new()).map_err(|error| Error::Input {
-                message: error.message,
-                hint: Some(Code::ExpressionFailed.hint().to_owned()),
-            })?;
+            let edges =
+                self.taken_edges(&path, &Map::new(), false).map_err(|error| Error::Input {
+                    message: error.message,
+                    hint: Some(Code::ExpressionFailed.hint().to_owned()),
+                })?;
             let is_new = |edge: &EdgeSpec| edge.max.is_none() && !taken.contains(&edge.to);
             for EdgeSpec { from, to, .. } in edges.into_iter().filter(is_new) {
                 self.log.push_event(EdgeTaken { from, to, resets: Vec::new() });
@@ -255,7 +263,7 @@ impl Scheduler {
 
 impl Scheduler {
     /// The inputs, or what a user sets: in the batch and in the memory.
-    pub(super) fn set_keys(&mut self, values: Map<String, Value>) -> Result<()> {
+    pub(super) fn set_values(&mut self, values: Map<String, Value>) -> Result<()> {
         for (key, value) in values {
             crate::node::check_size(&key, &value).map_err(|error| Error::Input {
                 message: error.message,

@@ -1,8 +1,8 @@
 //! Running a graph: one scheduler owns the session's log and starts, hears and ends the nodes' tasks.
 
+mod asking;
 mod completing;
 mod ending;
-mod restoring;
 mod resume;
 mod scheduler;
 mod waiting;
@@ -116,6 +116,7 @@ enum Stop {
 pub struct Run {
     session: SessionId,
     resumed_from: Option<CheckpointId>,
+    masked: Vec<String>,
     scheduler: Scheduler,
     stop: Arc<watch::Sender<Stop>>,
     answers: mpsc::UnboundedSender<GivenAnswer>,
@@ -171,6 +172,12 @@ impl Run {
     /// The checkpoint that it was resumed from.
     pub fn resumed_from(&self) -> Option<&CheckpointId> {
         self.resumed_from.as_ref()
+    }
+
+    /// What a resume restored and masking had changed in the log: parts of conversations and outputs, by
+    /// name. They have the mask in the secret's place.
+    pub fn masked(&self) -> &[String] {
+        &self.masked
     }
 
     pub fn handle(&self) -> RunHandle {

@@ -31,7 +31,7 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
         None => new_session()?,
     };
     let claim = runner.store.claim(&id)?;
-    let mut log = Log::new(&runner.store, id.clone(), &config.exclude_memory_keys)?;
+    let mut log = Log::new(&runner.store, id.clone(), &config)?;
     log.take_lease()?;
     log.decide(Command::Create(Create {
         session_id: id,
@@ -45,7 +45,8 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
     bind(&mut log, &runner.graph);
     let run_id = new_run()?;
     log.decide(Command::Start { run_id: run_id.clone(), message: None })?;
-    let at = Start { run_id, memory: BTreeMap::new(), set: inputs, resumed_from: None };
+    let masked = Vec::new();
+    let at = Start { run_id, memory: BTreeMap::new(), set: inputs, resumed_from: None, masked };
     begin(runner, log, config, claim, at).await
 }
 
@@ -67,6 +68,7 @@ struct Start {
     /// Keys that are set before the first node runs.
     set: Map<String, Value>,
     resumed_from: Option<CheckpointId>,
+    masked: Vec<String>,
 }
 
 /// Makes what was decided durable, and has the run ready.
@@ -77,7 +79,7 @@ async fn begin(
     claim: Claim,
     at: Start,
 ) -> Result<Run> {
-    let Start { run_id, memory, set, resumed_from } = at;
+    let Start { run_id, memory, set, resumed_from, masked } = at;
     let (stop, stopped) = watch::channel(Stop::No);
     let (answers, given) = mpsc::unbounded_channel();
     let session = log.id.clone();
@@ -98,11 +100,14 @@ async fn begin(
     if scheduler.log.folded.session.facts.graph_on_server != by_server {
         scheduler.log.push_event(GraphHosted { by_server });
     }
-    scheduler.set_keys(set)?;
+    if resumed_from.is_some() || !scheduler.log.folded.graph.nodes.is_empty() {
+        scheduler.set_keys = set.keys().cloned().collect();
+    }
+    scheduler.set_values(set)?;
     scheduler.redecide_edges()?;
     scheduler.log.commit().await?;
     let stop = Arc::new(stop);
-    Ok(Run { session, resumed_from, scheduler, stop, answers, _claim: claim })
+    Ok(Run { session, resumed_from, masked, scheduler, stop, answers, _claim: claim })
 }
 
 /// Where a resume begins.
@@ -124,7 +129,7 @@ pub(super) async fn resume(
     runner.graph.check_bodies()?;
     let claim = runner.store.claim(session)?;
     let excluded = &config.exclude_memory_keys;
-    let (mut log, events) = Log::load(&runner.store, session.clone(), excluded).await?;
+    let (mut log, events) = Log::load(&runner.store, session.clone(), &config).await?;
     let info = log.folded.session.info.as_ref();
     runner.working_dir = info.and_then(|info| info.working_dir.clone());
     let bound = &log.folded.graph.name;
@@ -137,7 +142,17 @@ pub(super) async fn resume(
     }
     log.take_lease()?;
     check_modifications(&runner.graph, &modifications)?;
-    let point = find_point(&mut log, &events, checkpoint).await?;
+    let point = match find_point(&mut log, &events, checkpoint).await {
+        Ok(point) => point,
+        Err(error) => {
+            // What was found to be damaged is known from now on.
+            if log.has_damages() {
+                log.release();
+                log.commit().await?;
+            }
+            return Err(error);
+        }
+    };
     if let Err(why) = check_fit(&runner.graph, &point.state, &point.memory, &modifications) {
         return Err(incompatible(&runner.graph, &log, &events, &point, why, &modifications).await);
     }
@@ -156,7 +171,8 @@ pub(super) async fn resume(
     }
     bind(&mut log, &runner.graph);
     let memory = point.memory;
-    let at = Start { run_id, memory, set: modifications, resumed_from };
+    let masked = masked_parts(&log.folded.graph);
+    let at = Start { run_id, memory, set: modifications, resumed_from, masked };
     begin(runner, log, config, claim, at).await
 }
 
@@ -189,34 +205,42 @@ async fn find_point(
         } else {
             log.folded.graph.clone()
         };
-        let memory = log.reader.memory(&state).await.map_err(|error| damaged(&entry, &error))?;
-        return Ok(Point { checkpoint: Some(entry), state, memory, is_older });
+        return match log.reader.everything(&state).await {
+            Ok(memory) => Ok(Point { checkpoint: Some(entry), state, memory, is_older }),
+            Err(error) if error.is_damage() => {
+                push_damage(log, &entry, &error);
+                Err(damaged(&entry, &error))
+            }
+            Err(error) => Err(error),
+        };
     }
     // Where the log ends; that it cannot be restored is found out now.
     let failed = log.folded.graph.failed().map(|(path, _)| path.to_owned());
     let newest = log.folded.index.resume_point(lineage, failed.as_deref()).cloned();
     let state = log.folded.graph.clone();
-    let first = match log.reader.memory(&state).await {
+    let first = match log.reader.everything(&state).await {
         Ok(memory) => {
             return Ok(Point { checkpoint: newest, state, memory, is_older: false });
         }
-        Err(error) if is_damage(&error) => error,
+        Err(error) if error.is_damage() => error,
         Err(error) => return Err(error),
     };
     let mut damages = vec![format!("the end of the log: {first}")];
     let mut before = log.folded.session.last_seq + 1;
+    let segments = log.folded.lineages.segments(lineage, before);
     while let Some(entry) = log.folded.index.before(before).cloned() {
         before = entry.seq;
+        // Those of branches that were left do not count.
+        if !segments.iter().any(|segment| segment.contains(&entry.seq)) {
+            continue;
+        }
         let state = log.folded.fold_at(events, entry.lineage, entry.seq);
-        match log.reader.memory(&state).await {
+        match log.reader.everything(&state).await {
             Ok(memory) => {
                 return Ok(Point { checkpoint: Some(entry), state, memory, is_older: true });
             }
-            Err(error) if is_damage(&error) => {
-                let (id, message) = (entry.checkpoint_id.clone(), error.to_string());
-                let code = Some(error.code().into());
-                let event = CheckpointDamaged { checkpoint_id: id, code };
-                log.push(NewRecord::with_content(now(), event, "message", message.into()));
+            Err(error) if error.is_damage() => {
+                push_damage(log, &entry, &error);
                 damages.push(format!("{}: {error}", entry.checkpoint_id));
             }
             Err(error) => return Err(error),
@@ -225,10 +249,23 @@ async fn find_point(
     Err(Error::NoneIntact { damages })
 }
 
-/// The content is not there, or not what was written.
-fn is_damage(error: &Error) -> bool {
-    use piton_core::Code;
-    matches!(error.code(), Code::RecordDamaged | Code::BlobMissing | Code::ChainBroken)
+fn push_damage(log: &mut Log, entry: &CheckpointEntry, error: &Error) {
+    let checkpoint_id = entry.checkpoint_id.clone();
+    let event = CheckpointDamaged { checkpoint_id, code: Some(error.code().into()) };
+    log.push(NewRecord::with_content(now(), event, "message", error.to_string().into()));
+}
+
+/// What a resume restores and masking changed.
+fn masked_parts(state: &GraphState) -> Vec<String> {
+    let mut parts = Vec::new();
+    for (path, node) in &state.nodes {
+        let iterations = node.iterations.masked.iter();
+        parts.extend(iterations.map(|n| format!("iteration {} of `{path}`", n + 1)));
+    }
+    parts.extend(state.masked_outputs.iter().map(|key| format!("the output `{key}`")));
+    let artifacts = state.artifacts.iter().filter(|(_, artifact)| artifact.excluded);
+    parts.extend(artifacts.map(|(name, _)| format!("the artifact `{name}`")));
+    parts
 }
 
 fn damaged(entry: &CheckpointEntry, error: &Error) -> Error {
@@ -290,6 +327,7 @@ fn unfinished<'a>(graph: &'a Graph, state: &'a GraphState) -> impl Iterator<Item
         .topology()
         .nodes()
         .filter(|path| !matches!(state.phase(path), NodePhase::Completed | NodePhase::Skipped))
+        .filter(|path| !state.node(path).is_some_and(|node| node.handled))
 }
 
 /// The error for a state that does not fit, with the nearest earlier checkpoint that does.
@@ -306,7 +344,7 @@ async fn incompatible(
     while let Some(entry) = log.folded.index.before(before) {
         before = entry.seq;
         let state = log.folded.fold_at(events, entry.lineage, entry.seq);
-        let Ok(memory) = log.reader.memory(&state).await else { continue };
+        let Ok(memory) = log.reader.everything(&state).await else { continue };
         if check_fit(graph, &state, &memory, modifications).is_ok() {
             nearest = Some(entry.checkpoint_id.clone());
             break;
@@ -334,7 +372,14 @@ fn check_values(
         entry.is_some_and(|entry| entry.excluded || patterns.matches(key))
             && !modifications.contains_key(*key)
     };
-    let keys: Vec<String> = read.into_iter().filter(is_lost).cloned().collect();
+    let mut keys: Vec<String> = read.into_iter().filter(is_lost).cloned().collect();
+    // What a node wrote before its safe point and does not write again.
+    let nodes = unfinished(graph, &point.state).filter_map(|path| point.state.node(path));
+    for key in nodes.filter_map(|node| node.safe_point.as_ref()).flat_map(|at| &at.excluded_keys) {
+        if !modifications.contains_key(key) && !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
     if keys.is_empty() { Ok(()) } else { Err(Error::ValuesRequired { keys }) }
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use piton_core::Code;
-use piton_core::event::{
-    LoopIterated, MapItemCompleted, MapListed, NodeFailed, NodeSafePoint, NodeStarted,
-};
+use piton_core::event::{NodeFailed, NodeStarted};
 use piton_core::graph::{CheckpointConfig, CheckpointType, NodePhase};
 use piton_core::id::{CheckpointId, RunId, WaitId};
 use piton_core::mask::KeyPatterns;
@@ -22,7 +20,7 @@ use crate::error::{NodeError, Result};
 use crate::graph::Graph;
 use crate::kinds;
 use crate::log::Log;
-use crate::node::{Asked, Attempt, NodeContext, Request};
+use crate::node::{Attempt, NodeContext, Request};
 use crate::spec::{Effects, NodeKind};
 use crate::store::{new_checkpoint, now};
 
@@ -67,13 +65,20 @@ pub(super) struct Scheduler {
     again: BTreeSet<String>,
     /// When the next attempt of a failed node begins.
     pub(super) retries: BTreeMap<String, Instant>,
-    failures: BTreeMap<String, u32>,
+    /// Excluded values that nodes wrote before their last safe points.
+    pub(super) lost_writes: BTreeMap<String, Map<String, Value>>,
+    /// Answers that must not be written, as long as this process lives.
+    pub(super) secret_answers: BTreeMap<WaitId, Value>,
+    /// Keys that a user set with this resume.
+    pub(super) set_keys: BTreeSet<String>,
+    /// The outputs of this run, as they were meant.
+    pub(super) outputs: BTreeMap<String, Value>,
     pub(super) failure: Option<Failure>,
     tasks: JoinSet<Ended>,
     paths: HashMap<tokio::task::Id, String>,
     sender: mpsc::Sender<Request>,
     requests: mpsc::Receiver<Request>,
-    stop: watch::Receiver<Stop>,
+    pub(super) stop: watch::Receiver<Stop>,
     answers: mpsc::UnboundedReceiver<GivenAnswer>,
     /// A handle is left that could.
     can_be_stopped: bool,
@@ -107,10 +112,21 @@ impl Scheduler {
         let (progress, working_dir, parent) = (begin.progress, begin.working_dir, begin.parent);
         let (stop, answers) = (begin.stop, begin.answers);
         let state = &log.folded.graph;
-        let unfinished = graph.topology().nodes().filter(|node| {
-            matches!(state.phase(node), NodePhase::Running | NodePhase::Failed { .. })
-        });
-        let again = unfinished.map(str::to_owned).collect();
+        let mut again = BTreeSet::new();
+        let mut retries = BTreeMap::new();
+        for path in graph.topology().nodes() {
+            match state.phase(path) {
+                NodePhase::Failed { .. } if state.node(path).is_some_and(|node| node.handled) => {}
+                // Its next attempt keeps its time, whoever makes it.
+                NodePhase::Failed { retry_at: Some(at), .. } => {
+                    retries.insert(path.to_owned(), Instant::now() + at.since(now()));
+                }
+                NodePhase::Running | NodePhase::Failed { retry_at: None, .. } => {
+                    again.insert(path.to_owned());
+                }
+                NodePhase::Pending | NodePhase::Completed | NodePhase::Skipped => {}
+            }
+        }
         let (sender, requests) = mpsc::channel(REQUESTS_WAITING_MAX);
         Self {
             excluded: KeyPatterns::new(&config.exclude_memory_keys),
@@ -121,8 +137,11 @@ impl Scheduler {
             memory,
             live: BTreeMap::new(),
             again,
-            retries: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            retries,
+            lost_writes: BTreeMap::new(),
+            secret_answers: BTreeMap::new(),
+            set_keys: BTreeSet::new(),
+            outputs: BTreeMap::new(),
             failure: None,
             tasks: JoinSet::new(),
             paths: HashMap::new(),
@@ -202,7 +221,8 @@ impl Scheduler {
 
     /// Makes the batch durable, then reports what is in it.
     pub(super) async fn commit(&mut self) -> Result<()> {
-        self.log.commit().await?;
+        let is_stopping = *self.stop.borrow() != Stop::No;
+        self.log.commit_or_stop(&mut self.stop, is_stopping).await?;
         for progress in std::mem::take(&mut self.unreported) {
             self.send(progress);
         }
@@ -275,8 +295,19 @@ impl Scheduler {
         let value = |key: &String| self.memory.get(key).unwrap_or(&nothing).clone();
         let reads = node.reads.iter().map(|key| (key.clone(), value(key))).collect();
         let timeout = node.timeout_ms.map(Duration::from_millis);
-        let restored = self.restore(&path).await?;
-        let writes = restored.safe_point.as_ref().map(|(_, writes)| writes.clone());
+        let restored = self.log.reader.restored(&self.log.folded.graph, &path).await?;
+        let writes = restored.safe_point.as_ref().map(|(_, writes)| {
+            let mut writes = writes.clone();
+            // What the safe point could not keep: known here still, or set by a user.
+            let state = self.log.folded.graph.node(&path).and_then(|node| node.safe_point.as_ref());
+            let lost = self.lost_writes.get(&path);
+            for key in state.into_iter().flat_map(|state| &state.excluded_keys) {
+                let known = lost.and_then(|lost| lost.get(key)).cloned();
+                let set = self.memory.get(key).map(|value| (**value).clone());
+                writes.extend(known.or(set).map(|value| (key.clone(), value)));
+            }
+            writes
+        });
         let mut ctx = NodeContext {
             of: Attempt {
                 path: path.clone(),
@@ -291,6 +322,7 @@ impl Scheduler {
             outputs: Map::new(),
             restored,
             waits: 0,
+            streamed: 0,
             requests: self.sender.clone(),
         };
         let graph = self.graph.clone();
@@ -348,10 +380,13 @@ impl Scheduler {
 
     fn fail(&mut self, path: &str, (attempt, visit, _): (u32, u32, Instant), error: NodeError) {
         let retry = self.graph.spec().nodes.get(path).map(|node| node.retry).unwrap_or_default();
-        let failures = self.failures.entry(path.to_owned()).or_default();
-        *failures += 1;
-        let delay =
-            (error.is_retryable && *failures <= retry.times).then(|| retry.delay(*failures));
+        let failures = self.log.folded.graph.node(path).map_or(0, |node| node.retried) + 1;
+        let delay = (error.is_retryable && failures <= retry.times).then(|| retry.delay(failures));
+        // A condition that cannot be evaluated leads nowhere.
+        let edges = match delay {
+            None => self.taken_edges(path, &Map::new(), true).unwrap_or_default(),
+            Some(_) => Vec::new(),
+        };
         let retry_at = delay.map(|delay| now().after(delay));
         let event = NodeFailed {
             path: path.to_owned(),
@@ -359,6 +394,7 @@ impl Scheduler {
             attempt,
             code: Some(error.code.clone()),
             retry_at,
+            handled: !edges.is_empty(),
         };
         let message = error.message.clone();
         self.log.push(NewRecord::with_content(now(), event, "error", message.clone().into()));
@@ -368,6 +404,7 @@ impl Scheduler {
             Some(delay) => {
                 self.retries.insert(path.to_owned(), Instant::now() + delay);
             }
+            None if !edges.is_empty() => self.push_edges(&edges),
             None => {
                 let index = &self.log.folded.index;
                 let point = index.resume_point(self.log.lineage(), Some(path));
@@ -377,87 +414,6 @@ impl Scheduler {
                 self.failure.get_or_insert(failure);
             }
         }
-    }
-
-    /// If the run pauses, a node that came to a safe point stays there: its next attempt continues
-    /// behind it.
-    fn hold_or_reply(
-        &mut self,
-        path: &str,
-        reply: oneshot::Sender<Result<Value, NodeError>>,
-        replies: &mut Vec<Reply>,
-    ) {
-        let is_pausing = *self.stop.borrow() == Stop::Pause;
-        match self.live.get_mut(path).filter(|_| is_pausing) {
-            Some(live) => live.held = Some(reply),
-            None => replies.push((reply, Ok(Value::Null))),
-        }
-    }
-
-    /// What a node asks for. Answered when it is durable.
-    async fn asked(&mut self, request: Request, replies: &mut Vec<Reply>) -> Result<()> {
-        let Request { path, attempt, asked, reply } = request;
-        let Some(live) = self.live.get(&path).filter(|live| live.attempt == attempt) else {
-            replies.push((reply, Err(NodeError::new("The attempt has ended"))));
-            return Ok(());
-        };
-        let visit = live.visit;
-        match asked {
-            Asked::SafePoint { description, writes } => {
-                // An excluded value stays out of the disk here, too: the next attempt writes it again.
-                let writes: Map<String, Value> =
-                    writes.into_iter().filter(|(key, _)| !self.excluded.matches(key)).collect();
-                let event = NodeSafePoint { path: path.clone(), visit, attempt };
-                let content = Map::from_iter([
-                    ("description".to_owned(), Value::from(description.clone())),
-                    ("writes".to_owned(), writes.into()),
-                ]);
-                self.log.push(NewRecord::with_fields(now(), event, content));
-                if self.config.wants(CheckpointType::SafePoint, 0) {
-                    self.push_checkpoint(CheckpointType::SafePoint, &path, None, &description)?;
-                }
-                self.hold_or_reply(&path, reply, replies);
-                return Ok(());
-            }
-            Asked::MapList { items } => {
-                let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-                let event = MapListed { path, visit, count };
-                self.log.push(NewRecord::with_content(now(), event, "items", items.into()));
-            }
-            Asked::MapItem { index, value } => {
-                let event = MapItemCompleted { path: path.clone(), visit, index };
-                self.log.push(NewRecord::with_content(now(), event, "value", value));
-                let map = self.log.folded.graph.node(&path).and_then(|node| node.map.as_ref());
-                if let Some(map) = map {
-                    let done = u32::try_from(map.items.len()).unwrap_or(u32::MAX);
-                    let count = Some(map.count);
-                    self.report(Progress::NodeAdvanced { node: path, done, count });
-                }
-            }
-            Asked::Iteration { iteration, messages, outputs, done } => {
-                let count = u32::try_from(messages.len()).unwrap_or(u32::MAX);
-                let event =
-                    LoopIterated { path: path.clone(), visit, iteration, messages: count, done };
-                let step = Map::from_iter([
-                    ("messages".to_owned(), Value::Array(messages)),
-                    ("outputs".to_owned(), outputs.into()),
-                ]);
-                self.log.push(NewRecord::with_content(now(), event, "step", step.into()));
-                if self.config.wants(CheckpointType::LoopIteration, iteration) {
-                    let description = format!("Iteration {} of `{path}`", iteration + 1);
-                    self.push_checkpoint(CheckpointType::LoopIteration, &path, None, &description)?;
-                }
-                let (node, count) = (path.clone(), None);
-                self.report(Progress::NodeAdvanced { node, done: iteration + 1, count });
-                self.hold_or_reply(&path, reply, replies);
-                return Ok(());
-            }
-            Asked::Wait { number, question, deadline } => {
-                return self.wait(&path, visit, (number, question, deadline), reply, replies).await;
-            }
-        }
-        replies.push((reply, Ok(Value::Null)));
-        Ok(())
     }
 
     /// Adds a checkpoint of what is folded so far.

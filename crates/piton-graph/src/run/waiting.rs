@@ -17,12 +17,17 @@ use super::scheduler::{LiveWait, Reply, Scheduler};
 use super::{GivenAnswer, Progress};
 use crate::checkpoints;
 use crate::error::{NodeError, Result};
+use crate::spec::NodeKind;
 use crate::store::{new_token, now};
 
+/// What the log has in the place of an answer that must not be written.
+const ANSWER_NOT_SAVED: &str = "(not saved)";
+
 impl Scheduler {
-    /// The id of a node's wait: the same for every attempt, so that an answer is found again.
-    fn wait_id(&self, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
-        let name = format!("{}/{path}/{visit}/{number}/{round}", self.log.id);
+    /// The id of a node's wait: the same for every attempt in a lineage, so that an answer is found
+    /// again.
+    fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
+        let name = format!("{}/{lineage}/{path}/{visit}/{number}/{round}", self.log.id);
         let digest = piton_core::canonical::digest(&name.into());
         let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
         // Hex digits behind a prefix are an id.
@@ -31,34 +36,79 @@ impl Scheduler {
 
     /// Whether a node asked a person in this visit.
     pub(super) fn has_wait(&self, path: &str, visit: u32) -> bool {
-        let id = self.wait_id(path, visit, 0, 0);
         let run = self.log.folded.session.facts.run.as_ref();
-        self.log.folded.graph.answers.contains_key(&id)
-            || run.is_some_and(|run| run.waits.contains_key(&id))
+        self.log.folded.lineages.ancestry(self.log.lineage()).into_iter().any(|lineage| {
+            let id = self.wait_id(lineage, path, visit, 0, 0);
+            self.log.folded.graph.answers.contains_key(&id)
+                || run.is_some_and(|run| run.waits.contains_key(&id))
+        })
+    }
+
+    /// The excluded keys that a node writes: what it is answered may be their value.
+    fn excluded_writes(&self, path: &str) -> Vec<String> {
+        let node = self.graph.spec().nodes.get(path);
+        let keys = node.into_iter().flat_map(|node| &node.writes);
+        keys.filter(|key| self.excluded.matches(key)).cloned().collect()
+    }
+
+    /// The value that a user set on resume for the one key that a question is about.
+    fn value_instead_of_answer(&self, path: &str, secret: &[String]) -> Option<Value> {
+        let node = self.graph.spec().nodes.get(path)?;
+        let key = secret.first().filter(|_| matches!(node.kind, NodeKind::Human(_)))?;
+        let value = self.memory.get(key).filter(|_| self.set_keys.contains(key))?;
+        Some((**value).clone())
     }
 
     pub(super) async fn wait(
         &mut self,
         path: &str,
         visit: u32,
-        (number, question, deadline): (u32, Value, Option<Duration>),
+        (number, mut question, deadline): (u32, Value, Option<Duration>),
         reply: oneshot::Sender<Result<Value, NodeError>>,
         replies: &mut Vec<Reply>,
     ) -> Result<()> {
-        // A question whose time passed is asked again under another id.
-        let mut round = 0;
-        let id = loop {
-            let id = self.wait_id(path, visit, number, round);
-            match self.log.folded.graph.answers.get(&id) {
-                Some(Answer::Given { seq }) => {
-                    let answer = self.log.field(*seq, "answer").await?;
-                    replies.push((reply, Ok(answer.unwrap_or(Value::Null))));
-                    return Ok(());
+        let secret = self.excluded_writes(path);
+        let lineage = self.log.lineage();
+        let ancestry = self.log.folded.lineages.ancestry(lineage);
+        // A question whose time passed is asked again under another id, and so is one whose answer
+        // must not be written and is not known any more.
+        let mut found = None;
+        for lineage in ancestry {
+            let mut round = 0;
+            found = loop {
+                let id = self.wait_id(lineage, path, visit, number, round);
+                match self.log.folded.graph.answers.get(&id) {
+                    Some(Answer::Given { seq }) if secret.is_empty() => {
+                        let answer = self.log.field(*seq, "answer").await?;
+                        replies.push((reply, Ok(answer.unwrap_or(Value::Null))));
+                        return Ok(());
+                    }
+                    Some(Answer::Given { .. }) => match self.secret_answers.get(&id) {
+                        Some(answer) => {
+                            replies.push((reply, Ok(answer.clone())));
+                            return Ok(());
+                        }
+                        None => round += 1,
+                    },
+                    Some(Answer::Cancelled) => round += 1,
+                    None => break Some(id),
                 }
-                Some(Answer::Cancelled) => round += 1,
-                None => break id,
+            };
+        }
+        let Some(id) = found else { return Ok(()) };
+        if let Some(value) = self.value_instead_of_answer(path, &secret) {
+            let run = self.log.folded.session.facts.run.as_ref();
+            if run.is_some_and(|run| run.waits.contains_key(&id)) {
+                let fresh = NewToken::from(&new_token()?);
+                let answer = ANSWER_NOT_SAVED.into();
+                self.log.decide(Command::AnswerByWait { wait_id: id, fresh, answer })?;
             }
-        };
+            replies.push((reply, Ok(value)));
+            return Ok(());
+        }
+        if let (false, Value::Object(question)) = (secret.is_empty(), &mut question) {
+            question.insert("excluded_keys".to_owned(), secret.into());
+        }
         let run = self.log.folded.session.facts.run.as_ref();
         let open = run.and_then(|run| run.waits.get(&id));
         let deadline_at = match open {
@@ -118,12 +168,21 @@ impl Scheduler {
         };
         let question = self.log.field(since, "question").await?.unwrap_or(Value::Null);
         let answer = checkpoints::chosen(&question, answer);
+        let secret = checkpoints::excluded_keys(&question);
         if !decide::fits(&question, &answer) {
             let _ = reply.send(Err(decide::Refusal::AnswerInvalid { wait: wait_id }.into()));
             return Ok(None);
         }
         let fresh = NewToken::from(&new_token()?);
-        self.log.decide(Command::AnswerByWait { wait_id, fresh, answer: answer.clone() })?;
+        // What the node makes of it must not be written: then the answer is not, either.
+        let written = if secret.is_empty() { answer.clone() } else { ANSWER_NOT_SAVED.into() };
+        for key in &secret {
+            self.log.teach(key, &answer)?;
+        }
+        if !secret.is_empty() {
+            self.secret_answers.insert(wait_id.clone(), answer.clone());
+        }
+        self.log.decide(Command::AnswerByWait { wait_id, fresh, answer: written })?;
         if let Some(wait) = slot.take() {
             replies.push((wait.reply, Ok(answer)));
         }

@@ -250,11 +250,21 @@ pub struct EdgeSpec {
     /// How often it may be taken, for an edge that closes a cycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
+    /// It is taken when its source has failed for good; the others when it completed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_error: bool,
 }
 
 impl EdgeSpec {
     pub fn new(from: impl Into<String>, to: impl Into<String>) -> Self {
-        Self { from: from.into(), to: to.into(), when: None, priority: 0, max: None }
+        Self {
+            from: from.into(),
+            to: to.into(),
+            when: None,
+            priority: 0,
+            max: None,
+            on_error: false,
+        }
     }
 }
 

@@ -302,7 +302,8 @@ impl Parsed {
             }
             return Ok(());
         }
-        let fields = known_fields(tree, "An edge", &["from", "to", "when", "priority", "max"])?;
+        let fields =
+            known_fields(tree, "An edge", &["from", "to", "when", "priority", "max", "on"])?;
         let end = |field: &str| match fields.get(field) {
             Some(of) => of.text("The end of an edge"),
             None => Err(tree.fail(format!("The edge has no `{field}`"))),
@@ -322,6 +323,15 @@ impl Parsed {
             let max = of.number("`max`")?;
             let max = u32::try_from(max).ok().filter(|max| (1..=10_000).contains(max));
             edge.max = Some(max.ok_or_else(|| of.fail("`max` is from 1 to 10000"))?);
+        }
+        if let Some(of) = fields.get("on") {
+            edge.on_error = match of.text("`on`")?.as_str() {
+                "completed" => false,
+                "error" => true,
+                other => {
+                    return Err(of.fail(format!("`on` is `completed` or `error`, not `{other}`")));
+                }
+            };
         }
         self.locations.note(format!("edge {number}"), tree.location);
         self.spec.edges.push(edge);

@@ -9,8 +9,11 @@
 
 mod bad_graphs;
 mod checkpoints;
+mod damage;
 mod examples;
+mod failures;
 mod killed;
 mod running;
+mod secrets;
 mod waiting;
 mod world;

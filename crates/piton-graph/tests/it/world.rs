@@ -3,10 +3,14 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use piton_core::id::SessionId;
+use piton_core::id::{BootId, SessionId};
+use piton_core::mask::Masker;
 use piton_core::{Event, Record};
-use piton_graph::{Graph, GraphStore, Node, NodeContext, NodeError, Outcome, async_trait, inputs};
-use piton_store::Detail;
+use piton_graph::{
+    Graph, GraphStore, Node, NodeContext, NodeError, Outcome, StoreFeatures, StoreParts,
+    async_trait, inputs,
+};
+use piton_store::{BootLocks, Detail, Liveness, Store};
 use serde_json::{Map, Value};
 
 pub(crate) struct World {
@@ -18,6 +22,13 @@ impl World {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = piton_graph::open(folder.path()).unwrap();
+        Self { folder, store }
+    }
+
+    /// On a store of plain files.
+    pub(crate) fn files() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_files(folder.path());
         Self { folder, store }
     }
 
@@ -66,6 +77,34 @@ impl World {
 
     pub(crate) async fn events(&self, session: &SessionId) -> Vec<Event> {
         let records = self.records(session).await;
+        records.iter().map(|record| record.event().unwrap()).collect()
+    }
+}
+
+fn open_files(folder: &Path) -> GraphStore {
+    let locks = BootLocks::new(folder);
+    let boot: BootId = "boot_files".parse().unwrap();
+    let options = piton_store::files::Options::new(folder);
+    let store: Arc<dyn Store> = Arc::new(piton_store::FilesStore::open(options).unwrap());
+    over(store, boot, Arc::new(locks), piton_graph::files_features())
+}
+
+/// A store that the test has open.
+pub(crate) fn over(
+    store: Arc<dyn Store>,
+    boot: BootId,
+    liveness: Arc<dyn Liveness>,
+    features: StoreFeatures,
+) -> GraphStore {
+    let masker = Arc::new(Masker::default());
+    GraphStore::from_parts(StoreParts { store, boot, liveness, features, masker })
+}
+
+impl World {
+    /// The events of a log whose contents may be damaged.
+    pub(crate) async fn events_readable(&self, session: &SessionId) -> Vec<Event> {
+        let store = self.store.store();
+        let records = store.read(session, 0, 100_000, Detail::Headers).await.unwrap();
         records.iter().map(|record| record.event().unwrap()).collect()
     }
 }

@@ -153,7 +153,7 @@ impl Folder {
         let out = targets(&batch.records);
         for (seq, record) in (batch.expected + 1..).zip(&batch.records) {
             let payload = record.payload.as_deref().filter(|_| !out.contains(&seq));
-            contents.push(self.keep(payload)?);
+            contents.push(self.keep_as(payload, batch.records.compress_above())?);
         }
         let session = &batch.session;
         let durable = self.logs().by_id.get(session).map(Staged::of);
@@ -181,11 +181,19 @@ impl Folder {
 
     /// A content as its line has it. A large one is a durable blob when this returns.
     pub(super) fn keep<'a>(&self, payload: Option<&'a str>) -> Result<Kept<'a>> {
+        self.keep_as(payload, None)
+    }
+
+    fn keep_as<'a>(
+        &self,
+        payload: Option<&'a str>,
+        compress_above: Option<usize>,
+    ) -> Result<Kept<'a>> {
         let Some(payload) = payload else { return Ok(Kept::None) };
         if payload.len() <= PAYLOAD_INLINE_BYTES_MAX {
             return Ok(Kept::Json(Cow::Borrowed(payload)));
         }
-        let address = self.keep_blob(payload)?;
+        let address = self.keep_blob(payload, compress_above)?;
         Ok(Kept::Blob { address, bytes: payload.len() as u64 })
     }
 

@@ -38,7 +38,11 @@ pub(crate) enum Trouble {
 }
 
 impl Folder {
-    pub(super) fn keep_blob(&self, payload: &str) -> Result<chain::Hash> {
+    pub(super) fn keep_blob(
+        &self,
+        payload: &str,
+        compress_above: Option<usize>,
+    ) -> Result<chain::Hash> {
         let address = *blake3::hash(payload.as_bytes()).as_bytes();
         let (folder, files) = self.paths.blob(&address);
         let failed = |e| write_failed(&folder, e);
@@ -55,7 +59,8 @@ impl Folder {
             }
             return Ok(address);
         }
-        let shrunk = if payload.len() < COMPRESSED_BYTES_MIN {
+        let smallest = compress_above.map_or(COMPRESSED_BYTES_MIN, |above| above + 1);
+        let shrunk = if payload.len() < smallest {
             None
         } else {
             let shrunk = zstd::bulk::compress(payload.as_bytes(), COMPRESSION_LEVEL).ok();

@@ -321,7 +321,8 @@ impl Appender {
         for (index, record) in batch.records.iter().enumerate() {
             let left = u32::try_from(batch.records.len() - 1 - index).unwrap_or(u32::MAX);
             let kept = prepared.and_then(|prepared| prepared.get(index));
-            let row = Row { session: &batch.session, seq: end.last_seq + 1, left, record, kept };
+            let (seq, compress_above) = (end.last_seq + 1, batch.records.compress_above());
+            let row = Row { session: &batch.session, seq, left, record, kept, compress_above };
             row.insert(inserts, end, current, &*self.entropy).map_err(|e| match e {
                 content::Trouble::Sql(e) => failed(e),
                 content::Trouble::Store(e) => Trouble::Failed(Failure::Other(e)),
@@ -378,7 +379,7 @@ impl Appender {
         // The first record of an adopted log has a seq of its own.
         end.last_seq = record.seq - 1;
         let left = copied.batch_left;
-        let row = Row { session, seq: record.seq, left, record: &new, kept };
+        let row = Row { session, seq: record.seq, left, record: &new, kept, compress_above: None };
         let path = &self.path;
         row.insert(inserts, end, current, &*self.entropy).map_err(|e| match e {
             content::Trouble::Sql(e) => Trouble::Failed(failure::before_commit(path, e)),
@@ -427,6 +428,7 @@ struct Row<'a> {
     record: &'a NewRecord,
     /// Its content, if it was sealed before.
     kept: Option<&'a Kept>,
+    compress_above: Option<usize>,
 }
 
 /// The statements that every record needs, found once per transaction.
@@ -465,7 +467,8 @@ impl Row<'_> {
             kept
         } else {
             let (conn, key) = (inserts.conn, &end.chain_key);
-            fresh = content::keep(conn, current, key, binding, payload, entropy)?;
+            let above = self.compress_above;
+            fresh = content::keep(conn, current, key, binding, payload, above, entropy)?;
             &fresh
         };
         let link = chain::Link {

@@ -10,8 +10,11 @@ use crate::crypto::{ContentBinding, Subkeys};
 use crate::error::Error;
 use crate::keys::Keys;
 
-/// For what is too large to lie in its record; smaller contents are not compressed. Fast; contents are text, which shrinks well at any level.
+/// For what does not lie in its record; contents that do are not compressed. Fast; contents are text, which shrinks well at any level.
 const COMPRESSION_LEVEL: i32 = 3;
+
+/// Contents that are not larger lie in their records, whatever is asked for.
+pub(crate) const COMPRESSED_BYTES_MIN: usize = 1_024;
 
 const PLAIN: i64 = 0;
 const ZSTD: i64 = 1;
@@ -53,32 +56,38 @@ pub(crate) fn keep(
     chain_key: &chain::Key,
     binding: ContentBinding<'_>,
     payload: Option<&str>,
+    compress_above: Option<usize>,
     entropy: &dyn Entropy,
 ) -> Result<Kept, Trouble> {
-    if let Some(kept) =
-        keep_inline(subkeys, chain_key, binding, payload, entropy).map_err(Trouble::Store)?
+    if let Some(kept) = keep_inline(subkeys, chain_key, binding, payload, compress_above, entropy)
+        .map_err(Trouble::Store)?
     {
         return Ok(kept);
     }
     let payload = payload.unwrap_or_default().as_bytes();
     let hash = Some(chain_key.payload_hash(payload));
     let address = subkeys.address(payload);
-    keep_blob(conn, subkeys, &address, payload, entropy)?;
+    let is_compressed = payload.len() > compress_above.unwrap_or(0);
+    keep_blob(conn, subkeys, &address, (payload, is_compressed), entropy)?;
     Ok(Kept { form: Form::Blob, hash, bytes: Some(address.to_vec()) })
 }
 
-/// Seals a content that is not large; `None` for one that is.
+/// Seals a content that is not large; `None` for one that is, or that is to be compressed.
 pub(crate) fn keep_inline(
     subkeys: &Subkeys,
     chain_key: &chain::Key,
     binding: ContentBinding<'_>,
     payload: Option<&str>,
+    compress_above: Option<usize>,
     entropy: &dyn Entropy,
 ) -> Result<Option<Kept>, Error> {
     let Some(payload) = payload.map(str::as_bytes) else {
         return Ok(Some(Kept { form: Form::None, hash: None, bytes: None }));
     };
-    if payload.len() > PAYLOAD_INLINE_BYTES_MAX {
+    let max = compress_above.map_or(PAYLOAD_INLINE_BYTES_MAX, |above| {
+        above.clamp(COMPRESSED_BYTES_MIN, PAYLOAD_INLINE_BYTES_MAX)
+    });
+    if payload.len() > max {
         return Ok(None);
     }
     let hash = Some(chain_key.payload_hash(payload));
@@ -90,15 +99,16 @@ fn keep_blob(
     conn: &Connection,
     subkeys: &Subkeys,
     address: &[u8; 32],
-    plaintext: &[u8],
+    (plaintext, is_compressed): (&[u8], bool),
     entropy: &dyn Entropy,
 ) -> Result<(), Trouble> {
     let mut known = conn.prepare_cached("SELECT 1 FROM blobs WHERE address = ?1")?;
     if known.exists([address.as_slice()])? {
         return Ok(());
     }
-    let shrunk = zstd::bulk::compress(plaintext, COMPRESSION_LEVEL)
-        .ok()
+    let shrunk = is_compressed
+        .then(|| zstd::bulk::compress(plaintext, COMPRESSION_LEVEL).ok())
+        .flatten()
         .filter(|shrunk| shrunk.len() < plaintext.len());
     let (compression, bytes) = match &shrunk {
         Some(shrunk) => (ZSTD, shrunk.as_slice()),

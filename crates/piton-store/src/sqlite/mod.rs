@@ -121,6 +121,14 @@ struct Threads {
 }
 
 impl SqliteStore {
+    /// Contents of fewer bytes are never compressed.
+    pub const COMPRESSES_ABOVE: usize = content::COMPRESSED_BYTES_MIN;
+
+    /// Where the store's key comes from.
+    pub fn key_source(&self) -> crate::keys::KeySource {
+        self.keys.source()
+    }
+
     /// Opens a store, or makes one. Blocks on the disk, and on the keychain if there is one.
     pub fn open(options: Options) -> Result<Self> {
         Self::open_with(options, writer::State::default())

@@ -66,7 +66,9 @@ impl Prepared {
                 ContentBinding { session: batch.session.as_str(), seq, kind: &record.kind };
             let payload = record.payload.as_deref();
             // What does not succeed here is tried again, and told, by the writer.
-            let Ok(Some(one)) = content::keep_inline(&key, &chain_key, binding, payload, entropy)
+            let above = batch.records.compress_above();
+            let Ok(Some(one)) =
+                content::keep_inline(&key, &chain_key, binding, payload, above, entropy)
             else {
                 break;
             };
