@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use piton_agent::profiles::Profile;
 use piton_api::access::NewAccessToken;
 use piton_api::client::Client;
+use piton_api::server::{Examination, Reloaded};
 use piton_core::access::{Bearer, Scope};
 use piton_core::decide::{Command, Probe};
 use piton_core::event::Event;
@@ -16,7 +17,7 @@ use piton_exec::executor::{Error, Executor, Fault, Found, LaunchSpec, Located};
 use piton_runtime::{
     Clock, Engine, EngineOptions, Handle, Ids, Options, RunningEngine, SystemClock,
 };
-use piton_server::Server;
+use piton_server::{Doctor, Reload, ReloadError, Server};
 use piton_store::memory::{Disk, Hooks, MemoryStore};
 use piton_store::{BoxFuture as StoreFuture, Liveness, OsEntropy, Store};
 use serde_json::Value;
@@ -90,6 +91,28 @@ impl Executor for ScriptedExecutor {
     }
 }
 
+/// There is nothing to complain about.
+#[derive(Debug)]
+struct Healthy;
+
+impl Doctor for Healthy {
+    fn examine(
+        &self,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Examination, String>> + Send>> {
+        Box::pin(std::future::ready(Ok(Examination { good: true, findings: Vec::new() })))
+    }
+}
+
+/// The settings are as they were.
+#[derive(Debug)]
+struct Unchanged;
+
+impl Reload for Unchanged {
+    fn reload(&self) -> Result<Reloaded, ReloadError> {
+        Ok(Reloaded { changed: Vec::new(), restart_required: Vec::new() })
+    }
+}
+
 /// A disk that can be full.
 #[derive(Debug, Default)]
 struct FullDisk(AtomicBool);
@@ -156,9 +179,9 @@ impl World {
             rate: piton_server::Rate::default(),
             connections: piton_server::ConnectionLimits::default(),
             version: "0.0.0".to_owned(),
-            doctor: None,
+            doctor: Some(Arc::new(Healthy)),
             web: piton_server::WebFiles::Folder(folder.path().join("web")),
-            reload: None,
+            reload: Some(Arc::new(Unchanged)),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Server::start(listener, None, options).unwrap();

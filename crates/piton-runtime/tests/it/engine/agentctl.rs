@@ -71,6 +71,8 @@ struct Machines {
     held: Vec<(ExecutionId, Act)>,
     /// Agents live and take no prompt.
     refuses_prompts: bool,
+    /// Agents take images with their prompts.
+    takes_images: bool,
     /// No agentctl can be reached; all of them live.
     is_away: bool,
     changed: Arc<Notify>,
@@ -81,6 +83,7 @@ struct Machine {
     is_up: bool,
     epoch: u64,
     auth: Option<&'static str>,
+    takes_images: bool,
     entries: Vec<Entry>,
     journal: BTreeMap<String, Result<Value, Problem>>,
     /// The agent runs; the turn that it is in.
@@ -171,7 +174,8 @@ impl Machine {
                 };
                 let requested_session_id = start.agent_session_id.clone();
                 let agent_session_id = Some(format!("theirs_{}", self.session));
-                let capabilities = SessionCapabilities { load: true, ..SCRIPTED };
+                let mut capabilities = SessionCapabilities { load: true, ..SCRIPTED };
+                capabilities.prompt.image = self.takes_images;
                 let agent = None;
                 self.write(
                     None,
@@ -332,6 +336,12 @@ impl Fleet {
         self.lock().auth = Some(method);
     }
 
+    /// From now on agents take images with their prompts.
+    #[allow(dead_code, reason = "for the tests of the server")]
+    pub(crate) fn take_images(&self) {
+        self.lock().takes_images = true;
+    }
+
     pub(crate) fn fail_starts(&self, count: u32) {
         self.change(|machines| machines.failing_starts = count);
     }
@@ -463,6 +473,7 @@ impl Executor for Fleet {
                 is_up: true,
                 epoch: spec.epoch,
                 auth: machines.auth,
+                takes_images: machines.takes_images,
                 entries: Vec::new(),
                 journal: BTreeMap::new(),
                 agent: None,
