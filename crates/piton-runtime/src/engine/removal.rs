@@ -118,7 +118,10 @@ impl Engine {
             Writer::Running(running) => {
                 let archived = running.handle.archive(session, &folder, target.passphrase).await?;
                 let bundle = archived.bundle.display().to_string();
-                self.audit(caller, "sessions.archive", bundle).await?;
+                if let Err(error) = self.audit(caller, "sessions.archive", bundle).await {
+                    // The session is archived, and the metadata log says so: an error would deny it.
+                    tracing::error!(%session, code = %error.code(), %error, "archived without an audit record");
+                }
                 Ok(archived)
             }
             Writer::Offline(writer) => writer.archive(session, &folder, target.passphrase).await,
