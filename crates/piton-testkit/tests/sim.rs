@@ -62,7 +62,7 @@ fn hold(on: On, seeds: u64) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let worker = || {
         let mut failed: Vec<Report> = Vec::new();
-        let mut sums = [0; 10];
+        let mut sums = [0; 13];
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds {
@@ -81,6 +81,9 @@ fn hold(on: On, seeds: u64) {
                 stats.idle_ends,
                 stats.failed_starts,
                 stats.abandoned,
+                stats.queue_deliveries,
+                stats.queue_holds,
+                stats.rule_decisions,
             ];
             sums.iter_mut().zip(happened).for_each(|(sum, more)| *sum += more);
             if !report.violations.is_empty() {
@@ -88,7 +91,7 @@ fn hold(on: On, seeds: u64) {
             }
         }
     };
-    let (mut failed, mut sums) = (Vec::new(), [0; 10]);
+    let (mut failed, mut sums) = (Vec::new(), [0; 13]);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         for worker in workers {

@@ -176,11 +176,14 @@ fn add(total: &mut Stats, one: &Stats) {
     total.idle_ends += one.idle_ends;
     total.failed_starts += one.failed_starts;
     total.abandoned += one.abandoned;
+    total.queue_deliveries += one.queue_deliveries;
+    total.queue_holds += one.queue_holds;
+    total.rule_decisions += one.rule_decisions;
 }
 
 fn summary(total: &Stats) {
     println!(
-        "{} boots, {} steps, {} records, {} acknowledged, {} delivered, {} effects, {} answers, {} replays, {} idle ends, {} failed starts, {} abandoned",
+        "{} boots, {} steps, {} records, {} acknowledged, {} delivered, {} effects, {} answers, {} replays, {} idle ends, {} failed starts, {} abandoned, {} queue deliveries, {} queue holds, {} rule decisions",
         total.lives,
         total.steps,
         total.records,
@@ -191,6 +194,9 @@ fn summary(total: &Stats) {
         total.replays,
         total.idle_ends,
         total.failed_starts,
-        total.abandoned
+        total.abandoned,
+        total.queue_deliveries,
+        total.queue_holds,
+        total.rule_decisions
     );
 }

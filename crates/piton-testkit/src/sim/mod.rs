@@ -88,6 +88,11 @@ pub struct Stats {
     pub idle_ends: u64,
     pub failed_starts: u64,
     pub abandoned: u64,
+    /// Of the session that had most of them: queued prompts that were delivered, times that the queue
+    /// was held with something in it, and permission requests that a rule decided.
+    pub queue_deliveries: u64,
+    pub queue_holds: u64,
+    pub rule_decisions: u64,
 }
 
 /// Runs one seed, with a planted bug or without.

@@ -69,6 +69,8 @@ struct Model {
     ever: BTreeSet<MessageId>,
     delivered: BTreeSet<MessageId>,
     run: Option<(RunId, Phase)>,
+    /// Times that it was held with something in it.
+    holds: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,7 @@ impl Model {
         };
         if current == run && is_possible {
             *before = phase;
+            self.holds += u64::from(!self.queue.is_empty());
             self.queue.iter_mut().for_each(|(_, held)| *held = true);
         }
     }
@@ -185,6 +188,10 @@ pub(super) fn check(world: &World, session: &SessionId, records: &[Record]) {
     let queued = model.queue.len() as u64;
     let delivered = model.ever.intersection(&model.delivered).count() as u64;
     world.note(format_args!("{session}: {delivered} prompts were delivered, {queued} wait"));
+    let mut inner = world.inner();
+    let stats = &mut inner.stats;
+    stats.queue_deliveries = stats.queue_deliveries.max(delivered);
+    stats.queue_holds = stats.queue_holds.max(model.holds);
 }
 
 /// With a boot that recovered, no prompt is left that is due.

@@ -134,6 +134,11 @@ pub(super) fn check(world: &World, session: &SessionId, records: &[Record]) {
             _ => {}
         }
     }
+    {
+        let mut inner = world.inner();
+        let most = inner.stats.rule_decisions.max(decided.len() as u64);
+        inner.stats.rule_decisions = most;
+    }
     for wait in &opened {
         let expected = questions.get(wait).and_then(|asked| verdict(world, asked));
         if expected.is_some() && !decided.contains_key(wait) {
