@@ -5,5 +5,6 @@ mod dependencies;
 mod flushes;
 mod kill;
 mod names;
+mod regressions;
 mod tidy;
 mod tokens;
