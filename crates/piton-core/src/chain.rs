@@ -10,7 +10,7 @@ pub type Hash = [u8; 32];
 /// The link before the first record.
 pub const GENESIS: Hash = [0; 32];
 
-/// One random key per session; without it nobody can forge a link.
+/// One random key per session; without it no link can be forged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; 32]);
 

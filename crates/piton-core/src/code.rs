@@ -37,7 +37,7 @@ codes! {
     IdInvalid = "id_invalid", "Use 1 to 128 of the characters A-Z, a-z, 0-9, _ and -.";
     SessionNotFound = "session_not_found", "Check the id, or list the sessions to find the one you mean.";
     SessionAmbiguous = "session_ambiguous", "Give more of the session's id.";
-    SessionExists = "session_exists", "Choose another id, or go on with the session that has this one.";
+    SessionExists = "session_exists", "Choose another id, or continue the session that has this one.";
     SessionClosed = "session_closed", "Start a new session; a closed one can be read but not continued.";
     SessionNotClosed = "session_not_closed", "Close the session first; only closed ones are archived.";
     SessionReadOnly = "session_read_only", "Upgrade Piton: a newer version wrote to this session.";
@@ -69,7 +69,7 @@ codes! {
     RequestInvalid = "request_invalid", "Correct the request; /api/v1/openapi.json describes what is taken.";
     RequestTimeout = "request_timeout", "Send the whole request at once, and try again.";
     RequestTooLarge = "request_too_large", "Send less at once; large content belongs into files of the workspace.";
-    ResponseNotKept = "response_not_kept", "The request was fulfilled; what it answered was shown once. Ask anew with another key.";
+    ResponseNotKept = "response_not_kept", "The request was fulfilled; its answer was shown once. Send the request again with another key.";
     RateLimited = "rate_limited", "Wait as long as the answer says, then go on more slowly.";
     CursorInvalid = "cursor_invalid", "Begin at the first page, or at a position that the log has.";
     NotFound = "not_found", "Check the path; /api/v1/openapi.json lists what there is.";
@@ -143,7 +143,7 @@ codes! {
     Utf8Invalid = "utf8_invalid", "Send text as UTF-8; attach other bytes as files.";
     StorePoisoned = "store_poisoned", "Check the disk, then restart Piton; what was acknowledged is safe.";
     StoreClosed = "store_closed", "Piton is shutting down; try again after it has started.";
-    DiskFull = "disk_full", "Free some space; nothing was lost, and writing goes on by itself.";
+    DiskFull = "disk_full", "Free some space; nothing was lost, and writing continues by itself.";
     StoreReadOnly = "store_read_only", "Make the data folder writable, or use another one.";
     StoreUnreadable = "store_unreadable", "Check that the folder exists and belongs to you.";
     StoreAmbiguous = "store_ambiguous", "Write `sqlite` or `files` into the file `store` in the data folder, or move one of the two stores away.";
@@ -307,7 +307,7 @@ impl Serialize for Code {
     }
 }
 
-/// A code as it stands in a record, a spool or an answer of agentctl. One that a newer program wrote is
+/// A code as written in a record, a spool or an answer of agentctl. One that a newer program wrote is
 /// kept as it is spelled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AnyCode {

@@ -17,9 +17,9 @@ pub const PROMPT: &str = "{prompt}";
 pub struct CommandLine {
     /// For a new conversation. If [`AGENT_SESSION_ID`] stands in it, agentctl chooses the id.
     pub new: Vec<String>,
-    /// For one that is known. Empty: it cannot be gone on with.
+    /// For one that is known. Empty: it cannot be continued.
     pub resume: Vec<String>,
-    /// The same, up to a message of it. Empty: all of it is gone on with.
+    /// The same, up to a message of it. Empty: all of it is continued.
     pub resume_at: Vec<String>,
     /// For a copy of one that is known. Empty: there are no copies.
     pub fork: Vec<String>,
@@ -34,7 +34,7 @@ pub struct CommandLine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptBy {
-    /// Nobody else sees it there, and it may be of any length.
+    /// No other user sees it there, and it may be of any length.
     #[default]
     Stdin,
     /// In place of [`PROMPT`], where everybody on the machine can read it.
@@ -75,7 +75,7 @@ impl CommandLine {
         names(&self.new, AGENT_SESSION_ID)
     }
 
-    /// Whether a conversation can be gone on with whose id nobody knows.
+    /// Whether a conversation whose id is not known can be continued.
     pub fn resumes_the_last(&self) -> bool {
         !self.resume.is_empty() && !names(&self.resume, AGENT_SESSION_ID)
     }
@@ -140,7 +140,7 @@ impl CommandLine {
             let mut filled = fill(argument, &values);
             let is_behind_options = arguments.last().is_some_and(|before| before == "--");
             if argument == PROMPT && !is_behind_options && filled.starts_with('-') {
-                // Whoever writes a prompt must not be able to give options with it.
+                // The author of a prompt must not be able to give options with it.
                 filled.insert(0, ' ');
             }
             arguments.push(filled);
@@ -149,7 +149,7 @@ impl CommandLine {
     }
 }
 
-/// Ids come from agents, and from bundles that somebody else made: one that a program would take for
+/// Ids come from agents, and from bundles that others made: one that a program would take for
 /// an option is none.
 fn is_fit(id: &str) -> bool {
     !id.is_empty() && !id.starts_with('-') && !id.contains('\0')

@@ -127,7 +127,7 @@ macro_rules! ids {
 ids! {
     /// One conversation with one agent in one workspace; one log.
     SessionId, "session", "sess_";
-    /// What somebody wants done.
+    /// Work that a user wants done.
     TaskId, "task", "task_";
     /// A stretch of work in a session.
     RunId, "run", "run_";
@@ -161,7 +161,7 @@ impl SessionId {
         &*self.0 == Self::METADATA_LOG
     }
 
-    /// Parses an id that somebody chose for a session of theirs.
+    /// Parses an id that a user chose for a session.
     pub fn from_user(text: &str) -> Result<Self, Error> {
         let id: Self = text.parse()?;
         if id.is_metadata_log() {
@@ -173,7 +173,7 @@ impl SessionId {
 }
 
 impl WaitId {
-    /// The wait of a record that names neither a wait nor a token: nobody can answer it.
+    /// The wait of a record that names neither a wait nor a token: it cannot be answered.
     pub fn at(seq: u64) -> Self {
         Self(format!("{}{seq}", Self::PREFIX).into())
     }

@@ -45,7 +45,7 @@ pub const LOST_CALLS_MAX: usize = 20;
 pub const LOST_QUESTIONS_MAX: usize = 10;
 /// Changed files that are named.
 pub const CHANGED_FILES_MAX: usize = 50;
-/// Starts of an agent that ended before it could be given anything; then somebody has to decide.
+/// Starts of an agent that ended before it could be given anything; then a user has to decide.
 pub const FAILED_STARTS_MAX: u32 = 3;
 /// Of one message, one tool's result, and all of it, in a history that an agent is told: characters.
 pub const HISTORY_MESSAGE_CHARS_MAX: usize = 2_000;
@@ -79,10 +79,10 @@ pub const MASK_WORD_BYTES_MIN: usize = 16;
 /// Values of excluded keys that are remembered; beyond it the oldest are forgotten.
 pub const MASK_LEARNED_MAX: usize = 512;
 
-/// What a reattached run's waits have left at least, however long nobody could answer.
+/// What a reattached run's waits have left at least, however long no client could answer.
 pub const REATTACH_GRACE: Duration = Duration::from_mins(5);
 
-/// How long a wait waits when nobody says otherwise.
+/// How long a wait waits by default.
 pub fn wait_default(kind: WaitKind) -> Duration {
     Limits::default().wait(kind)
 }
@@ -141,7 +141,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How long a wait waits when nobody says otherwise.
+    /// How long a wait waits by default.
     pub fn wait(&self, kind: WaitKind) -> Duration {
         match kind {
             WaitKind::ToolResult => self.wait_tool_result,

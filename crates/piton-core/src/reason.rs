@@ -39,9 +39,9 @@ macro_rules! reasons {
 reasons! {
     ProcessRestart = "process_restart", "The process that ran it ended, and another one found that out when it started.";
     ProcessExit = "process_exit", "The process that ran it ended.";
-    WaitTimeout = "wait_timeout", "Nobody answered before the deadline.";
+    WaitTimeout = "wait_timeout", "The wait was not answered before its deadline.";
     AgentNotRunning = "agent_not_running", "The agent is not running; it can be resumed.";
-    AgentNotRunningFreshStart = "agent_not_running_fresh_start", "The agent is not running and would start afresh.";
+    AgentNotRunningFreshStart = "agent_not_running_fresh_start", "The agent is not running and would start without its conversation.";
     NotResumable = "not_resumable", "This agent cannot resume earlier sessions.";
     MissingResumeToken = "missing_resume_token", "The agent left no session id to resume from.";
 
@@ -70,12 +70,12 @@ reasons! {
     AgentError = "agent_error", "The agent could not be started.";
     Superseded = "superseded", "A newer message took its place.";
     PermissionRejected = "permission_rejected", "The agent ended its turn because a permission was rejected.";
-    UserRequest = "user_request", "Somebody asked for it.";
+    UserRequest = "user_request", "A user asked for it.";
     Rotated = "rotated", "A newer token took its place.";
     RunEnded = "run_ended", "The run it belonged to ended.";
     SessionRefused = "session_refused", "The agent does not know its session id any more.";
     AgentMissing = "agent_missing", "The agent's program is not there.";
-    LoginNeeded = "login_needed", "The agent wants somebody to log in.";
+    LoginNeeded = "login_needed", "The agent requires a login.";
     AgentGaveUp = "agent_gave_up", "The agent ended again and again before it could be given anything.";
     AgentStartFailed = "agent_start_failed", "The agent could not be started, and the run's prompt was not delivered.";
     AgentWaitingToLoad = "agent_waiting_to_load", "The agent cannot load its conversation in the minute in which it was opened: it starts in the next minute.";
@@ -88,7 +88,7 @@ reasons! {
     RepositoryMissing = "repository_missing", "The repository that its worktree belongs to is not there any more.";
     IdleTimeout = "idle_timeout", "Nothing needed the agent for a while.";
     PromptDue = "prompt_due", "The next queued prompt is about to be delivered.";
-    QueueHeld = "queue_held", "The last run did not end well: its queued prompts are held until somebody releases them.";
+    QueueHeld = "queue_held", "The last run did not end well: its queued prompts are held until a user releases them.";
     NewerVersion = "newer_version", "A newer version of Piton wrote something that this one must not write behind.";
 }
 

@@ -1,6 +1,6 @@
 //! Which records have to be redacted so that something is no longer in a log. Only plans: a dry run
 //! shows the plan, and the same plan is carried out. What lies in headers cannot be taken out; the
-//! plan names it, so that somebody learns that only deleting the session removes it.
+//! plan names it, so that the user learns that only deleting the session removes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -113,7 +113,7 @@ struct Tail {
     text: String,
     /// Which record each part of the text is from, by where it begins.
     parts: Vec<(usize, Seq)>,
-    /// The offset at which the message goes on.
+    /// The offset at which the message continues.
     next: u64,
 }
 

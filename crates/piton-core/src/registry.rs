@@ -53,7 +53,7 @@ pub enum TaskStanding {
     Closed(Outcome),
 }
 
-/// What somebody wants of the registry.
+/// What a caller wants of the registry.
 #[derive(Clone, Debug)]
 pub enum Command {
     CreateTask {

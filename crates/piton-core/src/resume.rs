@@ -32,9 +32,9 @@ pub enum Strategy {
     Native,
     /// Its command is given the conversation's id.
     CommandLine,
-    /// It starts afresh, and its first prompt carries the history.
+    /// It starts without its conversation, and its first prompt carries the history.
     History,
-    /// It starts afresh and knows nothing.
+    /// It starts without its conversation and knows nothing.
     #[serde(other)]
     None,
 }
@@ -52,7 +52,7 @@ pub enum AgentRestart {
     Manual,
 }
 
-/// Whether a turn that was interrupted goes on by itself.
+/// Whether an interrupted run continues by itself.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -64,7 +64,7 @@ pub enum ContinueRun {
     Never,
 }
 
-/// What somebody decided for all sessions.
+/// The settings of all sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
@@ -92,13 +92,13 @@ pub enum StartTrigger {
     Created,
     /// The server has started.
     Boot,
-    /// Somebody looks at the session.
+    /// A client opened the session.
     Open,
-    /// Somebody said something to it.
+    /// A prompt for it was accepted.
     Prompt,
-    /// Its agent ended before it was given what somebody said.
+    /// Its agent ended before it was given a prompt.
     Retry,
-    /// Somebody asked for it.
+    /// A user asked for it.
     #[serde(other)]
     Manual,
 }
@@ -404,10 +404,10 @@ pub enum SkipReason {
     Running,
     /// It is being ended: another one is started when it is gone.
     Ending,
-    /// One may live that nobody can speak to: a second would lose it its turn.
+    /// One may live that cannot be reached: a second would lose it its turn.
     Unproven,
     Closed,
-    /// Somebody decided that this is no trigger for it.
+    /// The settings exclude this trigger.
     NotNow,
     /// It was started again and again, and came to nothing.
     RetriesExhausted,
@@ -419,12 +419,12 @@ pub struct StartPlan {
     /// There is no agentctl for it yet.
     pub launch: bool,
     pub strategy: Strategy,
-    /// The conversation to go on with.
+    /// The conversation to continue.
     pub agent_session_id: Option<String>,
-    /// If it begins afresh all the same, its first prompt tells the history.
+    /// If it starts without its conversation all the same, its first prompt tells the history.
     pub history: bool,
     pub note: bool,
-    /// An interrupted or paused run that goes on.
+    /// An interrupted or paused run that continues.
     pub run_to_continue: Option<RunId>,
 }
 

@@ -90,7 +90,7 @@ pub struct QueuedPrompt {
     /// The record that has its content: another one after each edit, so it is its version, too.
     pub seq: Seq,
     pub queued_at: Timestamp,
-    /// A run was interrupted, failed or was cancelled while it waited: somebody has to release it.
+    /// A run was interrupted, failed or was cancelled while it waited: a user has to release it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
 }
@@ -98,7 +98,7 @@ pub struct QueuedPrompt {
 /// What an agent does not know, and is to be told with its next prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingContext {
-    /// It began afresh: all that was said before.
+    /// It started without its conversation: all that was said before.
     #[serde(default)]
     pub history: bool,
     /// What the last interruption cost.
@@ -505,7 +505,7 @@ pub enum Effect {
     Continue { run_id: RunId },
     /// Hand over the answer that the record holds.
     Answer { run_id: RunId, wait_id: WaitId },
-    /// Tell the agent that nobody will answer.
+    /// Tell the agent that no answer will come.
     CancelWait { run_id: RunId, wait_id: WaitId },
     /// End the agent's turn.
     Stop { run_id: RunId },
@@ -547,7 +547,7 @@ impl Run {
         matches!(self.phase, Phase::Open)
     }
 
-    /// The run has work left that nobody has given up: it is open or paused.
+    /// The run has work left that was not given up: it is open or paused.
     pub fn is_unfinished(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Paused)
     }

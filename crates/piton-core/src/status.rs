@@ -234,7 +234,7 @@ fn interrupted(was_waiting: bool) -> Name {
 
 fn open_run(run: &Run, executor_live: bool, now: Timestamp) -> (Name, Reason) {
     let timed_out = run.waits.values().any(|wait| is_past(wait.deadline_at, now));
-    // With a live agent the sweep cancels the question and the run goes on; without one the run
+    // With a live agent the sweep cancels the question and the run continues; without one the run
     // cannot be answered any more.
     if timed_out && !executor_live {
         return (Name::InterruptedWaiting, Reason::WaitTimeout);

@@ -1,4 +1,4 @@
-//! A task's state follows from its sessions, until somebody closes the task.
+//! A task's state follows from its sessions, until a user closes the task.
 
 use serde::Serialize;
 

@@ -46,7 +46,7 @@ pub enum Outcome {
     },
     /// It runs now.
     Pending,
-    /// Nobody knows.
+    /// The outcome is not known.
     Unknown,
 }
 

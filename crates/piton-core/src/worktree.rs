@@ -24,7 +24,7 @@ pub struct WorktreePlan {
     pub repository: String,
     /// Its own branch.
     pub branch: String,
-    /// What the branch begins at, as somebody named it.
+    /// What the branch begins at, as the request named it.
     pub base: String,
     /// The commit that this was.
     pub base_commit: String,

@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 use crate::token::{Entry, NewToken, ResumeToken};
 use crate::worktree::WorktreePlan;
 
-/// What somebody wants.
+/// What a caller wants.
 #[derive(Clone, Debug)]
 pub enum Command {
     Create(Create),
@@ -102,7 +102,7 @@ pub enum Command {
         fresh: NewToken,
         expires_at: Option<Timestamp>,
     },
-    /// Goes on with a paused or interrupted run.
+    /// Continues a paused or interrupted run.
     Resume {
         run_id: RunId,
     },

@@ -47,7 +47,7 @@ pub enum Refusal {
     CallNotOpen { call: CallId },
     #[error("There is no streaming message {message}")]
     MessageNotOpen { message: MessageId },
-    #[error("Message {message} goes on at {expected}, not at {offset}")]
+    #[error("Message {message} continues at {expected}, not at {offset}")]
     OffsetMismatch { message: MessageId, expected: u64, offset: u64 },
     #[error("The session has no such executor")]
     ExecutorNotFound,

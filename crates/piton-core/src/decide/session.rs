@@ -76,7 +76,7 @@ pub(super) fn assign_agent(
     Ok(Decision::done(vec![NewRecord::new(cx.now, SessionAgentAssigned { agent_profile_id })]))
 }
 
-/// An open run is cancelled first: nothing goes on in a closed session.
+/// An open run is cancelled first: nothing continues in a closed session.
 pub(super) fn close(state: &State, cx: &Context, outcome: Outcome) -> Result<Decision, Refusal> {
     match state.facts.closed {
         Some(closed) if closed == outcome => return Ok(Decision::already()),

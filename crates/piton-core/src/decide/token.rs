@@ -78,7 +78,7 @@ pub(super) fn answer(
     Ok(wait::consume(state, cx, Vec::new(), run_id, wait_id, used))
 }
 
-/// Only on request, for somebody who will see it.
+/// Only on request, for a caller who will see it.
 pub(super) fn mint_interruption(
     state: &State,
     cx: &Context,

@@ -141,7 +141,7 @@ fn rotated(
     records
 }
 
-/// An answer from somebody who may control the session: a token is minted and consumed for the
+/// An answer from a caller who may control the session: a token is minted and consumed for the
 /// record, in one batch.
 pub(super) fn answer(
     state: &State,

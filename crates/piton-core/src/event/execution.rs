@@ -83,7 +83,7 @@ records! {
         opened_as: OpenedAs,
         #[serde(default, skip_serializing_if = "Option::is_none")] agent: Option<AgentInfo>,
         capabilities: SessionCapabilities,
-        /// The conversation that it was to go on with, or to fork.
+        /// The conversation that it was to continue or to fork.
         #[serde(default, skip_serializing_if = "Option::is_none")] requested_session_id: Option<String>,
         /// Whether it has the conversation that it was to have; absent: it was to have none.
         #[serde(default, skip_serializing_if = "Option::is_none")] context_restored: Option<bool>,

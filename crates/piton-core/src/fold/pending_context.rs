@@ -1,4 +1,4 @@
-//! What an agent does not know: because it began afresh, or because it was interrupted.
+//! What an agent does not know: because it started without its conversation, or because it was interrupted.
 
 use super::Change;
 use crate::event::{AgentInitialized, AgentUpdated, PromptPrepared, RunInterrupted, Seq};
@@ -13,7 +13,7 @@ use crate::state::{
 };
 
 impl State {
-    /// Somebody wants something of the agent: starts that came to nothing count anew.
+    /// Somebody wants something of the agent: starts that came to nothing count from zero.
     pub(super) fn reset_failed_starts(&mut self) {
         if let Some(agent) = &mut self.facts.agent {
             agent.failed_starts = 0;

@@ -1,5 +1,5 @@
 //! Prompts that wait for the run to end. Each is in the queue from `prompt.queued` until a
-//! `message.user` of the same id delivers it or somebody removes it.
+//! `message.user` of the same id delivers it or a user removes it.
 
 use crate::event::{Event, PromptMoved, PromptQueued, Seq};
 use crate::id::{MessageId, RunId};
@@ -73,7 +73,7 @@ impl State {
         self.queue.len() < before
     }
 
-    /// The run did not end well, or somebody stopped it: what was to come after it may be of no use
+    /// The run did not end well, or a user stopped it: what was to come after it may be of no use
     /// now. Only the end of the current run counts.
     pub(super) fn hold_queue(&mut self, run_id: &RunId, phase: Phase) {
         let has_ended = self.run_named(run_id).is_some_and(|run| run.phase == phase);

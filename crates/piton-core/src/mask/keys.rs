@@ -8,7 +8,7 @@ use aho_corasick::Anchored;
 use aho_corasick::automaton::Automaton;
 use aho_corasick::dfa::DFA;
 
-/// The keys whose values are secrets when nobody says otherwise.
+/// The keys whose values are secrets by default.
 pub const EXCLUDED_KEYS: &[&str] =
     &["*api_key*", "*_token", "token", "*secret*", "*password*", "credentials*"];
 

@@ -10,13 +10,13 @@
 //!   looks like a secret it is learned, and from then on is masked by value in every content and
 //!   `provider`. Not in the other fields of headers: content comes from anywhere, and must not be
 //!   able to change what we ourselves say (a working folder, an agent's profile). There only those
-//!   values are masked that somebody gave.
+//!   values are masked that were configured.
 //!
 //! What the fold needs is left alone: ids, seqs, moments, hashes, enumerations and the agent's own
 //! session id. A record parses after masking as it did before.
 //!
 //! Not found: secrets in other encodings (base64, percent signs), secrets shorter than
-//! [`MASK_VALUE_BYTES_MIN`](crate::limits::MASK_VALUE_BYTES_MIN), and those that nobody named; for
+//! [`MASK_VALUE_BYTES_MIN`](crate::limits::MASK_VALUE_BYTES_MIN), and those that are not configured; for
 //! these there is redaction.
 
 mod keys;
@@ -75,7 +75,7 @@ impl fmt::Debug for Masker {
 }
 
 impl Default for Masker {
-    /// The excluded keys that apply when nobody says otherwise, and no values.
+    /// The default excluded keys, and no values.
     fn default() -> Self {
         Self::with(KeyPatterns::default(), Arc::new([]), None)
     }

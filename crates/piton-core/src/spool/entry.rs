@@ -85,7 +85,7 @@ pub enum OpenedAs {
 pub enum Ended {
     /// The agent was given the answer.
     Answered,
-    /// The agent was told that nobody will answer.
+    /// The agent was told that no answer will come.
     Cancelled,
     /// The agent took it back, or is gone.
     Withdrawn,
@@ -139,7 +139,7 @@ pub enum Fact {
         opened_as: OpenedAs,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent_session_id: Option<String>,
-        /// The conversation that it was to go on with, or to fork, whatever came of that.
+        /// The conversation that it was to continue or to fork, whatever came of that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         requested_session_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -186,7 +186,7 @@ fn a_script_learns_who_stopped_it() {
     let output = cancelled.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(6), "{output:?}");
     let err = String::from_utf8(output.stderr).unwrap();
-    assert!(err.contains("The run was cancelled. Somebody asked for it."), "{err}");
+    assert!(err.contains("The run was cancelled. A user asked for it."), "{err}");
 }
 
 /// Only the chat's own words are kept from the agent.

@@ -38,7 +38,7 @@ impl Importing<'_> {
         agent.and_then(|agent| agent.session_id.as_ref())
     }
 
-    /// The conversation that the agent goes on with began without what was said before it.
+    /// The conversation that the agent continues began without what was said before it.
     fn lacks_history(&self) -> bool {
         self.state.facts.agent.as_ref().is_some_and(|agent| agent.lacks_history)
     }
