@@ -1,8 +1,11 @@
 //! An agent's own features and tasks from the command line: the real binary and the built-in agent.
 
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::server::world::World;
+use crate::server::world::{TEST_TIMEOUT, World};
 
 /// Wants to show: what was chosen is given to the agent, shown, and still so after the agent came back.
 #[test]
@@ -53,4 +56,100 @@ fn a_task_is_changed_from_the_command_line() {
     assert_eq!(shown(&world)["state"], "TODO");
     assert_eq!(world.json(&["tasks", "delete", &task]), json!({"task_id": task}));
     assert_eq!(world.refused(&["tasks", "show", &task]), "task_not_found");
+}
+
+/// Wants to show: a session is forked from the command line, with a title of its own; while its agent
+/// works it is not.
+#[test]
+fn a_session_is_forked_from_the_command_line() {
+    let mut world = World::new();
+    let session = world.session();
+    world.prompt(&session, "remember colour blue");
+    world.when(&session, |status| status["last_outcome"] == "completed");
+    let forked = world.json(&["sessions", "fork", &session, "--title", "Copy"]);
+    let fork = forked["session_id"].as_str().unwrap().to_owned();
+    world.adopt(&fork);
+    assert_ne!(fork, session);
+    assert_eq!(world.json(&["sessions", "show", &fork])["title"], "Copy");
+    let forked = world.records(&fork).into_iter().find(|record| record["kind"] == "session.forked");
+    assert_eq!(forked.unwrap()["from_session_id"], session.as_str());
+    world.prompt(&session, "hang");
+    assert_eq!(world.refused(&["sessions", "fork", &session]), "run_in_progress");
+}
+
+/// Wants to show: an executor that responds is not abandoned; one that does not is, its run is
+/// interrupted, and the session can be used again.
+#[test]
+fn an_executor_is_abandoned_from_the_command_line() {
+    let mut world = World::new();
+    let session = world.session();
+    world.prompt(&session, "hang");
+    assert_eq!(world.refused(&["sessions", "abandon", &session]), "executor_in_use");
+    let execution = world.status(&session)["agent_execution_id"].as_str().unwrap().to_owned();
+    let other = world.refused(&["sessions", "abandon", &session, "--execution", "exec_other"]);
+    assert_eq!(other, "executor_not_found");
+    let lock = world.data().join("run").join(&execution).join("lock");
+    let pid = std::fs::read_to_string(lock).unwrap().trim().parse().unwrap();
+    let agentctl = Pid::from_raw(pid).unwrap();
+    kill_process(agentctl, Signal::STOP).unwrap();
+    let abandoned = world.json(&["sessions", "abandon", &session, "--execution", &execution]);
+    assert_eq!(abandoned["changed"], true, "{abandoned}");
+    let status = world.status(&session);
+    assert_eq!(status["status"], "interrupted_startup", "{status:#}");
+    kill_process(agentctl, Signal::CONT).unwrap();
+    world.prompt(&session, "say again");
+    world.when(&session, |status| status["last_outcome"] == "completed");
+}
+
+/// Wants to show: `prune` says what is due and changes nothing; with `--yes` it does it.
+#[test]
+fn closed_sessions_are_pruned_from_the_command_line() {
+    let mut world = World::new();
+    let (closed, open) = (world.quiet_session(None), world.quiet_session(None));
+    world.post(&format!("/api/v1/sessions/{closed}/close"), &json!({})).good();
+    let prune = |arguments: &[&str]| {
+        let mut command = world.command(&["sessions", "prune"]);
+        let output = command.args(arguments).env("PITON_RETENTION_DELETE_AFTER", "1s").output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let until = Instant::now() + TEST_TIMEOUT;
+    let mut due = prune(&[]);
+    while !due.contains(&closed) {
+        assert!(Instant::now() < until, "nothing is due: {due}");
+        std::thread::sleep(Duration::from_millis(200));
+        due = prune(&[]);
+    }
+    assert!(!due.contains(&open), "{due}");
+    assert_eq!(world.json(&["sessions", "show", &closed])["status"], "completed");
+    prune(&["--yes"]);
+    assert_eq!(world.refused(&["sessions", "show", &closed]), "session_not_found");
+    world.json(&["sessions", "show", &open]);
+}
+
+/// Wants to show: an agent is logged in from the command line, by the one way that it offers or by a named
+/// one; another way is refused.
+#[test]
+fn an_agent_is_logged_in_from_the_command_line() {
+    let world = World::not_started();
+    let config = world.folder.path().join("config.toml");
+    let program = env!("CARGO_BIN_EXE_piton");
+    let command = format!("['{program}', 'agent', 'echo', '--', '--auth', 'key']");
+    std::fs::write(&config, format!("[agents.locked]\ncommand = {command}\n")).unwrap();
+    let login = |arguments: &[&str]| {
+        let mut command = world.command(&["agents", "login", "locked", "--json"]);
+        command.args(arguments).env("PITON_CONFIG", &config).output().unwrap()
+    };
+    for arguments in [&[] as &[&str], &["--method", "key"]] {
+        let output = login(arguments);
+        assert!(output.status.success(), "{output:?}");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said, json!({"agent_profile_id": "locked", "auth_methods": ["key"]}));
+    }
+    let output = login(&["--method", "browser"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(error["error"]["code"], "agent_unusable", "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("\"browser\""), "{error}");
 }

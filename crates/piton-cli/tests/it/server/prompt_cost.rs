@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::server::world::{TEST_TIMEOUT, World};
 
@@ -126,6 +126,46 @@ fn a_prompt_costs_two_flushes_and_one_round_trip() {
     let trace = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
     let whole = Cost { log: 1, spool: 1, other: Vec::new(), requests: 1 };
     for prompt in 0..PROMPTS {
+        assert_eq!(cost(&trace, prompt), whole, "prompt {prompt}");
+    }
+}
+
+/// Wants to show: neither permission rules nor prompts that are held in the queue add a flush or a
+/// request to a prompt.
+#[test]
+fn rules_and_held_prompts_add_nothing_to_a_prompt() {
+    if !can_trace() {
+        return;
+    }
+    let mut world = World::not_started();
+    let file = world.folder.path().join("trace");
+    let config = world.folder.path().join("config.toml");
+    let rules = "[[permissions.rules]]\naction = 'deny'\ncommand = 'rm *'\n";
+    std::fs::write(&config, rules.repeat(20)).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-s", "2048", "-e", CALLS, "-o"]).arg(&file);
+    strace.arg("env").arg(format!("PITON_CONFIG={}", config.display()));
+    world.start_within(strace);
+    let session = world.session();
+    world.prompt(&session, "stream 100000 5");
+    for number in 0..3 {
+        let held = json!({"content": format!("say held {number}")});
+        world.post(&format!("/api/v1/sessions/{session}/queue"), &held).good();
+    }
+    world.post(&format!("/api/v1/sessions/{session}/cancel"), &json!({})).good();
+    world.when(&session, |status| status["status"] == "idle");
+    calm(&file);
+    for prompt in 0..2 {
+        world.prompt(&session, &text(prompt));
+        world.when(&session, |status| status["status"] == "idle");
+        calm(&file);
+    }
+    let queue = world.get(&format!("/api/v1/sessions/{session}/queue")).good();
+    end_traced(&mut world);
+    assert_eq!(queue["prompts"].as_array().map(Vec::len), Some(3), "they stay held: {queue:#}");
+    let trace = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+    let whole = Cost { log: 1, spool: 1, other: Vec::new(), requests: 1 };
+    for prompt in 0..2 {
         assert_eq!(cost(&trace, prompt), whole, "prompt {prompt}");
     }
 }

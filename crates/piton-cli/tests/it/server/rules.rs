@@ -28,6 +28,41 @@ fn with_rules() -> World {
     world
 }
 
+/// Wants to show: the rules of the settings are listed with where they come from, and what they would
+/// decide is said without a server.
+#[test]
+fn rules_are_listed_and_tested_from_the_command_line() {
+    let world = World::not_started();
+    let config = world.folder.path().join("config.toml");
+    std::fs::write(&config, RULES).unwrap();
+    let lines = |arguments: &[&str]| -> Vec<Value> {
+        let mut command = world.command(arguments);
+        let output = command.arg("--json").env("PITON_CONFIG", &config).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let listed = lines(&["permissions", "list"]);
+    let shown: Vec<_> =
+        listed.iter().map(|rule| (&rule["number"], &rule["name"], &rule["action"])).collect();
+    let (touching, second) = (json!("touching"), json!("rule 2"));
+    let wanted = [(&json!(1), &touching, &json!("allow")), (&json!(2), &second, &json!("deny"))];
+    assert_eq!(shown, wanted, "{listed:#?}");
+    assert!(listed[1]["origin"].as_str().unwrap().contains("config.toml"), "{listed:#?}");
+    for (command, action, rule) in [
+        ("touch a", "allow", touching),
+        ("touch a; ls", "ask", Value::Null),
+        ("rm -r /", "deny", second),
+        ("ls", "ask", Value::Null),
+    ] {
+        let said = lines(&["permissions", "test", "--tool", "execute", "--command", command]);
+        assert_eq!(said[0]["action"], action, "{command}: {said:?}");
+        if action != "ask" {
+            assert_eq!(said[0]["rule"]["name"], rule, "{command}: {said:?}");
+        }
+    }
+}
+
 fn decided(world: &World, session: &str) -> Vec<Value> {
     let records = world.records(session);
     records.into_iter().filter(|record| record["kind"] == "permission.decided").collect()

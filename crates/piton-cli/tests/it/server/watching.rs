@@ -121,6 +121,12 @@ fn interruptions_and_resumes_are_counted() {
     );
     assert_eq!(value("piton_executions{status=\"ready\"}"), "1.0");
     assert_eq!(value("piton_open_runs"), "0.0");
+    assert_eq!(value("piton_live_agents"), "1.0");
+    // A process that runs has at least a megabyte.
+    assert!(number("piton_agents_memory_bytes") > 1e6);
+    let status = world.json(&["status"]);
+    assert_eq!(status["agents"], 1, "{status}");
+    assert!(status["memory_bytes"].as_u64().unwrap() > 1_000_000, "{status}");
     assert!(number("piton_append_records_total") > 10.0);
 }
 
