@@ -75,6 +75,7 @@ bench: setup ## Measure the log and the commands; prints tables with method and 
 	cargo bench -p piton-testkit --bench log
 	cargo bench -p piton-cli --bench cli
 	cargo bench -p piton-cli --bench server
+	cargo bench -p piton-cli --bench terminal
 	cargo bench -p piton-workspace --bench snapshot
 
 bench-web: setup ## Measure the web app in a browser: time to interactive, arrival to paint, heap
