@@ -28,6 +28,7 @@ use crate::{audit, events, guard, index, web};
         description = "Durable, resumable sessions with AI agents. Every change is a record of a log; what is answered or delivered is durable.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
+    servers((url = "/", description = "The server that serves this description")),
     components(schemas(Document)),
     modifiers(&Bearer),
 )]
