@@ -13,19 +13,19 @@ use crate::ui::{self, ColorChoice, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton chat                       Talk to an agent in this folder; it stays when you leave
-  piton attach                     Come back
-  piton agents list                Which agents there are, and how to get them
-  piton sessions list              What there is, last active first
-  piton sessions show SESSION      What it does, and what to do about it
-  piton sessions log SESSION -f    Watch it
-  piton verify                     Check that nothing was lost or changed
-  piton doctor                     Is everything well that this stands on?
-  piton config show                Which settings count, and where they come from
+  piton chat                       Talk to an agent in this folder; it keeps running when you leave
+  piton attach                     Return to this folder's latest session
+  piton top                        Watch and answer all sessions on the whole screen
+  piton agents list                List agents and how to install them
+  piton sessions list              List sessions, last active first
+  piton sessions show SESSION      Show a session's status and what to do next
+  piton sessions log SESSION -f    Follow a session's records
+  piton doctor                     Check the installation
+  piton verify                     Verify that no log was changed or cut
+  piton config show                Show the settings and where they come from
 
-An id may be shortened to its beginning or end as long as that is unique; @last is the session that
-was active last.
-Exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 the reader of the output left, 255 a bug.";
+Shorten an id to its beginning or end as long as that is unique; @last is the latest session.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the reader of the output left, 255 a bug.";
 
 const DATA_HELP: &str =
     "The data folder [default: $PITON_DATA, the config file, ~/.local/share/piton]";
@@ -37,7 +37,7 @@ const CONFIG_HELP: &str = "The config file [default: $PITON_CONFIG, ~/.config/pi
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
-    /// Without one, on a terminal: `top`.
+    /// The command [default on a terminal: top]
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }

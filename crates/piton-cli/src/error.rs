@@ -140,8 +140,9 @@ impl Error {
     }
 }
 
+/// The command that prints the code's page.
 fn page(code: Code) -> String {
-    format!("docs/errors/{code}.md")
+    format!("piton explain {code}")
 }
 
 /// Some hints can name the very command.

@@ -1,16 +1,19 @@
-//! From what a user calls a session to its id: the id, the beginning or the end of it, or `@last`.
+//! From what a user calls a session, task or wait to its id: the id, the beginning or the end of it;
+//! `@last` for a session.
 
 use std::fmt;
 use std::str::FromStr;
 
 use piton_api::client::Client;
 use piton_api::session::SessionQuery;
+use piton_api::task::TaskQuery;
 use piton_core::Code;
-use piton_core::id::{self, SessionId};
+use piton_core::id::{self, SessionId, TaskId, WaitId};
 use piton_runtime::View;
 use piton_store::{Query, Select};
 
 use crate::error::{Error, Result};
+use crate::ids::is_part;
 
 /// Sessions that are searched for a part of an id; a larger store takes only whole ids.
 const SCANNED_MAX: usize = 10_000;
@@ -67,7 +70,7 @@ pub(crate) async fn session(view: &View, name: SessionName) -> Result<SessionId>
         let page = view.store().list(query).await?;
         scanned += page.rows.len();
         let ids = page.rows.into_iter().map(|row| row.session);
-        found.extend(ids.filter(|one| is_part(&id, one)));
+        found.extend(ids.filter(|one| is_part(id.as_str(), one.as_str())));
         match page.next {
             None => break,
             Some(_) if scanned >= SCANNED_MAX => return Err(too_many(&id)),
@@ -98,7 +101,7 @@ pub(crate) async fn session_on(client: &Client, name: SessionName) -> Result<Ses
         let page = client.sessions(&query).await?;
         scanned += page.sessions.len();
         let ids = page.sessions.into_iter().map(|session| session.session_id);
-        found.extend(ids.filter(|one| is_part(&id, one)));
+        found.extend(ids.filter(|one| is_part(id.as_str(), one.as_str())));
         match page.next {
             Some(_) if scanned >= SCANNED_MAX => return Err(too_many(&id)),
             None => break,
@@ -108,9 +111,100 @@ pub(crate) async fn session_on(client: &Client, name: SessionName) -> Result<Ses
     the_only_one(&id, found)
 }
 
-/// Ids begin with the time of their creation: sessions of one day differ at the end.
-fn is_part(part: &SessionId, whole: &SessionId) -> bool {
-    whole.as_str().starts_with(part.as_str()) || whole.as_str().ends_with(part.as_str())
+/// The task of this name, asked of the server.
+pub(crate) async fn task_on(client: &Client, name: &str) -> Result<TaskId> {
+    let id: TaskId = name.parse()?;
+    match client.task(&id).await {
+        Ok(_) => return Ok(id),
+        Err(error) if error.code() == Some(Code::TaskNotFound) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let (mut found, mut scanned) = (Vec::new(), 0);
+    let mut query = TaskQuery { limit: Some(SERVED_PAGE), after: None };
+    loop {
+        let page = client.tasks(&query).await?;
+        scanned += page.tasks.len();
+        let ids = page.tasks.into_iter().map(|task| task.task_id);
+        found.extend(ids.filter(|one| is_part(name, one.as_str())));
+        match page.next {
+            Some(_) if scanned < SCANNED_MAX => query.after = page.next,
+            _ => break,
+        }
+    }
+    the_only_task(&id, found)
+}
+
+/// The task of this name among those that the store's sessions belong to.
+pub(crate) async fn task(view: &View, name: &str) -> Result<TaskId> {
+    let id: TaskId = name.parse()?;
+    let mut found = Vec::new();
+    let (mut after, mut scanned) = (None, 0);
+    loop {
+        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
+        let page = view.store().list(query).await?;
+        scanned += page.rows.len();
+        for task in page.rows.into_iter().filter_map(|row| row.summary.info.task_id) {
+            if task == id {
+                return Ok(id);
+            }
+            if is_part(name, task.as_str()) && !found.contains(&task) {
+                found.push(task);
+            }
+        }
+        match page.next {
+            Some(_) if scanned < SCANNED_MAX => after = page.next,
+            _ => break,
+        }
+    }
+    // A task without sessions has an empty list.
+    if found.is_empty() { Ok(id) } else { the_only_task(&id, found) }
+}
+
+fn the_only_task(id: &TaskId, mut found: Vec<TaskId>) -> Result<TaskId> {
+    match (found.pop(), found.len()) {
+        (None, _) => Err(Error::new(Code::TaskNotFound, format!("There is no task {id}"))
+            .with_hint("`piton tasks list` shows the tasks.")),
+        (Some(only), 0) => Ok(only),
+        (Some(last), _) => {
+            found.push(last);
+            let names: Vec<&str> = found.iter().map(TaskId::as_str).collect();
+            let message = format!("{} tasks begin or end with {id}", names.len());
+            Err(Error::usage(&message).with_hint(more_of(&names)))
+        }
+    }
+}
+
+/// The wait of this name among open ones; `None` if there is none.
+pub(crate) fn wait<'a>(
+    name: &str,
+    open: impl IntoIterator<Item = &'a WaitId>,
+) -> Result<Option<WaitId>> {
+    let mut found: Vec<&WaitId> =
+        open.into_iter().filter(|wait| is_part(name, wait.as_str())).collect();
+    if let Some(whole) = found.iter().find(|wait| wait.as_str() == name) {
+        return Ok(Some((*whole).clone()));
+    }
+    match (found.pop(), found.len()) {
+        (None, _) => Ok(None),
+        (Some(only), 0) => Ok(Some(only.clone())),
+        (Some(last), _) => {
+            found.push(last);
+            let names: Vec<&str> = found.into_iter().map(WaitId::as_str).collect();
+            let message = format!("{} open waits begin or end with {name}", names.len());
+            Err(Error::usage(&message).with_hint(more_of(&names)))
+        }
+    }
+}
+
+fn more_of(names: &[&str]) -> String {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    let more = match names.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.truncate(NAMED_MAX);
+    format!("Give more of the id: {}{more}.", names.join(", "))
 }
 
 pub(crate) fn none() -> Error {
@@ -136,16 +230,9 @@ fn the_only_one(id: &SessionId, mut found: Vec<SessionId>) -> Result<SessionId> 
 }
 
 fn ambiguous(id: &SessionId, found: &[SessionId]) -> Error {
-    let mut named: Vec<&str> = found.iter().map(SessionId::as_str).collect();
-    named.sort_unstable();
-    let more = match named.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    named.truncate(NAMED_MAX);
+    let named: Vec<&str> = found.iter().map(SessionId::as_str).collect();
     let message = format!("{} sessions begin or end with {id}", found.len());
-    Error::new(Code::SessionAmbiguous, message)
-        .with_hint(format!("Give more of the id: {}{more}.", named.join(", ")))
+    Error::new(Code::SessionAmbiguous, message).with_hint(more_of(&named))
 }
 
 #[cfg(test)]
@@ -153,13 +240,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_a_beginning_or_an_end() {
-        let whole: SessionId = "sess_0199-3f9a".parse().unwrap();
-        for (part, is) in
-            [("sess_0199", true), ("3f9a", true), ("sess_0199-3f9a", true), ("0199", false)]
-        {
-            assert_eq!(is_part(&part.parse().unwrap(), &whole), is, "{part}");
-        }
+    fn a_wait_is_named_by_either_end() {
+        let open: Vec<WaitId> =
+            ["wait_01aa-11", "wait_01aa-21"].map(|id| id.parse().unwrap()).to_vec();
+        assert_eq!(wait("-21", &open).unwrap(), Some(open[1].clone()));
+        assert_eq!(wait("wait_01aa-11", &open).unwrap(), Some(open[0].clone()));
+        assert_eq!(wait("wait_02", &open).unwrap(), None);
+        assert!(wait("1", &open).unwrap_err().message().contains("2 open waits"));
     }
 
     #[test]

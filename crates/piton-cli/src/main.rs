@@ -17,6 +17,7 @@ mod error;
 mod examining;
 mod findings;
 mod graphs;
+mod ids;
 mod lookup;
 mod masking;
 mod permission_text;

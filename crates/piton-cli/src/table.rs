@@ -43,7 +43,7 @@ impl Table {
     }
 
     pub(crate) fn print(&self, ui: &mut Ui) -> Result<()> {
-        let available = Ui::width();
+        let available = Ui::table_width();
         match self.widths(available) {
             Some(widths) => self.print_side_by_side(ui, &widths),
             None => self.print_stacked(ui, available),

@@ -100,6 +100,17 @@ impl Ui {
         columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(WIDTH).max(WIDTH_MIN)
     }
 
+    /// The width that tables have to fit: a pipe or a file takes rows of any length.
+    pub(crate) fn table_width() -> usize {
+        let is_set = env::var("COLUMNS").is_ok_and(|columns| columns.parse::<usize>().is_ok());
+        if is_set || io::stdout().is_terminal() { Self::width() } else { usize::MAX / 2 }
+    }
+
+    /// Whether data is read by a person, who wants short ids; programs get whole ones.
+    pub(crate) fn shows_short_ids() -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// How many rows the screen has.
     pub(crate) fn height() -> usize {
         const ROWS: usize = 24;

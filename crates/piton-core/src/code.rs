@@ -133,7 +133,7 @@ codes! {
     ConfigConflict = "config_conflict", "Remove the option, or change the store.";
     SessionNotGraph = "session_not_graph", "Use the id of a session that runs a graph.";
 
-    ConfigInvalid = "config_invalid", "Correct the setting; `piton config show` says where each one comes from.";
+    ConfigInvalid = "config_invalid", "Correct the setting in the file, variable or option that the message names.";
 
     // The store cannot.
     SeqConflict = "seq_conflict", "Read what was appended in between, then decide again.";

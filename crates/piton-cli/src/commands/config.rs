@@ -73,7 +73,7 @@ A config file with everything that can be set:
 pub(crate) enum Command {
     /// Show every setting and where its value comes from
     ///
-    /// Later ones count more: default, config file, environment, option.
+    /// The order, the later wins: default, config file, environment, option.
     #[command(after_help = EXAMPLES)]
     Show,
 }

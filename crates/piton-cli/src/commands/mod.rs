@@ -5,6 +5,7 @@ pub(crate) mod agent;
 pub(crate) mod agentctl;
 pub(crate) mod agents;
 pub(crate) mod chat;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod convert;
@@ -18,6 +19,7 @@ pub(crate) mod permissions;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod stop;
@@ -34,6 +36,7 @@ use crate::cli::{Cli, Global};
 use crate::config::Settings;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::server;
 use crate::ui::Ui;
 
 #[derive(Debug, Subcommand)]
@@ -49,26 +52,29 @@ pub(crate) enum Command {
     Reload(reload::Args),
     Open(open::Args),
     Doctor(doctor::Args),
+    /// Run the server as a service that starts when you log in
+    #[command(subcommand)]
+    Service(service::Command),
     Explain(explain::Args),
-    /// See which agents there are, ask one who it is, check that it works
+    /// List, probe and check agents; log in to them
     #[command(subcommand)]
     Agents(agents::Command),
-    /// Say what is to be done, and see how far it is
+    /// Create, list and change tasks
     #[command(subcommand)]
     Tasks(tasks::Command),
-    /// Let others use the server
+    /// Create, list and revoke access tokens for the server
     #[command(subcommand)]
     Tokens(tokens::Command),
-    /// Look at sessions, answer, resume, stop and remove them
+    /// List, show, answer, resume, stop and delete sessions
     #[command(subcommand, visible_alias = "s")]
     Sessions(sessions::Command),
     /// List and test the rules that answer permission requests
     #[command(subcommand, after_help = permissions::EXAMPLES)]
     Permissions(permissions::Command),
-    /// Check that the logs are what was written
+    /// Verify that no log was changed or cut
     Verify(verify::Args),
     Convert(convert::Args),
-    /// See in a few seconds why Piton exists: no API key, no network
+    /// Kill an agent in a demonstration and watch its session resume; no API key, no network
     Demo(demo::Args),
     #[command(hide = true)]
     DemoWorker(demo::worker::Args),
@@ -76,9 +82,11 @@ pub(crate) enum Command {
     Agent(agent::Command),
     #[command(hide = true)]
     Agentctl(agentctl::Args),
-    /// Look at the settings
+    /// Show and check the settings
     #[command(subcommand)]
     Config(config::Command),
+    #[command(hide = true)]
+    Complete(complete::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
     /// Print a manual page
@@ -155,6 +163,8 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
             let cx = context_of_any_folder(ui, &cli.global)?;
             block_on(doctor::run(ui, &cx, args))
         }
+        Command::Service(command) => service(ui, &cli.global, command),
+        Command::Complete(args) => complete(ui, &cli.global, args),
         Command::Agents(command) => {
             let cx = context(ui, &cli.global)?;
             block_on(agents::run(ui, &cx, command))
@@ -186,11 +196,38 @@ pub(crate) fn run(ui: &mut Ui, cli: Cli) -> Result<Exit> {
     }
 }
 
+fn service(ui: &mut Ui, global: &Global, command: service::Command) -> Result<Exit> {
+    let cx = context(ui, global)?;
+    service::run(ui, &cx, command)
+}
+
+/// A shell that completes shows no errors.
+fn complete(ui: &mut Ui, global: &Global, args: complete::Args) -> Result<Exit> {
+    match context_of_any_folder(ui, global) {
+        Ok(cx) => block_on(complete::run(ui, &cx, args)),
+        Err(_) => Ok(Exit::Good),
+    }
+}
+
 /// For a command that executes or believes what lies in the data folder.
 fn context(ui: &mut Ui, global: &Global) -> Result<Context> {
     let cx = context_of_any_folder(ui, global)?;
     piton_store::refuse_exposed(&cx.settings.data.value)?;
+    warn_of_other_version(ui, &cx)?;
     Ok(cx)
+}
+
+/// A server that was not restarted after an upgrade may not know what this program asks for.
+fn warn_of_other_version(ui: &mut Ui, cx: &Context) -> Result<()> {
+    let own = env!("CARGO_PKG_VERSION");
+    match server::find(&cx.settings.data.value) {
+        Some(info) if info.version != own && !ui.json => ui.warn(&format!(
+            "The server is Piton {}, this program is {own}. Restart the server: `piton stop` ends it, \
+             and the next command starts this version; agents keep running.",
+            info.version
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// For a command that says what is wrong with the data folder, or does not look at it.

@@ -27,7 +27,7 @@ use crate::ui::Ui;
 const EXAMPLES: &str = "\
 Examples:
   piton open                        Open this machine's browser, signed in
-  piton open --print                Only print the link
+  piton open --print                Print the link instead of opening a browser
   piton open --print --scope read   For a person who only looks
   piton open --qr                   Show a QR code for a phone
 
@@ -42,13 +42,13 @@ JSON: one object: url, expires_at, opened, why_not.";
 const OPENER_FAILS_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Open the browser, signed in by a link that works once
+/// Open the web app, signed in by a single-use link
 ///
-/// A server is started in the background if none runs.
+/// Starts a server in the background if none runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Only print the link
+    /// Print the link instead of opening a browser
     #[arg(long)]
     print: bool,
     /// Show the link as a QR code, for a phone in the same network

@@ -47,7 +47,7 @@ pub(crate) enum Command {
 
 /// Show how the rules would decide about a permission request
 ///
-/// Asks no agent and no server: it reads the settings, as the next `piton serve` would.
+/// Reads the settings as the next `piton serve` would; asks no agent and no server.
 ///
 /// JSON: one object: action (allow, ask or deny), rule {number, name, origin} or null, reason.
 #[derive(Debug, clap::Args)]
@@ -58,13 +58,13 @@ pub(crate) struct TestArgs {
     /// The whole command that the tool would run
     #[arg(long)]
     command: Option<String>,
-    /// A path that the tool would touch; can be given several times
+    /// A path that the tool would touch; may be repeated
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
     /// The agent's profile
     #[arg(long)]
     agent: Option<String>,
-    /// The session's folder; without it the current one
+    /// The session's folder [default: this one]
     #[arg(long, value_name = "DIR")]
     folder: Option<std::path::PathBuf>,
 }

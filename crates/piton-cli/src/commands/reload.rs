@@ -13,10 +13,9 @@ The same as `kill -HUP` of the server's process, with an answer. A config file t
 nothing: the server keeps the settings that it has, and the command fails with config_invalid.
 JSON: one object: changed (settings whose new values count now), restart_required.";
 
-/// Have the server read its settings again
+/// Reload the server's settings
 ///
-/// Prints which settings changed, and which of them need a restart of the server. Agents keep running
-/// either way.
+/// Prints which settings changed and which need a restart. Agents keep running either way.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {}

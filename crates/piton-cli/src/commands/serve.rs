@@ -38,14 +38,14 @@ server.tls_cert and server.tls_key. With TLS it also listens without it on a por
 machine reaches, for the command line.
 JSON: one object: address, pid, local (where the command line finds it).";
 
-/// Run the server: HTTP and events for terminals, browsers and other programs
+/// Run the server for terminals, browsers and other programs
 ///
-/// Agents belong to processes of their own: when the server ends, is upgraded or killed, they keep
-/// running, and the next server picks them up where they are.
+/// Agents run in processes of their own: they keep running when the server ends, is upgraded or killed,
+/// and the next server takes them over.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where to listen; port 0 takes any that is free [default: server.listen, 127.0.0.1:7411]
+    /// The address to listen on; port 0 takes any free one [default: server.listen, 127.0.0.1:7411]
     #[arg(long, value_name = "ADDRESS", value_parser = config::address)]
     listen: Option<SocketAddr>,
     /// A certificate chain in PEM; needed to listen beyond this machine
@@ -54,19 +54,19 @@ pub(crate) struct Args {
     /// The certificate's key in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Listen beyond this machine without TLS, because something else encrypts
+    /// Listen beyond this machine without TLS, because a proxy or VPN encrypts
     #[arg(long)]
     insecure: bool,
-    /// A name by which the server may be called, beside its address
+    /// Another host name of the server; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// An origin whose pages may use the server
+    /// A web origin that may use the server; may be repeated
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
-    /// End without an error if a server runs already
+    /// Exit without an error if a server already runs
     #[arg(long, hide = true)]
     unless_running: bool,
-    /// How the log looks
+    /// The log's format
     #[arg(long, value_name = "FORMAT", default_value = "pretty")]
     log: LogFormat,
 }

@@ -9,9 +9,9 @@ use crate::error::{Exit, Result};
 use crate::server;
 use crate::ui::{Tone, Ui};
 
-/// Say whether a server runs on the data folder, and where
+/// Show whether a server runs on the data folder, and its address
 ///
-/// Exits with 1 if none does.
+/// Exits with 1 if none runs.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "JSON: one object: running, address, public (null if others find it there, too), pid, \

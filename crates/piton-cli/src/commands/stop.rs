@@ -16,7 +16,7 @@ use crate::ui::Ui;
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Stop the server; agents keep running, and the next server picks them up
+/// Stop the server; agents keep running, and the next server takes them over
 #[derive(Debug, clap::Args)]
 #[command(after_help = "JSON: one object: stopped (false if none ran), pid.")]
 pub(crate) struct Args {}

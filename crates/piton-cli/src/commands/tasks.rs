@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use piton_api::session::NewSession;
 use piton_api::task::{NewTask, Task, TaskPage, TaskQuery};
-use piton_core::id::TaskId;
+use piton_core::Timestamp;
 use serde_json::json;
 
 use super::sessions;
@@ -12,6 +12,8 @@ use super::tasks_change::{self, Change};
 use crate::agents;
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::ids::ShownIds;
+use crate::lookup;
 use crate::server;
 use crate::table::{Column, Table};
 use crate::text::one_line;
@@ -36,24 +38,24 @@ Examples:
 
 JSON: one object: task_id; with --repo also session_id, worktree_path, worktree_branch.";
 
-/// Make a task; with --repo also its first session, in a worktree on a branch of its own
+/// Create a task; with --repo also its first session, in a git worktree on its own branch
 #[derive(Debug, clap::Args)]
 #[command(after_help = NEW_EXAMPLES)]
 pub(crate) struct New {
-    /// What is to be done
+    /// The task's title: what is to be done
     title: String,
     #[command(flatten)]
     worktree: InWorktree,
-    /// Which agent [default: the setting chat.agent, else the first that is installed]
+    /// The agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT", requires = "repo")]
     agent: Option<String>,
 }
 
-/// List the tasks, newest first
+/// List tasks, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "JSON: an object per line: task_id, title, created_at, state, sessions.")]
 pub(crate) struct List {
-    /// How many at most
+    /// The maximum number of tasks
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: u32,
 }
@@ -62,7 +64,7 @@ pub(crate) struct List {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "JSON: one object: task_id, title, created_at, state, sessions.")]
 pub(crate) struct Show {
-    /// The task's id
+    /// The task's id, or the beginning or end of it
     task: String,
 }
 
@@ -112,8 +114,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
             print_tasks(ui, &client.tasks(&TaskQuery { limit, after: None }).await?)?;
         }
         Command::Show(show) => {
-            let id: TaskId = show.task.parse()?;
-            print_task(ui, &client.task(&id).await?)?;
+            let id = lookup::task_on(&client, &show.task).await?;
+            print_task(ui, &client.task(&id).await?, cx.now())?;
         }
         Command::Edit(args) => return tasks_change::run(ui, &client, Change::Edit(args)).await,
         Command::Close(args) => return tasks_change::run(ui, &client, Change::Close(args)).await,
@@ -137,9 +139,10 @@ fn print_tasks(ui: &mut Ui, page: &TaskPage) -> Result<()> {
         Column::Whole("SESSIONS"),
     ];
     let mut table = Table::new(columns);
+    let ids = ShownIds::new(page.tasks.iter().map(|task| task.task_id.as_str()));
     for task in &page.tasks {
         table.row([
-            (Tone::Title, task.task_id.to_string()),
+            (Tone::Title, ids.shown(task.task_id.as_str())),
             (Tone::Plain, task.state.to_string()),
             (Tone::Plain, task.title.clone()),
             (Tone::Quiet, task.sessions.len().to_string()),
@@ -152,23 +155,14 @@ fn print_tasks(ui: &mut Ui, page: &TaskPage) -> Result<()> {
     Ok(())
 }
 
-fn print_task(ui: &mut Ui, task: &Task) -> Result<()> {
+fn print_task(ui: &mut Ui, task: &Task, now: Timestamp) -> Result<()> {
     if ui.json {
         return ui.json_line(task);
     }
     let title = ui.paint(Tone::Title, &one_line(&task.title));
     ui.line(format_args!("{title}  {}", task.state))?;
-    let columns = [Column::Whole("SESSION"), Column::Whole("STATUS"), Column::Cut("TITLE")];
-    let mut table = Table::new(columns);
-    for session in &task.sessions {
-        table.row([
-            (Tone::Title, session.session_id.to_string()),
-            (Tone::Plain, session.status.to_string()),
-            (Tone::Plain, session.title.clone().unwrap_or_default()),
-        ]);
-    }
     if task.sessions.is_empty() {
-        return ui.note("It has no sessions yet.");
+        return ui.note("The task has no sessions yet.");
     }
-    table.print(ui)
+    sessions::print_table(ui, &task.sessions, now)
 }

@@ -4,19 +4,19 @@ use clap::Args;
 use piton_api::client::Client;
 use piton_api::task::{TaskDeleteQuery, TaskUpdate};
 use piton_core::event;
-use piton_core::id::TaskId;
 use serde_json::json;
 
 use crate::error::{Exit, Result};
+use crate::lookup;
 use crate::ui::Ui;
 
-/// Give a task another title
+/// Change a task's title
 #[derive(Debug, Args)]
 #[command(after_help = "JSON: one object: task_id.")]
 pub(crate) struct Edit {
-    /// The task's id
+    /// The task's id, or the beginning or end of it
     task: String,
-    /// What is to be done
+    /// The new title
     title: String,
 }
 
@@ -33,9 +33,9 @@ enum Outcome {
 #[derive(Debug, Args)]
 #[command(after_help = "JSON: one object: task_id.")]
 pub(crate) struct Close {
-    /// The task's id
+    /// The task's id, or the beginning or end of it
     task: String,
-    /// How it ended
+    /// The task's outcome
     #[arg(long, value_name = "OUTCOME", default_value = "completed")]
     outcome: Outcome,
 }
@@ -44,19 +44,19 @@ pub(crate) struct Close {
 #[derive(Debug, Args)]
 #[command(after_help = "JSON: one object: task_id.")]
 pub(crate) struct Reopen {
-    /// The task's id
+    /// The task's id, or the beginning or end of it
     task: String,
 }
 
 /// Delete a task; its sessions stay
 ///
-/// Refused while some of its sessions are not closed, unless it is forced.
+/// Refused while it has sessions that are not closed, unless --force is given.
 #[derive(Debug, Args)]
 #[command(after_help = "JSON: one object: task_id.")]
 pub(crate) struct Delete {
-    /// The task's id
+    /// The task's id, or the beginning or end of it
     task: String,
-    /// Also with sessions that are not closed
+    /// Delete the task even if it has sessions that are not closed
     #[arg(long)]
     force: bool,
 }
@@ -73,13 +73,13 @@ pub(crate) enum Change {
 pub(crate) async fn run(ui: &mut Ui, client: &Client, change: Change) -> Result<Exit> {
     let (task, what) = match change {
         Change::Edit(Edit { task, title }) => {
-            let task: TaskId = task.parse()?;
+            let task = lookup::task_on(client, &task).await?;
             let update = TaskUpdate { title: Some(title), ..TaskUpdate::default() };
             client.update_task(&task, &update).await?;
             (task, "has a new title")
         }
         Change::Close(Close { task, outcome }) => {
-            let task: TaskId = task.parse()?;
+            let task = lookup::task_on(client, &task).await?;
             let outcome = match outcome {
                 Outcome::Completed => event::Outcome::Completed,
                 Outcome::Failed => event::Outcome::Failed,
@@ -94,13 +94,13 @@ pub(crate) async fn run(ui: &mut Ui, client: &Client, change: Change) -> Result<
             (task, "is closed")
         }
         Change::Reopen(Reopen { task }) => {
-            let task: TaskId = task.parse()?;
+            let task = lookup::task_on(client, &task).await?;
             let update = TaskUpdate { closed: Some(false), ..TaskUpdate::default() };
             client.update_task(&task, &update).await?;
             (task, "is open")
         }
         Change::Delete(Delete { task, force }) => {
-            let task: TaskId = task.parse()?;
+            let task = lookup::task_on(client, &task).await?;
             client.delete_task(&task, &TaskDeleteQuery { force: Some(force) }).await?;
             (task, "is deleted")
         }

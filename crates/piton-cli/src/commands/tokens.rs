@@ -29,32 +29,32 @@ Examples:
 
 JSON: one object: access_token_id, token (the secret), expires_at.";
 
-/// Make a token for the API; it is shown once and kept nowhere
+/// Create an access token for the API; it is shown once
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct New {
-    /// For people: whose it is
+    /// A label: who uses it
     name: String,
-    /// What it may do: read, control, admin [default: read]
+    /// What the token allows: read, control, admin [default: read]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
     scopes: Vec<Scope>,
-    /// How long it is good, such as 1h or 30d [default: for ever]
+    /// How long the token is valid, such as 1h or 30d [default: for ever]
     #[arg(long, value_name = "SPAN", value_parser = times::parse_span)]
     expires_in: Option<Duration>,
 }
 
-/// List the tokens that are good
+/// List valid access tokens
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "JSON: an object per line: access_token_id, name, scopes, created_at, expires_at."
 )]
 pub(crate) struct List {}
 
-/// Take a token back
+/// Revoke an access token
 #[derive(Debug, clap::Args)]
 #[command(after_help = "JSON: one object: access_token_id, revoked.")]
 pub(crate) struct Revoke {
-    /// Its id, as `piton tokens list` shows it
+    /// The token's id; `piton tokens list` shows them
     id: String,
 }
 

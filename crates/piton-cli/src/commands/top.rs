@@ -13,10 +13,11 @@ Examples:
   piton top
   piton                                The same, on a terminal
 
-What needs you is first. Enter attaches, and shows an open permission request whole; leaving the
-session returns here. r resumes, f forks, d dismisses an interruption, / searches, q leaves.";
+What needs you is first. Enter attaches; leaving the session returns here. a shows a permission
+request whole and answers it, r resumes, f forks, d dismisses an interruption, / searches, ? lists
+all keys, q leaves.";
 
-/// Watch all sessions on the whole screen; attach, answer, resume, fork
+/// Show all sessions on the whole screen: watch, answer, resume, attach, fork
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {}

@@ -24,9 +24,9 @@ problem {kind, seq, what}, code.";
 /// Logs that are asked for at a time.
 const PAGE: usize = 256;
 
-/// Check that the logs are what was written
+/// Verify that no log was changed or cut
 ///
-/// Walks every record of a session: its hash chain, contents, blobs, batches, the anchor that is kept
+/// Checks every record of a session: its hash chain, contents, blobs, batches, the anchor that is kept
 /// outside the log, and the caches that were made from it. Without SESSION it also reports sessions
 /// that the metadata log lists and that are missing, missing or damaged anchors, and an index of
 /// sessions that is damaged. It does not find a record that was removed before it was anchored (about
@@ -35,9 +35,9 @@ const PAGE: usize = 256;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Only this session: its id, or its beginning
+    /// Only this session: its id, the beginning or end of it, or @last
     session: Option<String>,
-    /// Delete all caches (index, snapshots, leases, tokens) and make them again from the logs.
+    /// Delete all caches (index, snapshots, leases, tokens) and rebuild them from the logs.
     /// Refused while a log or an anchor is in doubt: a cache may be the only trace of what is missing
     #[arg(long)]
     rebuild: bool,

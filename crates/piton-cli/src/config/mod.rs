@@ -142,6 +142,36 @@ pub(crate) const ON_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
 const MASK_KEYS: &[&str] =
     &["*api_key*", "*_token", "token", "*secret*", "*password*", "credentials*"];
 
+/// Appends a table to the config file. What would make the file invalid is not written; a reader sees
+/// the old file or the new one.
+pub(crate) fn append(path: &Path, table: &str) -> Result<()> {
+    use std::io::Write as _;
+    // A link to the file stays one.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let failed = |error: std::io::Error| {
+        let message = format!("The config file {} cannot be written", path.display());
+        Error::new(Code::ConfigInvalid, message).because(&error)
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let before = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    let blank = if before.is_empty() { "" } else { "\n" };
+    let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+    let mut new = tempfile::Builder::new().prefix(".piton-").tempfile_in(folder).map_err(failed)?;
+    writeln!(new, "{before}{end}{blank}{table}").map_err(failed)?;
+    if let Ok(found) = std::fs::metadata(&path) {
+        new.as_file().set_permissions(found.permissions()).map_err(failed)?;
+    }
+    new.as_file().sync_all().map_err(failed)?;
+    file::read(new.path(), true)?;
+    new.persist(&path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
 impl Settings {
     pub(crate) fn load(global: &Global) -> Result<Self> {
         let (file, file_is_named) = config_file(global)?;

@@ -5,8 +5,8 @@
 
 mod asking;
 pub(crate) mod chat;
-mod commands;
-mod conversation;
+pub(crate) mod commands;
+pub(crate) mod conversation;
 pub(crate) mod dashboard;
 mod display;
 mod editor;
@@ -18,7 +18,7 @@ mod memory;
 mod popup;
 mod render;
 mod rows;
-mod tool;
+pub(crate) mod tool;
 mod transcript;
 mod view;
 

@@ -30,13 +30,13 @@ Exits with 1 if there is a problem with an agent that was named.
 JSON: one object: good, agents: a list of {agent_profile_id, good, findings: a list of {check,
 level (ok, warning, problem), says, hint}}.";
 
-/// Check that agents can be used: program, Node.js, home folder, answer, login
+/// Check agents: program, Node.js, home folder, first answer, login
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Its id [default: all that are installed or configured]
+    /// The agent [default: all that are installed or configured]
     agent: Option<String>,
-    /// How long each may take to answer [default: 30s]
+    /// How long to wait for each answer [default: 30s]
     #[arg(long, value_name = "SPAN", value_parser = times::parse_span)]
     wait: Option<Duration>,
 }

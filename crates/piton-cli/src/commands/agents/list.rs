@@ -27,7 +27,7 @@ Agents of your own, and changes to these, are settings: `piton config show --hel
 JSON: an object per line: agent_profile_id, name, origin (built_in, configured), command,
 program (where it was found), is_installed, resume_strategy, install, notes.";
 
-/// List the agents: which are here, how they resume, how to get the others
+/// List agents: which are installed, how they resume, how to install the others
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {}

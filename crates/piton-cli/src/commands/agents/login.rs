@@ -24,19 +24,19 @@ Examples:
 
 JSON: one object: agent_profile_id, auth_methods.";
 
-/// Have an agent log in
+/// Log in to an agent
 ///
-/// The agent is started for real, in an empty folder that is removed, and asked to log in; most agents
-/// remember it for their later starts. `piton sessions login` does it for one session's agent.
+/// Starts the agent in an empty temporary folder and asks it to log in. Most agents remember the login
+/// for later starts. `piton sessions login` logs in the agent of one session.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Its id, as `piton agents list` shows it
+    /// The agent's id; `piton agents list` shows them
     agent: String,
-    /// The agent's id of the way to log in
+    /// The login method, by the id that the agent gives it
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
-    /// How long it may take [default: 5m]
+    /// How long to wait for the login [default: 5m]
     #[arg(long, value_name = "SPAN", value_parser = times::parse_span)]
     wait: Option<Duration>,
 }

@@ -26,13 +26,13 @@ No session is opened and no model is asked: nothing is paid, nothing is written 
 JSON: one object: agent_profile_id, program, agent {name, version}, capabilities {load, resume, list,
 close, delete, fork}, auth_methods, resume_strategy, expected_strategy, answered_in_ms.";
 
-/// Start an agent and ask it who it is, what it offers and how it would resume
+/// Start an agent and show its version, what it offers and how it resumes
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Its id, as `piton agents list` shows it
+    /// The agent's id; `piton agents list` shows them
     agent: String,
-    /// How long it may take to answer [default: 30s]
+    /// How long to wait for its answer [default: 30s]
     #[arg(long, value_name = "SPAN", value_parser = times::parse_span)]
     wait: Option<Duration>,
 }

@@ -19,13 +19,13 @@ Examples:
 
 JSON: one object per conversation and line: agent_session_id, folder, title, updated_at.";
 
-/// List the conversations that an agent has
+/// List the conversations that an agent keeps
 ///
-/// An agent of that name must run, for whichever session: it is asked. Not every agent offers this.
+/// Asks an agent of that name that runs for one of the sessions. Not every agent offers this.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The agent
+    /// The agent's id
     agent: String,
     /// Only conversations of this folder
     #[arg(long, value_name = "DIR")]

@@ -37,6 +37,7 @@ Examples:
   piton chat                           Talk to your agent in this folder
   piton chat \"fix the test\"            The same, with the first prompt
   piton chat --continue                Return to the folder's latest session
+  piton chat --continue \"and now?\"     The same, with the next prompt
   piton chat --print \"say hello\"       One prompt, its answer, and an exit code by its outcome
   git diff | piton chat --print -      The prompt from stdin
 
@@ -60,43 +61,44 @@ If stdin is no terminal, it ends when its input and the run have ended, with the
 `piton chat --print`.
 JSON: the session's records, one per line, and the coming ones.";
 
-/// Talk to an agent in a folder; a server is started in the background if none runs
+/// Talk to an agent in this folder
+///
+/// Starts a server in the background if none runs. The agent keeps running when you leave.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CHAT_EXAMPLES)]
 pub(crate) struct ChatArgs {
-    /// Where the agent works [default: here]; a text with blanks is the first prompt, - reads it from
+    /// The folder in which the agent works [default: this one], or the first prompt; - reads it from
     /// stdin
     #[arg(value_name = "DIR|PROMPT")]
     dir: Option<PathBuf>,
-    /// Which agent [default: the setting chat.agent, else the first that is installed]
+    /// The agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     #[command(flatten)]
     choice: ChoiceArgs,
-    /// Go back to the session of this folder that was active last
+    /// Return to this folder's latest session
     #[arg(long = "continue", conflicts_with_all = ["resume", "print", "agent"])]
     continue_last: bool,
-    /// Go back to a session: by its id or a part of it, or choose one from a list
+    /// Return to a session: its id, the beginning or end of it; without one, choose from a list
     #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["print", "agent"])]
     resume: Option<String>,
-    /// Print lines instead of drawing on the terminal: for screen readers and simple terminals
+    /// Print plain lines instead of drawing: for screen readers and simple terminals
     #[arg(long)]
     plain: bool,
-    /// Say this, print the answer, and end with an exit code by the run's outcome; - reads it from
-    /// stdin
+    /// Send this prompt, print the answer and exit with a code for the outcome; - reads it from stdin
     #[arg(long, value_name = "PROMPT")]
     print: Option<String>,
-    /// With --print: say it in this session instead of a new one
+    /// With --print: send the prompt to this session instead of a new one
     #[arg(long, value_name = "SESSION", requires = "print", conflicts_with = "agent")]
     session: Option<String>,
-    /// With --print: the answer as text, one JSON object with it, or every record of the turn as JSON
+    /// With --print: print the answer as text, as one JSON object, or every record of the turn as JSON
     #[arg(long, value_name = "FORMAT", requires = "print")]
     output_format: Option<OutputFormat>,
-    /// Leave the agent running when --print ends; without it the agent ends, and the session's next
-    /// prompt starts it again
+    /// With --print: keep the agent running afterwards. Otherwise it ends, and the session's next prompt
+    /// starts it again
     #[arg(long, requires = "print")]
     keep: bool,
-    /// With --print: a file that comes with the prompt; may be repeated
+    /// With --print: attach a file to the prompt; may be repeated
     #[arg(long, value_name = "FILE", requires = "print")]
     attach: Vec<PathBuf>,
 }
@@ -108,14 +110,14 @@ enum OutputFormat {
     StreamJson,
 }
 
-/// Come back to a session: what was said last, and what is being said
+/// Return to a session: shows the latest messages and follows what comes
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub(crate) struct AttachArgs {
-    /// The session's id, or its beginning or end [default: the one of this folder that was active
-    /// last, else of any folder]
+    /// The session: its id, the beginning or end of it, or @last [default: this folder's latest session,
+    /// else the latest of any folder]
     session: Option<String>,
-    /// Print lines instead of drawing on the terminal: for screen readers and simple terminals
+    /// Print plain lines instead of drawing: for screen readers and simple terminals
     #[arg(long)]
     plain: bool,
 }
@@ -135,7 +137,7 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
         let Some(session) = earlier(ui, cx, &client, folder, args.resume).await? else {
             return Ok(Exit::Good);
         };
-        return talk_on(ui, cx, client, session, args.plain).await;
+        return talk_on(ui, cx, client, session, first, args.plain).await;
     }
     if let (Some(named), Some(print)) = (&args.session, &print) {
         let client = background::ensure(cx).await?;
@@ -179,7 +181,7 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {
     let client = background::ensure(cx).await?;
     let session = find(&client, args.session.as_deref()).await?;
-    talk_on(ui, cx, client, session, args.plain).await
+    talk_on(ui, cx, client, session, None, args.plain).await
 }
 
 /// Returns to a session, drawn or printed.
@@ -188,13 +190,17 @@ async fn talk_on(
     cx: &Context,
     client: Client,
     session: SessionId,
+    first: Option<String>,
     plain: bool,
 ) -> Result<Exit> {
     open(ui, &client, &session).await?;
     if !plain && terminal::is_possible(ui) {
-        return draw(ui, cx, client, session, None, None).await;
+        return draw(ui, cx, client, session, None, first).await;
     }
-    let talk = Talk::new(ui, cx, client, session, Until::Left);
+    let mut talk = Talk::new(ui, cx, client, session, Until::Left);
+    if let Some(first) = first {
+        talk = talk.with_first_prompt(first.into());
+    }
     talk.with_key_delay(cx.settings.permissions.key_delay).run().await
 }
 
@@ -205,7 +211,7 @@ pub(crate) async fn attach_to(
     client: Client,
     session: SessionId,
 ) -> Result<Exit> {
-    talk_on(ui, cx, client, session, false).await
+    talk_on(ui, cx, client, session, None, false).await
 }
 
 /// Draws a new session in this folder.
@@ -258,14 +264,19 @@ async fn earlier(
 
 /// The first prompt, if the argument is one and no folder.
 fn first_prompt(args: &mut ChatArgs) -> Result<Option<String>> {
-    let is_prompt = |text: &&str| {
-        *text == "-" || (text.contains(char::is_whitespace) && !Path::new(text).exists())
-    };
+    let is_prompt = |text: &&str| *text == "-" || is_prompt(text);
     let named = args.dir.as_deref().and_then(Path::to_str).filter(is_prompt).map(str::to_owned);
     if named.is_some() {
         args.dir = None;
     }
     named.map(|text| prompt::given(text, &[])).transpose()
+}
+
+/// A text that is no folder: a folder is there, or is spelled like a path.
+fn is_prompt(text: &str) -> bool {
+    let is_spelled_like_a_path =
+        !text.contains(char::is_whitespace) && (text.contains('/') || text.starts_with(['.', '~']));
+    !is_spelled_like_a_path && !Path::new(text).exists()
 }
 
 /// Starts the agent of a session that can be resumed.
@@ -349,4 +360,19 @@ fn last_active(sessions: Vec<SessionSummary>, folder: Option<&str>) -> Option<Se
     let is_here = |one: &SessionSummary| folder.is_some() && one.working_dir.as_deref() == folder;
     let at = sessions.iter().position(is_here).unwrap_or(0);
     sessions.into_iter().nth(at).map(|session| session.session_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_a_prompt_unless_it_is_a_folder() {
+        for text in ["hello", "fix the test", "what is /etc/passwd?", ""] {
+            assert!(is_prompt(text), "{text}");
+        }
+        for text in ["src", ".", "./src", "/tmp", "missing/folder", "~/missing", "../x"] {
+            assert!(!is_prompt(text), "{text}");
+        }
+    }
 }

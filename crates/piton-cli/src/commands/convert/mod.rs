@@ -37,14 +37,14 @@ const PAGE: usize = 256;
 
 /// Convert the data folder's store to another kind
 ///
-/// Without --yes it only prints what it would do. No other process may use the store meanwhile.
+/// Without --yes it only prints what it would do. No other process may use the store at the same time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The kind of store to have: files or sqlite
+    /// The new kind of store: files or sqlite
     #[arg(long, value_name = "KIND", value_parser = parse_kind)]
     to: Kind,
-    /// Do it, instead of saying what would be done
+    /// Do it instead of printing what would be done
     #[arg(long, short)]
     yes: bool,
 }

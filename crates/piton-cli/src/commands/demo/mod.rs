@@ -41,7 +41,7 @@ const PACE_MS: u64 = 55;
 /// Pieces of text that are still acknowledged after the question, before the kill.
 const PIECES_BEFORE_KILL: usize = 14;
 
-/// See in a few seconds why Piton exists: no API key, no network
+/// Kill an agent in a demonstration and watch its session resume; no API key, no network
 ///
 /// A worker streams work into a session and asks a question. The demo kills it with SIGKILL, starts
 /// it again, shows what is known and what is not, resumes the run with a token, and at the end

@@ -22,9 +22,9 @@ Examples:
 Exits with 1 if there is a problem; a warning is none.
 JSON: one object: good, findings: a list of {check, level (ok, warning, problem), says, hint}.";
 
-/// Check what Piton stands on: data folder, store, key, server, agents
+/// Check the installation: data folder, store, key, server, agents
 ///
-/// Also what could end agents that are at work: systemd, a logout, a container. Changes nothing.
+/// Also checks what could end running agents: systemd, a logout, a container. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {}

@@ -30,7 +30,7 @@ JSON: one object per line, with `event`: run_started {session_id, graph, resumed
 node_advanced, node_completed, node_failed, node_skipped, node_waiting, and at last run_ended
 {session_id, outcome, outputs, memory, failed_at_node, error, checkpoint_id, waits, resume}.";
 
-/// Run a graph; what completes is durable
+/// Run a graph; completed nodes are durable
 ///
 /// Needs no server. A run that fails, is stopped or killed continues with `piton sessions resume`.
 #[derive(Debug, clap::Args)]
@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// An input: key=value, key=@FILE, key=@env:NAME, or - for a JSON object on standard input
     #[arg(long = "input", short, value_name = "KEY=VALUE")]
     inputs: Vec<String>,
-    /// Options of checkpoints for this run, YAML or JSON; they win over the graph's and the settings'
+    /// Checkpoint options for this run, YAML or JSON; they override the graph's and the settings'
     #[arg(long, value_name = "FILE")]
     checkpoint_config: Option<PathBuf>,
-    /// The folder in which commands run [default: this one]
+    /// The working folder for commands [default: this one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 }
@@ -119,7 +119,7 @@ async fn report(
         Outcome::Completed(finished) => {
             for (key, value) in results(graph, finished) {
                 let label = format!("  {}  ", ui.paint(Tone::Title, &one_line(&key)));
-                let room = Ui::width().saturating_sub(key.len() + 4).max(20);
+                let room = Ui::table_width().saturating_sub(key.len() + 4).max(20);
                 let text = match &value {
                     Value::String(text) => one_line(text),
                     value => one_line(&value.to_string()),

@@ -105,7 +105,7 @@ impl Screen {
     ) -> Result<()> {
         let name = padded(&one_line(node), NAME_WIDTH);
         let rest = format!("{name} {}{text}", padded(advanced, 6));
-        let rest = shortened(rest.trim_end(), Ui::width().saturating_sub(4));
+        let rest = shortened(rest.trim_end(), Ui::table_width().saturating_sub(4));
         ui.line(format_args!("  {} {rest}", ui.paint(tone, mark)))
     }
 

@@ -17,14 +17,14 @@ JSON: one object: session, run_id, changed (false if it was so already), last_se
 
 /// Give up an executor that does not respond
 ///
-/// No second agent is started beside one that may live. If the executor will not come back, this
-/// interrupts its run, and another agent can be started. Should the executor return, its agent is ended.
+/// Piton starts no second agent while the first may be alive. If the executor will not come back, this
+/// interrupts its run, and another agent can be started. If the executor returns, its agent is ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// Only if this is still the session's executor
+    /// Only if this execution is still the session's
     #[arg(long, value_name = "EXECUTION")]
     execution: Option<String>,
 }

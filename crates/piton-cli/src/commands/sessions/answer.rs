@@ -32,13 +32,13 @@ Examples:
 JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer
 (null if none was given), replayed.";
 
-/// Answer an open wait, or see what it asks
+/// Answer an open wait; without an answer, show the question
 ///
-/// A server is started in the background if none runs; it takes over the agent that waits.
+/// Starts a server in the background if none runs; it takes over the agent that waits.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The wait's id; or the session's, or its beginning, if it has one open wait
+    /// The wait; or the session, if it has one open wait: an id, or the beginning or end of it
     #[arg(value_name = "WAIT|SESSION")]
     pub(super) target: String,
     /// The answer: an option's number, id or name; any text if the question has no options
@@ -47,10 +47,10 @@ pub(crate) struct Args {
     /// The option with this id
     #[arg(long, value_name = "ID", conflicts_with_all = ["value", "refuse"])]
     pub(super) option: Option<String>,
-    /// Any JSON value, as the question wants it
+    /// The answer as a JSON value
     #[arg(long, value_name = "JSON", value_parser = parse_value, conflicts_with = "refuse")]
     pub(super) value: Option<Value>,
-    /// Answer that there will be no answer
+    /// Withdraw the question without an answer; the run continues
     #[arg(long)]
     pub(super) refuse: bool,
     /// Also send this message: the agent receives it as its first prompt after the turn
@@ -97,7 +97,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 /// The wait that is meant: by its id, or the only one of a session.
 async fn find(client: &Client, target: &str) -> Result<Asked> {
     let all = client.waits().await?.waits;
-    if let Some(wait) = all.into_iter().find(|wait| wait.wait_id.as_str() == target) {
+    let wanted = lookup::wait(target, all.iter().map(|wait| &wait.wait_id));
+    // A part of an id may be a session's as well.
+    let is_wait = begins_like_a_wait(target) || matches!(wanted, Ok(Some(_)));
+    let wanted = if is_wait { wanted? } else { None };
+    if let Some(wait) = all.into_iter().find(|wait| Some(&wait.wait_id) == wanted.as_ref()) {
         return read(client, wait).await;
     }
     let id = match lookup::session_on(client, target.parse()?).await {

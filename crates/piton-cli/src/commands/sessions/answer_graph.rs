@@ -47,23 +47,28 @@ pub(super) async fn find(cx: &Context, target: &str) -> Result<Option<(SessionId
 }
 
 async fn by_wait(view: &View, target: &str) -> Result<Option<(SessionId, WaitId)>> {
-    let Ok(wait) = target.parse::<WaitId>() else { return Ok(None) };
     let mut after = None;
+    let mut open: Vec<(SessionId, WaitId, bool)> = Vec::new();
     loop {
         let select = Select::DueBy(Timestamp::from_millis(i64::MAX));
         let page = view.store().list(Query { task_id: None, select, after, limit: PAGE }).await?;
         for row in page.rows {
             let facts = &row.summary.facts;
-            let has_it = facts.run.as_ref().is_some_and(|run| run.waits.contains_key(&wait));
-            if has_it {
-                return Ok(facts.graph.is_some().then_some((row.session, wait)));
-            }
+            let waits = facts.run.iter().flat_map(|run| run.waits.keys());
+            let is_graph = facts.graph.is_some();
+            open.extend(waits.map(|wait| (row.session.clone(), wait.clone(), is_graph)));
         }
         match page.next {
             Some(next) => after = Some(next),
-            None => return Ok(None),
+            None => break,
         }
     }
+    // The way of all other sessions says when several are meant.
+    let Ok(Some(wait)) = lookup::wait(target, open.iter().map(|(_, wait, _)| wait)) else {
+        return Ok(None);
+    };
+    let found = open.into_iter().find(|(_, one, is_graph)| *one == wait && *is_graph);
+    Ok(found.map(|(session, wait, _)| (session, wait)))
 }
 
 pub(super) async fn run(

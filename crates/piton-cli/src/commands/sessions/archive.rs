@@ -25,11 +25,11 @@ in the clear: anyone who has it can read it.
 
 JSON: one object per session and line: session, bundle, last_seq, encrypted.";
 
-/// Move closed sessions into bundles
+/// Move closed sessions into bundle files
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The sessions' ids, or their beginnings
+    /// The sessions: their ids, or the beginning or end of each
     #[arg(required = true)]
     sessions: Vec<String>,
     /// The folder for the bundles [default: archive in the data folder]

@@ -17,12 +17,12 @@ JSON: one object: session, run_id, changed (false if it was so already), last_se
 
 /// Cancel a session's run
 ///
-/// The server that runs it stops its turn; the agent keeps running. Without a server, this cancels
-/// a run that no process owns any more.
+/// The server stops the turn; the agent keeps running. Without a server, this cancels a run that no
+/// process owns.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The run [default: the latest]
     #[arg(long, value_name = "RUN", value_parser = str::parse::<RunId>)]

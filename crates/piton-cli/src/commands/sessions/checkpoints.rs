@@ -31,7 +31,7 @@ latest_checkpoint_id, total_checkpoints, resume_from_checkpoint_id.";
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     #[arg(required = true)]
     session: Option<String>,
     /// Only checkpoints of this type
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Only checkpoints of this lineage
     #[arg(long, value_name = "NUMBER")]
     lineage: Option<u32>,
-    /// How many at most
+    /// The maximum number of checkpoints
     #[arg(long, short = 'n', default_value_t = 50, value_name = "COUNT")]
     limit: usize,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Args {
 enum Command {
     /// Delete a checkpoint; what it held stays in the log
     Delete {
-        /// The session's id, or its beginning
+        /// The session: its id, the beginning or end of it, or @last
         session: String,
         /// The checkpoint's id, or the beginning or end of it
         checkpoint: String,

@@ -15,16 +15,16 @@ Examples:
 JSON: one object: session_id, worktree_path, worktree_branch, kept_branch, changed (false if it was so
 already).";
 
-/// Remove a session's worktree, and its branch if everything on it is elsewhere, too
+/// Remove a session's worktree, and its branch if its commits are on another branch
 ///
-/// Refused if there are uncommitted changes, untracked files, or commits that no other branch, tag or
-/// remote has; and while a turn is under way. An agent that has nothing to do is ended.
+/// Refused while a turn runs, and if there are uncommitted changes, untracked files, or commits that no
+/// other branch, tag or remote has. Ends an idle agent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// Remove worktree and branch whatever is in them, and end whatever is at work there
+    /// Remove the worktree and branch with everything in them, and end the agent
     #[arg(long)]
     force: bool,
 }

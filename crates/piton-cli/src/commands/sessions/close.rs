@@ -35,13 +35,13 @@ impl From<Outcome> for event::Outcome {
 
 /// Close a session: it can be read, archived and deleted, but not resumed
 ///
-/// A server is started in the background if none runs, so that the session's agent is ended, too.
+/// Starts a server in the background if none runs, so that the session's agent ends too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// How it ends
+    /// The session's outcome
     #[arg(long, value_name = "OUTCOME", default_value = "completed")]
     outcome: Outcome,
 }

@@ -26,23 +26,23 @@ goes with its session if nothing is lost with it, and else is left where it is.
 
 JSON: one object per session and line: session, deleted, refusal (null, or {code, message}).";
 
-/// Delete sessions for good
+/// Delete sessions permanently
 ///
-/// Without --yes it only says what it would do. The server deletes its own sessions; one that another
-/// living process owns is never deleted.
+/// Without --yes it only prints what it would do. A session that
+/// another running process owns is never deleted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The sessions' ids, or their beginnings
+    /// The sessions: their ids, or the beginning or end of each
     #[arg(required = true)]
     sessions: Vec<String>,
-    /// Even if a run is open, or an agent may be alive that would outlive its session
+    /// Delete even if a run is open or an agent may still be running
     #[arg(long)]
     force: bool,
-    /// Why; the store's own log keeps it
+    /// The reason, kept in the metadata log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Do it, instead of saying what would be done
+    /// Do it instead of printing what would be done
     #[arg(long, short)]
     yes: bool,
 }

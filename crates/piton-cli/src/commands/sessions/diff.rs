@@ -20,7 +20,7 @@ memory and outputs {added, changed: {key: {from, to}}, removed}, excluded_keys."
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The older checkpoint: its id, or the beginning or end of it
     #[arg(value_name = "CHECKPOINT")]
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// The newer one [default: the newest]
     #[arg(value_name = "CHECKPOINT")]
     to: Option<String>,
-    /// Only the memory
+    /// Compare only the memory
     #[arg(long)]
     memory: bool,
 }
@@ -95,6 +95,6 @@ fn text(value: &Value) -> String {
 
 fn line(ui: &mut Ui, tone: Tone, mark: &str, key: &str, text: &str) -> Result<()> {
     let rest = format!("{:<12} {text}", one_line(key));
-    let rest = shortened(&rest, Ui::width().saturating_sub(4));
+    let rest = shortened(&rest, Ui::table_width().saturating_sub(4));
     ui.line(format_args!("  {} {rest}", ui.paint(tone, mark)))
 }

@@ -21,7 +21,7 @@ JSON: one object: session, run_id, changed (false if it was so already), last_se
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The run [default: the latest]
     #[arg(long, value_name = "RUN", value_parser = str::parse::<RunId>)]

@@ -19,22 +19,21 @@ Examples:
 
 JSON: one object: session_id.";
 
-/// Create a session that begins with a copy of another one's conversation
+/// Create a session that begins with a copy of another session's conversation
 ///
-/// The agent makes the copy, at its newest turn; one that does not offer this is refused. The new session
-/// works in the same folder.
+/// The agent makes the copy, at its newest turn; agents that do not offer this are refused. The new
+/// session works in the same folder.
 ///
-/// Of a graph: the new session has what the graph did up to a checkpoint, and is resumed by
-/// `piton sessions resume`.
+/// Graphs: the new session has everything up to a checkpoint; `piton sessions resume` continues it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// What the new session is called [default: as the session]
+    /// The new session's title [default: the session's]
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
-    /// Of a graph: the checkpoint [default: the newest]
+    /// Graphs: the checkpoint to copy up to [default: the newest]
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "title")]
     checkpoint: Option<String>,
 }

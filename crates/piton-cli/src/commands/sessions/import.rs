@@ -27,7 +27,7 @@ setting `store` says.
 
 JSON: one object: session, records, last_seq.";
 
-/// Make a session from a bundle
+/// Import a session from a bundle
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -20,15 +20,15 @@ execution_path, shared_memory (with --include-memory), excluded_keys, conversati
 accumulated_outputs, metrics_snapshot, is_clean, can_resume_from, description, signature, log_position,
 parent, lineage, error, failed_at_node.";
 
-/// Show what a checkpoint of a graph holds
+/// Show the contents of a graph's checkpoint
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The checkpoint's id, or the beginning or end of it [default: the newest]
     checkpoint: Option<String>,
-    /// Also the values of the memory
+    /// Also print the values of the memory
     #[arg(long)]
     include_memory: bool,
 }
@@ -119,6 +119,6 @@ fn field(ui: &mut Ui, name: &str, text: &str) -> Result<()> {
 
 fn entry(ui: &mut Ui, key: &str, value: &Value) -> Result<()> {
     let text = one_line(&value.to_string());
-    let room = Ui::width().saturating_sub(key.len() + 4).max(20);
+    let room = Ui::table_width().saturating_sub(key.len() + 4).max(20);
     ui.line(format_args!("  {}  {}", one_line(key), shortened(&text, room)))
 }

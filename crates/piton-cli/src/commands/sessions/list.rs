@@ -1,18 +1,20 @@
 //! `piton sessions list`: one page of the index, whatever the number of sessions.
 
 use piton_api::SessionSummary;
+use piton_core::Timestamp;
 use piton_core::event::Outcome;
-use piton_core::id::{BootId, SessionId, TaskId};
+use piton_core::id::{BootId, SessionId};
 use piton_core::status::{Name, Status};
-use piton_runtime::Listed;
+use piton_runtime::{Listed, View};
 use piton_store::{Cursor, Row};
 use serde::Serialize;
 
 use crate::context::Context;
 use crate::error::{Exit, Result};
+use crate::ids::ShownIds;
+use crate::lookup;
 use crate::show;
 use crate::table::{Column, Table};
-use crate::text::one_line;
 use crate::times;
 use crate::ui::{Tone, Ui};
 
@@ -31,24 +33,27 @@ and more), and owner, cursor.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Only sessions with this status; failed, completed and cancelled are also how a run ended
+    /// Only sessions with this status; failed, completed and cancelled also match the last run's outcome
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
     status: Option<StatusFilter>,
     /// Only sessions of this agent profile, or of the graph with this name
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Only sessions of this task
-    #[arg(long, value_name = "TASK", value_parser = str::parse::<TaskId>)]
-    task: Option<TaskId>,
-    /// How many at most
+    /// Only sessions of this task: its id, or the beginning or end of it
+    #[arg(long, value_name = "TASK")]
+    task: Option<String>,
+    /// The maximum number of sessions
     #[arg(long, short = 'n', default_value_t = 50, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     limit: u16,
-    /// Go on behind a session of an earlier list: its cursor
+    /// Continue an earlier list after the session with this cursor
     #[arg(long, value_name = "CURSOR", value_parser = parse_cursor)]
     after: Option<Cursor>,
 }
 
+/// The first prompt is among these records.
+const FIRST_RECORDS: usize = 32;
+const TITLE_CHARS_MAX: usize = 80;
 /// Starting, running or waiting.
 const ACTIVE: &str = "active";
 
@@ -120,7 +125,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         });
         by_status && by_agent
     };
-    let (listed, next) = view.list_where(args.task, wanted, args.after, limit).await?;
+    let task = match &args.task {
+        Some(task) => Some(lookup::task(&view, task).await?),
+        None => None,
+    };
+    let (listed, next) = view.list_where(task, wanted, args.after, limit).await?;
     if ui.json {
         for one in &listed {
             ui.json_line(&line(one))?;
@@ -128,27 +137,77 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     } else if listed.is_empty() {
         ui.note("No sessions.")?;
     } else {
-        let mut table = Table::new([
-            Column::Whole("SESSION"),
-            Column::Whole("STATUS"),
-            Column::Whole("ACTIVE"),
-            Column::Cut("TITLE"),
-        ]);
-        for Listed { row, status } in &listed {
-            let info = &row.summary.info;
-            table.row([
-                (Tone::Plain, row.session.to_string()),
-                (show::status_tone(status.name), show::status_word(status.name).to_owned()),
-                (Tone::Quiet, times::relative(info.active_at, view.now())),
-                (Tone::Plain, info.title.as_deref().map(one_line).unwrap_or_default()),
-            ]);
+        let mut summaries: Vec<SessionSummary> = listed.iter().map(summary).collect();
+        for one in summaries.iter_mut().filter(|one| one.title.is_none()) {
+            one.title = first_words(&view, &one.session_id).await?;
         }
-        table.print(ui)?;
+        print_table(ui, &summaries, view.now())?;
     }
     if let Some(next) = next {
         ui.note(&format!("There may be more: continue with --after {}", cursor_text(&next)))?;
     }
     Ok(Exit::Good)
+}
+
+/// Sessions as a table: on a terminal with short ids and the last part of each folder.
+pub(crate) fn print_table(ui: &mut Ui, sessions: &[SessionSummary], now: Timestamp) -> Result<()> {
+    let mut table = Table::new([
+        Column::Whole("SESSION"),
+        Column::Whole("STATUS"),
+        Column::Whole("AGENT"),
+        Column::Cut("FOLDER/BRANCH"),
+        Column::Whole("ACTIVE"),
+        Column::Cut("TITLE"),
+    ]);
+    let ids = ShownIds::new(sessions.iter().map(|one| one.session_id.as_str()));
+    for one in sessions {
+        let status = one.status.known();
+        let word = status
+            .map_or_else(|| one.status.to_string(), |name| show::status_word(name).to_owned());
+        table.row([
+            (Tone::Plain, ids.shown(one.session_id.as_str())),
+            (status.map_or(Tone::Plain, show::status_tone), word),
+            (Tone::Plain, one.agent_profile_id.clone().unwrap_or_default()),
+            (Tone::Quiet, place(one, Ui::shows_short_ids())),
+            (Tone::Quiet, times::relative(one.active_at, now)),
+            (Tone::Plain, one.title.clone().unwrap_or_default()),
+        ]);
+    }
+    table.print(ui)
+}
+
+/// What was said first in a session without a title. Read from the log each time, so that what is
+/// redacted there is not shown here.
+async fn first_words(view: &View, session: &SessionId) -> Result<Option<String>> {
+    let records = view.records(session, 0, FIRST_RECORDS).await?;
+    let first = records.iter().find(|record| &*record.kind == "message.user");
+    let text = first.and_then(|record| record.content_field("content"));
+    let text = text.map(|content| show::prompt_text(&content)).unwrap_or_default();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    Ok(line.map(|line| line.chars().take(TITLE_CHARS_MAX).collect()))
+}
+
+/// Where a session works.
+fn place(session: &SessionSummary, is_short: bool) -> String {
+    let folder = session.working_dir.as_deref().unwrap_or_default();
+    let last = folder.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let folder = if is_short { last } else { folder };
+    match &session.worktree_branch {
+        // A worktree's folder is named after its branch.
+        Some(branch) if is_short => format!("⎇ {branch}"),
+        Some(branch) => format!("{folder} ⎇ {branch}"),
+        None => folder.to_owned(),
+    }
+}
+
+/// A session as the API's lists have it.
+pub(super) fn summary(listed: &Listed) -> SessionSummary {
+    let Row { session, last_seq, summary, .. } = &listed.row;
+    let mut shown =
+        SessionSummary::new(session, &summary.info, &summary.facts, *last_seq, &listed.status);
+    // A graph has no agent of its own; its name says what runs.
+    shown.agent_profile_id = shown.agent_profile_id.or_else(|| summary.facts.graph.clone());
+    shown
 }
 
 /// A session as the API's lists have it, with its owner and its place in the list.

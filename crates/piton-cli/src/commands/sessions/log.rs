@@ -44,21 +44,21 @@ const WIDE: usize = 80;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// Go on printing as records are written, until interrupted
+    /// Keep printing new records until interrupted
     #[arg(long, short)]
     follow: bool,
     /// Only records after this one
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: Seq,
-    /// Only records of this kind, such as run.started or 'tool.*'; may be given several times
-    #[arg(long = "kind", short, value_name = "KIND")]
+    /// Only records of this kind, such as run.started or 'tool.*'; may be repeated
+    #[arg(long = "kind", short, value_name = "KIND", value_parser = parse_kind)]
     kinds: Vec<String>,
-    /// Also records that say nothing of the conversation
+    /// Also print records that are not part of the conversation
     #[arg(long, short)]
     all: bool,
-    /// How much: runs, also nodes and checkpoints, or everything
+    /// How much to print: runs, also nodes and checkpoints, or everything
     #[arg(long, value_name = "LEVEL", conflicts_with = "kinds")]
     level: Option<Level>,
 }
@@ -85,6 +85,27 @@ impl Level {
             Self::Detail => true,
         }
     }
+}
+
+/// A kind, or the beginning of several with a `*` behind it.
+fn parse_kind(text: &str) -> Result<String, String> {
+    let known = || piton_core::event::KINDS.iter().map(|(kind, _)| *kind);
+    let wanted = [text.to_owned()];
+    if known().any(|kind| is_wanted(&wanted, kind)) {
+        return Ok(text.to_owned());
+    }
+    let mut near: Vec<(f64, &str)> = known()
+        .map(|kind| {
+            let word = kind.rsplit('.').next().unwrap_or(kind);
+            (strsim::jaro_winkler(kind, text).max(strsim::jaro_winkler(word, text)), kind)
+        })
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let near: Vec<&str> = near.into_iter().take(3).map(|(_, kind)| kind).collect();
+    Err(format!(
+        "there is no such kind of record; near: {}. docs/reference/records.md lists all kinds",
+        near.join(", ")
+    ))
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
@@ -167,7 +188,7 @@ fn is_wanted(kinds: &[String], kind: &str) -> bool {
 }
 
 fn print_line(ui: &mut Ui, record: &Record, flat: Map<String, Value>) -> Result<()> {
-    let available = Ui::width();
+    let available = Ui::table_width();
     let is_wide = available >= WIDE;
     let time =
         if is_wide { times::date_and_time(record.ts) } else { times::time_of_day(record.ts) };

@@ -15,15 +15,15 @@ Examples:
 
 JSON: one object: session, run_id (null), changed, last_seq, status.";
 
-/// Log a session's agent in
+/// Log in to a session's agent
 ///
-/// An agent that does not run is started, and logs in before it opens its conversation.
+/// Starts the agent if it does not run; it logs in before it opens its conversation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// The agent's id of the way to log in
+    /// The login method, by the id that the agent gives it
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 }

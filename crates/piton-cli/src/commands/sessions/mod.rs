@@ -12,6 +12,7 @@ mod delete;
 mod diff;
 mod dismiss;
 mod export;
+mod export_text;
 mod fork;
 mod import;
 mod inspect;
@@ -27,6 +28,7 @@ mod redact;
 mod repair;
 mod resume;
 mod resume_token;
+mod search;
 pub(super) mod set;
 mod show;
 mod show_agent;
@@ -39,7 +41,7 @@ use piton_api::session::SessionRun;
 use piton_core::id::SessionId;
 use serde_json::json;
 
-pub(crate) use list::StatusFilter;
+pub(crate) use list::{StatusFilter, print_table};
 
 use crate::backend::Settled;
 use crate::context::Context;
@@ -50,6 +52,7 @@ use crate::ui::Ui;
 pub(crate) enum Command {
     New(new::Args),
     List(list::Args),
+    Search(search::Args),
     Show(show::Args),
     Log(log::Args),
     Checkpoints(checkpoints::Args),
@@ -61,7 +64,7 @@ pub(crate) enum Command {
     Prompt(prompt::Args),
     Set(set::Args),
     Login(login::Args),
-    /// Show and change the prompts that wait for a run to end
+    /// List, edit, move and remove queued prompts
     #[command(subcommand)]
     Queue(queue::Command),
     Resume(resume::Args),
@@ -86,6 +89,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
     match command {
         Command::New(args) => new::run(ui, cx, args).await,
         Command::List(args) => list::run(ui, cx, args).await,
+        Command::Search(args) => search::run(ui, cx, args).await,
         Command::Show(args) => show::run(ui, cx, args).await,
         Command::Log(args) => log::run(ui, cx, args).await,
         Command::Checkpoints(args) => checkpoints::run(ui, cx, args).await,

@@ -24,28 +24,28 @@ Examples:
 
 JSON: one object: session_id, worktree_path, worktree_branch (both null without --repo).";
 
-/// Make a session and start its agent
+/// Create a session and start its agent
 ///
-/// With --repo it works in a git worktree in the data folder, on a branch piton/ID; the repository's
-/// own checkout is not touched. A server is started in the background if none runs. If the agent cannot be
-/// started, the session stays, and the exit code is 1.
+/// With --repo the agent works in a git worktree in the data folder, on a branch piton/ID; the
+/// repository's own checkout does not change. Starts a server in the background if none runs. If the
+/// agent cannot be started, the session stays, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where the agent works, in place [default: here]
+    /// The folder in which the agent works [default: this one]
     #[arg(conflicts_with = "repo")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     worktree: InWorktree,
-    /// Which agent [default: the setting chat.agent, else the first that is installed]
+    /// The agent [default: the setting chat.agent, else the first that is installed]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     #[command(flatten)]
     choice: ChoiceArgs,
-    /// The task that it belongs to
+    /// The session's task
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
-    /// What it is called in lists
+    /// The session's title
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
 }
@@ -53,10 +53,10 @@ pub(crate) struct Args {
 /// A worktree instead of a folder.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InWorktree {
-    /// Work in a worktree of this git repository, on a branch of its own
+    /// Work in a new worktree of this git repository, on its own branch
     #[arg(long, value_name = "DIR")]
     pub(crate) repo: Option<PathBuf>,
-    /// The branch, tag or commit to begin at [default: the repository's HEAD]
+    /// The branch, tag or commit to start from [default: the repository's HEAD]
     #[arg(long, value_name = "BASE", requires = "repo")]
     base: Option<String>,
 }

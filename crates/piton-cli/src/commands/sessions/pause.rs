@@ -16,13 +16,13 @@ Examples:
 
 JSON: one object: session, run_id, changed (false if it was so already), last_seq, status.";
 
-/// Stop a session's run until it is resumed
+/// Pause a session's run until it is resumed
 ///
-/// A server is started in the background if none runs; it takes over the agent that the last one left.
+/// Starts a server in the background if none runs; it takes over the running agent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The run [default: the latest]
     #[arg(long, value_name = "RUN", value_parser = str::parse::<RunId>)]

@@ -26,21 +26,21 @@ JSON: one object: session, run_id, message_id, queued, position.";
 /// The longest prompt that is read; the server takes no more.
 const PROMPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Say something to a session's agent; it is started if it does not run
+/// Send a prompt to a session's agent; starts the agent if it does not run
 ///
-/// Returns as soon as the prompt is durable. `piton chat --print` waits for the answer. While the agent
-/// is at work the prompt is queued; while the run only waits for an answer, it takes the run's place.
+/// Returns as soon as the prompt is durable; `piton chat --print` waits for the answer. While a turn runs
+/// the prompt is queued; while the run only waits for an answer, the prompt replaces the run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// What to say; - reads it from stdin
+    /// The prompt; - reads it from stdin
     prompt: String,
-    /// A file that comes with the prompt: an image, audio, or any other; may be repeated
+    /// Attach a file: an image, audio, or any other; may be repeated
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// What becomes of the prompt while a run is open
+    /// What to do with the prompt while a run is open
     #[arg(long, value_name = "CHOICE", value_parser = ["queue", "reject", "supersede"])]
     if_busy: Option<String>,
 }

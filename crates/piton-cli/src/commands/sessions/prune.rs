@@ -38,27 +38,27 @@ session, pruned (a list of ids), done.";
 /// Sessions on one page of the index.
 const PAGE: usize = 256;
 
-/// Archive and delete closed sessions that have been kept long enough
+/// Archive and delete closed sessions whose retention period is over
 ///
-/// With a session that runs a graph: remove its old checkpoints instead. The newest good one, those that a
-/// lineage or a fork began with, and those that a wait needs are never removed.
+/// With a graph's session: remove its old checkpoints instead. Never removes the newest good one, the
+/// starting points of lineages and forks, or checkpoints that a wait needs.
 ///
-/// Without --yes it only says what is due.
+/// Without --yes it only prints what is due.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A session that runs a graph: prune its checkpoints
+    /// A graph's session whose checkpoints to prune
     session: Option<String>,
-    /// Of a graph: how many checkpoints to keep
+    /// Graphs: how many checkpoints to keep
     #[arg(long, value_name = "COUNT", default_value_t = KEEP_COUNT_DEFAULT, requires = "session")]
     keep: usize,
-    /// Of a graph: keep only clean checkpoints, those without a failure or a retry before them
+    /// Graphs: keep only clean checkpoints, without a failure or retry before them
     #[arg(long, requires = "session")]
     clean_only: bool,
     /// The folder for bundles [default: archive in the data folder]
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Do it, instead of saying what is due
+    /// Do it instead of printing what is due
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]

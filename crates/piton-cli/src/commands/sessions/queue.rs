@@ -37,54 +37,54 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
 }
 
-/// List the queued prompts of a session in the order of their delivery
+/// List a session's queued prompts in delivery order
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct ListArgs {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
 }
 
-/// Change what a queued prompt says
+/// Edit a queued prompt
 ///
-/// Refused if another client has edited the prompt in between.
+/// Refused if another client has edited the prompt in the meantime.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EDIT_EXAMPLES)]
 pub(crate) struct EditArgs {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The prompt: its position in the queue, or the beginning of its message id
     prompt: String,
-    /// What it says from now on
+    /// The new text
     text: String,
 }
 
 /// Move a queued prompt to another position
 #[derive(Debug, clap::Args)]
 pub(crate) struct MoveArgs {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The prompt: its position in the queue, or the beginning of its message id
     prompt: String,
-    /// Its new position; 1 is delivered next
+    /// The new position; 1 is delivered next
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     position: u32,
 }
 
-/// Remove prompts from the queue: they are not delivered
+/// Remove prompts from the queue
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The prompts: their positions in the queue, or the beginnings of their message ids
     #[arg(required = true)]
     prompts: Vec<String>,
 }
 
-/// Deliver the prompts that an interruption, a failure or a cancellation held
+/// Release prompts held by an interruption, failure or cancellation
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
 }
 

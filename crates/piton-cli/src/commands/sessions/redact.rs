@@ -37,15 +37,15 @@ excerpt}], empty, gone and missing [seq].";
 /// More records than this are not named one by one.
 const SEQS_MAX: u64 = 100_000;
 
-/// Take contents out of a session's log for good
+/// Remove contents from a session's log permanently
 ///
-/// Without --yes it only says what it would do.
+/// Without --yes it only prints what it would do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(false)
     .args(["seq", "value_stdin", "value_file", "value_env", "pattern"])))]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// The records with these numbers, such as 7 or 3,10-12
     #[arg(long, value_name = "SEQS", value_parser = parse_seqs)]
@@ -59,13 +59,13 @@ pub(crate) struct Args {
     /// Every record with the secret in this environment variable
     #[arg(long, value_name = "NAME")]
     value_env: Option<String>,
-    /// Every record with something that this regular expression matches
+    /// Every record that matches this regular expression
     #[arg(long, value_name = "REGEX", value_parser = parse_pattern)]
     pattern: Option<PatternText>,
-    /// Why; it is written to the log
+    /// The reason, written to the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Do it, instead of saying what would be done
+    /// Do it instead of printing what would be done
     #[arg(long, short)]
     yes: bool,
 }

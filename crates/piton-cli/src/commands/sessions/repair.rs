@@ -12,11 +12,11 @@ Examples:
 
 JSON: one object: session_id, worktree_path, worktree_branch.";
 
-/// Make a session's worktree again from its branch, if it was removed
+/// Recreate a session's removed worktree from its branch
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
 }
 

@@ -28,15 +28,15 @@ one event per line, as `piton run --json` prints them.";
 /// Resume a session: start its agent and continue a paused run, or continue a graph
 ///
 /// An interrupted run is continued with `--continue`, or if the setting `resume.continue_run` is `auto`.
-/// A server is started in the background if none runs. `piton attach` shows what the agent says.
+/// Starts a server in the background if none runs. `piton attach` shows what the agent says.
 ///
-/// A graph continues in this process: where it stood, or from an older checkpoint; what came after that
-/// checkpoint stays in the log.
+/// A graph continues in this process, at its last position or from an older checkpoint; what came after
+/// that checkpoint stays in the log.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// Continue the interrupted run
     #[arg(long = "continue")]
@@ -47,22 +47,22 @@ pub(crate) struct Args {
     /// Start the agent without its own conversation and without the history
     #[arg(long, conflicts_with = "with_history")]
     fresh: bool,
-    /// The agent of a session whose log names none, because another program began it
+    /// The agent, if the session's log names none because another program created it
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Of a graph: the checkpoint to resume from; its id, or the beginning or end of it
+    /// Graphs: the checkpoint to resume from: its id, or the beginning or end of it
     #[arg(long, value_name = "CHECKPOINT", help_heading = "Graphs")]
     checkpoint: Option<String>,
-    /// Of a graph: a key to set first: key=value, key=@FILE, key=@env:NAME
+    /// Graphs: set a memory key first: key=value, key=@FILE, key=@env:NAME
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Graphs")]
     set: Vec<String>,
-    /// Of a graph: resume with this graph file instead of the one that ran
+    /// Graphs: resume with this graph file instead of the original
     #[arg(long, value_name = "FILE", help_heading = "Graphs")]
     graph: Option<PathBuf>,
-    /// Of a graph: resume with the graph as it ran, though its file changed
+    /// Graphs: resume with the original graph although its file changed
     #[arg(long, conflicts_with = "graph", help_heading = "Graphs")]
     recorded_graph: bool,
-    /// Of a graph: options of checkpoints, YAML or JSON
+    /// Graphs: checkpoint options, YAML or JSON
     #[arg(long, value_name = "FILE", help_heading = "Graphs")]
     checkpoint_config: Option<PathBuf>,
 }

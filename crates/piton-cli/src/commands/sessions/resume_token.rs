@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::backend::SessionBackend;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::lookup;
 use crate::times;
 use crate::ui::Ui;
 
@@ -21,19 +22,18 @@ Examples:
 JSON: one object: session, token (the secret), token_id, purpose (wait or interruption), wait_id,
 expires_at.";
 
-/// Make a token that answers a session's wait, or resumes its interrupted run
+/// Create a resume token: it answers a session's wait, or resumes its interrupted run
 ///
-/// The token is printed once and kept nowhere; one that was made before for the same purpose is
-/// revoked.
+/// The token is shown once. An earlier token for the same purpose is revoked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// The wait to answer [default: the only one that is open]
-    #[arg(long, value_name = "WAIT", value_parser = str::parse::<WaitId>)]
-    wait: Option<WaitId>,
-    /// How long a token for an interruption is good, such as 90s, 15m, 1h or 2d [default: for ever]
+    /// The wait to answer: its id, or the beginning or end of it [default: the only open one]
+    #[arg(long, value_name = "WAIT")]
+    wait: Option<String>,
+    /// How long a token for an interruption is valid, such as 90s, 15m, 1h or 2d [default: for ever]
     #[arg(long, value_name = "SPAN", value_parser = times::parse_span, conflicts_with = "wait")]
     valid_for: Option<Duration>,
 }
@@ -42,7 +42,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let (backend, id) = SessionBackend::for_session(cx, &args.session).await?;
     let waits = backend.waits(&id).await?;
     let wait = match args.wait {
-        Some(wait) => Some(wait),
+        Some(wait) => Some(match lookup::wait(&wait, waits.iter().map(|open| &open.wait_id))? {
+            Some(wait) => wait,
+            None => wait.parse()?,
+        }),
         None => the_wait(&id, &waits)?,
     };
     let expires_at = match &wait {

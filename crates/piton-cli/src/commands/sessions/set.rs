@@ -16,14 +16,13 @@ Examples:
 
 JSON: one object: session, run_id (null), changed, last_seq, status.";
 
-/// Choose the mode, the model or options of a session's agent
+/// Set the mode, model or options of a session's agent
 ///
-/// The agent that runs is given the choice at once, and every agent that is started for the session later
-/// gets it, too.
+/// Applies to the running agent at once, and to every agent that the session starts later.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     #[command(flatten)]
     choice: ChoiceArgs,

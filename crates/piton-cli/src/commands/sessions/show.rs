@@ -48,13 +48,13 @@ const QUEUED_SHOWN: usize = 3;
 /// Records that are looked through for the last messages.
 const WINDOW: Seq = 1_000;
 
-/// Show one session: status and why, run, waits, owner, last messages, what to do
+/// Show a session: status and reason, run, waits, owner, last messages, next steps
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
-    /// How many of the last messages and tool calls to show
+    /// The number of recent messages and tool calls to show
     #[arg(long, short = 'm', default_value_t = 5, value_name = "COUNT")]
     messages: usize,
 }
@@ -281,7 +281,7 @@ impl Session<'_> {
         let is_wide = width(self.id.as_str()) + 2 + width(&title) <= Ui::width();
         ui.line(if is_wide && !title.is_empty() { format!("{id}  {title}") } else { id })?;
         if !is_wide {
-            ui.line(format_args!("  {}", shortened(&title, Ui::width() - 2)))?;
+            ui.line(format_args!("  {}", shortened(&title, Ui::table_width() - 2)))?;
         }
 
         let status = ui.paint(show::status_tone(self.status.name), self.status.name.as_str());
@@ -374,7 +374,7 @@ impl Session<'_> {
             ui.line(format_args!("  {}  {kind}{deadline}", wait.id))?;
             let question = one_line(&wait.question_text());
             if !question.is_empty() {
-                ui.line(format_args!("    {}", shortened(&question, Ui::width() - 4)))?;
+                ui.line(format_args!("    {}", shortened(&question, Ui::table_width() - 4)))?;
             }
         }
         Ok(())
@@ -403,7 +403,10 @@ impl Session<'_> {
         for said in self.items.iter().cloned().filter_map(Said::of) {
             let (who, text) = item_text(&said);
             let who = ui.paint(Tone::Quiet, &padded(who, 6));
-            ui.line(format_args!("  {who} {}", shortened(&one_line(&text), Ui::width() - 9)))?;
+            ui.line(format_args!(
+                "  {who} {}",
+                shortened(&one_line(&text), Ui::table_width() - 9)
+            ))?;
         }
         Ok(())
     }
@@ -419,7 +422,7 @@ impl Session<'_> {
         heading(ui, &format!("Queue: {length} {prompts}{held}"))?;
         for (at, text) in self.queued.iter().enumerate() {
             let line = format!("{}. {text}", at + 1);
-            ui.line(format_args!("  {}", shortened(&line, Ui::width() - 2)))?;
+            ui.line(format_args!("  {}", shortened(&line, Ui::table_width() - 2)))?;
         }
         if length > self.queued.len() {
             ui.line(format_args!("  and {} more", length - self.queued.len()))?;

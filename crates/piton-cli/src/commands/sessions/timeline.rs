@@ -18,11 +18,11 @@ What a later lineage left behind is marked with `·`.
 JSON: one object per line: seq, ts, lineage, is_current, kind, node, checkpoint_id, latency_ms, attempt,
 detail.";
 
-/// Show runs, nodes, checkpoints and lineages of a graph's session in order
+/// Show a graph's runs, nodes, checkpoints and lineages in order
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
 }
 

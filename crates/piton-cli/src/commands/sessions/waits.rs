@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::ids::ShownIds;
+use crate::lookup;
 use crate::permission_text;
 use crate::show::{self, OpenWait};
 use crate::table::{Column, Table};
@@ -36,19 +38,26 @@ const SESSIONS_MAX: usize = 200;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// One wait, or the waits of one session: an id or its beginning
+    /// One wait, or the waits of one session: an id, or the beginning or end of it
     #[arg(value_name = "WAIT|SESSION")]
     target: Option<String>,
-    /// Show the whole of what is asked
+    /// Show each question whole
     #[arg(long)]
     full: bool,
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
-    let wait = args.target.as_deref().filter(|target| target.starts_with("wait_"));
-    let session = args.target.as_deref().filter(|_| wait.is_none());
-    let (view, waits) = if let Some(session) = session {
-        let (view, id) = cx.view_of(session).await?;
+    let target = args.target.as_deref();
+    let (mut wait, mut session) = (target.filter(|target| target.starts_with("wait_")), None);
+    if let Some(part) = target.filter(|_| wait.is_none()) {
+        // The end of an id does not say what it is the id of.
+        match cx.view_of(part).await {
+            Ok(found) => session = Some(found),
+            Err(error) if error.code() == Some(Code::SessionNotFound) => wait = Some(part),
+            Err(error) => return Err(error),
+        }
+    }
+    let (view, waits) = if let Some((view, id)) = session {
         let state = view.state(&id).await?;
         let mut waits = Waits::default();
         waits.read(&view, &id, &state.facts).await?;
@@ -69,7 +78,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         }
         if let Some(wait) = wait {
             waits.stranded.clear();
-            waits.open.retain(|(_, open)| open.id.as_str() == wait);
+            let named = lookup::wait(wait, waits.open.iter().map(|(_, open)| &open.id))?;
+            waits.open.retain(|(_, open)| Some(&open.id) == named.as_ref());
             if waits.open.is_empty() {
                 let wait: WaitId = wait.parse()?;
                 let message = format!("There is no open wait {wait}");
@@ -161,12 +171,15 @@ fn print_table(ui: &mut Ui, view: &View, waits: &[(SessionId, OpenWait)]) -> Res
         Column::Cut("QUESTION"),
     ]);
     let now = view.now();
+    let ids = ShownIds::new(
+        waits.iter().flat_map(|(session, wait)| [session.as_str(), wait.id.as_str()]),
+    );
     for (session, wait) in waits {
         let overdue = if wait.is_overdue(now) { Tone::Bad } else { Tone::Quiet };
         let deadline = wait.wait.deadline_at;
         table.row([
-            (Tone::Plain, session.to_string()),
-            (Tone::Plain, wait.id.to_string()),
+            (Tone::Plain, ids.shown(session.as_str())),
+            (Tone::Plain, ids.shown(wait.id.as_str())),
             (Tone::Attention, show::wait_kind(wait.wait.kind).to_owned()),
             (overdue, deadline.map(|at| times::relative(at, now)).unwrap_or_default()),
             (Tone::Plain, one_line(&wait.question_text())),

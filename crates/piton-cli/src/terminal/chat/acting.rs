@@ -1,7 +1,5 @@
 //! Requests to the server, each in a task of its own: the screen never waits for one.
 
-use std::process::Stdio;
-
 use piton_api::SessionStatus;
 use piton_api::agent_view::AgentView;
 use piton_api::client::{Client, Error as ClientError};
@@ -23,7 +21,6 @@ use crate::ui::Tone;
 /// Records of one page of older messages.
 const OLDER_RECORDS: u64 = 500;
 const PAGE_RECORDS: usize = 250;
-const SHELL_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// Files that go with a prompt that names them.
 const IMAGES: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
 
@@ -40,11 +37,12 @@ pub(super) enum Done {
     Older { items: Vec<Item>, from_seq: u64 },
     OlderFailed(ClientError),
     Shell { command: String, output: String, code: Option<i32> },
+    Rule(Result<String>),
     GoTo(Result<SessionId>),
 }
 
 impl Chat<'_> {
-    fn spawn(&self, task: impl Future<Output = Done> + Send + 'static) {
+    pub(super) fn spawn(&self, task: impl Future<Output = Done> + Send + 'static) {
         let done = self.done.clone();
         tokio::spawn(async move {
             // The conversation may have ended meanwhile.
@@ -119,28 +117,6 @@ impl Chat<'_> {
             .filter(|path| path.is_file())
             .collect();
         attachment::prompt(text.to_owned(), &files)
-    }
-
-    /// A line of the person's own, in the workspace.
-    pub(super) fn run_shell(&mut self, command: String) {
-        let mut shell = tokio::process::Command::new("/bin/sh");
-        shell.arg("-c").arg(&command).stdin(Stdio::null()).kill_on_drop(true);
-        if let Some(folder) = &self.folder {
-            shell.current_dir(folder);
-        }
-        self.message = Some((Tone::Quiet, format!("running {command}")));
-        self.spawn(async move {
-            match shell.output().await {
-                Ok(output) => {
-                    let mut bytes = output.stdout;
-                    bytes.extend(output.stderr);
-                    let from = bytes.len().saturating_sub(SHELL_OUTPUT_BYTES_MAX);
-                    let output_text = String::from_utf8_lossy(&bytes[from..]).into_owned();
-                    Done::Shell { command, output: output_text, code: output.status.code() }
-                }
-                Err(error) => Done::Shell { command, output: error.to_string(), code: Some(127) },
-            }
-        });
     }
 
     /// Asks for what the records say has changed.
@@ -253,11 +229,12 @@ impl Chat<'_> {
                 self.report(&error.into());
             }
             Done::Shell { command, output, code } => {
-                self.message = None;
+                (self.message, self.shell_stop) = (None, None);
                 self.conversation.items.push(Item::Shell { command, output, code });
             }
+            Done::Rule(Ok(words)) => self.conversation.note(Tone::Quiet, words),
             Done::GoTo(Ok(session)) => self.left = Some(Left::To(session)),
-            Done::GoTo(Err(error)) => self.report(&error),
+            Done::Rule(Err(error)) | Done::GoTo(Err(error)) => self.report(&error),
         }
     }
 
@@ -353,27 +330,5 @@ impl Chat<'_> {
         }
         lines.extend(status.error_message.as_ref().map(|error| format!("error    {error}")));
         self.conversation.note(Tone::Plain, lines.join("\n"));
-    }
-
-    /// The rule that would answer requests like the open one.
-    pub(super) fn show_rule(&mut self) {
-        let Some(asking) = &self.asking else { return };
-        let request = &asking.question.request;
-        let mut lines = vec!["[[permissions.rules]]".to_owned(), "action = \"allow\"".to_owned()];
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        if let Some(command) = &request.command {
-            lines.push(format!("command = {}", quoted(command)));
-        } else if let Some(path) = request.paths().first() {
-            lines.push(format!("path = {}", quoted(path)));
-        } else if let Some(tool) = &request.tool {
-            lines.push(format!("tool = {}", quoted(tool)));
-        }
-        let file = self.cx.settings.file.display();
-        let call = &self.ui.call;
-        let text = format!(
-            "A rule of Piton answers such requests of any agent from now on. Add to {file}, then run {call} reload:\n{}",
-            lines.join("\n")
-        );
-        self.conversation.note(Tone::Plain, text);
     }
 }

@@ -53,8 +53,8 @@ impl Chat<'_> {
 
     /// The terminal as it was, and how to come back.
     pub(super) fn leave(&mut self, left: &Left) -> Result<()> {
-        if self.transcript.take().is_some() {
-            write("\x1b[?1049l")?;
+        if self.transcript.is_some() {
+            self.close_transcript()?;
         }
         self.save_draft();
         self.print_rest()?;

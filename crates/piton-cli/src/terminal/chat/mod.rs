@@ -4,6 +4,8 @@ mod acting;
 mod coming;
 mod drawing;
 mod lines;
+mod rules;
+mod shell;
 mod typing;
 
 use std::collections::VecDeque;
@@ -76,6 +78,8 @@ enum Purpose {
 /// Ctrl-R.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Search {
+    /// What was typed before; it comes back when the search is given up.
+    typed: String,
     query: String,
     at: usize,
 }
@@ -98,6 +102,10 @@ pub(crate) struct Chat<'a> {
     stashed: String,
     history: History,
     search: Option<Search>,
+    /// Ends the shell line that runs.
+    shell_stop: Option<tokio::sync::oneshot::Sender<()>>,
+    /// The rule that was shown for a request, by its wait: pressed again, it is written.
+    rule_shown: Option<(String, String)>,
     popup: Option<Popup>,
     /// The choices were closed for this text.
     popup_closed_for: Option<String>,
@@ -222,6 +230,8 @@ impl<'a> Chat<'a> {
             stashed: String::new(),
             history: History::open(data, &folder)?,
             search: None,
+            shell_stop: None,
+            rule_shown: None,
             popup: None,
             popup_closed_for: None,
             files: None,

@@ -172,7 +172,10 @@ impl Chat<'_> {
             // Ctrl-_ comes as Ctrl-7.
             'z' | '7' | '_' | '/' => self.editor.undo(),
             'x' | '^' | '6' => self.editor.redo(),
-            'r' => self.search = Some(Search::default()),
+            'r' => {
+                let typed = self.editor.text();
+                self.search = Some(Search { typed, ..Search::default() });
+            }
             'g' => self.edit_outside()?,
             'l' => {
                 write("\x1b[2J\x1b[H")?;
@@ -186,6 +189,9 @@ impl Chat<'_> {
     /// Stops the turn, or goes back from what was begun.
     fn escape(&mut self) {
         self.message = None;
+        if self.stop_shell() {
+            return;
+        }
         if self.purpose != Purpose::Prompt {
             self.restore_prompt();
             self.ask_next();
@@ -196,7 +202,11 @@ impl Chat<'_> {
 
     /// Stops the turn; a second time in the same turn leaves. Without a turn the first clears the prompt.
     pub(super) fn ctrl_c(&mut self) {
-        if self.search.take().is_some() {
+        if let Some(search) = self.search.take() {
+            self.editor.set(&search.typed);
+            return;
+        }
+        if self.stop_shell() {
             return;
         }
         if self.purpose != Purpose::Prompt {
@@ -244,7 +254,7 @@ impl Chat<'_> {
                 self.stashed = self.editor.take();
                 self.purpose = Purpose::Rejection { wait_id, option_id };
             }
-            Pressed::Rule => self.show_rule(),
+            Pressed::Rule => self.rule_key(),
             Pressed::Option(at) => {
                 self.message = None;
                 let (wait_id, option) =
@@ -267,6 +277,13 @@ impl Chat<'_> {
             KeyCode::Char(c) if !is_control => {
                 search.query.push(c);
                 search.at = 0;
+            }
+            // What was typed before comes back; any other key takes what was found.
+            KeyCode::Esc => {
+                let typed = std::mem::take(&mut search.typed);
+                self.search = None;
+                self.editor.set(&typed);
+                return;
             }
             _ => {
                 self.search = None;
@@ -375,7 +392,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    fn close_transcript(&mut self) -> Result<()> {
+    pub(super) fn close_transcript(&mut self) -> Result<()> {
         self.transcript = None;
         write("\x1b[?1006l\x1b[?1000l\x1b[?1049l")?;
         Ok(())

@@ -1,8 +1,11 @@
 //! Sessions on the whole screen: what needs the person first, a preview of the chosen one. Pure.
 
+use std::collections::BTreeMap;
+
 use piton_api::SessionSummary;
+use piton_api::task::TaskSummary;
 use piton_core::Timestamp;
-use piton_core::id::SessionId;
+use piton_core::id::{SessionId, TaskId};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -58,6 +61,9 @@ pub(crate) struct Sessions {
     pub(crate) is_searching: bool,
     chosen: Option<SessionId>,
     pub(crate) message: Option<(Tone, String)>,
+    /// What is said while there is no server.
+    pub(crate) away: Option<&'static str>,
+    tasks: BTreeMap<TaskId, TaskSummary>,
 }
 
 /// What the preview shows of the chosen session.
@@ -88,6 +94,19 @@ impl Sessions {
     pub(crate) fn remove(&mut self, session: &SessionId) {
         self.all.retain(|one| one.session_id != *session);
         self.settle();
+    }
+
+    pub(crate) fn set_task(&mut self, task: TaskSummary) {
+        self.tasks.insert(task.task_id.clone(), task);
+    }
+
+    pub(crate) fn remove_task(&mut self, task: &TaskId) {
+        self.tasks.remove(task);
+    }
+
+    fn task_words(&self, summary: &SessionSummary) -> Option<String> {
+        let task = self.tasks.get(summary.task_id.as_ref()?)?;
+        Some(format!("task {} ({})", task.title, task.state))
     }
 
     /// The sessions that fit what is searched, in their order.
@@ -181,7 +200,8 @@ impl Sessions {
         }
         let mut rows = vec![cut(Line::from(head), columns)];
         rows.extend(body);
-        rows.push(match (&self.message, self.is_searching) {
+        let away = self.away.map(|text| (Tone::Attention, text.to_owned()));
+        rows.push(match (away.as_ref().or(self.message.as_ref()), self.is_searching) {
             (_, true) => row(format!("/{}", self.query), ACCENT),
             (Some((tone, text)), false) => {
                 cut(row(one_line(text), crate::terminal::rows::style(*tone)), columns)
@@ -194,7 +214,7 @@ impl Sessions {
         let keys = if self.folder.is_some() {
             "enter resume · ↑ ↓ choose · / search · esc leave"
         } else {
-            "enter attach and answer · r resume · f fork · d dismiss · n new · / search · q leave"
+            "enter attach · a answer · r resume · f fork · n new · / search · ? keys · q leave"
         };
         rows.push(cut(row(keys, QUIET), columns));
         let cursor = self.is_searching.then(|| {
@@ -244,6 +264,7 @@ impl Sessions {
             summary.agent_profile_id.clone(),
             summary.working_dir.clone(),
             summary.worktree_branch.as_ref().map(|branch| format!("⎇ {branch}")),
+            self.task_words(summary).as_deref().map(one_line),
             Some(times::relative(summary.active_at, now)),
         ];
         let details: Vec<String> = details.into_iter().flatten().collect();

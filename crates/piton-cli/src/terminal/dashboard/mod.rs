@@ -1,6 +1,7 @@
 //! The sessions of a data folder on the whole screen, live: a dashboard, and the choice of a session to
 //! resume.
 
+mod answering;
 mod list;
 
 use std::time::{Duration, Instant};
@@ -15,12 +16,16 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::asking::Asking;
 use super::conversation::Conversation;
 use super::display::{Full, Raw, size, write};
 use super::input::Reader;
 use super::keys::{Decoder, Input};
+use crate::background;
+use crate::commands::chat::screen::Question;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::server;
 use crate::ui::{Tone, Ui};
 use list::{Preview, Sessions};
 
@@ -28,6 +33,8 @@ use list::{Preview, Sessions};
 const PREVIEW_RECORDS: u64 = 120;
 const SESSIONS_MAX: usize = 200;
 const ESCAPE_DELAY: Duration = Duration::from_millis(30);
+/// How often it is looked whether the server lives.
+const SERVER_EVERY: Duration = Duration::from_secs(2);
 
 /// What the person wants next.
 #[derive(Debug)]
@@ -41,6 +48,10 @@ enum Done {
     Preview(SessionId, u64, Vec<Value>),
     Acted(String, Result<(), ClientError>),
     Forked(Result<SessionId, ClientError>),
+    /// The oldest open question of a session, if it has one.
+    Question(Result<Option<Box<Question>>, ClientError>),
+    /// A server runs again, or could not be started.
+    Server(Result<()>),
 }
 
 /// Shows the sessions until one is chosen. With a folder: the choice of a session to resume there.
@@ -56,8 +67,18 @@ pub(crate) async fn run(
     let (done, mut results) = mpsc::unbounded_channel();
     let raw = Raw::enter();
     write("\x1b[?1049h")?;
-    let screen =
-        Screen { ui, cx, client, sessions, preview: Preview::default(), done, is_loading: false };
+    let screen = Screen {
+        ui,
+        cx,
+        client,
+        sessions,
+        preview: Preview::default(),
+        done,
+        is_loading: false,
+        asking: None,
+        is_away: false,
+        is_helping: false,
+    };
     let chosen = screen.run(&mut results).await;
     write("\x1b[?1049l\x1b[?25h")?;
     drop(raw);
@@ -72,6 +93,10 @@ struct Screen<'a> {
     preview: Preview,
     done: mpsc::UnboundedSender<Done>,
     is_loading: bool,
+    /// The request that is being answered.
+    asking: Option<Asking>,
+    is_away: bool,
+    is_helping: bool,
 }
 
 impl Screen<'_> {
@@ -84,18 +109,25 @@ impl Screen<'_> {
         let mut full = Full::default();
         let mut decoder = Decoder::default();
         let mut undecided: Option<Instant> = None;
+        let mut look = tokio::time::interval(SERVER_EVERY);
         loop {
             self.load_preview();
             let (columns, rows) = size();
-            let picture = self.sessions.picture(&self.preview, self.cx.now(), columns, rows);
+            let picture = self.picture(columns, rows);
             write(&full.draw(&picture, (columns, rows), self.ui.paints()))?;
+            if let Some(asking) = &mut self.asking {
+                asking.drawn(Instant::now());
+            }
+            let key_delay = self.cx.settings.permissions.key_delay;
+            let keys_due = self.asking.as_ref().and_then(|asking| asking.due_at(key_delay));
             let settle_at = undecided.map(|since| since + ESCAPE_DELAY);
-            let mut inputs = Vec::new();
+            let (mut inputs, mut read_at) = (Vec::new(), Instant::now());
             tokio::select! {
                 typed = typed.recv() => match typed {
                     None => return Ok(Chosen::Leave),
                     Some(typed) => {
                         inputs = decoder.push(&typed.bytes);
+                        read_at = typed.read_at;
                         undecided = decoder.is_undecided().then_some(typed.read_at);
                     }
                 },
@@ -103,7 +135,20 @@ impl Screen<'_> {
                     undecided = None;
                     inputs = decoder.settle();
                 }
-                update = updates.next() => self.update(update?),
+                () = at(keys_due) => {
+                    if let Some(asking) = &mut self.asking {
+                        asking.arm(Instant::now(), key_delay);
+                    }
+                }
+                _ = look.tick() => {
+                    self.look_for_server();
+                    self.start_server().await;
+                }
+                update = updates.next() => match update {
+                    Ok(update) => self.update(update),
+                    Err(error) if error.is_transient() => {}
+                    Err(error) => return Err(error.into()),
+                },
                 done = results.recv() => {
                     if let Some(chosen) = done.and_then(|done| self.finished(done)) {
                         return Ok(chosen);
@@ -114,7 +159,7 @@ impl Screen<'_> {
                 _ = hangup.recv() => return Ok(Chosen::Leave),
             }
             for input in inputs {
-                if let Some(chosen) = self.input(&input) {
+                if let Some(chosen) = self.input(&input, read_at) {
                     drop(reader);
                     return Ok(chosen);
                 }
@@ -126,8 +171,11 @@ impl Screen<'_> {
         match update {
             IndexUpdate::Changed(summary) => self.sessions.change(*summary),
             IndexUpdate::Gone(gone) => self.sessions.remove(&gone.session_id),
-            // A listing replaces what is known, entry by entry; tasks are not shown here.
-            _ => {}
+            IndexUpdate::Task(task) => self.sessions.set_task(*task),
+            IndexUpdate::TaskStateChanged(change) => self.sessions.set_task(change.task),
+            IndexUpdate::TaskGone(gone) => self.sessions.remove_task(&gone.task_id),
+            // A listing replaces what is known, entry by entry.
+            IndexUpdate::Listing(_) => self.connected(),
         }
     }
 
@@ -142,6 +190,8 @@ impl Screen<'_> {
                 self.preview =
                     Preview { session: Some(session), last_seq, items: conversation.items };
             }
+            Done::Question(found) => self.asked(found),
+            Done::Server(started) => self.server_started(started),
             Done::Acted(words, Ok(())) => self.sessions.message = Some((Tone::Quiet, words)),
             Done::Forked(Ok(session)) => return Some(Chosen::Attach(session)),
             Done::Acted(_, Err(error)) | Done::Forked(Err(error)) => {
@@ -187,12 +237,22 @@ impl Screen<'_> {
         });
     }
 
-    fn input(&mut self, input: &Input) -> Option<Chosen> {
+    fn input(&mut self, input: &Input, read_at: Instant) -> Option<Chosen> {
+        if let (Input::Wheel(rows), Some(asking)) = (input, &mut self.asking) {
+            asking.scroll((*rows).into(), read_at);
+        }
         let Input::Key(key) = input else { return None };
         self.sessions.message = None;
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if is_control && key.code == KeyCode::Char('c') {
             return Some(Chosen::Leave);
+        }
+        if self.asking.is_some() {
+            self.answering_key(*key, read_at);
+            return None;
+        }
+        if std::mem::take(&mut self.is_helping) {
+            return None;
         }
         if self.sessions.is_searching {
             match key.code {
@@ -219,11 +279,13 @@ impl Screen<'_> {
             KeyCode::PageDown => self.sessions.step(5),
             KeyCode::Char('/') => self.sessions.is_searching = true,
             KeyCode::Esc | KeyCode::Char('q') => return Some(Chosen::Leave),
-            KeyCode::Enter | KeyCode::Char('a') => {
+            KeyCode::Enter => {
                 return self.sessions.chosen().map(|one| Chosen::Attach(one.session_id.clone()));
             }
+            KeyCode::Char('?') => self.is_helping = true,
             KeyCode::Char('n') => return Some(Chosen::New),
             _ if is_picker => {}
+            KeyCode::Char('a') => self.ask(),
             KeyCode::Char('r') => {
                 self.act("The session is resumed.", |client, session| async move {
                     let how = ResumeRequest { continue_run: Some(true), context: None };

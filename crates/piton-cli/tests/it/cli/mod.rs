@@ -9,6 +9,7 @@ mod config;
 mod convert;
 mod demo;
 mod errors;
+mod finding;
 mod fixture;
 mod graphs;
 mod help;

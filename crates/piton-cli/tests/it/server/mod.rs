@@ -10,6 +10,7 @@ mod care;
 mod commands;
 mod cuts;
 mod drawn;
+mod drawn_keys;
 mod example;
 mod features;
 mod fuzz;

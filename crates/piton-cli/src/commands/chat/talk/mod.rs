@@ -141,6 +141,11 @@ impl<'a> Talk<'a> {
         Self { awaits_agent: true, first_prompt, ..self }
     }
 
+    /// The session was there before, and all of it is shown: this is said to it first.
+    pub(super) fn with_first_prompt(self, prompt: PromptContent) -> Self {
+        Self { first_prompt: Some(prompt), ..self }
+    }
+
     /// The session was there before: only what follows this record counts.
     pub(super) fn with_prompt(self, prompt: PromptContent, after: Seq) -> Self {
         Self { first_prompt: Some(prompt), after, ..self }
@@ -174,7 +179,8 @@ impl<'a> Talk<'a> {
         if is_on_screen {
             self.typed_messages.insert(accepted.message_id);
         }
-        // It runs, though its records are still on their way here.
+        // It runs, though its records are still on their way here. Ctrl-C is counted anew.
+        self.interrupted_at = None;
         self.open_runs.extend(self.own_run.clone());
         self.last_end = None;
         Ok(())

@@ -52,6 +52,10 @@ impl Talk<'_> {
             self.questions.push_back(question);
         }
         let runs = !self.open_runs.is_empty();
+        if !runs {
+            // A second Ctrl-C leaves in the same turn only.
+            self.interrupted_at = None;
+        }
         if matches!(kind, "run.resumed" | "wait.cancelled") || !runs {
             let is_over =
                 |question: &Question| !runs || record["wait_id"] == question.wait_id.as_str();

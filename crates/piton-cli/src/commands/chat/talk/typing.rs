@@ -10,6 +10,7 @@ use crate::commands::chat::asking::Pressed;
 use crate::commands::chat::input::Typed;
 use crate::commands::chat::slash::{Choosing, Slash};
 use crate::error::Result;
+use crate::terminal::commands;
 use crate::text::one_line;
 use crate::ui::Tone;
 
@@ -78,11 +79,43 @@ impl Talk<'_> {
                 Some(Slash::Quit) => return Ok(true),
                 Some(Slash::Help) => self.help(),
                 Some(action) => self.act(action).await,
-                None => self.tell(line.into(), at_prompt).await,
+                None => match self.mistyped(&line).await {
+                    Some(words) => self.remark(&words),
+                    None => self.tell(line.into(), at_prompt).await,
+                },
             };
             self.show_refusal(done)?;
         }
         Ok(false)
+    }
+
+    /// What is wrong with a line that looks like a command and is none; it goes to no agent.
+    async fn mistyped(&self, line: &str) -> Option<String> {
+        if !line.starts_with('/') {
+            return None;
+        }
+        let agent = self.client.agent(&self.session).await.map(|agent| agent.commands);
+        // Without an answer nothing is known of the agent's commands: the agent itself says so then.
+        let agent: Vec<(String, String)> = agent
+            .ok()?
+            .into_iter()
+            .map(|one| (one.name.trim_start_matches('/').to_owned(), one.description))
+            .collect();
+        match commands::parse(line, &agent) {
+            commands::Line::Prompt => None,
+            commands::Line::Ours(name, _) => {
+                Some(format!("/{name} is not available with --plain; /help lists what is"))
+            }
+            commands::Line::Unknown { name, meant } => {
+                let meant = meant.filter(|meant| {
+                    Slash::of(&format!("/{meant}")).is_some()
+                        || agent.iter().any(|(a, _)| a == meant)
+                });
+                let meant =
+                    meant.map_or(String::new(), |meant| format!("; did you mean /{meant}?"));
+                Some(format!("there is no command /{}{meant}", one_line(name)))
+            }
+        }
     }
 
     pub(super) async fn act(&self, action: Slash) -> Result<()> {
