@@ -27,6 +27,12 @@ pub(crate) fn masker(settings: &Settings) -> Result<Masker> {
         // What authorizes is secret under whatever name.
         values.extend(server.headers.values().cloned());
     }
+    // A webhook's token, and what names its topic.
+    let notify = &settings.notify;
+    values.extend([&notify.token, &notify.topic].into_iter().filter_map(|secret| {
+        let value = secret.value.as_ref()?.reveal();
+        (value.len() >= MASK_VALUE_BYTES_MIN).then(|| value.to_owned())
+    }));
     // The data key itself; several are separated by commas.
     let data_keys = env::var("PITON_KEY").unwrap_or_default();
     values.extend(data_keys.split(',').map(str::to_owned));

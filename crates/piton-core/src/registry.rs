@@ -11,7 +11,7 @@ use crate::event::{
     self, AccessTokenCreated, AccessTokenRevoked, AccessTokenUsed, Event, Outcome, Seq, TaskClosed,
     TaskCreated, TaskDeleted, TaskReopened, TaskUpdated,
 };
-use crate::id::{AccessTokenId, TaskId};
+use crate::id::{AccessTokenId, SessionId, TaskId};
 use crate::limits::ACCESS_MAX;
 use crate::record::{NewRecord, Record};
 use crate::request::{Request, Requests};
@@ -24,7 +24,18 @@ pub struct Registry {
     /// Secrets that were not revoked, nor used up.
     pub access: BTreeMap<AccessTokenId, Access>,
     pub requests: Requests,
+    /// The last record of each session whose notification was delivered or given up.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notified: BTreeMap<SessionId, Seq>,
+    /// The host that notifications go to, and since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify_since: Option<(String, Timestamp)>,
 }
+
+/// The action of an `audit.recorded` whose target, `SESSION/SEQ`, needs no further notification.
+pub const NOTIFY_DELIVERED: &str = "notify.delivered";
+/// The action of an `audit.recorded` from which on notifications go to its target, a host.
+pub const NOTIFY_ENABLED: &str = "notify.enabled";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
@@ -86,6 +97,18 @@ impl Registry {
         Ok(())
     }
 
+    fn note(&mut self, ts: Timestamp, noted: &event::AuditRecorded) {
+        let Some(target) = &noted.target else { return };
+        if noted.action == NOTIFY_ENABLED {
+            self.notify_since = Some((target.clone(), ts));
+        } else if noted.action == NOTIFY_DELIVERED
+            && let Some((session, seq)) = target.rsplit_once('/')
+            && let (Ok(session), Ok(seq)) = (session.parse(), seq.parse())
+        {
+            self.notified.insert(session, seq);
+        }
+    }
+
     /// Tolerant, as every fold: what makes no sense in its place changes nothing.
     pub fn apply(&mut self, seq: Seq, ts: Timestamp, event: &Event) {
         self.last_seq = seq;
@@ -131,6 +154,8 @@ impl Registry {
             | Event::AccessTokenRevoked(AccessTokenRevoked { access_token_id }) => {
                 self.access.remove(access_token_id);
             }
+            Event::AuditRecorded(e) => self.note(ts, e),
+            Event::SessionDeleted(e) => drop(self.notified.remove(&e.session_id)),
             Event::RequestAccepted(e) => self.requests.taken(seq, ts, e),
             _ => {}
         }

@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Options};
 use crate::connections::{Connection, Connections};
+use crate::notify::{self, Notify};
 use crate::openapi;
 use crate::stall::{STALL_TIMEOUT, StallGuard};
 
@@ -82,6 +83,7 @@ pub struct Server {
     address: SocketAddr,
     stop: CancellationToken,
     router: Router,
+    app: App,
     connections: Connections,
     serving: Vec<JoinHandle<()>>,
 }
@@ -95,7 +97,7 @@ impl Server {
         let router = openapi::router(app.clone());
         let (stopped, served) = (stop.clone(), router.clone());
         let connections = app.connections().clone();
-        let counted = connections.clone();
+        let (counted, held) = (connections.clone(), app.clone());
         let serving = tokio::spawn(async move {
             accept(listener, tls, served, &counted, &stopped).await;
             // What became a socket is no request any more.
@@ -103,7 +105,7 @@ impl Server {
                 tracing::warn!("a socket did not end in time");
             }
         });
-        Ok(Self { address, stop, router, connections, serving: vec![serving] })
+        Ok(Self { address, stop, router, app: held, connections, serving: vec![serving] })
     }
 
     /// Serves the same, without TLS, on a listener that only this machine reaches: its own programs
@@ -120,6 +122,11 @@ impl Server {
             accept(listener, None, router, &connections, &stop).await;
         }));
         Ok(address)
+    }
+
+    /// Posts a notification when a session waits or a run ends, from now on.
+    pub fn notify(&mut self, notify: Notify) {
+        self.serving.push(tokio::spawn(notify::run(self.app.clone(), notify)));
     }
 
     pub fn address(&self) -> SocketAddr {

@@ -42,6 +42,11 @@ A config file with everything that can be set:
   origins = [\"https://a.b\"]  # sites whose pages may use it
   tls_cert = \"/etc/cert.pem\"
   tls_key = \"/etc/key.pem\"
+  [notify]
+  url = \"https://ntfy.sh\"    # gets a POST when a session waits or a run ends
+  topic = \"a-long-name\"     # of ntfy
+  events = [\"waiting\", \"ended\"]
+  token = \"tk_secret\"       # sent as a bearer token
   [agents.mine]              # for `piton chat --agent mine`: any agent that speaks ACP
   command = [\"mine\", \"--acp\"]  # {session} is the session's id
   name = \"My agent\"          # for people
@@ -174,6 +179,11 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         let text = from.value.as_deref().map(config::from_home).unwrap_or_default();
         one(key, from, text, json!(from.value))
     };
+    let secret = |key, from: &Sourced<Option<piton_store::SecretText>>| {
+        let hidden = usize::from(from.value.is_some());
+        let text = if hidden == 0 { "" } else { "(hidden)" };
+        one(key, from, text.to_owned(), json!({"hidden": hidden}))
+    };
     let (server, resume) = (&settings.server, &settings.resume);
     let listen = server.listen.value.unwrap_or(serve::LISTEN).to_string();
     let color = ColorChoice::NAMES.iter().find(|(_, choice)| *choice == settings.color.value);
@@ -202,6 +212,10 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         list("server.origins", &server.origins, String::clone),
         place("server.tls_cert", &server.tls_cert),
         place("server.tls_key", &server.tls_key),
+        secret("notify.url", &settings.notify.url),
+        secret("notify.topic", &settings.notify.topic),
+        list("notify.events", &settings.notify.events, String::clone),
+        secret("notify.token", &settings.notify.token),
         one(
             "chat.agent",
             &settings.chat_agent,

@@ -9,13 +9,15 @@ use piton_core::Code;
 use piton_core::access::Bearer;
 use piton_exec::standalone::Standalone;
 use piton_runtime::{Clock, Engine, EngineOptions, Ids, Options, PermissionRules, SystemClock};
-use piton_server::{Reload, ReloadError, Server, Tls};
+use piton_server::{Endpoint, Notify, NotifyEvent, Reload, ReloadError, Server, Tls};
 use piton_store::OsEntropy;
+use piton_store::SecretText;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Global;
+use crate::config::NotifySettings;
 use crate::context::Context;
 use crate::echo_memory::EchoMemory;
 use crate::error::{Error, Exit, Result};
@@ -202,7 +204,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         web: piton_server::WebFiles::Embedded,
         reload: Some(Arc::clone(&reloader)),
     };
+    let notify = notify(&cx.settings.notify)?;
     let mut server = Server::start(listener, plan.tls.clone(), options)?;
+    if let Some(notify) = notify {
+        server.notify(notify);
+    }
     let public = plan.public(server.address());
     let place = match own.map(|own| server.also_on(own)).transpose()? {
         Some(own) => (format!("http://{own}"), Some(public.clone())),
@@ -225,6 +231,25 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     running.shut_down().await;
     drop(held);
     Ok(exit)
+}
+
+/// Where notifications go; `None`: nowhere.
+fn notify(settings: &NotifySettings) -> Result<Option<Notify>> {
+    let Some(url) = &settings.url.value else { return Ok(None) };
+    let reveal = |secret: &Option<SecretText>| secret.as_ref().map(|s| s.reveal().to_owned());
+    let endpoint = Endpoint::new(url.reveal(), reveal(&settings.token.value)).map_err(|error| {
+        Error::new(Code::ConfigInvalid, "The setting notify.url cannot be used").because(&error)
+    })?;
+    let mut events = Vec::new();
+    for name in &settings.events.value {
+        let known = NotifyEvent::NAMES.iter().find(|(known, _)| known == name);
+        let (_, event) = known.ok_or_else(|| {
+            let message = format!("notify.events is of waiting and ended, not {name:?}");
+            Error::new(Code::ConfigInvalid, message)
+        })?;
+        events.push(*event);
+    }
+    Ok(Some(Notify { endpoint, events, topic: reveal(&settings.topic.value) }))
 }
 
 fn announce(ui: &mut Ui, public: &str, place: &ServerInfo) -> Result<()> {

@@ -78,6 +78,7 @@ pub(crate) struct Settings {
     pub(crate) mask_files: Sourced<Vec<PathBuf>>,
     pub(crate) mask_keys: Sourced<Vec<String>>,
     pub(crate) server: ServerSettings,
+    pub(crate) notify: NotifySettings,
     /// From the config file alone, by name.
     pub(crate) agents: Vec<AgentSetting>,
     /// From the config file alone.
@@ -101,6 +102,16 @@ pub(crate) struct ServerSettings {
     pub(crate) origins: Sourced<Vec<String>>,
     pub(crate) tls_cert: Sourced<Option<PathBuf>>,
     pub(crate) tls_key: Sourced<Option<PathBuf>>,
+}
+
+/// Where the server posts a notification when a session waits or a run ends. What names a topic may be
+/// in the address: both are secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct NotifySettings {
+    pub(crate) url: Sourced<Option<SecretText>>,
+    pub(crate) topic: Sourced<Option<SecretText>>,
+    pub(crate) events: Sourced<Vec<String>>,
+    pub(crate) token: Sourced<Option<SecretText>>,
 }
 
 /// When agents are started again, and which context they get.
@@ -239,6 +250,12 @@ impl Settings {
             },
             numbers: Numbers::pick(&pick)?,
             log_level: pick.one_of("log.level", LOG_LEVELS, tracing::Level::INFO)?,
+            notify: NotifySettings {
+                url: pick.maybe("notify.url", |text, _| Ok(text.to_owned().into()))?,
+                topic: pick.maybe("notify.topic", |text, _| Ok(text.to_owned().into()))?,
+                events: pick.list("notify.events", &["waiting", "ended"], |name| name),
+                token: pick.maybe("notify.token", |text, _| Ok(text.to_owned().into()))?,
+            },
             archive_after: pick.span("retention.archive_after")?,
             delete_after: pick.span("retention.delete_after")?,
             file,

@@ -21,6 +21,7 @@ mod interruptions;
 mod limited;
 pub(crate) mod limits;
 mod matrix;
+mod notify;
 mod operations;
 pub(crate) mod permissions;
 mod prompt_cost;
