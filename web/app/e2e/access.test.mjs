@@ -48,6 +48,24 @@ test("storage switched off: everything works for the page's life", async ({ serv
   noErrors(page);
 });
 
+test("a draft and its image survive a reload", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const page = await pages.open(session(id));
+  await page.locator(".composer textarea").fill("look at this");
+  await page.evaluate(() => {
+    const bytes = Uint8Array.from(atob("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="), (char) => char.charCodeAt(0));
+    const data = new DataTransfer();
+    data.items.add(new File([bytes], "dot.png", { type: "image/png" }));
+    document.querySelector(".composer").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  });
+  await page.locator(".attachments img").waitFor();
+  await page.waitForFunction(async () => (await indexedDB.databases()).some((one) => one.name === "piton.drafts"));
+  await page.reload();
+  await page.locator(".attachments img").waitFor();
+  assert.equal(await page.locator(".composer textarea").inputValue(), "look at this");
+  noErrors(page);
+});
+
 test("settings: tokens, executors, agents, verify", async ({ pages }) => {
   const page = await pages.open("#/settings");
   await page.getByRole("button", { name: "Verify now" }).click();

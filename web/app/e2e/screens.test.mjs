@@ -19,13 +19,20 @@ function scenes(server) {
     const cut = await server.session({ agent_profile_id: "echo", title: "Migrate billing", working_dir: repo });
     await server.prompt(cut, "say I begin with the schema.\ncrash");
     await server.until(cut, (status) => status.status.startsWith("interrupted"));
-    return { story, cut };
+    await server.call("POST", `/sessions/${story}/shells`, { cols: 80, rows: 24 });
+    const { task_id } = await server.call("POST", "/tasks", { title: "Two ways to round" });
+    for (const agent_profile_id of ["demo", "second"]) {
+      const id = await server.session({ agent_profile_id, title: "Round half up", repo, task_id });
+      await server.prompt(id, "file round.rs rounded\\n");
+      await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+    }
+    return { story, cut, task: task_id };
   })();
   return made;
 }
 
 async function screens(server) {
-  const { story, cut } = await scenes(server);
+  const { story, cut, task } = await scenes(server);
   return {
     home: ["#/", "Needs you"],
     session: [session(story), "wants to run"],
@@ -33,7 +40,11 @@ async function screens(server) {
     changes: [session(story, "changes"), "Not staged"],
     files: [session(story, "files"), "README.md"],
     timeline: [session(story, "timeline"), "Session created"],
+    terminal: [session(story, "terminal"), "Shell 1"],
+    task: [`#/task/${task}`, "Keep this one"],
     settings: ["#/settings", "Check every log"],
+    executors: ["#/settings/executors", "standalone"],
+    demo: ["demo/browser-run", "A run in this page"],
     agents: ["#/settings/agents", "After a restart"],
     tokens: ["#/settings/tokens", "New token"],
     device: ["#/settings/device", "Colours"],
@@ -63,7 +74,7 @@ test("axe: no serious finding on any screen, on a phone and a desktop, light and
     const page = await pages.open("#/", { context: await pages.context({ viewport, colorScheme, bypassCSP: true }) });
     for (const [screen, [path, text]] of Object.entries(all)) {
       // The forms of the settings are the same on a phone, below each other.
-      if (!folder && viewport === PHONE && ["agents", "tokens", "device", "files"].includes(screen)) continue;
+      if (!folder && viewport === PHONE && ["agents", "tokens", "device", "files", "executors"].includes(screen)) continue;
       await page.goto(`${pages.address}/${path}`);
       await page.getByText(text).locator("visible=true").first().waitFor();
       for (const finding of await serious(page)) found.push(`${screen} ${name}: ${finding}`);

@@ -65,6 +65,12 @@ export function titleOf(session: Pick<SessionSummary, "title" | "working_dir" | 
   return folder ? `Session in ${folder}` : session.session_id;
 }
 
+/** The folder's name; a worktree of Piton's own is named after its session, which says nothing: its branch does. */
+export function folderOf(session: Pick<SessionSummary, "working_dir" | "worktree_path" | "session_id">): string {
+  const name = (session.working_dir ?? session.worktree_path ?? "").split("/").filter(Boolean).pop() ?? "";
+  return name === session.session_id ? "" : name;
+}
+
 /** A few words for the line below a title. */
 export function stateWords(session: SessionSummary): string {
   switch (session.status) {

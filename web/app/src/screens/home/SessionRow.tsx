@@ -3,8 +3,7 @@ import { memo } from "preact/compat";
 import { api, isReject } from "../../data/actions.ts";
 import { agentName } from "../../data/agents.ts";
 import { tasksById, waits } from "../../data/home.ts";
-import { groupOf, isInterrupted, isWorking, markOf, stateWords, titleOf } from "../../data/states.ts";
-import { folderName } from "../../lib/format.ts";
+import { folderOf, groupOf, isInterrupted, isWorking, markOf, stateWords, titleOf } from "../../data/states.ts";
 import { sessionPath } from "../../lib/router.ts";
 import { revealed } from "../../lib/text.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
@@ -18,7 +17,7 @@ export const SessionRow = memo(({ session, isSelected }: { session: SessionSumma
   const wait = session.status === "waiting" ? waits.value.find((open) => open.session_id === session.session_id) : undefined;
   const task = session.task_id ? tasksById.value.get(session.task_id) : undefined;
   const branch = session.worktree_branch;
-  const facts = [wait ? waitWords(wait) : stateWords(session), agentName(session.agent_profile_id), folderName(session.working_dir ?? session.worktree_path), branch && `⎇ ${branch}`];
+  const facts = [wait ? waitWords(wait) : stateWords(session), agentName(session.agent_profile_id), folderOf(session), branch && `⎇ ${branch}`];
   const group = groupOf(session);
   return (
     <li class="home-row" data-selected={isSelected ? "" : undefined} data-status={session.status}>

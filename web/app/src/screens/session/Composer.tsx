@@ -2,6 +2,7 @@ import type { ContentBlock, SessionStatus, SessionView } from "piton-client";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentName } from "../../data/agents.ts";
 import { loadDraft, promptHistory, remember, saveDraft } from "../../data/drafts.ts";
+import { loadImages, saveImages } from "../../data/images.ts";
 import { outbox } from "../../data/outbox.ts";
 import { Button } from "../../ui/Button.tsx";
 import { report, say } from "../../ui/toasts.ts";
@@ -23,7 +24,7 @@ function placeholder(status: SessionStatus): string {
 export function Composer({ status, view }: Props) {
   const id = status.session_id;
   const [text, showText] = useState(() => loadDraft(id));
-  const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
+  const [attachments, showAttachments] = useState<readonly Attachment[]>([]);
   const [isDropping, setDropping] = useState(false);
   const input = useRef<HTMLTextAreaElement>(null);
   const historyAt = useRef<number | null>(null);
@@ -35,7 +36,23 @@ export function Composer({ status, view }: Props) {
     saveDraft(id, value);
   };
 
-  useEffect(() => showText(loadDraft(id)), [id]);
+  const setAttachments = (images: readonly Attachment[]) => {
+    showAttachments(images);
+    void saveImages(id, images);
+  };
+
+  useEffect(() => {
+    showText(loadDraft(id));
+    showAttachments([]);
+    let isCurrent = true;
+    void loadImages(id).then((images) => {
+      // What was attached meanwhile stays.
+      if (isCurrent && images.length > 0) showAttachments((now) => (now.length > 0 ? now : images));
+    });
+    return () => {
+      isCurrent = false;
+    };
+  }, [id]);
   useLayoutEffect(() => {
     const element = input.current;
     if (!element) return;
@@ -63,7 +80,7 @@ export function Composer({ status, view }: Props) {
   const addFiles = async (files: Iterable<File>) => {
     const { images, refused } = await readImages(files);
     for (const name of refused) say(`${name} is not attached: images up to 8 MB only`, "error");
-    setAttachments((before) => [...before, ...images]);
+    setAttachments([...attachments, ...images]);
   };
 
   const recall = (step: number) => {

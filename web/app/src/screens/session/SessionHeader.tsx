@@ -2,8 +2,8 @@ import { useState } from "preact/hooks";
 import { api } from "../../data/actions.ts";
 import { agentName } from "../../data/agents.ts";
 import type { OpenSession } from "../../data/session.ts";
-import { isClosed, isInterrupted, markOf, TASK_STATES, titleOf } from "../../data/states.ts";
-import { folderName, plural } from "../../lib/format.ts";
+import { folderOf, isClosed, isInterrupted, markOf, TASK_STATES, titleOf } from "../../data/states.ts";
+import { plural } from "../../lib/format.ts";
 import { go, sessionPath } from "../../lib/router.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Dialog } from "../../ui/Dialog.tsx";
@@ -37,9 +37,11 @@ export function SessionHeader({ session }: { session: OpenSession }) {
         </h1>
         <p class="session-facts">
           <span class="truncate">{facts}</span>
-          <span class="row nowrap" title={status.working_dir ?? status.worktree_path ?? ""}>
-            <Icon name="folder" small /> <span class="truncate">{folderName(status.working_dir ?? status.worktree_path)}</span>
-          </span>
+          {folderOf(status) && (
+            <span class="row nowrap" title={status.working_dir ?? status.worktree_path ?? ""}>
+              <Icon name="folder" small /> <span class="truncate">{folderOf(status)}</span>
+            </span>
+          )}
           {status.worktree_branch && (
             <span class="row nowrap" title={`Branch, in ${status.worktree_path ?? ""}`}>
               <Icon name="branch" small /> <span class="truncate">{status.worktree_branch}</span>
