@@ -93,6 +93,23 @@ test("two tabs: a permission answered in one is seen in the other", async ({ ser
   }
 });
 
+test("two tabs and a terminal on one session: each sees the others' prompts", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const tabs = [await pages.open(session(id)), await pages.open(session(id))];
+  for (const page of tabs) await page.locator(".composer textarea").waitFor();
+  const terminal = server.terminal("chat", "--resume", id);
+  try {
+    await terminal.until(/echo|enter/i);
+    terminal.type("say from the terminal\r");
+    for (const page of tabs) await page.locator('.message[data-role="agent"]', { hasText: "from the terminal" }).waitFor({ timeout: 20_000 });
+    await send(tabs[0], "say from a tab");
+    await tabs[1].locator('.message[data-role="agent"]', { hasText: "from a tab" }).waitFor();
+    await terminal.until(/from a tab/);
+  } finally {
+    terminal.end();
+  }
+});
+
 test("three tabs of one browser: each loads, follows and sends; one connection each", async ({ server, pages }) => {
   const id = await server.session({ agent_profile_id: "echo" });
   const context = await pages.context();

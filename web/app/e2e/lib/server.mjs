@@ -100,6 +100,26 @@ export class Server {
     return stdout;
   }
 
+  /** A command in a terminal of its own. */
+  terminal(...args) {
+    const child = spawn("script", ["-qefc", [binary(), ...args].map((word) => `'${word}'`).join(" "), "/dev/null"], { env: { ...this.env, TERM: "xterm-256color", COLUMNS: "100", LINES: "40" }, stdio: ["pipe", "pipe", "ignore"] });
+    let shown = "";
+    child.stdout.on("data", (chunk) => {
+      shown += chunk;
+    });
+    return {
+      type: (text) => child.stdin.write(text),
+      until: async (wanted) => {
+        const end = Date.now() + 20_000;
+        while (!wanted.test(shown)) {
+          if (Date.now() > end) throw new Error(`The terminal never showed ${wanted}:\n${shown.slice(-2_000)}`);
+          await new Promise((done) => setTimeout(done, 50));
+        }
+      },
+      end: () => child.kill("SIGKILL"),
+    };
+  }
+
   async call(method, path, body) {
     const response = await fetch(`${this.address}/api/v1${path}`, {
       method,
