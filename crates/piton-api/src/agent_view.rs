@@ -42,6 +42,10 @@ pub struct ForkRequest {
     /// Whether the agent is started at once. The default is `true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<bool>,
+    /// Of a graph: the checkpoint that the new session begins with; without one, the newest. The new
+    /// session is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<String>,
 }
 
 /// A conversation that an agent has.

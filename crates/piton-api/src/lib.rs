@@ -8,6 +8,7 @@ pub mod agent_view;
 pub mod client;
 pub mod enums;
 pub mod event;
+pub mod graph;
 pub mod permission;
 pub mod problem;
 pub mod queue;

@@ -201,9 +201,11 @@ pub(crate) fn resume_command(
     call: &crate::call::Call,
     session: &SessionId,
     graph: &Graph,
+    [settings, options]: [&CheckpointOptions; 2],
     done: &[String],
 ) -> String {
-    let excluded = CheckpointConfig::of([&graph.spec().checkpoint]).exclude_memory_keys;
+    let levels = [&graph.spec().checkpoint, settings, options];
+    let excluded = CheckpointConfig::of(levels).exclude_memory_keys;
     let patterns = KeyPatterns::new(&excluded);
     let left = graph.spec().nodes.iter().filter(|(name, _)| !done.contains(name));
     let keys: std::collections::BTreeSet<&String> =

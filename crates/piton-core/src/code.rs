@@ -132,6 +132,7 @@ codes! {
     CheckpointInUse = "checkpoint_in_use", "Delete the lineage's later checkpoints instead, or keep this one.";
     ConfigConflict = "config_conflict", "Remove the option, or change the store.";
     SessionNotGraph = "session_not_graph", "Use the id of a session that runs a graph.";
+    SessionIsGraph = "session_is_graph", "A graph takes no prompts and has no agent of its own: answer its waits, or resume it.";
 
     ConfigInvalid = "config_invalid", "Correct the setting in the file, variable or option that the message names.";
 

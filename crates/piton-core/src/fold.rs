@@ -99,6 +99,7 @@ impl State {
             | Event::NodeEvent(_)
             | Event::NodeText(_)
             | Event::ArtifactAdded(_)
+            | Event::NodeSessionAssigned(_)
             | Event::EdgeTaken(_)
             | Event::MemoryChanged(_)
             | Event::OutputAdded(_)

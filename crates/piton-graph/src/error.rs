@@ -121,6 +121,8 @@ pub enum Error {
     SpecMasked,
     #[error("The graph file {file} changed since the session ran it")]
     GraphChanged { file: String },
+    #[error("The graph has `agent` nodes, and nothing here runs agents: {}", .nodes.join(", "))]
+    AgentHostMissing { nodes: Vec<String> },
     #[error("The graph has nodes of its own that were not given: {}", .nodes.join(", "))]
     NodesMissing { nodes: Vec<String> },
 }
@@ -136,6 +138,7 @@ impl Error {
             | Self::File { .. }
             | Self::NodesMissing { .. }
             | Self::SpecUnreadable { .. } => Code::GraphInvalid,
+            Self::AgentHostMissing { .. } => Code::ServerNotRunning,
             Self::GraphChanged { .. } | Self::SpecMasked => Code::GraphChanged,
             Self::Store(error) => error.code(),
             Self::Refused(refusal) => refusal.code(),

@@ -15,8 +15,8 @@ use crate::checkpoints;
 use crate::error::{Error, Result, SpecError};
 use crate::node::{LoopBody, MapBody, Node};
 use crate::spec::{
-    Checked, CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec, MapSpec,
-    MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed, Retry, ValueType, check,
+    AgentSpec, Checked, CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec,
+    MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed, Retry, ValueType, check,
 };
 
 /// A graph, checked. Cheap to clone.
@@ -142,6 +142,13 @@ impl Graph {
         &self.checked
     }
 
+    /// The nodes that need an agent.
+    pub fn agent_nodes(&self) -> impl Iterator<Item = &str> {
+        let nodes = self.spec().nodes.iter();
+        let agents = nodes.filter(|(_, node)| matches!(node.kind, NodeKind::Agent(_)));
+        agents.map(|(name, _)| name.as_str())
+    }
+
     pub(crate) fn body(&self, path: &str) -> Option<&Body> {
         self.bodies.get(path)
     }
@@ -210,6 +217,12 @@ pub fn human(question: impl Into<String>) -> NodeDef {
     NodeDef { spec: NodeSpec::new(NodeKind::Human(human)), body: None }
 }
 
+/// A prompt to an agent, which works in a session of its own; its last message is what the node writes.
+pub fn agent(profile: impl Into<String>) -> NodeDef {
+    let agent = AgentSpec { profile: Some(profile.into()), prompt: String::new() };
+    NodeDef { spec: NodeSpec::new(NodeKind::Agent(agent)), body: None }
+}
+
 /// Runs code of your own once for each item of a list; `over` is an expression.
 pub fn map(over: impl Into<String>, parallel: usize, body: impl MapBody) -> NodeDef {
     let map = MapSpec { over: over.into(), item: "item".to_owned(), parallel: parallel.max(1) };
@@ -268,6 +281,14 @@ impl NodeDef {
     pub fn output(mut self, output: OutputFormat) -> Self {
         if let NodeKind::Command(command) = &mut self.spec.kind {
             command.output = output;
+        }
+        self
+    }
+
+    /// Of an agent: what it is asked; a template.
+    pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
+        if let NodeKind::Agent(agent) = &mut self.spec.kind {
+            agent.prompt = prompt.into();
         }
         self
     }

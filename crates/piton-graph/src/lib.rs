@@ -31,6 +31,7 @@
     reason = "to be rewritten one by one"
 )]
 
+mod agent;
 pub mod checkpoints;
 mod error;
 mod expression;
@@ -42,15 +43,18 @@ mod run;
 mod spec;
 mod store;
 
+pub use agent::{AgentHost, AgentTask};
 pub use checkpoints::answer;
 pub use error::{Error, NodeError, Result, SourceLocation, SpecError};
-pub use graph::{Builder, Graph, NodeDef, command, custom, human, map, repeat, set, template};
+pub use graph::{
+    Builder, Graph, NodeDef, agent, command, custom, human, map, repeat, set, template,
+};
 pub use node::{ItemContext, LoopBody, LoopContext, LoopStep, MapBody, Node, NodeContext};
-pub use run::{Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Runner};
+pub use run::{Decided, Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Runner};
 pub use spec::{
-    CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, GraphSpec, HumanSpec, InputSpec, LoopSpec,
-    MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType, parse,
-    parse_checkpoint_options,
+    AgentSpec, CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, GraphSpec, HumanSpec, InputSpec,
+    LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType,
+    parse, parse_checkpoint_options,
 };
 pub use store::{GraphStore, StoreParts, files_features, open, sqlite_features};
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use piton_core::Code;
+use piton_core::id::SessionId;
 use piton_core::limits::PAYLOAD_BYTES_MAX;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::agent::AgentHost;
 use crate::error::{NodeError, nearest};
 use crate::expression::Variables;
 
@@ -56,6 +58,8 @@ pub(crate) struct Request {
 pub(crate) enum Asked {
     SafePoint { description: String, writes: Map<String, Value> },
     Wait { number: u32, question: Value, deadline: Option<Duration> },
+    /// The session that the node works through, before anything is sent to it.
+    AssignSession { child_session_id: SessionId },
     MapList { items: Vec<Value> },
     MapItem { index: u32, value: Value },
     Event { event: Value },
@@ -67,17 +71,22 @@ pub(crate) enum Asked {
 /// Which attempt of which node runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
+    pub(crate) session: SessionId,
     pub(crate) path: String,
     pub(crate) visit: u32,
     pub(crate) attempt: u32,
     pub(crate) idempotency_key: String,
     /// Where commands run.
     pub(crate) working_dir: Option<String>,
+    pub(crate) agents: Option<Arc<dyn AgentHost>>,
 }
 
 /// What the log knows of earlier attempts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Restored {
+    pub(crate) child_session_id: Option<SessionId>,
+    /// Attempts of this visit that failed.
+    pub(crate) failures: u32,
     pub(crate) safe_point: Option<(String, Map<String, Value>)>,
     pub(crate) map: Option<RestoredMap>,
     pub(crate) conversation: Vec<Value>,

@@ -76,6 +76,10 @@ impl Coordinator {
     async fn ask_when(&self, session: &SessionId, work: Work, mut is_settled: bool) -> Result<Ack> {
         let mut last = Error::ShuttingDown;
         for _ in 0..TRIES_MAX {
+            // A graph that runs here writes its session's log itself.
+            if let Some(forwarded) = self.env.graphs.forward(session, &work).await {
+                return forwarded;
+            }
             let sender = self.sender(session)?;
             let (reply, answer) = oneshot::channel();
             let request = Request { work: work.clone(), is_settled, reply };

@@ -6,6 +6,7 @@ use piton_core::decide::Context;
 use piton_core::id::BootId;
 use piton_store::{Liveness, Store, Writer};
 
+use crate::graphs::HostedGraphs;
 use crate::permission_rules::PermissionRules;
 use crate::service::Options;
 use crate::settings::LiveSettings;
@@ -30,6 +31,8 @@ pub(crate) struct Env {
     pub ids: Ids,
     pub tally: Tally,
     pub deadlines: Deadlines,
+    /// Graphs that run in this process: each is the one writer of its session.
+    pub graphs: Arc<HostedGraphs>,
 }
 
 impl Env {
@@ -56,6 +59,7 @@ impl Env {
             settings,
             tally: Tally::default(),
             deadlines: Deadlines::default(),
+            graphs: Arc::default(),
         }
     }
 

@@ -48,6 +48,13 @@ pub enum Error {
     Invalid(String),
     #[error(transparent)]
     Id(#[from] id::Error),
+    /// What a graph or its checkpoints say.
+    #[error(transparent)]
+    Graph(Arc<piton_graph::Error>),
+    #[error("A graph runs in session {session}")]
+    GraphRunning { session: SessionId },
+    #[error("Session {session} runs a graph")]
+    SessionIsGraph { session: SessionId },
     #[error("There is no agent {agent:?}")]
     AgentNotFound { agent: String },
     #[error("The session {session} names no agent")]
@@ -120,6 +127,16 @@ impl StartFailure {
     }
 }
 
+impl From<piton_graph::Error> for Error {
+    fn from(error: piton_graph::Error) -> Self {
+        match error {
+            piton_graph::Error::Store(error) => Self::Store(error),
+            piton_graph::Error::Refused(refusal) => Self::Refused(refusal),
+            other => Self::Graph(Arc::new(other)),
+        }
+    }
+}
+
 impl Error {
     pub fn code(&self) -> Code {
         match self {
@@ -135,6 +152,9 @@ impl Error {
             Self::ShuttingDown => Code::StoreClosed,
             Self::Invalid(_) => Code::RequestInvalid,
             Self::Id(_) => Code::IdInvalid,
+            Self::Graph(error) => error.code(),
+            Self::GraphRunning { .. } => Code::RunInProgress,
+            Self::SessionIsGraph { .. } => Code::SessionIsGraph,
             Self::AgentNotFound { .. } => Code::AgentNotFound,
             Self::AgentProfileRequired { .. } => Code::AgentProfileRequired,
             Self::Folder(error) => error.code(),

@@ -12,6 +12,7 @@ mod engine;
 mod env;
 mod error;
 mod executions;
+mod graphs;
 mod messages;
 mod metadata;
 mod metadata_snapshot;
@@ -34,12 +35,12 @@ mod world;
 pub use conversation::ConversationPage;
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
-    CommittedWork, Contact, CreatedSession, CreatedTask, DefaultAgent, Deleted, Engine,
-    EngineOptions, ForkSpec, Fulfilled, IssuedResumeToken, IssuedToken, MergedWork, NewAccessToken,
-    OpenWaits, OpenedSession, OpenedShell, Prompted, Pruned, PushedWork, QueueReport,
-    QueuedPromptReport, RedactionReport, ResumeSpec, RunningEngine, SESSION_PLACEHOLDER,
-    SessionFilter, SessionReport, SessionSpec, TEST_AGENT, TaskPage, TaskReport, VerifiedPage,
-    check_terminal_side,
+    CheckpointQuery, CommittedWork, Contact, CreatedSession, CreatedTask, DefaultAgent, Deleted,
+    Engine, EngineOptions, ForkSpec, Fulfilled, GraphResume, GraphRunSpec, GraphSource,
+    IssuedResumeToken, IssuedToken, MergedWork, NewAccessToken, OpenWaits, OpenedSession,
+    OpenedShell, Prompted, Pruned, PushedWork, QueueReport, QueuedPromptReport, RedactionReport,
+    ResumeSpec, ResumedGraph, RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport,
+    SessionSpec, TEST_AGENT, TaskPage, TaskReport, VerifiedPage, check_terminal_side,
 };
 pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;

@@ -179,6 +179,10 @@ impl Sweeper {
         if row.lease.owner.is_some_and(|owner| owner != self.env.boot) {
             return false;
         }
+        // A graph that runs here ends its waits itself.
+        if self.env.graphs.is_hosted(&row.session) {
+            return false;
+        }
         let live = self.env.driver.is_live(&row.session);
         let command = Command::Sweep { live };
         match self.coordinator.execute(&row.session, command, Durability::Synced).await {

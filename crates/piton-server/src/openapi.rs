@@ -13,8 +13,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    access, agent, agent_sessions, agents, finishing, health, queue, records, removal, sessions,
-    store, tasks, waits, workspace, worktrees,
+    access, agent, agent_sessions, agents, finishing, graphs, health, queue, records, removal,
+    sessions, store, tasks, waits, workspace, worktrees,
 };
 use crate::app::App;
 use crate::problem::Problem;
@@ -73,6 +73,14 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(sessions::close))
                 .routes(routes!(sessions::stop))
                 .routes(routes!(sessions::abandon))
+                .routes(routes!(graphs::run))
+                .routes(routes!(graphs::show))
+                .routes(routes!(graphs::resume))
+                .routes(routes!(graphs::timeline))
+                .routes(routes!(graphs::list))
+                .routes(routes!(graphs::diff))
+                .routes(routes!(graphs::prune))
+                .routes(routes!(graphs::inspect, graphs::delete))
                 .routes(routes!(records::records))
                 .routes(routes!(records::bootstrap))
                 .routes(routes!(records::verify))

@@ -69,6 +69,9 @@ fn status_of(code: Code) -> StatusCode {
         | Code::PathInvalid
         | Code::RepositoryInvalid
         | Code::BaseNotFound
+        | Code::GraphInvalid
+        | Code::GraphInputInvalid
+        | Code::ConfigConflict
         | Code::OffsetMismatch => StatusCode::BAD_REQUEST,
         Code::Unauthenticated | Code::AccessTokenExpired => StatusCode::UNAUTHORIZED,
         Code::InsufficientScope
@@ -86,6 +89,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::ResumeTokenNotFound
         | Code::ShellNotFound
         | Code::TerminalNotFound
+        | Code::CheckpointNotFound
         | Code::NotFound => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         Code::SessionExists
@@ -163,6 +167,15 @@ fn status_of(code: Code) -> StatusCode {
         | Code::GitTimeout
         | Code::ShellStartFailed
         | Code::ShellWriteFailed
+        | Code::GraphChanged
+        | Code::MemoryValueRequired
+        | Code::CheckpointNotResumable
+        | Code::CheckpointDamaged
+        | Code::CheckpointIncompatible
+        | Code::CheckpointInUse
+        | Code::SessionNotGraph
+        | Code::SessionIsGraph
+        | Code::StoreUnsupported
         | Code::ResponseNotKept => StatusCode::CONFLICT,
         Code::ResumeTokenExpired | Code::ResumeTokenRevoked | Code::WaitExpired => StatusCode::GONE,
         Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -194,6 +207,7 @@ impl From<piton_runtime::Error> for Problem {
             Error::Workspace(theirs) if theirs.code() != problem.code => {
                 problem.with_detail(theirs.code().to_string())
             }
+            Error::Graph(theirs) => problem.with_detail(theirs.hint()),
             Error::Invalid(detail) => Self::malformed(detail),
             Error::LinkInvalid => problem.with_detail("`piton open` makes a new one"),
             Error::StartError(start_error) => {

@@ -2,6 +2,7 @@
 //! What is lost with a connection is asked for again after the last seq that was seen.
 
 mod backoff;
+mod graphs;
 mod http;
 mod requests;
 mod socket;

@@ -37,7 +37,7 @@ use crate::wait::{
 use crate::workspace::{FileList, FileQuery, FolderQuery, GitStatus, ShellList};
 use crate::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
 
-fn of_session(session: &SessionId, rest: &str) -> String {
+pub(super) fn of_session(session: &SessionId, rest: &str) -> String {
     format!("/api/v1/sessions/{session}{rest}")
 }
 

@@ -165,6 +165,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     let alive = locks.hold(ids.boot()?)?;
     conversion::refuse(&data)?;
     let store = stores::open_or_create_store(&cx.settings)?;
+    let kind = stores::detect(&data)?.unwrap_or(cx.settings.store.value);
     let program = std::env::current_exe()?;
     let numbers = &cx.settings.numbers;
     let rules = PermissionRules::new(cx.settings.permissions.rules.clone());
@@ -184,6 +185,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         profiles: agents::all(&cx.settings)?,
         default_agent: cx.settings.chat_agent.value.clone(),
         policy: cx.settings.resume.policy(),
+        store_features: crate::graphs::features(kind),
+        checkpoint: cx.settings.checkpoint.clone(),
         ..EngineOptions::new(options, &data)
     };
     // Served at once: executors are found again meanwhile, all at the same time.

@@ -71,6 +71,13 @@ records! {
         /// Masking changed it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
     } content ["data"];
+    /// A node works through a session of its own: an agent's. Written before anything is sent to it, so
+    /// that a later attempt finds it again.
+    NodeSessionAssigned = "node.session_assigned" {
+        path: String,
+        visit: u32,
+        child_session_id: SessionId,
+    } content [];
     /// An edge is taken. One that closes a cycle names the nodes that get another visit.
     EdgeTaken = "edge.taken" {
         from: String,

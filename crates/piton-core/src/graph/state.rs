@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::MemoryEntry;
 use crate::event::{Event, MemoryChanged, Seq};
-use crate::id::WaitId;
+use crate::id::{SessionId, WaitId};
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,9 @@ pub struct NodeState {
     /// What an attempt that did not end left behind. Gone when the node completes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe_point: Option<SafePoint>,
+    /// The session that it works through. Kept when the node completes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_session_id: Option<SessionId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<MapProgress>,
     #[serde(default, skip_serializing_if = "LoopProgress::is_empty")]
@@ -241,6 +244,12 @@ impl GraphState {
                 return;
             }
             Event::EdgeTaken(e) => self.apply_edge(&e.from, &e.to, &e.resets),
+            Event::NodeSessionAssigned(e) => {
+                if let Some(node) = self.visited(&e.path, e.visit) {
+                    node.child_session_id = Some(e.child_session_id.clone());
+                }
+                return;
+            }
             Event::NodeStarted(_) | Event::NodeFailed(_) => {
                 self.apply_attempt(seq, event);
                 return;
@@ -348,8 +357,16 @@ impl GraphState {
                     return false;
                 }
                 let (visit, attempts, failures) = (node.visit, node.attempts, node.failures);
-                let phase = NodePhase::Completed;
-                *node = NodeState { visit, attempts, failures, phase, ..NodeState::default() };
+                let (phase, child_session_id) =
+                    (NodePhase::Completed, node.child_session_id.take());
+                *node = NodeState {
+                    visit,
+                    attempts,
+                    failures,
+                    phase,
+                    child_session_id,
+                    ..NodeState::default()
+                };
                 self.execution_path.push(e.path.clone());
                 self.metrics.nodes_completed += 1;
                 self.metrics.total_latency_ms += e.latency_ms;

@@ -22,10 +22,19 @@ pub async fn fork(
     session: &SessionId,
     checkpoint: &CheckpointId,
 ) -> Result<SessionId> {
+    fork_as(store, session, checkpoint, new_session()?).await
+}
+
+/// The same, in a session of this id.
+pub async fn fork_as(
+    store: &GraphStore,
+    session: &SessionId,
+    checkpoint: &CheckpointId,
+    id: SessionId,
+) -> Result<SessionId> {
     let log = Reader::new(store.store(), session.clone());
     let (folded, events) = log.load().await?;
     let entry = folded.index.may_resume(checkpoint)?.clone();
-    let id = new_session()?;
     let mut copy = Copy::new(store, id.clone());
     let info = folded.session.info.as_ref();
     copy.push(NewRecord::new(

@@ -5,6 +5,7 @@
 mod change;
 mod diff;
 mod fork;
+mod overview;
 mod session;
 mod timeline;
 
@@ -23,7 +24,8 @@ use serde_json::Value;
 pub(crate) use change::{PRUNED_RECORD_MAX, chosen, excluded_keys};
 pub use change::{answer, delete, prune, prune_plan};
 pub use diff::{Changed, CheckpointDiff, KeyChanges, diff};
-pub use fork::fork;
+pub use fork::{fork, fork_as};
+pub use overview::{EdgeOverview, GraphOverview, NodeOverview, overview};
 pub use session::{Question, SessionView, graph_spec, question, view};
 pub use timeline::{TimelineEntry, timeline};
 

@@ -94,6 +94,10 @@ impl TimelineEntry {
                 self.detail = e.code.as_ref().map(|code| code.as_str().to_owned());
             }
             Event::NodeSkipped(e) => self.set_node(&e.path, None),
+            Event::NodeSessionAssigned(e) => {
+                self.set_node(&e.path, None);
+                self.detail = Some(e.child_session_id.to_string());
+            }
             Event::EdgeTaken(e) => self.detail = Some(format!("{} -> {}", e.from, e.to)),
             Event::LoopIterated(e) => {
                 self.set_node(&e.path, None);

@@ -1,5 +1,6 @@
 //! The kinds of nodes that need no code: what each does in one attempt.
 
+mod agent;
 mod command;
 mod looping;
 mod mapping;
@@ -53,6 +54,10 @@ pub(crate) async fn run(graph: &Graph, ctx: &mut NodeContext) -> Result<(), Node
             let printed = command::run(&argv, stdin, &ctx.of).await?;
             let value = command::value(spec.output, printed)?;
             write_result(node, ctx, value)
+        }
+        NodeKind::Agent(spec) => {
+            let said = agent::run(spec, ctx).await?;
+            write_result(node, ctx, said)
         }
         NodeKind::Human(human) => {
             let question = expression::render(&human.question, &ctx.variables())?;

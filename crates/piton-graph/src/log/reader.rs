@@ -158,6 +158,8 @@ impl Reader {
     pub(crate) async fn restored(&self, state: &GraphState, path: &str) -> Result<Restored> {
         let mut restored = Restored::default();
         let Some(node) = state.node(path) else { return Ok(restored) };
+        restored.failures = node.failures;
+        restored.child_session_id.clone_from(&node.child_session_id);
         if let Some(safe_point) = &node.safe_point {
             let mut fields = self.fields(safe_point.seq).await?;
             let why = fields.remove("description").and_then(|why| Some(why.as_str()?.to_owned()));

@@ -2,7 +2,8 @@
 
 use piton_core::NewRecord;
 use piton_core::event::{
-    ArtifactAdded, LoopIterated, MapItemCompleted, MapListed, NodeEvent, NodeSafePoint, NodeText,
+    ArtifactAdded, LoopIterated, MapItemCompleted, MapListed, NodeEvent, NodeSafePoint,
+    NodeSessionAssigned, NodeText,
 };
 use piton_core::graph::CheckpointType;
 use serde_json::{Map, Value};
@@ -60,6 +61,9 @@ impl Scheduler {
                 }
                 self.hold_or_reply(&path, reply, replies);
                 return Ok(());
+            }
+            Asked::AssignSession { child_session_id } => {
+                self.log.push_event(NodeSessionAssigned { path, visit, child_session_id });
             }
             Asked::MapList { items } => {
                 let count = u32::try_from(items.len()).unwrap_or(u32::MAX);

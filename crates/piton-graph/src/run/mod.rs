@@ -10,13 +10,15 @@ mod waiting;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use piton_core::decide::{Command, Verdict};
 use piton_core::graph::{CheckpointConfig, CheckpointOptions};
 use piton_core::id::{CheckpointId, SessionId, WaitId};
-use piton_core::{AnyCode, Timestamp};
+use piton_core::{AnyCode, Seq, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::agent::AgentHost;
 use crate::error::{Error, Result, nearest};
 use crate::graph::Graph;
 use crate::store::{Claim, GraphStore};
@@ -32,6 +34,7 @@ pub struct Runner {
     working_dir: Option<String>,
     is_on_server: bool,
     progress: Option<mpsc::UnboundedSender<Progress>>,
+    agents: Option<Arc<dyn AgentHost>>,
 }
 
 /// What a run reports while it runs, each when it is durable. For people; the log has it all.
@@ -120,6 +123,7 @@ pub struct Run {
     scheduler: Scheduler,
     stop: Arc<watch::Sender<Stop>>,
     answers: mpsc::UnboundedSender<GivenAnswer>,
+    commands: mpsc::UnboundedSender<GivenCommand>,
     /// Held as long as it runs.
     _claim: Claim,
 }
@@ -129,6 +133,22 @@ pub struct Run {
 pub struct RunHandle {
     stop: Arc<watch::Sender<Stop>>,
     answers: mpsc::UnboundedSender<GivenAnswer>,
+    commands: mpsc::UnboundedSender<GivenCommand>,
+}
+
+/// A command about the session that runs, on its way to the session's one writer.
+#[derive(Debug)]
+struct GivenCommand {
+    command: Command,
+    reply: oneshot::Sender<Result<Decided>>,
+}
+
+/// What a command came to, once it is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    pub verdict: Verdict,
+    /// The session's last record when it was decided.
+    pub last_seq: Seq,
 }
 
 /// An answer on its way to the run that asked.
@@ -158,6 +178,20 @@ impl RunHandle {
         }
     }
 
+    /// Has the run decide a command about its session: an answer, a token, a title. What would change
+    /// the run itself is refused with `run_in_progress`. `None`: the run has ended, and somebody else
+    /// may write to the session.
+    pub async fn execute(&self, command: Command) -> Result<Option<Decided>> {
+        let (reply, decided) = oneshot::channel();
+        if self.commands.send(GivenCommand { command, reply }).is_err() {
+            return Ok(None);
+        }
+        match decided.await {
+            Ok(decided) => decided.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Ends the nodes that run, and the run.
     pub fn cancel(&self) {
         self.stop.send_replace(Stop::Cancel);
@@ -181,7 +215,11 @@ impl Run {
     }
 
     pub fn handle(&self) -> RunHandle {
-        RunHandle { stop: Arc::clone(&self.stop), answers: self.answers.clone() }
+        RunHandle {
+            stop: Arc::clone(&self.stop),
+            answers: self.answers.clone(),
+            commands: self.commands.clone(),
+        }
     }
 
     /// Runs until it ends or waits.
@@ -201,6 +239,7 @@ impl Graph {
             working_dir: None,
             is_on_server: false,
             progress: None,
+            agents: None,
         }
     }
 }
@@ -228,6 +267,12 @@ impl Runner {
     /// A server runs it, and continues it after a restart.
     pub fn on_server(mut self) -> Self {
         self.is_on_server = true;
+        self
+    }
+
+    /// What runs the agents of `agent` nodes; a graph that has none needs no host.
+    pub fn agents(mut self, host: Arc<dyn AgentHost>) -> Self {
+        self.agents = Some(host);
         self
     }
 

@@ -25,6 +25,7 @@ use crate::store::{Claim, new_run, new_session, now};
 pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<Run> {
     let config = runner.config()?;
     runner.graph.check_bodies()?;
+    check_agents(&runner)?;
     let inputs = complete_inputs(&runner.graph, inputs)?;
     let id = match &runner.session {
         Some(id) => id.clone(),
@@ -48,6 +49,15 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
     let masked = Vec::new();
     let at = Start { run_id, memory: BTreeMap::new(), set: inputs, resumed_from: None, masked };
     begin(runner, log, config, claim, at).await
+}
+
+/// A graph with `agent` nodes needs somebody who runs agents.
+fn check_agents(runner: &Runner) -> Result<()> {
+    let nodes: Vec<String> = runner.graph.agent_nodes().map(str::to_owned).collect();
+    if nodes.is_empty() || runner.agents.is_some() {
+        return Ok(());
+    }
+    Err(Error::AgentHostMissing { nodes })
 }
 
 /// The session runs this graph from now on.
@@ -82,6 +92,7 @@ async fn begin(
     let Start { run_id, memory, set, resumed_from, masked } = at;
     let (stop, stopped) = watch::channel(Stop::No);
     let (answers, given) = mpsc::unbounded_channel();
+    let (commands, given_commands) = mpsc::unbounded_channel();
     let session = log.id.clone();
     let newest = log.folded.index.latest(log.lineage()).map(|entry| entry.checkpoint_id.clone());
     let mut scheduler = Scheduler::new(Beginning {
@@ -94,6 +105,8 @@ async fn begin(
         working_dir: runner.working_dir,
         stop: stopped,
         answers: given,
+        commands: given_commands,
+        agents: runner.agents,
         parent: resumed_from.clone().or(newest),
     });
     let by_server = runner.is_on_server;
@@ -107,7 +120,7 @@ async fn begin(
     scheduler.redecide_edges()?;
     scheduler.log.commit().await?;
     let stop = Arc::new(stop);
-    Ok(Run { session, resumed_from, masked, scheduler, stop, answers, _claim: claim })
+    Ok(Run { session, resumed_from, masked, scheduler, stop, answers, commands, _claim: claim })
 }
 
 /// Where a resume begins.
@@ -127,6 +140,7 @@ pub(super) async fn resume(
 ) -> Result<Run> {
     let config = runner.config()?;
     runner.graph.check_bodies()?;
+    check_agents(&runner)?;
     let claim = runner.store.claim(session)?;
     let excluded = &config.exclude_memory_keys;
     let (mut log, events) = Log::load(&runner.store, session.clone(), &config).await?;
@@ -403,6 +417,8 @@ fn continue_run(log: &mut Log, is_older: bool) -> Result<RunId> {
             Ok(run_id)
         }
         Phase::Open if run.is_waiting() => start(log),
+        // A wait was answered in this boot, and nothing ran since.
+        Phase::Open if run.boot_id == *log.store.boot() && !is_older => Ok(run_id),
         Phase::Open => {
             // The process that ran it does not hold the lease any more: the run was cut off.
             let reason = Reason::ProcessRestart;

@@ -15,7 +15,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Failure, GivenAnswer, Outcome, Progress, Stop};
+use super::{Failure, GivenAnswer, GivenCommand, Outcome, Progress, Stop};
+use crate::agent::AgentHost;
 use crate::error::{NodeError, Result};
 use crate::graph::Graph;
 use crate::kinds;
@@ -80,6 +81,8 @@ pub(super) struct Scheduler {
     requests: mpsc::Receiver<Request>,
     pub(super) stop: watch::Receiver<Stop>,
     answers: mpsc::UnboundedReceiver<GivenAnswer>,
+    commands: mpsc::UnboundedReceiver<GivenCommand>,
+    agents: Option<Arc<dyn AgentHost>>,
     /// A handle is left that could.
     can_be_stopped: bool,
     progress: Option<mpsc::UnboundedSender<Progress>>,
@@ -103,6 +106,8 @@ pub(super) struct Beginning {
     pub(super) working_dir: Option<String>,
     pub(super) stop: watch::Receiver<Stop>,
     pub(super) answers: mpsc::UnboundedReceiver<GivenAnswer>,
+    pub(super) commands: mpsc::UnboundedReceiver<GivenCommand>,
+    pub(super) agents: Option<Arc<dyn AgentHost>>,
     pub(super) parent: Option<CheckpointId>,
 }
 
@@ -111,6 +116,7 @@ impl Scheduler {
         let Beginning { graph, log, config, run_id, memory, .. } = begin;
         let (progress, working_dir, parent) = (begin.progress, begin.working_dir, begin.parent);
         let (stop, answers) = (begin.stop, begin.answers);
+        let (commands, agents) = (begin.commands, begin.agents);
         let state = &log.folded.graph;
         let mut again = BTreeSet::new();
         let mut retries = BTreeMap::new();
@@ -149,6 +155,8 @@ impl Scheduler {
             requests,
             stop,
             answers,
+            commands,
+            agents,
             can_be_stopped: true,
             progress,
             parent,
@@ -179,6 +187,7 @@ impl Scheduler {
             let wake = self.next_wake(is_starting);
             let mut replies = Vec::new();
             let mut reply_to = None;
+            let mut decided = None;
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id() => {
                     self.ended(ended, &mut replies)?;
@@ -188,6 +197,9 @@ impl Scheduler {
                 }
                 Some(given) = self.answers.recv() => {
                     reply_to = self.answered(given, &mut replies).await?;
+                }
+                Some(given) = self.commands.recv() => {
+                    decided = self.decide_given(given);
                 }
                 () = tokio::time::sleep_until(wake.unwrap_or_else(far)), if wake.is_some() => {
                     self.expire_waits(&mut replies)?;
@@ -215,6 +227,10 @@ impl Scheduler {
             if let Some(reply_to) = reply_to {
                 // It may not wait for that.
                 let _ = reply_to.send(Ok(()));
+            }
+            if let Some((reply, decided)) = decided {
+                let _ = reply.send(Ok(decided));
+                self.deliver_answers().await?;
             }
         }
     }
@@ -310,11 +326,13 @@ impl Scheduler {
         });
         let mut ctx = NodeContext {
             of: Attempt {
+                session: session.clone(),
                 path: path.clone(),
                 visit,
                 attempt,
                 idempotency_key,
                 working_dir: self.working_dir.clone(),
+                agents: self.agents.clone(),
             },
             reads,
             may_write: node.writes.clone(),

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use piton_core::Code;
 use piton_core::decide::{self, Command, Verdict};
 use piton_core::event::WaitKind;
 use piton_core::graph::{Answer, CheckpointType};
 use piton_core::id::WaitId;
 use piton_core::limits;
 use piton_core::token::NewToken;
+use piton_core::{Code, Seq};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::scheduler::{LiveWait, Reply, Scheduler};
-use super::{GivenAnswer, Progress};
+use super::{Decided, GivenAnswer, GivenCommand, Progress};
 use crate::checkpoints;
 use crate::error::{NodeError, Result};
 use crate::spec::NodeKind;
@@ -189,6 +189,52 @@ impl Scheduler {
         Ok(Some(reply))
     }
 
+    /// A command from elsewhere about this session: decided here, because this is its one writer.
+    /// Returns who gave it, to hear when it is durable.
+    pub(super) fn decide_given(
+        &mut self,
+        given: GivenCommand,
+    ) -> Option<(oneshot::Sender<Result<Decided>>, Decided)> {
+        let GivenCommand { command, reply } = given;
+        let decided = if is_compatible(&command) {
+            self.log.decide(command)
+        } else {
+            Err(decide::Refusal::RunInProgress { run: self.run_id.clone() }.into())
+        };
+        match decided {
+            Ok(verdict) => {
+                let last_seq = self.log.folded.session.last_seq;
+                Some((reply, Decided { verdict, last_seq }))
+            }
+            Err(error) => {
+                // The giver may be gone.
+                let _ = reply.send(Err(error));
+                None
+            }
+        }
+    }
+
+    /// Lets the nodes continue whose waits were answered by a command, which is durable.
+    pub(super) async fn deliver_answers(&mut self) -> Result<()> {
+        let answers = &self.log.folded.graph.answers;
+        let answered = self.live.iter().filter_map(|(path, live)| {
+            match answers.get(&live.wait.as_ref()?.id) {
+                Some(Answer::Given { seq }) => Some((path.clone(), *seq)),
+                _ => None,
+            }
+        });
+        let answered: Vec<(String, Seq)> = answered.collect();
+        for (path, seq) in answered {
+            let answer = self.log.field(seq, "answer").await?.unwrap_or(Value::Null);
+            let wait = self.live.get_mut(&path).and_then(|live| live.wait.take());
+            if let Some(wait) = wait {
+                // The node's task may have been ended.
+                let _ = wait.reply.send(Ok(answer));
+            }
+        }
+        Ok(())
+    }
+
     /// Waits whose time has passed end, and their nodes fail.
     pub(super) fn expire_waits(&mut self, replies: &mut Vec<Reply>) -> Result<()> {
         self.log.decide(Command::Sweep { live: true })?;
@@ -202,5 +248,18 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a command leaves the run as it is, apart from what it waits for.
+fn is_compatible(command: &Command) -> bool {
+    match command {
+        Command::Requested { command, .. } => is_compatible(command),
+        Command::Nothing
+        | Command::Rename { .. }
+        | Command::AnswerByWait { .. }
+        | Command::AnswerByToken(_)
+        | Command::RotateToken { .. } => true,
+        _ => false,
     }
 }

@@ -154,9 +154,11 @@ fn check_node(
     if node.map.is_some() && node.repeat.is_some() {
         return fail(format!("The node `{name}` is a map and a loop; make two nodes of it"));
     }
-    let has_body = !matches!(node.kind, NodeKind::Human(_));
+    let has_body = !matches!(node.kind, NodeKind::Human(_) | NodeKind::Agent(_));
     if (node.map.is_some() || node.repeat.is_some()) && !has_body {
-        return fail(format!("The node `{name}` asks a person: it can be neither map nor loop"));
+        return fail(format!(
+            "The node `{name}` asks a person or an agent: it can be neither map nor loop"
+        ));
     }
     if node.repeat.is_some() && !matches!(node.kind, NodeKind::Command(_) | NodeKind::Custom) {
         return fail(format!("The loop `{name}` needs a `command` or code of your own"));
@@ -171,7 +173,7 @@ fn check_node(
         // A loop writes those of its outputs that it names.
         _ if node.repeat.is_some() => 0..=WRITES_MAX,
         NodeKind::Template { .. } | NodeKind::Human(_) => 1..=1,
-        NodeKind::Command(_) => 0..=1,
+        NodeKind::Command(_) | NodeKind::Agent(_) => 0..=1,
         NodeKind::Custom | NodeKind::Set { .. } => 0..=WRITES_MAX,
     };
     if !results.contains(&node.writes.len()) {
@@ -210,6 +212,16 @@ fn check_node(
             }
         }
         NodeKind::Template { text } => used.extend(parse(expression::template_variables(text))?),
+        NodeKind::Agent(agent) => {
+            let variables = parse(expression::template_variables(&agent.prompt))?;
+            if let Some(secret) = variables.iter().find(|key| excluded.matches(key)) {
+                let message = format!(
+                    "The prompt of `{name}` has the excluded key `{secret}`: it would be in the log of the agent's session"
+                );
+                return fail(message);
+            }
+            used.extend(variables);
+        }
         NodeKind::Human(human) => {
             used.extend(parse(expression::template_variables(&human.question))?);
         }

@@ -120,7 +120,9 @@ impl NodeSpec {
     pub fn new(kind: NodeKind) -> Self {
         let effects = match &kind {
             NodeKind::Set { .. } | NodeKind::Template { .. } => Effects::None,
-            NodeKind::Custom | NodeKind::Command(_) | NodeKind::Human(_) => Effects::External,
+            NodeKind::Custom | NodeKind::Command(_) | NodeKind::Human(_) | NodeKind::Agent(_) => {
+                Effects::External
+            }
         };
         Self {
             kind,
@@ -157,6 +159,16 @@ pub enum NodeKind {
         text: String,
     },
     Human(HumanSpec),
+    Agent(AgentSpec),
+}
+
+/// A prompt to an agent, which works in a session of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentSpec {
+    /// `None`: the default agent of who runs the graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    pub prompt: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::tree::{self, Node, Tree};
 use super::{
-    CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec, MapSpec, MemorySpec,
-    NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType,
+    AgentSpec, CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec, MapSpec,
+    MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType,
 };
 use crate::error::{SourceLocation, SpecError};
 
@@ -162,12 +162,13 @@ impl Parsed {
     }
 
     fn node(&mut self, name: &str, tree: &Tree) -> Result<NodeSpec, SpecError> {
-        const KINDS: &[&str] = &["command", "set", "template", "human", "custom"];
+        const KINDS: &[&str] = &["command", "set", "template", "human", "agent", "custom"];
         const FIELDS: &[&str] = &[
             "command",
             "set",
             "template",
             "human",
+            "agent",
             "custom",
             "output",
             "map",
@@ -213,6 +214,7 @@ impl Parsed {
             }
             "template" => NodeKind::Template { text: kind_tree.text("A template")? },
             "human" => NodeKind::Human(human(kind_tree)?),
+            "agent" => NodeKind::Agent(agent(kind_tree)?),
             _ => NodeKind::Custom,
         });
         if let (Some(of), false) = (fields.get("output"), kind == "command") {
@@ -385,6 +387,13 @@ fn human(tree: &Tree) -> Result<HumanSpec, SpecError> {
     }
     let deadline_ms = fields.get("deadline").map(|of| duration(of)).transpose()?;
     Ok(HumanSpec { question: question.text("A question")?, options, deadline_ms })
+}
+
+fn agent(tree: &Tree) -> Result<AgentSpec, SpecError> {
+    let fields = known_fields(tree, "An agent", &["profile", "prompt"])?;
+    let prompt = fields.get("prompt").ok_or_else(|| tree.fail("There is no `prompt`"))?;
+    let profile = fields.get("profile").map(|of| of.text("`profile`")).transpose()?;
+    Ok(AgentSpec { profile, prompt: prompt.text("A prompt")? })
 }
 
 fn retry(tree: &Tree) -> Result<Retry, SpecError> {

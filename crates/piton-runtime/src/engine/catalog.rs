@@ -108,6 +108,11 @@ impl AgentCatalog {
     /// Refuses a session whose log another program began without naming an agent: the default one
     /// would not have its conversation.
     pub fn require_named(&self, state: &State) -> Result<()> {
+        if state.facts.graph.is_some()
+            && let Some(info) = &state.info
+        {
+            return Err(Error::SessionIsGraph { session: info.session_id.clone() });
+        }
         match state.info.as_ref() {
             Some(info) if info.is_adopted && info.agent_profile_id.is_none() => {
                 Err(Error::AgentProfileRequired { session: info.session_id.clone() })

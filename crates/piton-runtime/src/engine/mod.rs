@@ -7,10 +7,12 @@
 
 mod access_tokens;
 mod agent;
+mod agent_nodes;
 mod agent_sessions;
 mod caller;
 mod catalog;
 mod finishing;
+mod graphs;
 mod queue;
 mod removal;
 mod requests;
@@ -29,9 +31,11 @@ use std::time::Duration;
 
 use piton_agent::profiles::Profile;
 use piton_core::decide::Command;
+use piton_core::graph::{CheckpointOptions, StoreFeatures};
 use piton_core::id::SessionId;
 use piton_core::resume::Policy;
 use piton_exec::executor::{Executor, LaunchOptions};
+use piton_graph::{GraphStore, StoreParts};
 use piton_store::Store;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
@@ -52,6 +56,7 @@ pub use agent_sessions::ForkSpec;
 pub use caller::Caller;
 pub use catalog::{AgentCatalog, DefaultAgent, SESSION_PLACEHOLDER, TEST_AGENT};
 pub use finishing::{CommittedWork, MergedWork, PushedWork};
+pub use graphs::{CheckpointQuery, GraphResume, GraphRunSpec, GraphSource, ResumedGraph};
 pub use queue::{AffectedQueue, Prompted, QueueReport, QueuedPromptReport};
 pub use removal::{ArchiveTarget, Deleted, RedactionReport};
 pub use requests::Fulfilled;
@@ -64,6 +69,7 @@ pub use tasks::{ChangedTask, CreatedTask, TaskPage, TaskReport};
 pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
 pub use workspace::{OpenedShell, check_terminal_side};
 
+use graphs::Graphs;
 use start_plan::StartPlans;
 
 /// How long a request waits until it is known what became of a start.
@@ -91,6 +97,10 @@ pub struct EngineOptions {
     pub archive: PathBuf,
     /// How long a request waits until it is known what became of a start.
     pub start_wait: Duration,
+    /// What the store does to contents: which checkpoint options fit it.
+    pub store_features: StoreFeatures,
+    /// Checkpoint options of all graphs; they win over a graph's own.
+    pub checkpoint: CheckpointOptions,
 }
 
 impl EngineOptions {
@@ -106,6 +116,8 @@ impl EngineOptions {
             scratch: data.join("workspaces"),
             archive: data.join("archive"),
             start_wait: START_WAIT,
+            store_features: StoreFeatures { is_encrypted: false, compresses_above: None },
+            checkpoint: CheckpointOptions::default(),
         }
     }
 
@@ -147,6 +159,7 @@ struct Running {
     executions: Executions,
     plans: StartPlans,
     worktrees: Worktrees,
+    graphs: Graphs,
 }
 
 /// An engine that runs. Dropping it ends its work wherever it is, as a crash would; agents outlive
@@ -156,6 +169,7 @@ pub struct RunningEngine {
     engine: Engine,
     service: Option<Service>,
     executions: Executions,
+    graphs: Graphs,
     tasks: JoinSet<()>,
 }
 
@@ -168,6 +182,7 @@ impl RunningEngine {
     /// keep running.
     pub async fn shut_down(mut self) {
         self.tasks.abort_all();
+        self.graphs.detach();
         self.executions.detach();
         if let Some(service) = self.service.take() {
             service.shut_down().await;
@@ -177,6 +192,7 @@ impl RunningEngine {
 
 impl Drop for RunningEngine {
     fn drop(&mut self) {
+        self.graphs.detach();
         self.executions.detach();
     }
 }
@@ -193,6 +209,15 @@ impl Engine {
         let (store, clock) = (options.service.store.clone(), options.service.clock.clone());
         let ids = Ids::new(Arc::clone(&clock), options.service.entropy.clone());
         let executions = Executions::new(executor, Arc::clone(&store), options.launch);
+        let left = graphs::left_by_dead_boots(&options.service).await?;
+        let graph_store = GraphStore::from_parts(StoreParts {
+            store: Arc::clone(&store),
+            boot: options.service.boot.clone(),
+            liveness: Arc::clone(&options.service.liveness),
+            features: options.store_features,
+            masker: Arc::clone(&options.service.masker),
+        })
+        .with_checkpoints(options.checkpoint);
         let service = Service::begin(Options {
             driver: Arc::new(executions.clone()),
             executors: Arc::new(executions.clone()),
@@ -211,7 +236,14 @@ impl Engine {
                 tracing::error!(code = %error.code(), "the metadata log is not followed");
             }
         });
-        let running = Running { handle, executions: executions.clone(), plans, worktrees };
+        let graphs = Graphs::new(graph_store, Arc::clone(&handle.env().graphs));
+        let running = Running {
+            handle,
+            executions: executions.clone(),
+            plans,
+            worktrees,
+            graphs: graphs.clone(),
+        };
         let engine = Self(Arc::new(Inner {
             writer: Writer::Running(Box::new(running)),
             catalog,
@@ -223,7 +255,9 @@ impl Engine {
             archive: options.archive,
             start_wait: options.start_wait,
         }));
-        Ok(RunningEngine { engine, service: Some(service), executions, tasks })
+        let continuing = engine.clone();
+        tasks.spawn(async move { continuing.continue_graphs(left).await });
+        Ok(RunningEngine { engine, service: Some(service), executions, graphs, tasks })
     }
 
     /// For a process that runs no sessions: each change is one batch that takes the session's lease

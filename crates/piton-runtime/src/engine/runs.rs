@@ -8,6 +8,7 @@ use piton_core::state::{Executor, Phase, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::graphs::{GraphResume, GraphStop};
 use super::requests::Request;
 use super::{Caller, Engine, Fulfilled, SessionReport};
 use crate::error::{Error, Result};
@@ -57,6 +58,10 @@ impl Engine {
         how: ResumeSpec,
     ) -> Result<Fulfilled<AffectedRun>> {
         self.running()?;
+        if self.view().state(session).await?.facts.graph.is_some() {
+            let resumed = self.resume_graph(caller, session, GraphResume::default()).await?;
+            return Ok(resumed.map(|resumed| AffectedRun::new(session, resumed.run_id)));
+        }
         let request = Request::new(caller, "sessions.resume", session, &how)?;
         if let Some(replayed) = self.replay_if_open(session, &request).await? {
             return Ok(replayed);
@@ -149,8 +154,8 @@ impl Engine {
         let running = self.running()?;
         let state = self.view().state(session).await?;
         let mut pending = false;
-        // A closed session can be looked at, too.
-        if state.facts.closed.is_none() {
+        // A closed session can be looked at, too; a graph has no agent.
+        if state.facts.closed.is_none() && state.facts.graph.is_none() {
             let supervisors = running.handle.supervisors();
             let opening = supervisors.ensure_running(session, StartTrigger::Open);
             let opened = tokio::time::timeout(self.0.start_wait, opening).await;
@@ -173,6 +178,10 @@ impl Engine {
         run: Option<RunId>,
     ) -> Result<Fulfilled<AffectedRun>> {
         self.running()?;
+        if let Some(done) = self.stop_graph(caller, session, run.as_ref(), GraphStop::Pause).await?
+        {
+            return Ok(done);
+        }
         self.change_run(caller, session, "sessions.pause", run, |run_id| Command::Pause { run_id })
             .await
     }
@@ -184,6 +193,11 @@ impl Engine {
         session: &SessionId,
         run: Option<RunId>,
     ) -> Result<Fulfilled<AffectedRun>> {
+        if let Some(done) =
+            self.stop_graph(caller, session, run.as_ref(), GraphStop::Cancel).await?
+        {
+            return Ok(done);
+        }
         let command = |run_id| Command::Cancel { run_id, reason: Reason::UserRequest };
         self.change_run(caller, session, "sessions.cancel", run, command).await
     }

@@ -261,7 +261,7 @@ pub(super) fn check_title(title: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-async fn check_folder(folder: &str) -> Result<()> {
+pub(super) async fn check_folder(folder: &str) -> Result<()> {
     let path = Path::new(folder).to_owned();
     if !path.is_absolute() || folder.contains('\0') {
         return Err(Error::Invalid("working_dir is an absolute path".to_owned()));

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::queue::check as check_content;
 use super::requests::{Request, value};
 use super::{Caller, Engine, Fulfilled};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tokens::Answered;
 
 /// Sessions that are read for open waits; those that are due first.
@@ -116,12 +116,16 @@ impl Engine {
             }
             session => session?,
         };
+        let answer = self.graph_answer(&session, wait_id, answer).await?;
         handle.check_answer(&session, wait_id, &answer).await?;
         let fresh = NewToken::from(&self.ids().token()?);
         let answered = AnsweredWait { session_id: session.clone() };
         let wait_id = wait_id.clone();
         let command = match content {
             None => Command::AnswerByWait { wait_id, fresh, answer },
+            Some(_) if self.view().state(&session).await?.facts.graph.is_some() => {
+                return Err(Error::SessionIsGraph { session });
+            }
             Some(content) => {
                 let (run_id, message_id) = (self.ids().run()?, self.ids().message()?);
                 let message = Message { message_id, content };
@@ -131,7 +135,9 @@ impl Engine {
                 Command::AnswerWithMessage { wait_id, fresh, answer, prompt }
             }
         };
-        self.execute(&session, &request, answered, command).await
+        let answered = self.execute(&session, &request, answered, command).await?;
+        self.continue_answered(&session).await?;
+        Ok(answered)
     }
 
     /// Answers with a resume token; for parties without a login. `within`: the session that the
@@ -142,7 +148,10 @@ impl Engine {
         token: ResumeToken,
         answer: Value,
     ) -> Result<Answered> {
-        self.running()?.handle.answer_with_token(within, token, normal_answer(answer)).await
+        let handle = &self.running()?.handle;
+        let answered = handle.answer_with_token(within, token, normal_answer(answer)).await?;
+        self.continue_answered(&answered.session).await?;
+        Ok(answered)
     }
 
     /// Makes a new resume token for a wait; the old one is revoked.

@@ -26,6 +26,11 @@ impl Session {
 
     /// Starts the next deed if none is under way. One that was taken back meanwhile is dropped.
     pub(super) fn act_next(&mut self) {
+        if self.state.facts.graph.is_some() {
+            // No agent is given anything: the graph carries out what its records demand.
+            self.jobs.clear();
+            return;
+        }
         while self.effects.is_empty() {
             let Some(job) = self.jobs.pop_front() else { return };
             let seq = job.cause.seq;

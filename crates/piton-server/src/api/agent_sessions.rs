@@ -71,6 +71,8 @@ pub(crate) async fn delete(
 /// The agent makes the copy at its newest turn, when it is first started; the session's own conversation
 /// stays as it is. The new session works in the same folder. An agent that does not offer this is refused
 /// with `agent_not_offered`; while a run is open, the fork is refused with `run_in_progress`.
+///
+/// Of a graph: a session that begins with what the graph did up to a checkpoint. It is paused.
 #[utoipa::path(post, path = "/sessions/{session_id}/fork", operation_id = "fork_session", tag = "sessions", request_body = Option<ForkRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
@@ -92,6 +94,12 @@ pub(crate) async fn fork_now(
     fork: ForkRequest,
 ) -> Result<Fulfilled<SessionCreated>> {
     let session = SessionId::from_user(session)?;
+    let is_graph = app.engine().view().state(&session).await?.facts.graph.is_some();
+    if is_graph || fork.checkpoint_id.is_some() {
+        let named = fork.checkpoint_id.as_deref();
+        let forked = app.engine().fork_graph(caller, &session, named).await?;
+        return Ok(forked.map(|created| SessionCreated { session_id: created.session_id }));
+    }
     let spec = ForkSpec { title: fork.title, start: fork.start.unwrap_or(true) };
     let forked = app.engine().fork(caller, &session, spec).await?;
     Ok(forked.map(|created| {

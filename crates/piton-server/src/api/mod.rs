@@ -5,6 +5,7 @@ pub(crate) mod agent;
 pub(crate) mod agent_sessions;
 pub(crate) mod agents;
 pub(crate) mod finishing;
+pub(crate) mod graphs;
 pub(crate) mod health;
 pub(crate) mod queue;
 pub(crate) mod records;

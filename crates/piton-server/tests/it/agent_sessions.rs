@@ -50,7 +50,7 @@ async fn a_session_is_forked() {
         ..NewSession::default()
     };
     let session = client.create_session(&new).await.unwrap().session_id;
-    let fork = ForkRequest { title: None, start: Some(false) };
+    let fork = ForkRequest { start: Some(false), ..ForkRequest::default() };
     let nothing = client.fork(&session, &fork).await.unwrap_err();
     assert_eq!(nothing.code(), Some(Code::AgentNotOffered), "it has no conversation yet");
     client.start(&session, &StartRequest::default()).await.unwrap();

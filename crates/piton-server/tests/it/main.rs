@@ -11,6 +11,7 @@ mod agent_sessions;
 mod bad_input;
 mod bootstrap;
 mod description;
+mod graphs;
 mod login;
 mod mcp;
 mod problems;

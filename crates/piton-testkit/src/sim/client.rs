@@ -138,6 +138,9 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         | Error::Invalid(_)
         | Error::Id(_)
         | Error::AgentNotFound { .. }
+        | Error::Graph(_)
+        | Error::GraphRunning { .. }
+        | Error::SessionIsGraph { .. }
         | Error::AgentProfileRequired { .. }
         | Error::Folder(_)
         | Error::Finish(_)

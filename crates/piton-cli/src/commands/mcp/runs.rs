@@ -32,6 +32,25 @@ impl Runs {
         runs.insert(session, (handle, task));
     }
 
+    /// The run of a session, if it runs here.
+    pub(super) fn handle(&self, session: &SessionId) -> Option<RunHandle> {
+        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (handle, task) = runs.get(session)?;
+        (!task.is_finished()).then(|| handle.clone())
+    }
+
+    /// Resolves when the session does not run here any more.
+    pub(super) async fn ended(&self, session: &SessionId) {
+        let run = {
+            let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            runs.remove(session)
+        };
+        if let Some((_, task)) = run {
+            // One that panicked has ended.
+            let _ = task.await;
+        }
+    }
+
     /// Pauses what runs and waits for it, not for ever: what is cut off can be resumed, too.
     pub(super) async fn pause_all(&self) {
         let runs: Vec<_> = {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use piton_api::graph::{ResumeGraphRequest, RunGraphRequest};
+use piton_api::wait::AnswerRequest;
 use piton_core::Code;
 use piton_core::graph::{CheckpointFilter, CheckpointType};
 use piton_core::id::{CheckpointId, SessionId, WaitId};
@@ -19,11 +21,13 @@ use super::parameters::{
 };
 use super::runs::Runs;
 use crate::call::Call;
+use crate::commands::run;
 use crate::commands::sessions::StatusFilter;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::graphs::{self, GraphHost};
 use crate::lookup;
+use crate::server;
 
 /// Most sessions that a list has.
 const LIMIT_MAX: usize = 200;
@@ -90,7 +94,17 @@ impl Tools {
                 && (asked.agent_work_dir.is_empty() || asked.agent_work_dir == folder)
         };
         let limit = asked.limit.clamp(1, LIMIT_MAX);
-        let (listed, _) = self.view().list_where(None, chosen, None, limit).await?;
+        let (view, mut listed, mut total, mut after) = (self.view(), Vec::new(), 0, None);
+        loop {
+            let (page, next) = view.list_where(None, &chosen, after, LIMIT_MAX).await?;
+            total += page.len();
+            let room = limit.saturating_sub(listed.len());
+            listed.extend(page.into_iter().take(room));
+            match next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
         let mut sessions = Vec::new();
         for one in listed {
             let view = checkpoints::view(self.store(), &one.row.session).await?;
@@ -104,7 +118,6 @@ impl Tools {
                 "updated_at": view.updated_at,
             }));
         }
-        let total = sessions.len();
         Ok(json!({"sessions": sessions, "total": total}))
     }
 
@@ -161,7 +174,7 @@ impl Tools {
         Ok(shown)
     }
 
-    /// Continues a session in this process; says which checkpoint it continues from.
+    /// Continues a session, in this process or on the server that owns it; says which checkpoint it continues from.
     async fn continue_session(
         &self,
         session: &SessionId,
@@ -169,6 +182,16 @@ impl Tools {
         set: Map<String, Value>,
     ) -> Result<Option<CheckpointId>> {
         let graph = Graph::of_session(self.store(), session).await?;
+        if let Some(client) = run::server_for_resume(&self.0.cx, &graph, session).await? {
+            let how = ResumeGraphRequest {
+                checkpoint_id: checkpoint.map(ToString::to_string),
+                set,
+                recorded_graph: true,
+                ..ResumeGraphRequest::default()
+            };
+            let from = client.resume_graph(session, &how).await?.resumed_from;
+            return Ok(from.map(|from| from.parse()).transpose()?);
+        }
         let runner = graph.runner(&self.0.host.store).checkpoints(CheckpointOptions::default());
         let run = runner.resume(session, checkpoint, set).await;
         let run = run.map_err(|error| graphs::owned(&self.0.cx, error))?;
@@ -199,6 +222,17 @@ impl Tools {
             "" => std::env::current_dir()?,
             folder => std::path::absolute(folder)?,
         };
+        if let Some(client) = run::server_for_run(&self.0.cx, &graph).await? {
+            let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+            let request = RunGraphRequest {
+                file: graph.file().map(text),
+                inputs: asked.inputs,
+                working_dir: Some(text(&folder)),
+                ..RunGraphRequest::default()
+            };
+            let session = client.run_graph(&request).await?.session_id;
+            return Ok(json!({"session_id": session, "graph": graph.name(), "status": "active"}));
+        }
         let runner = graph.runner(&self.0.host.store);
         let runner = runner.working_dir(folder.to_string_lossy().into_owned());
         let run = runner.start(asked.inputs).await?;
@@ -217,6 +251,31 @@ impl Tools {
         Ok(json!({"session_id": forked, "forked_from": session, "checkpoint_id": id}))
     }
 
+    /// Answers a graph that runs here while other branches run, one of the server there, and one that
+    /// nobody runs by continuing it here.
+    async fn give_answer(&self, session: &SessionId, wait: &WaitId, answer: Value) -> Result<()> {
+        if let Some(run) = self.0.runs.handle(session)
+            && run.answer(wait.clone(), answer.clone()).await?
+        {
+            return Ok(());
+        }
+        let data = &self.0.cx.settings.data.value;
+        let owner = self.view().state(session).await?.lease.owner;
+        if let (Some(owner), Some(info)) = (owner, server::find(data))
+            && owner.as_str() == info.boot
+            && let Some(client) = server::connect(data)
+        {
+            client.answer(wait, &AnswerRequest { answer, message: None }).await?;
+            return Ok(());
+        }
+        // Its run has ended, and may not have let go of the session yet.
+        self.0.runs.ended(session).await;
+        let answered = piton_graph::answer(&self.0.host.store, session, wait, answer).await;
+        answered.map_err(|error| graphs::owned(&self.0.cx, error))?;
+        self.continue_session(session, None, Map::new()).await?;
+        Ok(())
+    }
+
     async fn answer(&self, asked: AnswerWait) -> Result<Value> {
         let session = self.session(&asked.session_id, "").await?;
         let wait: WaitId = match asked.wait_id.as_str() {
@@ -230,9 +289,7 @@ impl Tools {
             }
             named => named.parse()?,
         };
-        let answered = piton_graph::answer(&self.0.host.store, &session, &wait, asked.answer).await;
-        answered.map_err(|error| graphs::owned(&self.0.cx, error))?;
-        self.continue_session(&session, None, Map::new()).await?;
+        self.give_answer(&session, &wait, asked.answer).await?;
         Ok(json!({"session_id": session, "wait_id": wait, "status": "active"}))
     }
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use piton_core::id::{CheckpointId, SessionId};
+use piton_graph::checkpoints::Question;
 use piton_graph::{CheckpointOptions, Graph, GraphStore, OpenWait, Outcome, Run, Runner};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,7 +18,7 @@ use crate::text::one_line;
 use crate::ui::{Tone, Ui};
 
 /// How often what runs is drawn again.
-const DRAW_EVERY: Duration = Duration::from_millis(120);
+pub(super) const DRAW_EVERY: Duration = Duration::from_millis(120);
 
 /// A graph that this process runs.
 pub(super) struct Drive<'a> {
@@ -78,11 +79,20 @@ impl Drive<'_> {
         ui.flush()?;
         loop {
             let outcome = Box::pin(self.run_once(ui, run, &mut progress)).await?;
-            let can_ask = !ui.json && Ui::is_screen() && std::io::stdin().is_terminal();
+            let can_ask = can_ask(ui);
             match &outcome {
                 Outcome::Waiting { waits } if can_ask && self.ask(ui, &session, waits).await? => {}
                 outcome => {
-                    return super::report(ui, self.store, self.graph, &session, outcome).await;
+                    let view = piton_graph::checkpoints::view(self.store.store(), &session).await?;
+                    let options = [&self.cx.settings.checkpoint, &self.options];
+                    let resume = graphs::resume_command(
+                        &ui.call,
+                        &session,
+                        self.graph,
+                        options,
+                        &view.execution_path,
+                    );
+                    return super::report(ui, self.graph, &session, outcome, resume);
                 }
             }
             let (runner, next) = self.runner();
@@ -134,44 +144,54 @@ impl Drive<'_> {
         let Some(wait) = waits.first() else { return Ok(false) };
         let question =
             piton_graph::checkpoints::question(self.store.store(), session, &wait.wait_id);
-        let question = question.await?;
-        for line in question.text.lines() {
-            ui.line(format_args!("  {}", ui.paint(Tone::Attention, line)))?;
+        let Some(answer) = ask_person(ui, &question.await?).await? else { return Ok(false) };
+        piton_graph::answer(self.store, session, &wait.wait_id, answer.into()).await?;
+        Ok(true)
+    }
+}
+
+/// Whether questions can be asked at this terminal.
+pub(super) fn can_ask(ui: &Ui) -> bool {
+    !ui.json && Ui::is_screen() && std::io::stdin().is_terminal()
+}
+
+/// Asks the person at the terminal; `None`: no answer was given.
+pub(super) async fn ask_person(ui: &mut Ui, question: &Question) -> Result<Option<String>> {
+    for line in question.text.lines() {
+        ui.line(format_args!("  {}", ui.paint(Tone::Attention, line)))?;
+    }
+    for (at, option) in question.options.iter().enumerate() {
+        ui.line(format_args!("    {}  {}", at + 1, one_line(option)))?;
+    }
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    loop {
+        ui.text("  > ")?;
+        ui.flush()?;
+        let line = tokio::select! {
+            line = read_line() => line,
+            _ = interrupt.recv() => None,
+        };
+        let Some(line) = line else {
+            ui.line("")?;
+            return Ok(None);
+        };
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
         }
-        for (at, option) in question.options.iter().enumerate() {
-            ui.line(format_args!("    {}  {}", at + 1, one_line(option)))?;
-        }
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        loop {
-            ui.text("  > ")?;
-            ui.flush()?;
-            let line = tokio::select! {
-                line = read_line() => line,
-                _ = interrupt.recv() => None,
-            };
-            let Some(line) = line else {
-                ui.line("")?;
-                return Ok(false);
-            };
-            let line = line.trim();
-            if line.is_empty() {
-                continue;
+        let answer = match question.options.as_slice() {
+            [] => line.to_owned(),
+            options => {
+                let by_number = || options.get(line.parse::<usize>().ok()?.checked_sub(1)?);
+                let named = options.iter().find(|option| *option == line);
+                let Some(option) = named.or_else(by_number) else {
+                    ui.line("  Answer with a number or one of the options.")?;
+                    continue;
+                };
+                option.clone()
             }
-            let answer = match question.options.as_slice() {
-                [] => line.to_owned(),
-                options => {
-                    let by_number = || options.get(line.parse::<usize>().ok()?.checked_sub(1)?);
-                    let named = options.iter().find(|option| *option == line);
-                    let Some(option) = named.or_else(by_number) else {
-                        ui.line("  Answer with a number or one of the options.")?;
-                        continue;
-                    };
-                    option.clone()
-                }
-            };
-            piton_graph::answer(self.store, session, &wait.wait_id, answer.into()).await?;
-            return Ok(true);
-        }
+        };
+        return Ok(Some(answer));
     }
 }
 

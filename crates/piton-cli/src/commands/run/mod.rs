@@ -1,20 +1,25 @@
-//! `piton run`: runs a graph in a session of its own, in this process.
+//! `piton run`: runs a graph in a session of its own, in this process or on the data folder's server.
 
 mod drive;
+mod remote;
 mod screen;
 
 use std::path::PathBuf;
 
+use piton_api::client::Client;
 use piton_core::id::SessionId;
-use piton_graph::{Graph, GraphStore, Outcome};
+use piton_graph::{Graph, Outcome};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::graphs::{self, GraphHost};
+use crate::stores::{self, Kind};
 use crate::text::{one_line, shortened};
 use crate::ui::{Tone, Ui};
+use crate::{background, server};
 use drive::Drive;
+use remote::Remote;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +37,8 @@ node_advanced, node_completed, node_failed, node_skipped, node_waiting, and at l
 
 /// Run a graph; completed nodes are durable
 ///
-/// Needs no server. A run that fails, is stopped or killed continues with `piton sessions resume`.
+/// Needs no server, but for graphs with `agent` nodes: then one is started in the background, and the
+/// graph runs there. A run that fails, is stopped or killed continues with `piton sessions resume`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -57,21 +63,53 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         Some(folder) => std::path::absolute(folder)?,
         None => std::env::current_dir()?,
     };
+    let folder = folder.to_str().ok_or_else(|| Error::usage("The folder's name is not UTF-8"))?;
+    if let Some(client) = server_for_run(cx, &graph).await? {
+        let remote = Remote { cx, client, graph: &graph, options };
+        return remote.start(ui, inputs, folder).await;
+    }
     let host = GraphHost::open(cx)?;
     let drive = Drive { cx, store: &host.store, graph: &graph, options };
-    let folder = folder.to_str().ok_or_else(|| Error::usage("The folder's name is not UTF-8"))?;
     drive.start(ui, inputs, folder).await
 }
 
-/// Resumes a graph's session in this process.
+/// The server that a new graph runs on; `None`: it runs in this process. Agents belong to a server, and
+/// beside a server nobody else writes to a store of files.
+pub(crate) async fn server_for_run(cx: &Context, graph: &Graph) -> Result<Option<Client>> {
+    if graph.agent_nodes().next().is_some() {
+        return Ok(Some(background::ensure(cx).await?));
+    }
+    let data = &cx.settings.data.value;
+    let kind = stores::detect(data)?.unwrap_or(cx.settings.store.value);
+    Ok(server::connect(data).filter(|_| kind == Kind::Files))
+}
+
+/// The server that a graph is resumed on; `None`: it is resumed in this process. A session that the
+/// server owns is resumed there.
+pub(crate) async fn server_for_resume(
+    cx: &Context,
+    graph: &Graph,
+    session: &SessionId,
+) -> Result<Option<Client>> {
+    if let Some(client) = server_for_run(cx, graph).await? {
+        return Ok(Some(client));
+    }
+    let data = &cx.settings.data.value;
+    let Some(info) = server::find(data) else { return Ok(None) };
+    let owner = cx.existing_view()?.state(session).await?.lease.owner;
+    let is_servers = owner.is_some_and(|owner| owner.as_str() == info.boot);
+    Ok(server::connect(data).filter(|_| is_servers))
+}
+
+/// Resumes a graph's session, in this process or on the server.
 pub(crate) async fn resume(
     ui: &mut Ui,
     cx: &Context,
     session: &SessionId,
     how: Resume,
 ) -> Result<Exit> {
-    let host = GraphHost::open(cx)?;
-    let store = host.store.store();
+    let view = cx.existing_view()?;
+    let store = view.store();
     let graph =
         graphs::graph_for(store, session, how.graph.as_deref(), how.is_graph_recorded).await?;
     let set = graphs::values(graph.spec(), &how.set)?;
@@ -80,6 +118,14 @@ pub(crate) async fn resume(
         Some(named) => Some(piton_graph::checkpoints::find(store, session, named).await?),
         None => None,
     };
+    if let Some(client) = server_for_resume(cx, &graph, session).await? {
+        let remote = Remote { cx, client, graph: &graph, options };
+        let file = how.graph.as_deref();
+        let request = remote.resume_request(file, checkpoint.as_ref(), set)?;
+        return remote.resume(ui, session, request).await;
+    }
+    drop(view);
+    let host = GraphHost::open(cx)?;
     let drive = Drive { cx, store: &host.store, graph: &graph, options };
     drive.resume(ui, session, checkpoint.as_ref(), set).await
 }
@@ -95,15 +141,13 @@ pub(crate) struct Resume {
 }
 
 /// Says how a run ended, and what to do next.
-async fn report(
+fn report(
     ui: &mut Ui,
-    store: &GraphStore,
     graph: &Graph,
     session: &SessionId,
     outcome: &Outcome,
+    resume: String,
 ) -> Result<Exit> {
-    let view = piton_graph::checkpoints::view(store.store(), session).await?;
-    let resume = graphs::resume_command(&ui.call, session, graph, &view.execution_path);
     if ui.json {
         let mut line = json!({"event": "run_ended", "session_id": session});
         if let (Value::Object(line), Value::Object(more)) = (&mut line, ended(outcome)) {

@@ -1,6 +1,7 @@
-//! `piton sessions answer` of a graph: the answer is written here, without a server, and the graph
-//! continues when its session is resumed.
+//! `piton sessions answer` of a graph: a server that runs takes the answer and continues the graph.
+//! Without one the answer is written here, and the graph continues when its session is resumed.
 
+use piton_api::wait::AnswerRequest;
 use piton_core::id::{SessionId, WaitId};
 use piton_core::{Code, Timestamp};
 use piton_graph::checkpoints::{self, Question};
@@ -13,6 +14,7 @@ use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::graphs::{self, GraphHost};
 use crate::lookup;
+use crate::server;
 use crate::text::one_line;
 use crate::ui::{Tone, Ui};
 
@@ -86,7 +88,11 @@ pub(super) async fn run(
     let question = checkpoints::question(view.store(), session, wait).await?;
     drop(view);
     let answer = given(&question, args)?;
-    if let Some(answer) = &answer {
+    let client = server::connect(&cx.settings.data.value);
+    if let (Some(answer), Some(client)) = (&answer, &client) {
+        let answer = AnswerRequest { answer: answer.clone(), message: None };
+        client.answer(wait, &answer).await?;
+    } else if let Some(answer) = &answer {
         let host = GraphHost::open(cx)?;
         let answered = piton_graph::answer(&host.store, session, wait, answer.clone()).await;
         answered.map_err(|error| graphs::owned(cx, error))?;
@@ -105,7 +111,11 @@ pub(super) async fn run(
     }
     if answer.is_some() {
         ui.line(format_args!("{wait} of session {session} is answered."))?;
-        ui.note(&format!("Continue with: {} sessions resume {session}", ui.call))?;
+        if client.is_some() {
+            ui.note("The server continues the graph.")?;
+        } else {
+            ui.note(&format!("Continue with: {} sessions resume {session}", ui.call))?;
+        }
         return Ok(Exit::Good);
     }
     for line in question.text.lines() {

@@ -49,7 +49,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
     drop(view);
     let (client, id) = backend::server_for(cx, &args.session).await?;
-    let forked = client.fork(&id, &ForkRequest { title: args.title, start: None }).await?;
+    let forked =
+        client.fork(&id, &ForkRequest { title: args.title, ..ForkRequest::default() }).await?;
     if ui.json {
         ui.json_line(&forked)?;
     } else {
