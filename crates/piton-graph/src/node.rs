@@ -56,16 +56,43 @@ pub(crate) struct Request {
 
 #[derive(Debug)]
 pub(crate) enum Asked {
-    SafePoint { description: String, writes: Map<String, Value> },
-    Wait { number: u32, question: Value, deadline: Option<Duration> },
+    SafePoint {
+        description: String,
+        writes: Map<String, Value>,
+    },
+    Wait {
+        number: u32,
+        question: Value,
+        deadline: Option<Duration>,
+    },
     /// The session that the node works through, before anything is sent to it.
-    AssignSession { child_session_id: SessionId },
-    MapList { items: Vec<Value> },
-    MapItem { index: u32, value: Value },
-    Event { event: Value },
-    Text { offset: u64, text: String },
-    Artifact { name: String, bytes: Vec<u8> },
-    Iteration { iteration: u32, messages: Vec<Value>, outputs: Map<String, Value>, done: bool },
+    AssignSession {
+        child_session_id: SessionId,
+    },
+    MapList {
+        items: Vec<Value>,
+    },
+    MapItem {
+        index: u32,
+        value: Value,
+    },
+    Event {
+        event: Value,
+    },
+    Text {
+        offset: u64,
+        text: String,
+    },
+    Artifact {
+        name: String,
+        bytes: Vec<u8>,
+    },
+    Iteration {
+        iteration: u32,
+        messages: Vec<Value>,
+        outputs: Map<String, Value>,
+        done: bool,
+    },
 }
 
 /// Which attempt of which node runs.

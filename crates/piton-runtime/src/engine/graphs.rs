@@ -184,7 +184,8 @@ impl Engine {
             Some(seed) => format!("sess_{}", hex(&seed)).parse()?,
             None => self.ids().session()?,
         };
-        let created = CreatedSession { session_id: session.clone() };
+        let created =
+            CreatedSession { session_id: session.clone(), agent_profile_id: None, notice: None };
         match self.view().state(&session).await {
             Ok(state) => {
                 let replayed = self.find_replay(&session, &state.requests, &request).await?;
@@ -512,7 +513,8 @@ impl Engine {
             Some(seed) => format!("sess_{}", hex(&seed)).parse()?,
             None => self.ids().session()?,
         };
-        let created = CreatedSession { session_id: id.clone() };
+        let created =
+            CreatedSession { session_id: id.clone(), agent_profile_id: None, notice: None };
         if let Ok(state) = self.view().state(&id).await {
             let replayed = self.find_replay(&id, &state.requests, &request).await?;
             return Ok(replayed.unwrap_or(Fulfilled { response: created, replayed: true }));

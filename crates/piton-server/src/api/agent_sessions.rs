@@ -98,7 +98,7 @@ pub(crate) async fn fork_now(
     if is_graph || fork.checkpoint_id.is_some() {
         let named = fork.checkpoint_id.as_deref();
         let forked = app.engine().fork_graph(caller, &session, named).await?;
-        return Ok(forked.map(|created| SessionCreated { session_id: created.session_id }));
+        return Ok(forked.map(|created| SessionCreated::new(created.session_id, None, None)));
     }
     let spec = ForkSpec { title: fork.title, start: fork.start.unwrap_or(true) };
     let forked = app.engine().fork(caller, &session, spec).await?;

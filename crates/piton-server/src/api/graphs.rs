@@ -68,7 +68,7 @@ pub(crate) async fn run(
         .ok_or_else(|| Problem::malformed("The request names neither graph nor file"))?;
     let spec = GraphRunSpec { graph, inputs, working_dir, checkpoint: options(checkpoint)? };
     let created = app.engine().run_graph(&caller, spec).await?;
-    Ok(Reply::created(created.map(|created| SessionCreated { session_id: created.session_id })))
+    Ok(Reply::created(created.map(|created| SessionCreated::new(created.session_id, None, None))))
 }
 
 /// Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set first.

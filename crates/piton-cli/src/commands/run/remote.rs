@@ -128,7 +128,7 @@ impl Remote<'_> {
             let query = GraphQuery { include_memory: Some(true) };
             let view = self.client.graph(session, &query).await?;
             let done = view.execution_path.clone();
-            let outcome = outcome(&seen, view)?;
+            let outcome = outcome(&seen, view);
             if let Outcome::Waiting { waits } = &outcome
                 && can_ask(ui)
                 && self.ask(ui, waits).await?
@@ -280,9 +280,9 @@ impl Seen {
 }
 
 /// How the run ended, or what it waits for.
-fn outcome(seen: &Seen, view: GraphView) -> Result<Outcome> {
+fn outcome(seen: &Seen, view: GraphView) -> Outcome {
     let last = seen.last.as_ref().map_or("", kind);
-    Ok(match last {
+    match last {
         "run.completed" => {
             let memory = view.memory.unwrap_or_default().into_iter();
             Outcome::Completed(Finished {
@@ -312,5 +312,5 @@ fn outcome(seen: &Seen, view: GraphView) -> Result<Outcome> {
             };
             Outcome::Waiting { waits: view.waits.iter().filter_map(open).collect() }
         }
-    })
+    }
 }

@@ -14,6 +14,7 @@ mod drawn_keys;
 mod example;
 mod features;
 mod fuzz;
+mod graphs;
 pub(crate) mod hostile;
 mod idle;
 mod index;
