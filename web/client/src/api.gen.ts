@@ -192,6 +192,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/graphs/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Runs a graph in a new session.
+         * @description Answers when the session exists and the run has begun; the session's events tell what its nodes do.
+         *     The server continues the graph when a wait of it is answered, and after a restart.
+         */
+        post: operations["run_graph"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/links": {
         parameters: {
             query?: never;
@@ -401,6 +422,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The checkpoints of a session, newest first. */
+        get: operations["list_checkpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/checkpoints/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Compares two checkpoints of a session. */
+        get: operations["diff_checkpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/checkpoints/prune": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Prunes old checkpoints. What a lineage, a wait or a resume begins with stays. */
+        post: operations["prune_checkpoints"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/checkpoints/{checkpoint_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A checkpoint with what it holds; `latest` is the newest one. */
+        get: operations["inspect_checkpoint"];
+        put?: never;
+        post?: never;
+        /** Deletes a checkpoint. One that a lineage, a wait or a resume begins with is refused. */
+        delete: operations["delete_checkpoint"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sessions/{session_id}/close": {
         parameters: {
             query?: never;
@@ -507,6 +597,8 @@ export interface paths {
          * @description The agent makes the copy at its newest turn, when it is first started; the session's own conversation
          *     stays as it is. The new session works in the same folder. An agent that does not offer this is refused
          *     with `agent_not_offered`; while a run is open, the fork is refused with `run_in_progress`.
+         *
+         *     Of a graph: a session that begins with what the graph did up to a checkpoint. It is paused.
          */
         post: operations["fork_session"];
         delete?: never;
@@ -637,6 +729,40 @@ export interface paths {
         get: operations["git_status"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The graph that a session runs: its nodes and edges, and how far each came. */
+        get: operations["show_graph"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/graph/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set first. */
+        post: operations["resume_graph"];
         delete?: never;
         options?: never;
         head?: never;
@@ -935,6 +1061,23 @@ export interface paths {
          *     while a run is open.
          */
         post: operations["stop_agent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happened in a graph's session, oldest first. */
+        get: operations["show_timeline"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1346,6 +1489,86 @@ export interface components {
         };
         /** @enum {string} */
         Channel: "answer" | "thought";
+        /** @description What changed from one checkpoint to another. The two may be of different lineages. */
+        CheckpointDiff: {
+            /** @description Keys that were set in between and whose values are never saved. */
+            excluded_keys: string[];
+            from_checkpoint_id: string;
+            memory: components["schemas"]["KeyChanges"];
+            /** @description Nodes that completed in between. */
+            nodes_completed: string[];
+            /** @description Nodes of a branch that was left. */
+            nodes_undone: string[];
+            outputs: components["schemas"]["KeyChanges"];
+            session_id: string;
+            to_checkpoint_id: string;
+        };
+        CheckpointPage: {
+            /** @description Newest first. */
+            checkpoints: components["schemas"]["CheckpointSummary"][];
+            latest_checkpoint_id?: string | null;
+            /** @description Where a resume without a checkpoint begins. */
+            resume_from_checkpoint_id?: string | null;
+            session_id: string;
+            /** @description Of all, whatever the filter. */
+            total_checkpoints: number;
+        };
+        CheckpointSummary: {
+            can_resume_from: boolean;
+            checkpoint_id: string;
+            created_at: string;
+            current_node?: string | null;
+            description: string;
+            /** @description Of the start of a node that failed: its error. */
+            error?: string | null;
+            failed_at_node?: string | null;
+            /** @description No attempt failed and none was cut off before it. */
+            is_clean: boolean;
+            /** Format: int32 */
+            lineage: number;
+            next_node?: string | null;
+            type: string;
+        };
+        /** @description A checkpoint with all that it holds. */
+        CheckpointView: {
+            accumulated_outputs: Record<string, never>;
+            can_resume_from: boolean;
+            checkpoint_id: string;
+            checkpoint_type: string;
+            conversation_states?: {
+                [key: string]: string;
+            } | null;
+            created_at: string;
+            current_node?: string | null;
+            description: string;
+            error?: string | null;
+            /** @description Keys whose values are never saved. */
+            excluded_keys: string[];
+            execution_path: string[];
+            failed_at_node?: string | null;
+            is_clean: boolean;
+            /** Format: int32 */
+            lineage: number;
+            /**
+             * Format: int64
+             * @description The record after which the checkpoint stands.
+             */
+            log_position: number;
+            metrics_snapshot: components["schemas"]["GraphMetrics"];
+            next_node?: string | null;
+            parent?: string | null;
+            session_id: string;
+            /** @description With `include_memory`. */
+            shared_memory?: Record<string, never> | null;
+            /** @description The log's keyed hash at the checkpoint. */
+            signature: string;
+        };
+        CheckpointsPruned: {
+            dry_run: boolean;
+            /** @description The checkpoints that were pruned, or would be. */
+            pruned: string[];
+            session_id: string;
+        };
         /** @description What can be chosen from, and what is chosen. */
         ChoiceList: {
             available: components["schemas"]["NamedChoice"][];
@@ -1355,7 +1578,7 @@ export interface components {
             outcome?: components["schemas"]["RunOutcome"] | null;
         };
         /** @enum {string} */
-        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
+        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "session_is_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
         CommitRequest: {
             /** @description The commit's message. */
             message: string;
@@ -1491,6 +1714,11 @@ export interface components {
         };
         /** @description How a fork is to be. */
         ForkRequest: {
+            /**
+             * @description Of a graph: the checkpoint that the new session begins with; without one, the newest. The new
+             *     session is paused.
+             */
+            checkpoint_id?: string | null;
             /** @description Whether the agent is started at once. The default is `true`. */
             start?: boolean | null;
             /** @description Without one, that of the session. */
@@ -1550,6 +1778,125 @@ export interface components {
             /** @description There are more than are listed. */
             truncated: boolean;
         };
+        GraphEdgeView: {
+            from: string;
+            /** @description The last completion of its source took it. */
+            is_taken: boolean;
+            /** Format: int32 */
+            max?: number | null;
+            /** Format: int32 */
+            priority: number;
+            to: string;
+            when?: string | null;
+        };
+        GraphMetrics: {
+            /** Format: int64 */
+            nodes_completed: number;
+            nodes_with_failures: string[];
+            /** Format: int64 */
+            total_latency_ms: number;
+            /** Format: int64 */
+            total_retries: number;
+        };
+        GraphNodeView: {
+            /** Format: int32 */
+            attempts: number;
+            /** @description The session that an `agent` node works through. */
+            child_session_id?: string | null;
+            /**
+             * Format: int32
+             * @description Of a map: all items.
+             */
+            count?: number | null;
+            /**
+             * Format: int32
+             * @description Of a map: items that are complete; of a loop: iterations.
+             */
+            done?: number | null;
+            error?: string | null;
+            is_loop: boolean;
+            is_map: boolean;
+            /** @description `command`, `set`, `template`, `human`, `agent`, `custom`; others may follow. */
+            kind: string;
+            /** Format: int64 */
+            latency_ms?: number | null;
+            node: string;
+            reads: string[];
+            retry_at?: string | null;
+            /** @description `pending`, `running`, `failed`, `completed` or `skipped`. */
+            state: string;
+            /**
+             * Format: int32
+             * @description How often a cycle led to the node; begins with 1.
+             */
+            visit: number;
+            writes: string[];
+        };
+        GraphResumed: {
+            /** @description The checkpoint that it was resumed from. */
+            resumed_from?: string | null;
+            run_id?: string | null;
+            session_id: string;
+        };
+        GraphTimeline: {
+            /** @description Oldest first. */
+            entries: components["schemas"]["GraphTimelineEntry"][];
+            session_id: string;
+        };
+        GraphTimelineEntry: {
+            /** Format: int32 */
+            attempt?: number | null;
+            checkpoint_id?: string | null;
+            detail?: string | null;
+            /** @description False: a later lineage began before it, so it counts no more. */
+            is_current: boolean;
+            /** @description The record's kind. */
+            kind: string;
+            /** Format: int64 */
+            latency_ms?: number | null;
+            /** Format: int32 */
+            lineage: number;
+            node?: string | null;
+            /** Format: int64 */
+            seq: number;
+            ts: string;
+        };
+        /** @description A graph and how far it came. */
+        GraphView: {
+            edges: components["schemas"]["GraphEdgeView"][];
+            error?: string | null;
+            /** @description Keys whose values are never saved. */
+            excluded_keys: string[];
+            /** @description The nodes that completed, in order. */
+            execution_path: string[];
+            failed_at_node?: string | null;
+            /** @description The file that it was read from. */
+            file?: string | null;
+            goal?: string | null;
+            /** @description The graph's name. */
+            graph: string;
+            /** @description A server runs it, and continues it after a restart. */
+            is_on_server: boolean;
+            /** Format: int64 */
+            last_seq: number;
+            /**
+             * Format: int32
+             * @description Counts how often it was resumed from an older checkpoint; begins with 1.
+             */
+            lineage: number;
+            /** @description With `include_memory`. */
+            memory?: Record<string, never> | null;
+            nodes: components["schemas"]["GraphNodeView"][];
+            /** @description With `include_memory`. */
+            outputs?: Record<string, never> | null;
+            /** @description Where a resume without a checkpoint begins. */
+            resume_from_checkpoint_id?: string | null;
+            session_id: string;
+            /** @description BLAKE3 of the graph, in hex. */
+            spec_hash: string;
+            /** @description The ids of the open waits. */
+            waits: string[];
+        };
         Health: {
             /** @description Always `ok`: a server that cannot answer does not. */
             status: string;
@@ -1569,6 +1916,11 @@ export interface components {
             sentence: string;
             /** @description The run waited for something from outside. */
             was_waiting: boolean;
+        };
+        KeyChanges: {
+            added: Record<string, never>;
+            changed: Record<string, never>;
+            removed: Record<string, never>;
         };
         /** @description What is known of the world outside the log, and when it was looked at. */
         Live: {
@@ -1848,6 +2200,14 @@ export interface components {
             content: components["schemas"]["PromptContent"];
             if_busy?: components["schemas"]["IfBusy"] | null;
         };
+        PruneCheckpointsRequest: {
+            /** @description Say what would be pruned, and change nothing. */
+            dry_run?: boolean;
+            /** @description Of the others, only clean ones remain. */
+            keep_clean_only?: boolean;
+            /** @description How many remain; 10 by default. */
+            keep_count?: number | null;
+        };
         PruneReport: {
             sessions: components["schemas"]["PrunedSession"][];
             /** @description There is more that is due. */
@@ -2004,6 +2364,24 @@ export interface components {
             /** @description The new title; null removes the title. */
             title?: string | null;
         };
+        /** @description How a graph is resumed. */
+        ResumeGraphRequest: {
+            /** @description Options of checkpoints for this run. */
+            checkpoint?: Record<string, never> | null;
+            /**
+             * @description The checkpoint's id, or the beginning or end of it; without one, the graph continues where it
+             *     stood.
+             */
+            checkpoint_id?: string | null;
+            /** @description The same, as an absolute path of a file on the server's machine. */
+            file?: string | null;
+            /** @description Resume with another graph than the one that ran: its text, or an object. */
+            graph?: Record<string, never> | null;
+            /** @description Resume with the graph as it ran, though its file changed. */
+            recorded_graph?: boolean;
+            /** @description Keys of the memory that are set first. The value of an excluded key is never written to disk. */
+            set?: Record<string, never>;
+        };
         ResumeRequest: {
             context?: components["schemas"]["ContextChoice"] | null;
             /** @description Continue an interrupted run; without it, the setting `resume.continue_run` decides. */
@@ -2028,6 +2406,19 @@ export interface components {
             started_at: string;
             started_seq: components["schemas"]["u64"];
             wait?: components["schemas"]["Wait"] | null;
+        };
+        /** @description A graph to run. One of `graph` and `file`. */
+        RunGraphRequest: {
+            /** @description Options of checkpoints; they win over the graph's own and the settings'. */
+            checkpoint?: Record<string, never> | null;
+            /** @description An absolute path of a graph file on the server's machine. */
+            file?: string | null;
+            /** @description The graph: its text, YAML or JSON, or the same as an object. */
+            graph?: Record<string, never> | null;
+            /** @description The graph's inputs, by name. */
+            inputs?: Record<string, never>;
+            /** @description An absolute path of the folder in which commands and agents run; without one, the server's own. */
+            working_dir?: string | null;
         };
         /** @enum {string} */
         RunOutcome: "completed" | "failed" | "cancelled";
@@ -2687,6 +3078,40 @@ export interface operations {
             };
         };
     };
+    run_graph: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Sent again under the same key, it is run once */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunGraphRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionCreated"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     link: {
         parameters: {
             query?: never;
@@ -3238,6 +3663,183 @@ export interface operations {
             };
         };
     };
+    list_checkpoints: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only of this type: `node_start`, `node_complete`, `edge_transition`, `loop_iteration`,
+                 *     `safe_point`, `user_checkpoint`.
+                 */
+                type?: string;
+                /** @description Only those before which no attempt failed or was cut off, or only the others. */
+                clean?: boolean;
+                /** @description Only those of this node. */
+                node?: string;
+                lineage?: number;
+                /** @description 100 by default. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointPage"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    diff_checkpoints: {
+        parameters: {
+            query: {
+                /** @description A checkpoint's id, or the beginning or end of it. */
+                from: string;
+                /** @description The same; without one, the newest checkpoint. */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointDiff"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    prune_checkpoints: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PruneCheckpointsRequest"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointsPruned"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    inspect_checkpoint: {
+        parameters: {
+            query?: {
+                /** @description With the values of the memory. */
+                include_memory?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+                /** @description The checkpoint's id, or the beginning or end of it */
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointView"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+                /** @description The checkpoint's id, or the beginning or end of it */
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     close: {
         parameters: {
             query?: never;
@@ -3718,6 +4320,76 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GitStatus"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_graph: {
+        parameters: {
+            query?: {
+                /** @description With the memory and the outputs. */
+                include_memory?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GraphView"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume_graph: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Sent again under the same key, it is done once */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ResumeGraphRequest"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GraphResumed"];
                 };
             };
             "4XX": {
@@ -4468,6 +5140,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionRun"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_timeline: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GraphTimeline"];
                 };
             };
             "4XX": {

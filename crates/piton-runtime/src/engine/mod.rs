@@ -116,7 +116,11 @@ impl EngineOptions {
             scratch: data.join("workspaces"),
             archive: data.join("archive"),
             start_wait: START_WAIT,
-            store_features: StoreFeatures { is_encrypted: false, compresses_above: None },
+            store_features: StoreFeatures {
+                is_encrypted: false,
+                compresses_above: None,
+                key_source: None,
+            },
             checkpoint: CheckpointOptions::default(),
         }
     }
