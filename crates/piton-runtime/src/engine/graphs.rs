@@ -224,7 +224,7 @@ impl Engine {
         if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
             return Ok(replayed);
         }
-        let resumed_from = self.resume_hosted(session, &how).await?;
+        let resumed_from = Box::pin(self.resume_hosted(session, &how)).await?;
         let run_id = self.view().state(session).await?.facts.run.map(|run| run.run_id);
         let resumed = ResumedGraph { session_id: session.clone(), run_id, resumed_from };
         self.execute(session, &request, resumed, Command::Nothing).await
@@ -329,7 +329,7 @@ impl Engine {
         }
         for session in left {
             let how = GraphResume { recorded_graph: true, ..GraphResume::default() };
-            if let Err(error) = self.resume_hosted(&session, &how).await {
+            if let Err(error) = Box::pin(self.resume_hosted(&session, &how)).await {
                 tracing::warn!(%session, code = %error.code(), %error, "graph not continued");
             }
         }
@@ -345,7 +345,7 @@ impl Engine {
             return Ok(());
         }
         let how = GraphResume { recorded_graph: true, ..GraphResume::default() };
-        match self.resume_hosted(session, &how).await {
+        match Box::pin(self.resume_hosted(session, &how)).await {
             Ok(_) | Err(Error::GraphRunning { .. }) => Ok(()),
             Err(error) => {
                 tracing::warn!(%session, code = %error.code(), %error, "graph not continued");

@@ -59,7 +59,8 @@ impl Engine {
     ) -> Result<Fulfilled<AffectedRun>> {
         self.running()?;
         if self.view().state(session).await?.facts.graph.is_some() {
-            let resumed = self.resume_graph(caller, session, GraphResume::default()).await?;
+            let resuming = self.resume_graph(caller, session, GraphResume::default());
+            let resumed = Box::pin(resuming).await?;
             return Ok(resumed.map(|resumed| AffectedRun::new(session, resumed.run_id)));
         }
         let request = Request::new(caller, "sessions.resume", session, &how)?;

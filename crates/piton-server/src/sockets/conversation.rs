@@ -205,7 +205,7 @@ fn take(line: &Line, text: &Utf8Bytes, requests: &mut JoinSet<()>) -> Option<Mes
     let line = line.clone();
     requests.spawn(async move {
         let Request { id, method, params } = request;
-        let message = match methods::call(&line, &id, &method, params).await {
+        let message = match Box::pin(methods::call(&line, &id, &method, params)).await {
             Ok(None) => return,
             Ok(Some(answer)) => answer,
             Err(problem) => refusal(&id, problem),
