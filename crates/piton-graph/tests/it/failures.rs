@@ -26,13 +26,13 @@ type Result<T> = piton_store::Result<T>;
 #[derive(Debug)]
 struct Full {
     inner: SqliteStore,
-    is_full: AtomicBool,
+    lacks_space: AtomicBool,
     refused: AtomicU32,
 }
 
 impl Store for Full {
     fn append(&self, batch: Batch) -> BoxFuture<Result<Appended>> {
-        if self.is_full.load(Ordering::SeqCst) {
+        if self.lacks_space.load(Ordering::SeqCst) {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Box::pin(async { Err(piton_store::Error::DiskFull(None)) });
         }
@@ -121,7 +121,7 @@ impl Node for FillsTheDisk {
     async fn run(&self, ctx: &mut NodeContext) -> std::result::Result<(), NodeError> {
         self.1.note(format!("work {}", ctx.attempt()));
         if ctx.attempt() == 1 {
-            self.0.is_full.store(true, Ordering::SeqCst);
+            self.0.lacks_space.store(true, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ async fn a_full_disk_is_waited_for_and_can_be_stopped() {
     let inner = SqliteStore::open(sqlite::Options::new(folder.path())).unwrap();
     let features = piton_graph::sqlite_features(&inner);
     let full =
-        Arc::new(Full { inner, is_full: AtomicBool::new(false), refused: AtomicU32::new(0) });
+        Arc::new(Full { inner, lacks_space: AtomicBool::new(false), refused: AtomicU32::new(0) });
     let locks = Arc::new(BootLocks::new(folder.path()));
     let boot: piton_core::id::BootId = "boot_full".parse().unwrap();
     let store = over(full.clone(), boot, locks, features);
@@ -161,14 +161,14 @@ async fn a_full_disk_is_waited_for_and_can_be_stopped() {
         let before = full.refused.load(Ordering::SeqCst);
         until(|| full.refused.load(Ordering::SeqCst) > before).await;
         if stop == "cancel" {
-            handle.cancel()
+            handle.cancel();
         } else {
-            handle.pause()
+            handle.pause();
         }
         let stopped = tokio::time::timeout(Duration::from_secs(10), running).await;
         let error = stopped.expect("it is heard").unwrap().unwrap_err();
         assert_eq!(error.code(), Code::DiskFull);
-        full.is_full.store(false, Ordering::SeqCst);
+        full.lacks_space.store(false, Ordering::SeqCst);
         let resumed = graph.runner(&store).resume(&session, None, Map::new()).await.unwrap();
         completed(resumed.finish().await.unwrap());
     }
@@ -182,7 +182,7 @@ async fn a_full_disk_is_waited_for_and_can_be_stopped() {
     let running = tokio::spawn(run.finish());
     let before = full.refused.load(Ordering::SeqCst);
     until(|| full.refused.load(Ordering::SeqCst) > before).await;
-    full.is_full.store(false, Ordering::SeqCst);
+    full.lacks_space.store(false, Ordering::SeqCst);
     completed(running.await.unwrap().unwrap());
 }
 

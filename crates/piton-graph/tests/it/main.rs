@@ -13,6 +13,7 @@ mod damage;
 mod examples;
 mod failures;
 mod killed;
+mod options;
 mod running;
 mod secrets;
 mod waiting;

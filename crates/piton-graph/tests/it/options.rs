@@ -1,0 +1,191 @@
+//! Options of checkpoints, seen from a run: which are created, what they leave out, how they are stored.
+
+use std::collections::BTreeSet;
+
+use piton_core::Code;
+use piton_graph::{
+    CheckpointFilter, CheckpointOptions, Graph, LoopBody, LoopContext, LoopStep, Node, NodeContext,
+    NodeError, Outcome, ValueType, async_trait, checkpoints, custom, human, repeat, set, template,
+};
+use serde_json::{Map, Value, json};
+
+use crate::world::{World, completed};
+
+struct Turns;
+
+#[async_trait]
+impl LoopBody for Turns {
+    async fn iterate(&self, ctx: &mut LoopContext) -> Result<LoopStep, NodeError> {
+        if ctx.iteration() == 2 && ctx.value("go")?.is_null() {
+            return Err(NodeError::new("`go` is not set"));
+        }
+        ctx.say(format!("turn {}", ctx.iteration()))?;
+        ctx.set_output("count", ctx.conversation().len())?;
+        Ok(if ctx.iteration() == 3 { LoopStep::Done } else { LoopStep::Continue })
+    }
+}
+
+struct Safe;
+
+#[async_trait]
+impl Node for Safe {
+    async fn run(&self, ctx: &mut NodeContext) -> Result<(), NodeError> {
+        ctx.safe_point("half").await
+    }
+}
+
+fn options(value: Value) -> CheckpointOptions {
+    serde_json::from_value(value).unwrap()
+}
+
+fn graph(given: Value) -> Graph {
+    Graph::builder("options")
+        .optional_input("go", ValueType::Boolean)
+        .checkpoints(options(given))
+        .node("begin", set([("x", json!(1))]))
+        .node("safe", custom(Safe))
+        .node("marked", template("{{ x }}").writes(["text"]).safe_point())
+        .node("loop", repeat(9, Turns).reads(["go"]).writes(["count"]))
+        .node("ask", human("Well?").writes(["answer"]))
+        .edge("begin", "safe")
+        .edge("safe", "marked")
+        .edge("marked", "loop")
+        .edge("loop", "ask")
+        .build()
+        .unwrap()
+}
+
+async fn created(world: &World, session: &piton_core::id::SessionId) -> Vec<(String, String)> {
+    let all = CheckpointFilter::default();
+    let listed = checkpoints::list(world.store.store(), session, &all, 1_000).await.unwrap();
+    let name = |c: &checkpoints::CheckpointSummary| {
+        (c.checkpoint_type.as_str().to_owned(), c.current_node.clone().unwrap())
+    };
+    listed.checkpoints.iter().rev().map(name).collect()
+}
+
+#[tokio::test]
+async fn all_six_types_are_created_where_they_are_asked_for() {
+    let world = World::new();
+    let given = json!({"checkpoint_on_edge": true, "checkpoint_every_n_iterations": 2});
+    let graph = graph(given);
+    let (session, outcome) = world.start(&graph, &[("go", json!(true))]).await;
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
+    let created = created(&world, &session).await;
+    let of = |kind: &str| -> Vec<&str> {
+        created.iter().filter(|(of, _)| of == kind).map(|(_, node)| node.as_str()).collect()
+    };
+    assert_eq!(of("node_start"), ["begin", "safe", "marked", "loop", "ask"]);
+    assert_eq!(of("node_complete"), ["begin", "safe", "marked", "loop"]);
+    assert_eq!(of("edge_transition"), ["begin", "safe", "marked", "loop"]);
+    assert_eq!(of("loop_iteration"), ["loop", "loop"], "the second and the fourth");
+    assert_eq!(of("safe_point"), ["safe", "marked"], "from the node, and from the graph");
+    assert_eq!(of("user_checkpoint"), ["ask"]);
+}
+
+#[tokio::test]
+async fn the_smart_strategy_keeps_what_is_worth_it() {
+    let world = World::new();
+    let many: Vec<(String, Value)> = (0..11).map(|n| (format!("k{n}"), json!(n))).collect();
+    let graph = Graph::builder("smart")
+        .checkpoints(options(json!({"smart": true})))
+        .node("plain", template("x").writes(["x"]))
+        .node("tagged", template("y").writes(["y"]).tags(["external_tool"]))
+        .node("api_call", template("z").writes(["z"]))
+        .node("many", set(many))
+        .edge("plain", "tagged")
+        .edge("tagged", "api_call")
+        .edge("api_call", "many")
+        .build()
+        .unwrap();
+    let (session, outcome) = world.start(&graph, &[]).await;
+    completed(outcome);
+    let created = created(&world, &session).await;
+    let nodes: BTreeSet<&str> = created.iter().map(|(_, node)| node.as_str()).collect();
+    assert_eq!(nodes, BTreeSet::from(["api_call", "many", "tagged"]));
+}
+
+/// Wants to show: what a checkpoint leaves out is restored from the log.
+#[tokio::test]
+async fn a_checkpoint_without_contents_can_be_resumed_from() {
+    let world = World::new();
+    let given = json!({
+        "include_full_memory": false,
+        "include_conversation_snapshots": false,
+        "checkpoint_on_loop_iteration": true,
+    });
+    let graph = graph(given);
+    let (session, outcome) = world.start(&graph, &[]).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    let filter = CheckpointFilter {
+        checkpoint_type: Some(piton_graph::CheckpointType::LoopIteration),
+        ..CheckpointFilter::default()
+    };
+    let world = world.reopened();
+    let store = world.store.store();
+    let listed = checkpoints::list(store, &session, &filter, 10).await.unwrap();
+    let first = listed.checkpoints.last().unwrap().checkpoint_id.clone();
+    let shown = checkpoints::load(store, &session, Some(&first)).await.unwrap();
+    assert_eq!((shown.shared_memory, shown.conversation_states), (None, None));
+    let go = piton_graph::inputs([("go", true)]);
+    let run = graph.runner(&world.store).resume(&session, Some(&first), go).await.unwrap();
+    let outcome = run.finish().await.unwrap();
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
+    let last = checkpoints::diff(store, &session, &first, None).await.unwrap();
+    assert_eq!(last.memory.added["count"], json!(3), "the conversation was restored");
+}
+
+#[tokio::test]
+async fn no_checkpoints_are_created_if_they_are_off() {
+    let world = World::new();
+    let graph = graph(json!({"checkpoints_enabled": false}));
+    let (session, _) = world.start(&graph, &[("go", json!(true))]).await;
+    assert_eq!(created(&world, &session).await, []);
+    let world = world.reopened();
+    let outcome = world.resume(&graph, &session, &[]).await;
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "completions stay durable: {outcome:?}");
+}
+
+#[tokio::test]
+async fn what_contradicts_the_store_is_refused() {
+    let world = World::new();
+    for (given, code) in [
+        (json!({"storage_url": "s3://bucket/"}), Code::StoreUnsupported),
+        (json!({"storage_backend": "gcs"}), Code::StoreUnsupported),
+        (json!({"encryption_key_source": "paper"}), Code::ConfigConflict),
+        (json!({"encrypt_checkpoints": false}), Code::ConfigConflict),
+        (json!({"compress": false}), Code::ConfigConflict),
+    ] {
+        let refused = graph(given.clone()).runner(&world.store).start(Map::new()).await;
+        assert_eq!(refused.unwrap_err().code(), code, "{given}");
+    }
+}
+
+/// Wants to show: contents above the threshold take less space, smaller ones what they are.
+#[tokio::test]
+async fn the_compression_threshold_counts() {
+    let text = "Durable sessions survive. ".repeat(380);
+    let mut sizes = Vec::new();
+    for threshold in [100_000, 4_096] {
+        let world = World::new();
+        let mut graph = Graph::builder("large").checkpoints(options(
+            json!({"compression_threshold_bytes": threshold, "max_checkpoints_per_session": 5}),
+        ));
+        for n in 0..40 {
+            let (name, key) = (format!("n{n}"), format!("k{n}"));
+            let value = format!("{n} {text}");
+            graph = graph.node(&name, set([(key, json!(value))]));
+            if n > 0 {
+                graph = graph.edge(format!("n{}", n - 1), &name);
+            }
+        }
+        let graph = graph.build().unwrap();
+        let (_, outcome) = world.start(&graph, &[]).await;
+        let memory = completed(outcome);
+        assert_eq!(memory["k7"], json!(format!("7 {text}")));
+        let World { folder, store } = world;
+        drop(store);
+        sizes.push(std::fs::metadata(folder.path().join("store.sqlite3")).unwrap().len());
+    }
+    assert!(sizes[1] < sizes[0] / 2, "{sizes:?}");
+}
