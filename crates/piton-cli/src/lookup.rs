@@ -17,7 +17,7 @@ use crate::ids::is_part;
 
 /// Sessions that are searched for a part of an id; a larger store takes only whole ids.
 const SCANNED_MAX: usize = 10_000;
-const PAGE: usize = 1_000;
+const PAGE_SESSIONS: usize = 1_000;
 /// The longest page that a server gives.
 const SERVED_PAGE: usize = 200;
 /// Candidates that an error names.
@@ -66,7 +66,7 @@ pub(crate) async fn session(view: &View, name: SessionName) -> Result<SessionId>
     let mut found = Vec::new();
     let (mut after, mut scanned) = (None, 0);
     loop {
-        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
+        let query = Query { task_id: None, select: Select::All, after, limit: PAGE_SESSIONS };
         let page = view.store().list(query).await?;
         scanned += page.rows.len();
         let ids = page.rows.into_iter().map(|row| row.session);

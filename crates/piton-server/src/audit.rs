@@ -15,7 +15,7 @@ use piton_core::registry::Command;
 use crate::app::App;
 use crate::extract::bearer;
 
-const EVERY: Duration = Duration::from_mins(1);
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 /// Kinds of refusals that are counted at a time; further kinds are not recorded until one expires.
 const KINDS_MAX: usize = 1_024;
 const TARGET_BYTES_MAX: usize = 256;
@@ -39,13 +39,13 @@ impl Audit {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = seen.get_mut(alike) {
             known.times += 1;
-            if now.saturating_duration_since(known.since) < EVERY {
+            if now.saturating_duration_since(known.since) < REPORT_INTERVAL {
                 return None;
             }
             return Some(std::mem::replace(known, Seen { times: 0, since: now }).times);
         }
         if seen.len() >= KINDS_MAX {
-            seen.retain(|_, seen| now.saturating_duration_since(seen.since) < EVERY);
+            seen.retain(|_, seen| now.saturating_duration_since(seen.since) < REPORT_INTERVAL);
         }
         if seen.len() >= KINDS_MAX {
             return None;
@@ -94,13 +94,16 @@ mod tests {
         let one = (Some("key_1".to_owned()), Code::InsufficientScope);
         assert_eq!(audit.count(&one, begin), Some(1));
         for _ in 0..5 {
-            assert_eq!(audit.count(&one, begin + EVERY / 2), None);
+            assert_eq!(audit.count(&one, begin + REPORT_INTERVAL / 2), None);
         }
-        assert_eq!(audit.count(&(None, Code::Unauthenticated), begin + EVERY / 2), Some(1));
-        assert_eq!(audit.count(&one, begin + EVERY), Some(6));
-        assert_eq!(audit.count(&one, begin + EVERY), None);
+        assert_eq!(
+            audit.count(&(None, Code::Unauthenticated), begin + REPORT_INTERVAL / 2),
+            Some(1)
+        );
+        assert_eq!(audit.count(&one, begin + REPORT_INTERVAL), Some(6));
+        assert_eq!(audit.count(&one, begin + REPORT_INTERVAL), None);
         for n in 0..2 * KINDS_MAX {
-            audit.count(&(Some(n.to_string()), Code::InsufficientScope), begin + EVERY);
+            audit.count(&(Some(n.to_string()), Code::InsufficientScope), begin + REPORT_INTERVAL);
         }
         assert!(audit.0.lock().unwrap().len() <= KINDS_MAX);
     }

@@ -25,7 +25,7 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// How long a server may take to have it durable instead. Its log and this spool are on one disk:
 /// two flushes of the same are one too many, and the second holds up the first.
-const GRACE: Duration = Duration::from_millis(10);
+const FLUSH_DELAY: Duration = Duration::from_millis(10);
 /// A segment under way that replaces the end of another.
 const NEW_NAME: &str = "rewritten.new";
 
@@ -278,7 +278,7 @@ impl Writer {
             return true;
         }
         let now = Instant::now();
-        let by = *self.flush_by.get_or_insert(now + GRACE);
+        let by = *self.flush_by.get_or_insert(now + FLUSH_DELAY);
         // Who was too slow once is not waited for again before it has acknowledged something.
         self.is_trusted = now < by;
         !self.is_trusted

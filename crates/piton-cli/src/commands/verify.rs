@@ -22,7 +22,7 @@ JSON: one object per log and line: session (null for the store as a whole), good
 problem {kind, seq, what}, code.";
 
 /// Logs that are asked for at a time.
-const PAGE: usize = 256;
+const PAGE_LOGS: usize = 256;
 
 /// Verify that no log was changed or cut
 ///
@@ -91,7 +91,7 @@ enum Say {
 async fn check_all(ui: &mut Ui, view: &View, say: Say, tally: &mut Tally) -> Result<()> {
     let mut after = None;
     loop {
-        let page = view.store().logs(after.as_ref(), PAGE).await?;
+        let page = view.store().logs(after.as_ref(), PAGE_LOGS).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.clone());
         for session in &page {

@@ -27,7 +27,7 @@ use crate::service::Handle;
 use crate::world::EffectJob;
 
 /// Records that are read at once.
-const PAGE: u64 = 256;
+const PAGE_RECORDS: u64 = 256;
 /// Of an answer that was cut off, so many records.
 const ANSWER_RECORDS_MAX: u64 = 64;
 /// Behind a call, as many records are looked at for what it was made with.
@@ -173,7 +173,7 @@ impl Executions {
         let mut gathering = Gathering::new(limits);
         let mut end = before - 1;
         while gathering.wants_more() && end > 0 {
-            let after = end.saturating_sub(PAGE);
+            let after = end.saturating_sub(PAGE_RECORDS);
             let mut page = self.read_up_to(session, after, end).await?;
             page.retain(|record| record.seq <= end);
             gathering.take(page).map_err(unreadable(session))?;

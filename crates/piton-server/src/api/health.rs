@@ -23,7 +23,7 @@ use crate::problem::{Problem, Result};
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Sessions that are looked at at a time.
-const PAGE: usize = 256;
+const PAGE_SESSIONS: usize = 256;
 
 /// Whether the server is there. Needs no token and tells nothing else.
 #[utoipa::path(get, path = "/health", tag = "server", security(()),
@@ -127,7 +127,8 @@ async fn open(app: &App) -> Result<Open> {
     let mut open = Open { memory_bytes: app.engine().memory().await, ..Open::default() };
     let mut after = None;
     loop {
-        let query = Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE };
+        let query =
+            Query { task_id: None, select: Select::NeedsRecovery, after, limit: PAGE_SESSIONS };
         let page = app.handle().view().store().list(query).await?;
         for row in &page.rows {
             let facts = &row.summary.facts;

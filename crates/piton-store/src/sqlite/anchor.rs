@@ -22,7 +22,7 @@ use super::schema;
 use crate::contract::Problem;
 
 /// How far the anchors trail.
-const EVERY: Duration = Duration::from_secs(1);
+const ANCHOR_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Marks the file as ours: “Pita”.
 const APPLICATION_ID: i32 = 0x5069_7461;
@@ -110,7 +110,7 @@ impl Anchors {
                 inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
             }
             if !inner.closed {
-                let waited = self.changed.wait_timeout_while(inner, EVERY, |i| !i.closed);
+                let waited = self.changed.wait_timeout_while(inner, ANCHOR_INTERVAL, |i| !i.closed);
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
             drop(inner);

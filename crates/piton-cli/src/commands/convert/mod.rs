@@ -33,7 +33,7 @@ kept in the folder before-convert-DATE of the data folder; delete it when you no
 JSON: one object: from, to, done, sessions, old (the folder with the old store's files, or null).";
 
 /// Logs that are asked for at a time.
-const PAGE: usize = 256;
+const PAGE_LOGS: usize = 256;
 
 /// Convert the data folder's store to another kind
 ///
@@ -183,7 +183,7 @@ async fn compare(from: &dyn Store, to: &dyn Store) -> Result<()> {
 async fn all_logs(store: &dyn Store) -> Result<Vec<SessionId>> {
     let mut logs: Vec<SessionId> = Vec::new();
     loop {
-        let page = store.logs(logs.last(), PAGE).await?;
+        let page = store.logs(logs.last(), PAGE_LOGS).await?;
         if page.is_empty() {
             logs.sort();
             return Ok(logs);

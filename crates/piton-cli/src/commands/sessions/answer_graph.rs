@@ -19,7 +19,7 @@ use crate::text::one_line;
 use crate::ui::{Tone, Ui};
 
 /// Sessions that wait, read at a time.
-const PAGE: usize = 1_000;
+const PAGE_SESSIONS: usize = 1_000;
 
 /// The graph's wait that is meant; `None`: it is another session's, or there is none.
 pub(super) async fn find(cx: &Context, target: &str) -> Result<Option<(SessionId, WaitId)>> {
@@ -53,7 +53,8 @@ async fn by_wait(view: &View, target: &str) -> Result<Option<(SessionId, WaitId)
     let mut open: Vec<(SessionId, WaitId, bool)> = Vec::new();
     loop {
         let select = Select::DueBy(Timestamp::from_millis(i64::MAX));
-        let page = view.store().list(Query { task_id: None, select, after, limit: PAGE }).await?;
+        let page =
+            view.store().list(Query { task_id: None, select, after, limit: PAGE_SESSIONS }).await?;
         for row in page.rows {
             let facts = &row.summary.facts;
             let waits = facts.run.iter().flat_map(|run| run.waits.keys());

@@ -30,7 +30,7 @@ JSON: one record per line: seq, ts, kind, and the kind's own fields; \"redacted\
 what was taken out.";
 
 /// Records read at a time.
-const PAGE: usize = 500;
+const PAGE_RECORDS: usize = 500;
 /// How often `--follow` checks, while nothing happens, whether its output still has a reader.
 const READER_EVERY: Duration = Duration::from_millis(500);
 /// The longest kind's width.
@@ -141,7 +141,7 @@ async fn print_all(
 ) -> Result<Exit> {
     let mut after = args.after;
     loop {
-        let records = view.records(id, after, PAGE).await?;
+        let records = view.records(id, after, PAGE_RECORDS).await?;
         let Some(last) = records.last() else { return Ok(Exit::Good) };
         after = last.seq;
         print(ui, args, &records)?;

@@ -36,7 +36,7 @@ JSON: without --yes one object per session and line: session, due (archive or de
 session, pruned (a list of ids), done.";
 
 /// Sessions on one page of the index.
-const PAGE: usize = 256;
+const PAGE_SESSIONS: usize = 256;
 
 /// Archive and delete closed sessions whose retention period is over
 ///
@@ -121,7 +121,7 @@ async fn all_due(view: &View, retention: Retention) -> Result<Vec<(Due, Row)>> {
     let mut found = Vec::new();
     let mut after = None;
     loop {
-        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
+        let query = Query { task_id: None, select: Select::All, after, limit: PAGE_SESSIONS };
         let page = view.store().list(query).await?;
         for row in page.rows {
             let due = due(std::slice::from_ref(&row), retention, view.now()).pop();
