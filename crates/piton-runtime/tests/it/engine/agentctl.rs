@@ -55,6 +55,7 @@ const SCRIPTED: SessionCapabilities = SessionCapabilities {
 pub(crate) struct Fleet(Arc<Mutex<Machines>>);
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the script")]
 struct Machines {
     by_id: BTreeMap<ExecutionId, Machine>,
     /// Every start of an agent, with the conversation that it was to continue.
