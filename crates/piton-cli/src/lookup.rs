@@ -140,7 +140,7 @@ pub(crate) async fn task(view: &View, name: &str) -> Result<TaskId> {
     let mut found = Vec::new();
     let (mut after, mut scanned) = (None, 0);
     loop {
-        let query = Query { task_id: None, select: Select::All, after, limit: PAGE };
+        let query = Query { task_id: None, select: Select::All, after, limit: PAGE_SESSIONS };
         let page = view.store().list(query).await?;
         scanned += page.rows.len();
         for task in page.rows.into_iter().filter_map(|row| row.summary.info.task_id) {
