@@ -118,11 +118,9 @@ fn roots() -> Result<RootCertStore, std::io::Error> {
     let none = || std::io::Error::other("no file with this machine's certificates was found");
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(found.ok_or_else(none)?);
-    for certificate in certificates.map_err(std::io::Error::other)? {
-        // One that cannot be used makes the others no worse.
-        if let Ok(certificate) = certificate {
-            let _ = roots.add(certificate);
-        }
+    // One that cannot be used makes the others no worse.
+    for certificate in certificates.map_err(std::io::Error::other)?.flatten() {
+        let _ = roots.add(certificate);
     }
     if roots.is_empty() { Err(none()) } else { Ok(roots) }
 }
