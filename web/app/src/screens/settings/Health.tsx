@@ -1,3 +1,4 @@
+import { ProblemError } from "piton-client";
 import { useState } from "preact/hooks";
 import { client } from "../../data/account.ts";
 import { homeConnection, list } from "../../data/home.ts";
@@ -62,11 +63,16 @@ async function verifyAll(onProgress: (logs: number) => void): Promise<Result> {
 function Verify() {
   const [progress, setProgress] = useState<number | null>(null);
   const [result, setResult] = useState<Result | null>(null);
+  const [isDenied, setDenied] = useState(false);
   const run = async () => {
     setResult(null);
     setProgress(0);
     try {
       setResult(await verifyAll(setProgress));
+      setDenied(false);
+    } catch (error) {
+      if (!(error instanceof ProblemError && error.code === "insufficient_scope")) throw error;
+      setDenied(true);
     } finally {
       setProgress(null);
     }
@@ -82,6 +88,7 @@ function Verify() {
       <p>Reads every record and checks the chain that ties it to the one before.</p>
       <div role="status">
         {progress !== null && <p>{count(progress)} logs checked…</p>}
+        {isDenied && <p>This sign-in has no scope <code>admin</code>. Sign in with <code>piton open --scope read --scope control --scope admin</code>, or run <code>piton verify</code> on the machine.</p>}
         {isGood && <p class="added">{count(result.logs)} logs are whole.</p>}
         {result && !isGood && (
           <ul>
