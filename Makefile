@@ -36,9 +36,10 @@ demo: setup-build ## Watch a worker being killed and its session resumed
 simulate: setup ## Let the simulator look for trouble on fresh seeds for twenty seconds
 	cargo run -p piton-testkit --bin piton-sim -- --fresh
 
-demo-svg: setup ## Record the demo into docs/demo.svg
+demo-svg: setup ## Record docs/demo.svg and docs/first-minute.svg from the built program; needs tmux and jq
 	$(BUILD)
 	node scripts/record-demo.mjs
+	node scripts/record-chat.mjs
 
 docs: setup-build ## Write the generated pages (commands, records, metrics); check links and commands
 	$(BUILD)

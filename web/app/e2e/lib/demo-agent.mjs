@@ -90,7 +90,7 @@ async function turn(sessionId, prompt) {
   const own = turnOf(sessionId);
   for (const line of prompt.split("\n")) {
     const [word, rest] = [line.split(" ", 1)[0], line.slice(line.indexOf(" ") + 1)];
-    if (word === "story") await story(own);
+    if (word === "story" || word === "tests/clock.rs") await story(own);
     else if (word === "words") for (let n = 1; n <= Number(rest.split(" ")[0]); n += 1) { await own.say(`word${n} `, "agent_message_chunk", 0); await wait(Number(rest.split(" ")[1] ?? 20)); }
     else if (word === "stream") { const [count, ms] = rest.split(" ").map(Number); await own.say(Array.from({ length: count }, (_, n) => `word${n + 1} `).join(""), "agent_message_chunk", ms); }
     else if (word === "push") { const ok = await own.permit("execute", rest, { command: rest }); await own.say(ok ? "allowed" : "rejected"); }
