@@ -382,7 +382,13 @@ impl Handle {
         };
         let asked = self.records(session, wait.since_seq - 1, 1).await?;
         let question = asked.first().and_then(|record| record.content_field("question"));
-        if question.is_some_and(|question| !decide::fits(&question, answer)) {
+        let Some(question) = question else { return Ok(()) };
+        // The answer would be the value of a key that must not be written.
+        let keys = piton_graph::checkpoints::excluded_keys(&question);
+        if !keys.is_empty() {
+            return Err(piton_graph::Error::ValuesRequired { keys }.into());
+        }
+        if !decide::fits(&question, answer) {
             return Err(Refusal::AnswerInvalid { wait: wait_id.clone() }.into());
         }
         Ok(())

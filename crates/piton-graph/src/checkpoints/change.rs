@@ -135,7 +135,7 @@ pub async fn answer(
 }
 
 /// The excluded keys that the node which asked can write: the answer may be their value.
-pub(crate) fn excluded_keys(question: &Value) -> Vec<String> {
+pub fn excluded_keys(question: &Value) -> Vec<String> {
     let keys = question.get("excluded_keys").and_then(Value::as_array).into_iter().flatten();
     keys.filter_map(|key| Some(key.as_str()?.to_owned())).collect()
 }

@@ -21,8 +21,8 @@ use piton_store::Store;
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use change::{PRUNED_RECORD_MAX, chosen, excluded_keys};
-pub use change::{answer, delete, prune, prune_plan};
+pub(crate) use change::{PRUNED_RECORD_MAX, chosen};
+pub use change::{answer, delete, excluded_keys, prune, prune_plan};
 pub use diff::{Changed, CheckpointDiff, KeyChanges, diff};
 pub use fork::{fork, fork_as};
 pub use overview::{EdgeOverview, GraphOverview, NodeOverview, overview};

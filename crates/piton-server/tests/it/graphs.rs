@@ -111,6 +111,21 @@ async fn a_graph_waits_and_continues_when_it_is_answered() {
     assert!(timeline.iter().any(|entry| entry.node.as_deref() == Some("approve")));
 }
 
+/// Wants to show: the answer to a node that writes an excluded key is not accepted, since it would be
+/// written; a resume that sets the key stands in for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_must_not_be_written_is_refused() {
+    let world = World::start().await;
+    let client = &world.client;
+    let text = "piton: graph/v1\nname: secret\nnodes:\n  ask: {human: {question: Key?}, writes: api_key}\n";
+    let session = client.run_graph(&graph(text)).await.unwrap().session_id;
+    until(&world, &session, "run.waiting").await;
+    let wait = client.waits().await.unwrap().waits[0].wait_id.clone();
+    let refused = client.answer(&wait, &answer("sk-never-written")).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::MemoryValueRequired));
+    assert_eq!(client.waits().await.unwrap().waits.len(), 1, "the wait is still open");
+}
+
 /// Wants to show: an answer reaches a graph while another branch of it runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_is_answered_while_another_branch_runs() {

@@ -271,7 +271,12 @@ mod tests {
             Item::Agent { message_id: "m".to_owned(), text: text.clone(), is_done: true },
             Item::Thought { message_id: "t".to_owned(), text: text.clone(), is_done: true },
             Item::Tool(Box::new(tool)),
-            Item::Asked { wait_id: "w".to_owned(), title: text.clone(), answer: None },
+            Item::Asked {
+                wait_id: "w".to_owned(),
+                title: text.clone(),
+                options: Vec::new(),
+                answer: None,
+            },
             Item::Note { tone: Tone::Bad, text },
         ]
     }
