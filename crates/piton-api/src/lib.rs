@@ -13,6 +13,7 @@ pub mod permission;
 pub mod problem;
 pub mod queue;
 pub mod record;
+pub mod rewind;
 pub mod server;
 pub mod session;
 pub mod status;

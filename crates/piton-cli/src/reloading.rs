@@ -60,7 +60,7 @@ impl Reload for Reloader {
         let mut restart_required = changed_keys(&self.started, &fresh);
         restart_required.retain(|key| !is_reloaded(key));
         self.engine
-            .reconfigure(fresh.numbers.runtime(), fresh.resume.policy())
+            .reconfigure(fresh.runtime(), fresh.resume.policy())
             .map_err(|error| failed(error.code(), error.to_string()))?;
         if *self.rules.get() != fresh.permissions.rules {
             self.rules.set(fresh.permissions.rules.clone());

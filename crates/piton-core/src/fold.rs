@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::event::{self, Event, Seq, SessionAdopted, SessionCreated, SpoolImported, TokenPurpose};
 use crate::id::{BootId, RunId, TokenId};
 use crate::limits::SPOOLS_KEPT;
+use crate::reason::Reason;
 use crate::record::Record;
 use crate::spool::{REFUSAL, Spool};
 use crate::state::{
-    ActiveToken, Executor, Info, MessageRef, OpenCall, Phase, Run, State, WaitToken,
+    ActiveToken, Executor, Info, MessageRef, OpenCall, PendingContext, Phase, Run, State, WaitToken,
 };
 use crate::time::Timestamp;
 
@@ -106,11 +107,9 @@ impl State {
             | Event::LoopIterated(_)
             | Event::MapListed(_)
             | Event::MapItemCompleted(_)
-            | Event::CheckpointCreated(_)
-            | Event::CheckpointPruned(_)
-            | Event::CheckpointDeleted(_)
             | Event::CheckpointDamaged(_)
-            | Event::LineageStarted(_)
+            | Event::WorkspaceSnapshotLate(_)
+            | Event::WorkspaceSnapshotFailed(_)
             | Event::ToolUpdated(_)
             | Event::PermissionDecided(_)
             | Event::AgentHistoryDiverged(_)
@@ -129,6 +128,12 @@ impl State {
             | Event::SessionImported(_)
             | Event::SessionRegistered(_)
             | Event::AnchorsRecreated(_) => return Change::Inner,
+            Event::CheckpointCreated(_)
+            | Event::CheckpointPruned(_)
+            | Event::CheckpointDeleted(_)
+            | Event::WorkspaceSnapshotTaken(_)
+            | Event::WorkspaceRestored(_)
+            | Event::LineageStarted(_) => return self.apply_turns(seq, ts, event),
             Event::SessionLeased(_) | Event::SessionReleased(_) => {
                 let change = match event {
                     Event::SessionLeased(e) => self.apply_lease(&e.boot_id),
@@ -207,6 +212,25 @@ impl State {
         if let Some(info) = &mut self.info {
             info.active_at = ts;
         }
+        Change::Summary
+    }
+
+    /// What a graph did is folded beside the session.
+    fn apply_turns(&mut self, seq: Seq, ts: Timestamp, event: &Event) -> Change {
+        if self.facts.graph.is_some() {
+            return Change::Inner;
+        }
+        self.turns.apply(seq, ts, event);
+        if !matches!(event, Event::LineageStarted(_)) {
+            return Change::Inner;
+        }
+        // The agent's own conversation has what was left behind: its next start is a fresh one.
+        if let Some(agent) = &mut self.facts.agent {
+            agent.clear_session_id();
+            agent.context_reason = Some(Reason::UserRequest);
+        }
+        self.pending_context = PendingContext::default();
+        self.prepared = None;
         Change::Summary
     }
 

@@ -44,6 +44,7 @@ pub mod token;
 pub mod tool_text;
 pub mod trail;
 pub mod transcript;
+pub mod turns;
 pub mod undelivered;
 pub mod worktree;
 

@@ -10,6 +10,8 @@ pub const WAITS_OPEN_MAX: usize = 64;
 pub const WAITS_SETTLED_KEPT: usize = 64;
 /// Prompts that one session can have queued.
 pub const QUEUED_PROMPTS_MAX: usize = 64;
+/// Checkpoints of turns that one session keeps.
+pub const TURN_CHECKPOINTS_MAX: usize = 100;
 /// Prompts of one session that are remembered after they left the queue, so that queueing one again is
 /// recognised.
 pub const PROMPTS_DEQUEUED_KEPT: usize = 128;
@@ -102,6 +104,8 @@ pub struct Limits {
     pub changed_files: usize,
     /// Prompts that may be queued in one session.
     pub queued_prompts: usize,
+    /// Checkpoints of turns that one session keeps; older ones are pruned.
+    pub turn_checkpoints: usize,
 }
 
 /// Of a history that an agent is given, in characters; and how many messages and calls, the newest.
@@ -136,6 +140,7 @@ impl Default for Limits {
             history: HistoryLimits::default(),
             changed_files: CHANGED_FILES_MAX,
             queued_prompts: QUEUED_PROMPTS_MAX,
+            turn_checkpoints: TURN_CHECKPOINTS_MAX,
         }
     }
 }

@@ -19,10 +19,11 @@ use crate::request::Requests;
 use crate::resume::Strategy;
 use crate::spool::{SessionCapabilities, Spool};
 use crate::time::Timestamp;
+use crate::turns::Turns;
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 14;
+pub const PROJECTOR_VERSION: u32 = 15;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -78,6 +79,9 @@ pub struct State {
     pub dequeued: VecDeque<MessageId>,
     /// The runs that were started last, oldest first, so that a late repetition is recognised.
     pub recent_runs: VecDeque<RunId>,
+    /// The checkpoints of an agent's turns, and the lineages of its conversation.
+    #[serde(default, skip_serializing_if = "Turns::is_empty")]
+    pub turns: Turns,
     pub updated_at: Option<Timestamp>,
 }
 

@@ -4,6 +4,7 @@
 use piton_core::conversation::{self, Item};
 use piton_core::id::{RunId, SessionId};
 use piton_core::status::Name;
+use piton_core::turns::is_live;
 use piton_core::{Record, Seq, State};
 
 use crate::error::Result;
@@ -38,12 +39,16 @@ impl View {
         let run = state.facts.run.as_ref();
         let at_work = matches!(status, Name::Running | Name::Waiting);
         let live = run.filter(|_| at_work).map(|run| &run.run_id);
+        // What a rewind left behind is not part of it.
+        let segments = state.turns.live_segments(last);
+        let is_live = |record: &Record| is_live(segments.as_deref(), record.seq);
         // Backwards, until there are enough items with their beginnings.
         let mut begin = before;
         let mut records: Vec<Record> = Vec::new();
         loop {
             let from = begin.saturating_sub(CHUNK).max(1);
             let mut read = self.between(session, from, begin).await?;
+            read.retain(is_live);
             read.append(&mut records);
             (records, begin) = (read, from);
             let items = Self::build(session, &records, live)?;
@@ -58,7 +63,8 @@ impl View {
         let mut items = Self::build(session, &records, live)?;
         while end <= last && end - before < READ_MAX && items.iter().any(Item::is_open) {
             let to = (end + CHUNK).min(last + 1);
-            records.extend(self.between(session, end, to).await?);
+            let read = self.between(session, end, to).await?;
+            records.extend(read.into_iter().filter(is_live));
             end = to;
             items = Self::build(session, &records, live)?;
             items.retain(|item| item.seq() < before);

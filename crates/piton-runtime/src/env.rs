@@ -13,7 +13,7 @@ use crate::settings::LiveSettings;
 use crate::supervisor::Supervisors;
 use crate::sweeper::Deadlines;
 use crate::tally::Tally;
-use crate::world::{Clock, Driver, Ids, SessionFiles};
+use crate::world::{Clock, Driver, Ids, SessionFiles, TurnSnapshots};
 
 #[derive(Debug)]
 pub(crate) struct Env {
@@ -24,6 +24,7 @@ pub(crate) struct Env {
     pub driver: Arc<dyn Driver>,
     pub supervisors: Supervisors,
     pub files: Arc<dyn SessionFiles>,
+    pub turns: Arc<dyn TurnSnapshots>,
     pub writer: Arc<Writer>,
     pub snapshot_every: u64,
     pub rules: PermissionRules,
@@ -54,6 +55,7 @@ impl Env {
             driver: options.driver,
             supervisors,
             files: options.files,
+            turns: options.turns,
             snapshot_every: options.snapshot_every,
             rules: options.rules,
             settings,

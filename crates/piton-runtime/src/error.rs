@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use piton_core::content::BlockKind;
 use piton_core::decide::Refusal;
-use piton_core::id::{self, ExecutionId, SessionId, TaskId};
+use piton_core::id::{self, CheckpointId, ExecutionId, SessionId, TaskId};
 use piton_core::reason::Reason;
 use piton_core::{AnyCode, Code};
 use piton_exec::client::ClientError;
 use piton_exec::executor::Fault;
-use piton_workspace::{finish, worktree};
+use piton_workspace::{finish, snapshot, worktree};
 
 use crate::supervisor::StartError;
 
@@ -41,6 +41,16 @@ pub enum Error {
     /// The work could not be committed, merged or pushed.
     #[error(transparent)]
     Finish(Arc<finish::Error>),
+    /// A snapshot of the workspace could not be taken or restored.
+    #[error(transparent)]
+    Snapshot(Arc<snapshot::Error>),
+    #[error("The session has no checkpoint {checkpoint:?}")]
+    CheckpointNotFound { checkpoint: String },
+    #[error("Checkpoint {checkpoint} has no snapshot of the files{}", previous_text(.previous.as_ref()))]
+    SnapshotNotFound { checkpoint: CheckpointId, previous: Option<CheckpointId> },
+    /// Files changed that the session did not change.
+    #[error("Files changed that this session did not change: {}", listed(.paths))]
+    WorkspaceConflict { paths: Vec<String> },
     #[error("The session service is shutting down")]
     ShuttingDown,
     /// The arguments make no sense; the text says which.
@@ -149,6 +159,10 @@ impl Error {
             Self::AgentLate | Self::AgentNotRunning => Code::AgentNotRunning,
             Self::Worktree(fault) => fault.code(),
             Self::Finish(fault) => fault.code(),
+            Self::Snapshot(fault) => snapshot_code(fault),
+            Self::CheckpointNotFound { .. } => Code::CheckpointNotFound,
+            Self::SnapshotNotFound { .. } => Code::SnapshotNotFound,
+            Self::WorkspaceConflict { .. } => Code::WorkspaceConflict,
             Self::ShuttingDown => Code::StoreClosed,
             Self::Invalid(_) => Code::RequestInvalid,
             Self::Id(_) => Code::IdInvalid,
@@ -176,6 +190,41 @@ impl Error {
     pub fn hint(&self) -> &'static str {
         self.code().hint()
     }
+}
+
+impl From<snapshot::Error> for Error {
+    fn from(fault: snapshot::Error) -> Self {
+        Self::Snapshot(Arc::new(fault))
+    }
+}
+
+fn snapshot_code(fault: &snapshot::Error) -> Code {
+    use snapshot::Error as Fault;
+    match fault {
+        Fault::TooManyFiles { .. } => Code::LimitReached,
+        Fault::ObjectMissing { .. } => Code::SnapshotNotFound,
+        Fault::ObjectDamaged { .. } => Code::CheckpointDamaged,
+        Fault::InUse => Code::StoreInUse,
+        Fault::ForeignChanges { .. } | Fault::NotSaved { .. } => Code::WorkspaceConflict,
+        Fault::NotWritable { .. } => Code::FileNotPermitted,
+        Fault::DiskFull { .. } => Code::DiskFull,
+        Fault::Io { .. } | Fault::Incomplete { .. } => Code::FileIo,
+        Fault::NoRandomness => Code::EntropyUnavailable,
+    }
+}
+
+/// The checkpoint that has a snapshot instead.
+fn previous_text(previous: Option<&CheckpointId>) -> String {
+    previous.map_or_else(String::new, |id| format!("; the one before that has is {id}"))
+}
+
+/// The first paths, and how many more.
+fn listed(paths: &[String]) -> String {
+    const LISTED_MAX: usize = 10;
+    let first = paths.iter().take(LISTED_MAX).map(|path| path.replace(['\n', '\r'], " "));
+    let first: Vec<String> = first.collect();
+    let more = paths.len().saturating_sub(LISTED_MAX);
+    if more == 0 { first.join(", ") } else { format!("{} and {more} more", first.join(", ")) }
 }
 
 /// What agentctl says about an agent or an execution. What it says about the server's own request is

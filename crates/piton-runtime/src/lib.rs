@@ -36,11 +36,12 @@ pub use conversation::ConversationPage;
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
     CheckpointQuery, CommittedWork, Contact, CreatedSession, CreatedTask, DefaultAgent, Deleted,
-    Engine, EngineOptions, ForkSpec, Fulfilled, GraphResume, GraphRunSpec, GraphSource,
+    Engine, EngineOptions, FileChange, ForkSpec, Fulfilled, GraphResume, GraphRunSpec, GraphSource,
     IssuedResumeToken, IssuedToken, MergedWork, NewAccessToken, OpenWaits, OpenedSession,
     OpenedShell, Prompted, Pruned, PushedWork, QueueReport, QueuedPromptReport, RedactionReport,
-    ResumeSpec, ResumedGraph, RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport,
-    SessionSpec, TEST_AGENT, TaskPage, TaskReport, VerifiedPage, check_terminal_side,
+    ResumeSpec, ResumedGraph, RewindReport, RewindSpec, RewoundConversation, RewoundFiles,
+    RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TEST_AGENT,
+    TaskPage, TaskReport, VerifiedPage, check_terminal_side,
 };
 pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;
@@ -52,13 +53,13 @@ pub use removal::{Archived, Imported};
 pub use retention::{Due, Retention, due};
 pub use service::{Asked, Handle, NewSession, Options, Question, Service};
 pub use session::Ack;
-pub use settings::Settings;
+pub use settings::{Settings, SnapshotSettings};
 pub use supervisor::{LaunchConfig, LaunchConfigs, Outcome, Recovered, StartError, Supervisors};
 pub use tally::{Counts, RunActivity};
 pub use tokens::Answered;
 pub use view::{Listed, View};
 pub use worktrees::{Cleaned, Left, Worktrees};
 pub use world::{
-    Clock, Driver, EffectJob, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles,
-    SystemClock,
+    Clock, Driver, EffectJob, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles,
+    NoTurnSnapshots, SessionFiles, SystemClock, TurnSnapshots,
 };

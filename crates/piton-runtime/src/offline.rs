@@ -193,6 +193,7 @@ impl OfflineWriter {
             return Err(error);
         }
         self.env.files.remove(session);
+        self.env.turns.remove(session);
         Ok(last_seq)
     }
 

@@ -29,7 +29,8 @@ use crate::tally::Counts;
 use crate::tokens::{Answered, TokenService};
 use crate::view::{Listed, View};
 use crate::world::{
-    Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, SessionFiles, SystemClock,
+    Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, NoTurnSnapshots,
+    SessionFiles, SystemClock, TurnSnapshots,
 };
 
 /// How often deadlines and dead boots are looked for; a deadline that is known of is not waited for.
@@ -51,6 +52,7 @@ pub struct Options {
     pub driver: Arc<dyn Driver>,
     pub executors: Arc<dyn Executors>,
     pub files: Arc<dyn SessionFiles>,
+    pub turns: Arc<dyn TurnSnapshots>,
     /// What must not reach the disk. By default the values of excluded keys; known secrets, such as
     /// those of the environment, are the caller's to add.
     pub masker: Arc<Masker>,
@@ -79,6 +81,7 @@ impl Options {
             driver: Arc::new(NoDriver),
             executors: Arc::new(NoExecutors),
             files: Arc::new(NoSessionFiles),
+            turns: Arc::new(NoTurnSnapshots),
             masker: Arc::default(),
             sweep_every: SWEEP_EVERY,
             settings: Settings::default(),

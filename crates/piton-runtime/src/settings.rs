@@ -26,8 +26,45 @@ pub struct Settings {
     pub boot_parallel: usize,
     /// Only sessions that were active so recently have their agents started when the process starts.
     pub boot_active_within: Duration,
+    /// Snapshots of workspaces around turns.
+    pub snapshots: SnapshotSettings,
     /// What decisions are made by.
     pub limits: piton_core::limits::Limits,
+}
+
+/// Whether and how the files of a workspace are saved around turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    pub enabled: bool,
+    /// How long a prompt waits for the snapshot before it.
+    pub timeout: Duration,
+    pub files_max: usize,
+    /// A larger file is left out and named.
+    pub file_mb_max: usize,
+    pub tree_mb_max: usize,
+}
+
+impl SnapshotSettings {
+    pub(crate) fn limits(&self) -> piton_workspace::snapshot::Limits {
+        let bytes = |mb: usize| (mb as u64).saturating_mul(1024 * 1024);
+        piton_workspace::snapshot::Limits {
+            file_bytes_max: bytes(self.file_mb_max),
+            files_max: self.files_max,
+            tree_bytes_max: bytes(self.tree_mb_max),
+        }
+    }
+}
+
+impl Default for SnapshotSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            timeout: Duration::from_secs(2),
+            files_max: 500_000,
+            file_mb_max: 64,
+            tree_mb_max: 8 * 1024,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -41,6 +78,7 @@ impl Default for Settings {
             abandon_after: None,
             boot_parallel: 4,
             boot_active_within: Duration::from_hours(24),
+            snapshots: SnapshotSettings::default(),
             limits: piton_core::limits::Limits::default(),
         }
     }
@@ -51,6 +89,7 @@ impl Default for Settings {
 pub(crate) struct LiveSettings(RwLock<Settings>);
 
 impl LiveSettings {
+    #[expect(clippy::large_types_passed_by_value, reason = "it is stored")]
     pub(crate) fn new(settings: Settings) -> Self {
         Self(RwLock::new(settings))
     }
@@ -59,6 +98,7 @@ impl LiveSettings {
         *self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[expect(clippy::large_types_passed_by_value, reason = "it is stored")]
     pub(crate) fn set(&self, settings: Settings) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }

@@ -16,6 +16,7 @@ use piton_core::resume::{self, Abilities};
 use piton_core::state::{Executor, ExecutorStatus, Facts, Run};
 use piton_core::status::{self, Status};
 use piton_core::transcript::Item;
+use piton_core::turns::is_live;
 use piton_core::{Code, Event, Record, Seq, State, Timestamp};
 use piton_store::{Cursor, Detail, Liveness, Query, Row, Select, Store, Tail};
 use serde_json::Value;
@@ -356,13 +357,16 @@ impl View {
         state: &State,
         after: Seq,
     ) -> Result<Vec<conversation::Item>> {
+        // What a rewind left behind is not part of it.
+        let segments = state.turns.live_segments(state.last_seq);
         let mut records = Vec::new();
         let mut last_read = after;
         loop {
             let read = self.records(session, last_read, READ_MAX).await?;
             let Some(last) = read.last() else { break };
             last_read = last.seq;
-            records.extend(read);
+            records
+                .extend(read.into_iter().filter(|record| is_live(segments.as_deref(), record.seq)));
         }
         let status = self.status(&state.facts);
         let live = state

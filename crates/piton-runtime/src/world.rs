@@ -6,15 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use piton_core::decide::Probe;
+use piton_core::decide::{Probe, TurnStart};
 use piton_core::id::{
-    AccessTokenId, BootId, CallId, ExecutionId, MessageId, RunId, SessionId, TaskId, TokenId,
-    WaitId,
+    AccessTokenId, BootId, CallId, CheckpointId, ExecutionId, MessageId, RunId, SessionId, TaskId,
+    TokenId, WaitId,
 };
 use piton_core::spool::Spool;
 use piton_core::state::Effect;
 use piton_core::token::{ResumeToken, Secret};
-use piton_core::{PromptContent, Record, Timestamp};
+use piton_core::{PromptContent, Record, State, Timestamp};
 use piton_exec::executor::Drained;
 use piton_store::{BoxFuture, Entropy};
 
@@ -123,6 +123,41 @@ impl SessionFiles for NoSessionFiles {
     fn remove(&self, _session: &SessionId) {}
 }
 
+/// Takes snapshots of the files of agents' sessions, around their turns.
+pub trait TurnSnapshots: Send + Sync + fmt::Debug + 'static {
+    /// What a queued prompt's turn begins with; `None`: no checkpoint is made.
+    fn before_queued_turn(
+        &self,
+        session: &SessionId,
+        state: &State,
+    ) -> BoxFuture<Option<TurnStart>>;
+
+    /// The agent of a session without checkpoints accepts prompts. Returns at once.
+    fn agent_started(&self, session: &SessionId);
+
+    /// A run has ended or was interrupted, and that is durable. Returns at once.
+    fn turn_ended(&self, session: &SessionId, run_id: &RunId);
+
+    /// The session's log is gone, and that is durable.
+    fn remove(&self, session: &SessionId);
+}
+
+/// Takes no snapshots, and makes no checkpoints of turns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTurnSnapshots;
+
+impl TurnSnapshots for NoTurnSnapshots {
+    fn before_queued_turn(&self, _: &SessionId, _: &State) -> BoxFuture<Option<TurnStart>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn agent_started(&self, _session: &SessionId) {}
+
+    fn turn_ended(&self, _session: &SessionId, _run_id: &RunId) {}
+
+    fn remove(&self, _session: &SessionId) {}
+}
+
 /// Makes ids and secrets.
 #[derive(Clone, Debug)]
 pub struct Ids {
@@ -159,6 +194,7 @@ impl Ids {
         boot -> BootId;
         call -> CallId;
         execution -> ExecutionId;
+        checkpoint -> CheckpointId;
         token_id -> TokenId;
         access -> AccessTokenId;
     }

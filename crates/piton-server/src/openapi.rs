@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use crate::api::{
     access, agent, agent_sessions, agents, finishing, graphs, health, queue, records, removal,
-    sessions, store, tasks, waits, workspace, worktrees,
+    rewind, sessions, store, tasks, waits, workspace, worktrees,
 };
 use crate::app::App;
 use crate::problem::Problem;
@@ -103,6 +103,10 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(workspace::end_shell))
                 .routes(routes!(shell::attach))
                 .routes(routes!(worktrees::repair, worktrees::clean_up))
+                .routes(routes!(rewind::checkpoints))
+                .routes(routes!(rewind::rewind))
+                .routes(routes!(rewind::undo))
+                .routes(routes!(rewind::diff))
                 .routes(routes!(waits::list))
                 .routes(routes!(waits::get))
                 .routes(routes!(waits::answer))

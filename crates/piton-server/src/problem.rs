@@ -86,6 +86,8 @@ fn status_of(code: Code) -> StatusCode {
         | Code::QueuedPromptNotFound
         | Code::RecordNotFound
         | Code::WorktreeNotFound
+        | Code::SnapshotNotFound
+        | Code::CheckpointNotFound
         | Code::ResumeTokenNotFound
         | Code::ShellNotFound
         | Code::TerminalNotFound
@@ -113,6 +115,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::AgentProfileConflict
         | Code::WorktreeExists
         | Code::WorktreeDirty
+        | Code::WorkspaceConflict
         | Code::NothingToCommit
         | Code::MergeConflict
         | Code::PushRejected

@@ -20,6 +20,9 @@ use crate::record::{
     BootstrapQuery, MessagePage, MessageQuery, RecordPage, RecordQuery, SessionBootstrap,
     Verification,
 };
+use crate::rewind::{
+    FilesDiff, FilesDiffQuery, RewindRequest, RewindResult, TurnCheckpointList, UndoRequest,
+};
 use crate::session::{
     AbandonRequest, AgentRequest, ArchiveRequest, CloseRequest, DeleteQuery, NewSession,
     RedactRequest, Redaction, RenameRequest, ResumeRequest, RunRequest, SessionArchived,
@@ -291,6 +294,34 @@ impl Client {
         query: &CleanupQuery,
     ) -> Result<WorktreeCleanup> {
         self.json(Method::DELETE, &with_query(&of_session(session, "/worktree"), query), None).await
+    }
+
+    /// The checkpoints of a session's turns, newest first.
+    pub async fn checkpoints(&self, session: &SessionId) -> Result<TurnCheckpointList> {
+        self.get(&of_session(session, "/checkpoints")).await
+    }
+
+    /// Goes back to a checkpoint.
+    pub async fn rewind(
+        &self,
+        session: &SessionId,
+        request: &RewindRequest,
+    ) -> Result<RewindResult> {
+        self.post(&of_session(session, "/rewind"), request).await
+    }
+
+    /// Takes the last rewind back.
+    pub async fn undo(&self, session: &SessionId, request: &UndoRequest) -> Result<RewindResult> {
+        self.post(&of_session(session, "/undo"), request).await
+    }
+
+    /// How the files differ between two checkpoints, or between a checkpoint and now.
+    pub async fn diff_files(
+        &self,
+        session: &SessionId,
+        query: &FilesDiffQuery,
+    ) -> Result<FilesDiff> {
+        self.get(&with_query(&of_session(session, "/diff"), query)).await
     }
 
     pub async fn repair_worktree(&self, session: &SessionId) -> Result<Worktree> {

@@ -26,6 +26,9 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::lookup::{self, SessionName};
 
+/// The folder of workspaces' snapshots in a data folder.
+pub(crate) const SNAPSHOTS_FOLDER: &str = "snapshots";
+
 #[derive(Debug)]
 pub(crate) enum SessionBackend {
     Server(ServerBackend),

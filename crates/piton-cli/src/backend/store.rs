@@ -63,6 +63,7 @@ impl StoreBackend {
             profiles: agents::all(&cx.settings)?,
             default_agent: cx.settings.chat_agent.value.clone(),
             policy: cx.settings.resume.policy(),
+            snapshots: Some(data.join(super::SNAPSHOTS_FOLDER)),
             ..EngineOptions::new(options, data)
         };
         Ok(Self { engine: Engine::offline(options), locks, _alive: alive })

@@ -238,6 +238,11 @@ fn shown(settings: &Settings) -> Vec<Shown> {
             name_of(config::ON_OFF, resume.note.value),
         ),
         text(
+            "workspace.snapshots",
+            &settings.snapshots,
+            name_of(config::ON_OFF, settings.snapshots.value),
+        ),
+        text(
             "log.level",
             &settings.log_level,
             name_of(config::LOG_LEVELS, settings.log_level.value),

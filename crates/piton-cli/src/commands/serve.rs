@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::backend::SNAPSHOTS_FOLDER;
 use crate::cli::Global;
 use crate::config::NotifySettings;
 use crate::context::Context;
@@ -167,7 +168,6 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     let store = stores::open_or_create_store(&cx.settings)?;
     let kind = stores::detect(&data)?.unwrap_or(cx.settings.store.value);
     let program = std::env::current_exe()?;
-    let numbers = &cx.settings.numbers;
     let rules = PermissionRules::new(cx.settings.permissions.rules.clone());
     let standalone = Standalone::new(&data, program.clone(), vec!["agentctl".into()]);
     let memory = EchoMemory::new(&data);
@@ -178,7 +178,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         files: Arc::new(memory),
         masker,
         rules: rules.clone(),
-        settings: numbers.runtime(),
+        settings: cx.settings.runtime(),
         ..Options::new(alive.boot().clone(), store, Arc::new(locks), Arc::new(OsEntropy))
     };
     let options = EngineOptions {
@@ -187,6 +187,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         policy: cx.settings.resume.policy(),
         store_features: crate::graphs::features(kind),
         checkpoint: cx.settings.checkpoint.clone(),
+        snapshots: Some(data.join(SNAPSHOTS_FOLDER)),
         ..EngineOptions::new(options, &data)
     };
     // Served at once: executors are found again meanwhile, all at the same time.

@@ -89,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) chat_agent: Sourced<Option<String>>,
     pub(crate) resume: ResumeSettings,
     pub(crate) numbers: Numbers,
+    /// Whether files are saved around turns.
+    pub(crate) snapshots: Sourced<bool>,
     pub(crate) log_level: Sourced<tracing::Level>,
     pub(crate) archive_after: Sourced<Option<Duration>>,
     pub(crate) delete_after: Sourced<Option<Duration>>,
@@ -249,6 +251,7 @@ impl Settings {
                 note: pick.one_of("resume.interruption_summary", ON_OFF, true)?,
             },
             numbers: Numbers::pick(&pick)?,
+            snapshots: pick.one_of("workspace.snapshots", ON_OFF, true)?,
             log_level: pick.one_of("log.level", LOG_LEVELS, tracing::Level::INFO)?,
             notify: NotifySettings {
                 url: pick.maybe("notify.url", |text, _| Ok(text.to_owned().into()))?,
@@ -262,6 +265,15 @@ impl Settings {
             file_exists,
             file_is_named,
         })
+    }
+}
+
+impl Settings {
+    /// Those that count for a running engine from when they are set.
+    pub(crate) fn runtime(&self) -> piton_runtime::Settings {
+        let mut settings = self.numbers.runtime();
+        settings.snapshots.enabled = self.snapshots.value;
+        settings
     }
 }
 

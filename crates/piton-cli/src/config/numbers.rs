@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use piton_core::limits::{HistoryLimits, Limits};
-use piton_runtime::Settings as RuntimeSettings;
+use piton_runtime::{Settings as RuntimeSettings, SnapshotSettings};
 
 use super::{Origin, Pick, Sourced};
 use crate::error::Result;
@@ -47,6 +47,11 @@ const NUMBERS: &[(&str, Kind)] = &[
     ("history.total_chars", Kind::Count { default: 60_000, max: 1_000_000 }),
     ("history.items", Kind::Count { default: 200, max: 10_000 }),
     ("workspace.changed_files", Kind::Count { default: 50, max: 1_000 }),
+    ("workspace.snapshot_timeout", Kind::Span(Duration::from_secs(2))),
+    ("workspace.snapshot_files", Kind::Count { default: 500_000, max: 100_000_000 }),
+    ("workspace.snapshot_file_mb", Kind::Count { default: 64, max: 1_000_000 }),
+    ("workspace.snapshot_total_mb", Kind::Count { default: 8_192, max: 1_000_000_000 }),
+    ("workspace.checkpoints", Kind::Count { default: 100, max: 10_000 }),
     ("requests.kept_for", Kind::Span(DAY)),
     ("queue.prompts", Kind::Count { default: 64, max: 10_000 }),
 ];
@@ -127,6 +132,13 @@ impl Numbers {
             abandon_after: self.span_or_never("executor.abandon_after"),
             boot_parallel: self.count("resume.boot_parallel"),
             boot_active_within: self.span("resume.boot_active_within"),
+            snapshots: SnapshotSettings {
+                timeout: self.span("workspace.snapshot_timeout"),
+                files_max: self.count("workspace.snapshot_files"),
+                file_mb_max: self.count("workspace.snapshot_file_mb"),
+                tree_mb_max: self.count("workspace.snapshot_total_mb"),
+                ..SnapshotSettings::default()
+            },
             limits: Limits {
                 wait_tool_result: self.span("wait.tool_result"),
                 wait_permission: self.span("wait.permission"),
@@ -141,6 +153,7 @@ impl Numbers {
                 },
                 changed_files: self.count("workspace.changed_files"),
                 queued_prompts: self.count("queue.prompts"),
+                turn_checkpoints: self.count("workspace.checkpoints"),
             },
         }
     }

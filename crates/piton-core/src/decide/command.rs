@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Import;
+use super::{Import, Rewind, TakenSnapshot, TurnEnd, TurnStart};
 use crate::AnyCode;
 use crate::agent_view::Configure;
 use crate::content::PromptContent;
@@ -206,6 +206,17 @@ pub enum Command {
     },
     /// A user chooses how the agent works.
     Configure(Configure),
+    /// A command that may begin a turn, with the checkpoint that the turn then begins with.
+    AtTurnStart {
+        start: Box<TurnStart>,
+        command: Box<Command>,
+    },
+    /// A turn has ended, and this is what its files are.
+    TurnEnded(TurnEnd),
+    /// The files as they are before a restore.
+    SafetySnapshot(TakenSnapshot),
+    /// Files were restored, or the conversation is to continue behind an earlier record.
+    Rewind(Rewind),
     /// Takes contents out, also of a closed session.
     Redact(Redact),
     /// Somebody asks for a command, once: a repetition under the same key is told what the first

@@ -13,6 +13,7 @@ mod run;
 mod session;
 mod stream;
 mod token;
+mod turn;
 mod wait;
 mod workspace;
 
@@ -36,6 +37,7 @@ pub use command::{
 };
 pub use import::{Import, asks};
 pub use refusal::Refusal;
+pub use turn::{RestoredFiles, Rewind, SnapshotResult, TakenSnapshot, TurnEnd, TurnStart};
 pub use wait::fits;
 
 /// What every decision is told about the world.
@@ -78,6 +80,10 @@ pub enum Verdict {
 pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision, Refusal> {
     if let Command::Requested { request, command } = command {
         return requested(state, cx, request, *command);
+    }
+    if let Command::AtTurnStart { start, command } = command {
+        let decision = decide(state, cx, *command)?;
+        return Ok(turn::start(state, cx, *start, decision));
     }
     if let Command::Create(create) = command {
         return session::create(state, cx, create);
@@ -185,6 +191,9 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         }
         Command::PlanWorkspace(plan) => workspace::plan(state, cx, plan),
         Command::Configure(choice) => session::configure(cx, choice),
+        Command::TurnEnded(end) => Ok(turn::complete(state, cx, end)),
+        Command::SafetySnapshot(taken) => Ok(turn::safety(state, cx, taken)),
+        Command::Rewind(rewind) => turn::rewind(state, cx, rewind),
         Command::Create(_)
         | Command::CreateInWorktree(..)
         | Command::WorkspacePrepared(_)
@@ -199,6 +208,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         | Command::AssignAgent { .. }
         | Command::Import(_)
         | Command::Requested { .. }
+        | Command::AtTurnStart { .. }
         | Command::Recover { .. } => Err(Refusal::SessionClosed),
     }
 }

@@ -8,6 +8,7 @@ use crate::code::AnyCode;
 use crate::graph::{CheckpointType, Reducer};
 use crate::id::{CheckpointId, SessionId};
 use crate::time::Timestamp;
+use crate::turns::TurnCheckpoint;
 
 records! {
     /// The session runs this graph from now on. `spec_hash` is the digest of the content's canonical
@@ -129,7 +130,8 @@ records! {
         /// Masking changed the result: after a crash the item runs again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] excluded: bool,
     } content ["value"];
-    /// A position from which the graph can be resumed: right after this record.
+    /// A position from which the session can be continued: right after this record. Of a graph, or of
+    /// an agent's turn (`turn_start`, `turn_complete`).
     CheckpointCreated = "checkpoint.created" {
         checkpoint_id: CheckpointId,
         checkpoint_type: CheckpointType,
@@ -142,6 +144,8 @@ records! {
         /// It is shown without the memory, or without the conversations. Both are in the log.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] without_memory: bool,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] without_conversations: bool,
+        /// Of an agent's session: the turn, and the snapshot of its files.
+        #[serde(default, skip_serializing_if = "Option::is_none")] turn: Option<TurnCheckpoint>,
     } content ["description"];
     /// Checkpoints are listed no more: there were enough newer ones.
     CheckpointPruned = "checkpoint.pruned" { checkpoint_ids: Vec<CheckpointId>, } content [];
@@ -152,7 +156,7 @@ records! {
         checkpoint_id: CheckpointId,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<AnyCode>,
     } content ["message"];
-    /// The graph continues behind an older checkpoint. What came after that checkpoint stays in the
+    /// The graph, or the conversation, continues behind an older checkpoint. What came after that checkpoint stays in the
     /// log and counts no more.
     LineageStarted = "lineage.started" {
         lineage: u32,

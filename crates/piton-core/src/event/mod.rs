@@ -11,6 +11,7 @@ mod graph;
 mod metadata;
 mod run;
 mod session;
+mod snapshot;
 mod values;
 
 use serde::Deserialize;
@@ -20,6 +21,7 @@ pub use graph::*;
 pub use metadata::*;
 pub use run::*;
 pub use session::*;
+pub use snapshot::*;
 pub use values::{
     AdoptedRun, Critical, Fork, Outcome, TokenPurpose, ToolStatus, WaitDeadline, WaitKind,
 };
@@ -62,7 +64,7 @@ pub fn content_fields(kind: &str) -> &'static [&'static str] {
 events! {
     SessionCreated, SessionAdopted, SessionRenamed, SessionClosed, SessionForked, SessionLeased, SessionReleased, SessionAgentAssigned, MessageUser, MessageDelta, MessageCompleted, PromptQueued, PromptEdited, PromptMoved, PromptRemoved, QueueReleased, ToolIntent, ToolUpdated, ToolOutcome,
     RunStarted, RunWaiting, RunResumed, RunReattached, RunPaused, RunCompleted, RunFailed, RunCancelled, RunInterrupted, RunDismissed, WaitCancelled, PermissionDecided, TokenMinted, TokenConsumed, TokenRevoked, TokenExpired,
-    ExecutorStarting, ExecutorReady, ExecutorUnreachable, ExecutorError, ExecutorStopped, ExecutorAbandoned, WorkspacePlanned, WorkspacePrepared, WorkspaceRemoved, AgentResuming, AgentStarting, AgentReady, AgentSessionAssigned, AgentInitialized, AgentError, AgentExited, AgentUpdated, AgentHistoryDiverged, SpoolImported, AgentSessionCleared, AgentConfigured, AgentMcpServersSet, AgentEnding, AgentWaiting, StatusDerived, PromptPrepared, EffectDone, RecordRedacted, RequestAccepted,
+    ExecutorStarting, ExecutorReady, ExecutorUnreachable, ExecutorError, ExecutorStopped, ExecutorAbandoned, WorkspacePlanned, WorkspacePrepared, WorkspaceRemoved, WorkspaceSnapshotTaken, WorkspaceSnapshotLate, WorkspaceSnapshotFailed, WorkspaceRestored, AgentResuming, AgentStarting, AgentReady, AgentSessionAssigned, AgentInitialized, AgentError, AgentExited, AgentUpdated, AgentHistoryDiverged, SpoolImported, AgentSessionCleared, AgentConfigured, AgentMcpServersSet, AgentEnding, AgentWaiting, StatusDerived, PromptPrepared, EffectDone, RecordRedacted, RequestAccepted,
     GraphBound, GraphForked, GraphHosted, NodeStarted, NodeCompleted, NodeFailed, NodeSkipped, NodeSafePoint, NodeSessionAssigned, NodeEvent, NodeText, ArtifactAdded, EdgeTaken, MemoryChanged, OutputAdded, LoopIterated, MapListed, MapItemCompleted, CheckpointCreated, CheckpointPruned, CheckpointDeleted, CheckpointDamaged, LineageStarted,
     TaskCreated, TaskUpdated, TaskClosed, TaskReopened, TaskDeleted, AccessTokenCreated, AccessTokenUsed, AccessTokenRevoked, AuditRecorded, SessionRegistered, AnchorsRecreated, SessionDeleted, SessionArchived, SessionImported,
 }

@@ -22,6 +22,10 @@ pub enum CheckpointType {
     SafePoint,
     /// Before a wait for a person.
     UserCheckpoint,
+    /// Before an agent is given a prompt.
+    TurnStart,
+    /// After an agent's turn that changed files.
+    TurnComplete,
 }
 
 impl CheckpointType {
@@ -32,6 +36,8 @@ impl CheckpointType {
         Self::LoopIteration,
         Self::SafePoint,
         Self::UserCheckpoint,
+        Self::TurnStart,
+        Self::TurnComplete,
     ];
 
     pub fn parse(text: &str) -> Option<Self> {
@@ -46,6 +52,8 @@ impl CheckpointType {
             Self::LoopIteration => "loop_iteration",
             Self::SafePoint => "safe_point",
             Self::UserCheckpoint => "user_checkpoint",
+            Self::TurnStart => "turn_start",
+            Self::TurnComplete => "turn_complete",
         }
     }
 }

@@ -296,6 +296,8 @@ impl CheckpointConfig {
                         || (every > 0 && (iteration + 1).is_multiple_of(every))
                 }
                 CheckpointType::SafePoint | CheckpointType::UserCheckpoint => true,
+                // Of agents' sessions.
+                CheckpointType::TurnStart | CheckpointType::TurnComplete => false,
             }
     }
 

@@ -54,6 +54,7 @@ fn checkpoint(id: u32, of: CheckpointType, node: &str) -> CheckpointCreated {
         can_resume_from: true,
         without_memory: false,
         without_conversations: false,
+        turn: None,
     }
 }
 

@@ -454,6 +454,7 @@ impl Scheduler {
             can_resume_from: true,
             without_memory: !self.config.include_full_memory,
             without_conversations: !self.config.include_conversation_snapshots,
+            turn: None,
         };
         let record = NewRecord::with_content(now(), event, "description", description.into());
         self.log.push(record);

@@ -16,8 +16,10 @@ mod graphs;
 mod queue;
 mod removal;
 mod requests;
+mod rewind;
 mod runs;
 mod sessions;
+mod snapshots;
 mod start_plan;
 mod status;
 mod store;
@@ -60,6 +62,7 @@ pub use graphs::{CheckpointQuery, GraphResume, GraphRunSpec, GraphSource, Resume
 pub use queue::{AffectedQueue, Prompted, QueueReport, QueuedPromptReport};
 pub use removal::{ArchiveTarget, Deleted, RedactionReport};
 pub use requests::Fulfilled;
+pub use rewind::{FileChange, RewindReport, RewindSpec, RewoundConversation, RewoundFiles};
 pub use runs::{AffectedRun, OpenedSession, ResumeSpec};
 pub use sessions::{CreatedSession, SessionFilter, SessionSpec};
 pub use status::{Contact, SessionReport};
@@ -70,6 +73,7 @@ pub use waits::{AnsweredWait, IssuedResumeToken, OpenWaits};
 pub use workspace::{OpenedShell, check_terminal_side};
 
 use graphs::Graphs;
+use snapshots::Snapshots;
 use start_plan::StartPlans;
 
 /// How long a request waits until it is known what became of a start.
@@ -95,6 +99,9 @@ pub struct EngineOptions {
     pub scratch: PathBuf,
     /// The folder that archived sessions are moved to.
     pub archive: PathBuf,
+    /// The folder of the snapshots of workspaces; `None`: none are taken, and turns have no
+    /// checkpoints.
+    pub snapshots: Option<PathBuf>,
     /// How long a request waits until it is known what became of a start.
     pub start_wait: Duration,
     /// What the store does to contents: which checkpoint options fit it.
@@ -115,6 +122,7 @@ impl EngineOptions {
             worktrees: data.join("worktrees"),
             scratch: data.join("workspaces"),
             archive: data.join("archive"),
+            snapshots: None,
             start_wait: START_WAIT,
             store_features: StoreFeatures {
                 is_encrypted: false,
@@ -164,6 +172,7 @@ struct Running {
     plans: StartPlans,
     worktrees: Worktrees,
     graphs: Graphs,
+    snapshots: Option<Snapshots>,
 }
 
 /// An engine that runs. Dropping it ends its work wherever it is, as a crash would; agents outlive
@@ -222,11 +231,16 @@ impl Engine {
             masker: Arc::clone(&options.service.masker),
         })
         .with_checkpoints(options.checkpoint);
-        let service = Service::begin(Options {
+        let snapshots = options.snapshots.map(|root| Snapshots::new(root, Arc::clone(&store)));
+        let mut service = Options {
             driver: Arc::new(executions.clone()),
             executors: Arc::new(executions.clone()),
             ..options.service
-        });
+        };
+        if let Some(snapshots) = &snapshots {
+            service.turns = Arc::new(snapshots.clone());
+        }
+        let service = Service::begin(service);
         let handle = service.handle();
         let metadata = MetadataLog::open(&handle).await?;
         let worktrees = Worktrees::open(handle.clone(), &options.worktrees)?
@@ -241,12 +255,18 @@ impl Engine {
             }
         });
         let graphs = Graphs::new(graph_store, Arc::clone(&handle.env().graphs));
+        if let Some(snapshots) = snapshots.clone() {
+            snapshots.attach(handle.clone(), plans.clone());
+            tasks.spawn(async move { snapshots.settle_all().await });
+        }
+        let executions_of = executions.clone();
         let running = Running {
             handle,
-            executions: executions.clone(),
+            executions: executions_of,
             plans,
             worktrees,
             graphs: graphs.clone(),
+            snapshots,
         };
         let engine = Self(Arc::new(Inner {
             writer: Writer::Running(Box::new(running)),
@@ -269,6 +289,9 @@ impl Engine {
     pub fn offline(mut options: EngineOptions) -> Self {
         let catalog = options.catalog();
         let (store, clock) = (options.service.store.clone(), options.service.clock.clone());
+        if let Some(root) = options.snapshots {
+            options.service.turns = Arc::new(Snapshots::new(root, Arc::clone(&store)));
+        }
         Self(Arc::new(Inner {
             ids: Ids::new(Arc::clone(&clock), options.service.entropy.clone()),
             writer: Writer::Offline(Service::offline_writer(options.service)),

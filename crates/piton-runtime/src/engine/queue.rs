@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::requests::{Request, value};
-use super::{Caller, Engine, Fulfilled};
+use super::{Caller, Engine, Fulfilled, Writer};
 use crate::error::{Error, Result};
 
 /// A larger prompt is listed without its content, which its own operation has.
@@ -126,6 +126,7 @@ impl Engine {
         let message = Message { message_id, content };
         let (position, queue_max) = (QueuePosition::Last, self.settings().limits.queued_prompts);
         let command = Command::Prompt(Prompt { run_id, message, if_busy, position, queue_max });
+        let command = self.at_turn_start(session, &state, if_busy, command).await;
         let kept = Some(value(&prompted)?);
         let ack = self.write(session, self.requested(&request, kept, command)).await?;
         match ack.verdict {
@@ -139,6 +140,28 @@ impl Engine {
             _ => {}
         }
         Ok(Fulfilled::new(prompted))
+    }
+
+    /// The command with the checkpoint that its turn begins with. What is queued gets its checkpoint when
+    /// it is delivered.
+    async fn at_turn_start(
+        &self,
+        session: &SessionId,
+        state: &State,
+        if_busy: IfBusy,
+        command: Command,
+    ) -> Command {
+        let Writer::Running(running) = &self.0.writer else { return command };
+        let Some(snapshots) = running.snapshots.as_ref().filter(|_| !will_queue(state, if_busy))
+        else {
+            return command;
+        };
+        match snapshots.before_turn(session, state, false).await {
+            Some(start) => {
+                Command::AtTurnStart { start: Box::new(start), command: Box::new(command) }
+            }
+            None => command,
+        }
     }
 
     /// Refuses what the session's agent is known not to take. What an agent takes that was never

@@ -162,6 +162,12 @@ impl Engine {
             let ack = self.write(session, Command::Redact(redact.clone())).await?;
             redacted.count(&redact, &ack);
         }
+        // A snapshot is not masked: it may hold what was taken out.
+        if let (Writer::Running(running), true) = (&self.0.writer, redacted.taken_out > 0)
+            && let Some(snapshots) = &running.snapshots
+        {
+            snapshots.remove_all(session).await;
+        }
         if redacted.taken_out > 0 && !self.is_offline() {
             self.audit(caller, "sessions.redact", session.to_string()).await?;
         }

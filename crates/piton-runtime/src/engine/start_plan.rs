@@ -103,7 +103,8 @@ fn unusable(error: &Error) -> StartError {
 
 impl LaunchConfigs for StartPlans {
     fn abilities(&self, state: &State) -> Abilities {
-        self.catalog.of(state).map(|profile| profile.abilities).unwrap_or_default()
+        let abilities = self.catalog.of(state).map(|profile| profile.abilities).unwrap_or_default();
+        with_rewind(abilities, state)
     }
 
     fn settle(&self, state: &State, opened_at: Timestamp, now: Timestamp) -> Option<Duration> {
@@ -129,9 +130,18 @@ impl LaunchConfigs for StartPlans {
                 })?;
                 start.mcp_servers.push(server);
             }
-            Ok(LaunchConfig { start, abilities: profile.abilities, workspace })
+            let abilities = with_rewind(profile.abilities, &state);
+            Ok(LaunchConfig { start, abilities, workspace })
         })
     }
+}
+
+/// After a rewind an agent that starts fresh is given the history, whatever its profile says: its own
+/// conversation has what was left behind.
+pub(super) fn with_rewind(abilities: Abilities, state: &State) -> Abilities {
+    let has_id = state.facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
+    let is_rewound = state.turns.lineages.current() > 1 && !has_id;
+    Abilities { history: abilities.history || is_rewound, ..abilities }
 }
 
 /// How an agent is started, as its profile says.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use piton_core::content::{BLOCKS_MAX, Block, BlockKind};
 use piton_core::decide::{Command, Prepare};
 use piton_core::event::{Event, Seq};
+use piton_core::graph::Segment;
 use piton_core::history::Gathering;
 use piton_core::id::{CallId, MessageId, SessionId};
 use piton_core::interruption_summary::{self, Findings, Stat, Truth};
@@ -13,6 +14,7 @@ use piton_core::limits::PAYLOAD_BYTES_MAX;
 use piton_core::spool::Channel;
 use piton_core::state::{Effect, InterruptedWork, UndeliveredPrompt};
 use piton_core::tool_text::ToolText;
+use piton_core::turns::is_live;
 use piton_core::undelivered;
 use piton_core::{Code, PromptContent, Record, State};
 use piton_exec::executor::{At, Fault};
@@ -91,7 +93,8 @@ impl Executions {
                 Effect::Begin { message_seq: Some(seq), .. } => seq,
                 _ => of_seq,
             };
-            let gathered = self.gathered(&at.session, before).await?;
+            let segments = state.turns.live_segments(state.last_seq);
+            let gathered = self.gathered(&at.session, before, segments.as_deref()).await?;
             if let Some(carried) = gathered.text(&prompt).map_err(unreadable(&at.session))? {
                 prompt = carried;
             }
@@ -167,15 +170,20 @@ impl Executions {
         Ok(content.as_ref().and_then(interruption_summary::content_text))
     }
 
-    /// What the log has before a record, the newest of it.
-    async fn gathered(&self, session: &SessionId, before: Seq) -> Result<Gathering> {
+    /// What the log has before a record, the newest of it, without what a rewind left behind.
+    async fn gathered(
+        &self,
+        session: &SessionId,
+        before: Seq,
+        segments: Option<&[Segment]>,
+    ) -> Result<Gathering> {
         let limits = self.handle().await?.settings().limits.history;
         let mut gathering = Gathering::new(limits);
         let mut end = before - 1;
         while gathering.wants_more() && end > 0 {
             let after = end.saturating_sub(PAGE_RECORDS);
             let mut page = self.read_up_to(session, after, end).await?;
-            page.retain(|record| record.seq <= end);
+            page.retain(|record| record.seq <= end && is_live(segments, record.seq));
             gathering.take(page).map_err(unreadable(session))?;
             end = after;
         }

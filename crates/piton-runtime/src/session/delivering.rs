@@ -1,6 +1,8 @@
 //! Queued prompts become runs when the run before them has ended. What is due follows from the log:
 //! a crash before the delivery leaves the prompt queued, a crash after it leaves a run to be begun.
 
+use std::sync::Arc;
+
 use piton_core::decide::{Command, Decision, Verdict};
 use piton_core::{Code, PromptContent};
 use piton_store::{Detail, Durability};
@@ -63,6 +65,14 @@ impl Session {
             tracing::error!(session = %self.id, seq = due, code = %Code::RecordDamaged, "queued prompt is unreadable");
             return Ok(Decision { records: Vec::new(), outcome: Verdict::Already });
         };
-        self.decide(Command::Deliver { seq: due, content })
+        let command = Command::Deliver { seq: due, content };
+        let turns = Arc::clone(&self.env.turns);
+        match turns.before_queued_turn(&self.id, &self.state).await {
+            Some(start) => {
+                let (start, command) = (Box::new(start), Box::new(command));
+                self.decide(Command::AtTurnStart { start, command })
+            }
+            None => self.decide(command),
+        }
     }
 }

@@ -431,6 +431,9 @@ impl Session {
                     | Event::RunResumed(_)
                     | Event::ExecutorStopped(_)
             );
+            if matches!(record.event, Event::AgentReady(_)) && self.state.turns.is_empty() {
+                self.env.turns.agent_started(&self.id);
+            }
             if let Some(effect) = self.state.pending.get(&seq).cloned() {
                 // The agent receives the unmasked text; only the disk does not.
                 let meant = |at: usize| originals.get(&at).unwrap_or(&records[at]);
@@ -472,6 +475,13 @@ impl Session {
             Err(error.clone().into())
         } else {
             self.jobs.extend(done.jobs);
+            for change in &done.happened {
+                if let RunChange::Ended { run_id, .. } | RunChange::Interrupted { run_id, .. } =
+                    change
+                {
+                    self.env.turns.turn_ended(&self.id, run_id);
+                }
+            }
             if !done.happened.is_empty() {
                 self.env.tally.add(done.happened);
             }

@@ -76,6 +76,7 @@ impl Session {
         let at = Position { expected: self.state.last_seq, epoch: self.state.lease.epoch };
         self.env.writer.delete(&self.id, at, note).await?;
         self.env.files.remove(&self.id);
+        self.env.turns.remove(&self.id);
         Ok(Ack { verdict: Verdict::Done, last_seq: self.state.last_seq, held_bytes: 0 })
     }
 }

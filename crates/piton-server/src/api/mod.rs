@@ -10,6 +10,7 @@ pub(crate) mod health;
 pub(crate) mod queue;
 pub(crate) mod records;
 pub(crate) mod removal;
+pub(crate) mod rewind;
 pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod store;

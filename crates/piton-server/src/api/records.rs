@@ -9,6 +9,7 @@ use piton_api::record::{
 };
 use piton_core::id::SessionId;
 use piton_core::status::Name;
+use piton_core::turns::is_live;
 use piton_core::{Code, Record, Seq, conversation};
 use piton_runtime::ConversationPage;
 use piton_store::Detail;
@@ -125,8 +126,11 @@ pub(crate) async fn messages(
         let (messages, before) = spelled(page);
         return Ok(Json(MessagePage { messages, next: None, before }));
     }
-    let (records, next) = window(&app, &session, &RecordQuery { after, limit }).await?;
+    let (mut records, next) = window(&app, &session, &RecordQuery { after, limit }).await?;
     let state = app.handle().state(&session).await?;
+    // What a rewind left behind is not part of the conversation.
+    let segments = state.turns.live_segments(state.last_seq);
+    records.retain(|record| is_live(segments.as_deref(), record.seq));
     let status = app.handle().view().status(&state.facts).name;
     let at_work = matches!(status, Name::Running | Name::Waiting);
     let live = state.facts.run.as_ref().filter(|_| at_work).map(|run| &run.run_id);

@@ -144,6 +144,10 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         | Error::AgentProfileRequired { .. }
         | Error::Folder(_)
         | Error::Finish(_)
+        | Error::Snapshot(_)
+        | Error::CheckpointNotFound { .. }
+        | Error::SnapshotNotFound { .. }
+        | Error::WorkspaceConflict { .. }
         | Error::AgentNotRunning
         | Error::ExecutorInUse { .. }
         | Error::ContentNotSupported { .. }

@@ -233,7 +233,9 @@ impl Repository {
     /// Removes what no kept snapshot needs. Returns how many bytes that freed.
     pub fn prune(&mut self, keep: &[ObjectId]) -> Result<u64, Error> {
         let mut reachable = HashSet::new();
-        for id in keep {
+        // A restore that was cut off is finished with these.
+        let needed = self.journal_snapshots()?;
+        for id in keep.iter().chain(&needed) {
             self.mark(*id, &mut reachable)?;
         }
         let garbage: u64 = self
@@ -293,6 +295,10 @@ impl Repository {
             }
         }
         Ok(())
+    }
+
+    pub fn contains(&self, id: ObjectId) -> bool {
+        self.objects.contains(id)
     }
 
     /// How large it is on the disk.

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::tree::{Node, ObjectId, Path, Selection, Step, changes, plan};
 use super::{Error, Repository, Snapshot};
 
+const JOURNAL: &str = "restore.journal";
 const TEMPORARY: &str = ".piton-restore.tmp";
 /// Kept free beside what a restore needs.
 const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
@@ -47,6 +48,9 @@ pub struct Restored {
     pub paths: Vec<Path>,
     /// A step failed, and the workspace is as the safety snapshot has it.
     pub rolled_back: bool,
+    /// Of a restore that was finished after a crash: the files as they were found, with what was
+    /// changed since the crash.
+    pub found: Option<ObjectId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +66,7 @@ struct Journal {
 
 impl Repository {
     fn journal_path(&self) -> PathBuf {
-        self.folder.join("restore.journal")
+        self.folder.join(JOURNAL)
     }
 
     /// What a restore would do, without doing it.
@@ -97,7 +101,13 @@ impl Repository {
             }
         }
         let paths = steps.iter().map(|step| step.path().to_vec()).collect();
-        let restored = Restored { safety: safety_id, target: target_id, paths, rolled_back: false };
+        let restored = Restored {
+            safety: safety_id,
+            target: target_id,
+            paths,
+            rolled_back: false,
+            found: None,
+        };
         if steps.is_empty() {
             return Ok(restored);
         }
@@ -120,8 +130,8 @@ impl Repository {
         self.finish(workspace, &journal, restored, &steps)
     }
 
-    /// Finishes a restore that was cut off. `None`: there was none.
-    pub fn recover(&mut self, workspace: &FsPath) -> Result<Option<Restored>, Error> {
+    /// The journal of a restore that was cut off, with its safety snapshot and its target.
+    fn open_journal(&self) -> Result<Option<(Journal, ObjectId, ObjectId)>, Error> {
         let path = self.journal_path();
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -130,12 +140,29 @@ impl Repository {
         let invalid = || Error::io(&path, io::ErrorKind::InvalidData.into());
         let journal: Journal = serde_json::from_str(&text).map_err(|_| invalid())?;
         let safety = journal.safety.parse().map_err(|_| invalid())?;
-        let target: ObjectId = journal.target.parse().map_err(|_| invalid())?;
+        let target = journal.target.parse().map_err(|_| invalid())?;
+        Ok(Some((journal, safety, target)))
+    }
+
+    /// The snapshots that a restore which was cut off needs.
+    pub(super) fn journal_snapshots(&self) -> Result<Vec<ObjectId>, Error> {
+        let journal = self.open_journal()?;
+        Ok(journal.map_or_else(Vec::new, |(_, safety, target)| vec![safety, target]))
+    }
+
+    /// Whether a restore was cut off in a repository's folder; nothing is opened.
+    pub fn has_journal(folder: &FsPath) -> bool {
+        folder.join(JOURNAL).exists()
+    }
+
+    /// Finishes a restore that was cut off. `None`: there was none.
+    pub fn recover(&mut self, workspace: &FsPath) -> Result<Option<Restored>, Error> {
+        let Some((journal, safety, target)) = self.open_journal()? else { return Ok(None) };
         // What was changed since the crash is kept in a snapshot of its own.
         let snapshot = self.load(target)?;
-        self.take_safety(workspace, &snapshot)?;
-        let mut restored =
-            Restored { safety, target, paths: Vec::new(), rolled_back: journal.back };
+        let (found, _) = self.take_safety(workspace, &snapshot)?;
+        let (paths, rolled_back) = (Vec::new(), journal.back);
+        let mut restored = Restored { safety, target, paths, rolled_back, found: Some(found) };
         let steps = self.journal_steps(&journal, &restored)?;
         restored.paths = steps.iter().map(|step| step.path().to_vec()).collect();
         self.finish(workspace, &journal, restored, &steps).map(Some)
@@ -259,8 +286,14 @@ impl Repository {
                 }
             }
         }
-        rustix::fs::renameat(&folder, TEMPORARY, &folder, name)?;
-        Ok(())
+        match rustix::fs::renameat(&folder, TEMPORARY, &folder, name) {
+            // Empty folders are in no snapshot, so nothing is lost with one.
+            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {
+                remove_empty(&folder, name)?;
+                Ok(rustix::fs::renameat(&folder, TEMPORARY, &folder, name)?)
+            }
+            renamed => Ok(renamed?),
+        }
     }
 }
 
@@ -394,6 +427,20 @@ fn folder_of<'a>(
         };
     }
     Ok((at, name))
+}
+
+/// Removes a folder in which there are only empty folders; any file in it is an error.
+fn remove_empty(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    for entry in rustix::fs::Dir::read_from(&folder)? {
+        let entry = entry?;
+        let below = entry.file_name().to_bytes();
+        if below != b"." && below != b".." {
+            remove_empty(&folder, OsStr::from_bytes(below))?;
+        }
+    }
+    Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
 /// Removes a file or a link, and the folders that it leaves empty.

@@ -427,3 +427,41 @@ fn a_folder_that_cannot_be_written_to_refuses_before_the_first_change() {
     assert_eq!(world.text("z"), "2");
     fs::set_permissions(world.path("folder"), fs::Permissions::from_mode(0o755)).unwrap();
 }
+
+/// Wants to show: a file that was replaced by an empty folder comes back, also by folders in it.
+#[test]
+fn a_file_comes_back_over_an_empty_folder() {
+    let world = World::new();
+    world.write("a", "one");
+    world.write("b", "two");
+    let taken = world.take();
+    fs::remove_file(world.path("a")).unwrap();
+    fs::create_dir_all(world.path("a/empty/deep")).unwrap();
+    fs::remove_file(world.path("b")).unwrap();
+    fs::create_dir(world.path("b")).unwrap();
+    world.restore(taken.id).unwrap();
+    assert_eq!((world.text("a"), world.text("b")), ("one".to_owned(), "two".to_owned()));
+}
+
+/// Wants to show: what a restore that was cut off needs is not pruned, and what was edited since the
+/// crash is in the snapshot that the recovery returns.
+#[test]
+fn a_cut_off_restore_survives_pruning_and_keeps_later_edits() {
+    let world = World::new();
+    world.write("a", "target");
+    let target = world.take().id;
+    world.write("a", "before");
+    let safety = world.take().id;
+    let journal = format!(
+        r#"{{"version":1,"safety":"{safety}","target":"{target}","paths":[],"back":false}}"#
+    );
+    fs::write(world.repository.join("restore.journal"), journal).unwrap();
+    assert!(Repository::has_journal(&world.repository));
+    world.write("a", "edited since");
+    world.open().prune(&[]).unwrap();
+    let recovered = world.open().recover(&world.workspace).unwrap().unwrap();
+    assert_eq!(world.text("a"), "target");
+    assert!(!Repository::has_journal(&world.repository));
+    world.restore(recovered.found.unwrap()).unwrap();
+    assert_eq!(world.text("a"), "edited since");
+}

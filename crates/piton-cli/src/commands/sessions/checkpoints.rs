@@ -1,7 +1,10 @@
 //! `piton sessions checkpoints`: where a graph can be resumed from.
 
 use clap::Subcommand;
+use piton_core::State;
 use piton_core::graph::{CheckpointFilter, CheckpointType};
+use piton_core::id::SessionId;
+use piton_core::turns::{TurnEntry, is_live};
 use piton_graph::checkpoints::{self, CheckpointList, CheckpointSummary};
 use serde_json::json;
 
@@ -23,9 +26,11 @@ A checkpoint is named by its id, or by the beginning or the end of it.
 
 JSON: one object: session_id, checkpoints (newest first: checkpoint_id, type, created_at, current_node,
 next_node, is_clean, can_resume_from, description, lineage, error, failed_at_node),
-latest_checkpoint_id, total_checkpoints, resume_from_checkpoint_id.";
+latest_checkpoint_id, total_checkpoints, resume_from_checkpoint_id. Of an agent's session: session_id,
+lineage, can_undo, checkpoints (checkpoint_id, type, seq, created_at, lineage, is_live, run_id, has_files,
+snapshot_late).";
 
-/// List the checkpoints of a session that runs a graph, newest first
+/// List the checkpoints of a session, newest first: of a graph, or of an agent's turns
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
@@ -75,6 +80,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
     let session = args.session.ok_or_else(|| Error::usage("Name a session"))?;
     let (view, id) = cx.view_of(&session).await?;
+    let state = view.state(&id).await?;
+    if state.facts.graph.is_none() && !state.turns.checkpoints.is_empty() {
+        return turns(ui, cx, &id, &state, (args.checkpoint_type, args.lineage), args.limit);
+    }
     let filter = CheckpointFilter {
         checkpoint_type: args.checkpoint_type,
         is_clean: args.clean.then_some(true),
@@ -87,6 +96,71 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     print(ui, cx, &list)
+}
+
+/// The checkpoints of an agent's turns.
+fn turns(
+    ui: &mut Ui,
+    cx: &Context,
+    id: &SessionId,
+    state: &State,
+    (checkpoint_type, lineage): (Option<CheckpointType>, Option<u32>),
+    limit: usize,
+) -> Result<Exit> {
+    let segments = state.turns.live_segments(state.last_seq);
+    let wanted = |entry: &&TurnEntry| {
+        checkpoint_type.is_none_or(|wanted| wanted == entry.checkpoint_type)
+            && lineage.is_none_or(|wanted| wanted == entry.lineage)
+    };
+    let entries: Vec<&TurnEntry> =
+        state.turns.checkpoints.iter().rev().filter(wanted).take(limit).collect();
+    let is_live = |entry: &TurnEntry| is_live(segments.as_deref(), entry.seq);
+    if ui.json {
+        let checkpoints = entries.iter().map(|entry| {
+            json!({
+                "checkpoint_id": entry.checkpoint_id,
+                "type": entry.checkpoint_type,
+                "seq": entry.seq,
+                "created_at": entry.created_at,
+                "lineage": entry.lineage,
+                "is_live": is_live(entry),
+                "run_id": entry.turn.run_id,
+                "has_files": entry.turn.snapshot.is_some(),
+                "snapshot_late": entry.turn.snapshot_late,
+            })
+        });
+        ui.json_line(&json!({
+            "session_id": id,
+            "lineage": state.turns.lineages.current(),
+            "can_undo": state.turns.last_rewind.is_some(),
+            "checkpoints": checkpoints.collect::<Vec<_>>(),
+        }))?;
+        return Ok(Exit::Good);
+    }
+    let mut table = Table::new([
+        Column::Whole("ID"),
+        Column::Whole("TYPE"),
+        Column::Whole("AT"),
+        Column::Whole("FILES"),
+        Column::Cut("WHAT"),
+    ]);
+    for entry in entries {
+        let files = match (&entry.turn.snapshot, entry.turn.snapshot_late) {
+            (Some(_), _) => "yes",
+            (None, true) => "late",
+            (None, false) => "no",
+        };
+        let what = if is_live(entry) { "" } else { "left behind by a rewind" };
+        table.row([
+            (Tone::Plain, entry.checkpoint_id.to_string()),
+            (Tone::Plain, entry.checkpoint_type.as_str().to_owned()),
+            (Tone::Quiet, times::relative(entry.created_at, cx.now())),
+            (Tone::Plain, files.to_owned()),
+            (Tone::Quiet, what.to_owned()),
+        ]);
+    }
+    table.print(ui)?;
+    Ok(Exit::Good)
 }
 
 fn print(ui: &mut Ui, cx: &Context, list: &CheckpointList) -> Result<Exit> {

@@ -1,8 +1,11 @@
 //! `piton sessions diff`: what changed between two checkpoints.
 
+use piton_api::rewind::FilesDiffQuery;
 use piton_graph::checkpoints::{self, CheckpointDiff, KeyChanges};
 use serde_json::Value;
 
+use super::rewind::mark;
+use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::text::{one_line, shortened};
@@ -12,11 +15,13 @@ const EXAMPLES: &str = "\
 Examples:
   piton sessions diff sess_0199 20a1              From a checkpoint to the newest one
   piton sessions diff sess_0199 20a1 20b4 --memory
+  piton sessions diff sess_0199 20a1 --files      Files of an agent's session, from a turn to now
 
 JSON: one object: session_id, from_checkpoint_id, to_checkpoint_id, nodes_completed, nodes_undone,
-memory and outputs {added, changed: {key: {from, to}}, removed}, excluded_keys.";
+memory and outputs {added, changed: {key: {from, to}}, removed}, excluded_keys; with --files: session_id,
+changes [{path, change}].";
 
-/// Compare two checkpoints of a graph
+/// Compare two checkpoints of a graph, or the files of an agent's session
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -31,9 +36,33 @@ pub(crate) struct Args {
     /// Compare only the memory
     #[arg(long)]
     memory: bool,
+    /// The files of an agent's session; without a second checkpoint, as they are now
+    #[arg(long, conflicts_with = "memory")]
+    files: bool,
+}
+
+async fn files(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let diff = client.diff_files(&id, &FilesDiffQuery { from: args.from, to: args.to }).await?;
+    if ui.json {
+        ui.json_line(&diff)?;
+        return Ok(Exit::Good);
+    }
+    for change in &diff.changes {
+        let (tone, mark) = mark(&change.change);
+        let path = one_line(&change.path);
+        ui.line(format_args!("  {} {path}", ui.paint(tone, mark)))?;
+    }
+    if diff.changes.is_empty() {
+        ui.note("Nothing changed.")?;
+    }
+    Ok(Exit::Good)
 }
 
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    if args.files {
+        return files(ui, cx, args).await;
+    }
     let (view, id) = cx.view_of(&args.session).await?;
     let store = view.store();
     let from = checkpoints::find(store, &id, &args.from).await?;

@@ -28,6 +28,7 @@ mod redact;
 mod repair;
 mod resume;
 mod resume_token;
+pub(crate) mod rewind;
 mod search;
 pub(super) mod set;
 mod show;
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Dismiss(dismiss::Args),
     Close(close::Args),
     Fork(fork::Args),
+    Rewind(rewind::Args),
+    Undo(rewind::UndoArgs),
     Abandon(abandon::Args),
     ResumeToken(resume_token::Args),
     Redact(redact::Args),
@@ -108,6 +111,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Dismiss(args) => dismiss::run(ui, cx, args).await,
         Command::Close(args) => close::run(ui, cx, args).await,
         Command::Fork(args) => fork::run(ui, cx, args).await,
+        Command::Rewind(args) => rewind::run(ui, cx, args).await,
+        Command::Undo(args) => rewind::undo(ui, cx, args).await,
         Command::Abandon(args) => abandon::run(ui, cx, args).await,
         Command::ResumeToken(args) => resume_token::run(ui, cx, args).await,
         Command::Redact(args) => redact::run(ui, cx, args).await,

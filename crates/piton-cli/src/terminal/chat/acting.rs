@@ -5,6 +5,7 @@ use piton_api::agent_view::AgentView;
 use piton_api::client::{Client, Error as ClientError};
 use piton_api::queue::{PromptAccepted, PromptRequest, Queue};
 use piton_api::record::RecordQuery;
+use piton_api::rewind::RewindResult;
 use piton_api::session::{RenameRequest, RunRequest};
 use piton_api::wait::AnswerRequest;
 use piton_core::PromptContent;
@@ -14,6 +15,7 @@ use serde_json::json;
 use super::{Chat, Left, RECONNECT_EVERY};
 use crate::attachment;
 use crate::commands::chat::screen::Question;
+use crate::commands::sessions::rewind;
 use crate::error::{Error, Result};
 use crate::terminal::conversation::{Conversation, Item};
 use crate::ui::Tone;
@@ -30,6 +32,7 @@ pub(super) enum Done {
     Sent(Result<PromptAccepted, ClientError>),
     Answered(Box<Question>, Result<()>),
     Acted { words: String, result: Result<(), ClientError> },
+    Rewound(Result<Box<RewindResult>, ClientError>),
     Queue(Result<Queue, ClientError>),
     Agent(Result<Box<AgentView>, ClientError>),
     Branch(Option<String>),
@@ -194,6 +197,9 @@ impl Chat<'_> {
                 // What was taken for answered is not.
                 self.conversation.stale.queue = true;
             }
+            Done::Rewound(Ok(done)) => {
+                self.conversation.note(Tone::Plain, rewind::summary(&done));
+            }
             Done::Acted { words, result: Ok(()) } => {
                 if !words.is_empty() {
                     self.message = Some((Tone::Quiet, words));
@@ -216,7 +222,7 @@ impl Chat<'_> {
                 self.status.branch = branch.or(self.status.branch.take());
             }
             Done::Status(Ok(status)) => self.show(&status),
-            Done::Status(Err(error)) => self.report(&error.into()),
+            Done::Status(Err(error)) | Done::Rewound(Err(error)) => self.report(&error.into()),
             Done::Older { items, from_seq } => {
                 if let Some(transcript) = &mut self.transcript {
                     transcript.add_older(items, from_seq);

@@ -1,9 +1,11 @@
 //! What a line does when Enter is pressed: a prompt, a command, a shell line, a reason.
 
 use piton_api::agent_view::{AgentChoice, ForkRequest};
+use piton_api::client::{Client, Error as ClientError};
 use piton_api::queue::{QueueEdit, QueueRemoval};
+use piton_api::rewind::{RewindRequest, RewindResult, UndoRequest};
 use piton_api::session::{CloseRequest, RunRequest};
-use piton_core::id::MessageId;
+use piton_core::id::{MessageId, SessionId};
 
 use super::acting::Done;
 use super::{Chat, Left, Outgoing, Purpose};
@@ -148,15 +150,37 @@ impl Chat<'_> {
                     let _ = done.send(Done::GoTo(forked));
                 });
             }
-            "rewind" | "checkpoint" => {
-                let text = format!(
-                    "/{name} is not there yet: sessions of agents have no checkpoints. /fork continues in a copy."
-                );
-                self.message = Some((Tone::Attention, text));
-            }
+            "rewind" => self.rewind(argument),
+            "undo" => self.go_back(|client, session| async move {
+                client.undo(&session, &UndoRequest::default()).await
+            }),
             _ => {}
         }
         Ok(())
+    }
+
+    /// `/rewind`, `/rewind 2`, and `--force` behind it.
+    fn rewind(&mut self, argument: &str) {
+        let mut request = RewindRequest::default();
+        for word in argument.split_whitespace() {
+            match (word, word.parse()) {
+                ("--force", _) => request.force = Some(true),
+                ("--files", _) => request.conversation = Some(false),
+                ("--conversation", _) => request.files = Some(false),
+                (_, Ok(turns)) => request.turns = Some(turns),
+                (named, Err(_)) => request.checkpoint = Some(named.to_owned()),
+            }
+        }
+        self.go_back(|client, session| async move { client.rewind(&session, &request).await });
+    }
+
+    /// Goes back, says what that came to, and shows the conversation as it is then.
+    fn go_back<F>(&self, task: impl FnOnce(Client, SessionId) -> F)
+    where
+        F: Future<Output = Result<RewindResult, ClientError>> + Send + 'static,
+    {
+        let task = task(self.client.clone(), self.session.clone());
+        self.spawn(async move { Done::Rewound(task.await.map(Box::new)) });
     }
 
     fn help(&mut self) {

@@ -30,6 +30,7 @@ mod pty;
 mod queue;
 mod queue_kills;
 mod resuming;
+mod rewind;
 mod rules;
 pub(crate) mod secrets;
 pub(crate) mod settings;

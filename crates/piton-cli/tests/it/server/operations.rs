@@ -270,6 +270,14 @@ fn every_operation_does_what_it_says() {
         assert_eq!((none.status, none.code()), (404, "worktree_not_found"));
     }
 
+    // The way back, which rewind.rs is about.
+    walk.good("GET", &format!("{of}/checkpoints"), &[&other], None);
+    let back = json!({"turns": 1_000});
+    let none = walk.ask("POST", &format!("{of}/rewind"), &[&other], Some(&back));
+    assert_eq!(none.code(), "checkpoint_not_found");
+    assert_eq!(walk.ask("POST", &format!("{of}/undo"), &[&other], None).code(), "request_invalid");
+    assert_eq!(walk.ask("GET", &format!("{of}/diff"), &[&other], None).code(), "request_invalid");
+
     // The one that settings.rs is about.
     walk.good("POST", "/api/v1/reload", &[], None);
     // Those that streams.rs and index.rs are about.

@@ -1,0 +1,150 @@
+//! Checkpoints of agents' turns, and the way back to them.
+
+use piton_core::Timestamp;
+use piton_core::id::{CheckpointId, SessionId};
+use serde::{Deserialize, Serialize};
+
+/// A checkpoint of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TurnCheckpoint {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub checkpoint_id: CheckpointId,
+    /// `turn_start` or `turn_complete`.
+    #[serde(rename = "type")]
+    pub checkpoint_type: String,
+    /// The record; the checkpoint holds what the log says up to it.
+    pub seq: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub created_at: Timestamp,
+    pub lineage: u32,
+    /// It belongs to the conversation as it is now, not to one that was left behind by a rewind.
+    pub is_live: bool,
+    /// The run of the turn.
+    pub run_id: String,
+    /// The files can go back to it.
+    pub has_files: bool,
+    /// The snapshot was not complete when the prompt was delivered.
+    pub snapshot_late: bool,
+}
+
+/// The checkpoints of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TurnCheckpointList {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// Newest first.
+    pub checkpoints: Vec<TurnCheckpoint>,
+    /// The lineage of the conversation as it is now.
+    pub lineage: u32,
+    /// The last rewind can be undone.
+    pub can_undo: bool,
+}
+
+/// Where to go back to, and what goes back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RewindRequest {
+    /// A checkpoint's id, or the beginning or end of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// Without a checkpoint: so many turns; 1 without a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+    /// Restore the files; true without a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<bool>,
+    /// Continue the conversation behind the checkpoint; true without a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<bool>,
+    /// Only these files, and what is below these folders. For a rewind of files alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Only say what would happen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+    /// Overwrite changes that the session did not make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+    /// Cancel a run that is open, instead of refusing with `run_in_progress`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UndoRequest {
+    /// Only say what would happen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+    /// Overwrite changes that were made since the rewind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+}
+
+/// What a rewind did, or would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RewindResult {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub checkpoint_id: CheckpointId,
+    pub dry_run: bool,
+    /// `null`: the files stay as they are.
+    pub files: Option<RewoundFiles>,
+    /// `null`: the conversation stays as it is.
+    pub conversation: Option<RewoundConversation>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RewoundFiles {
+    /// The first 10,000 of them.
+    pub changes: Vec<FileChange>,
+    pub changes_total: u64,
+    /// Those of them that the session did not change.
+    pub foreign: Vec<String>,
+    /// The snapshot of the files before; `null` for a dry run.
+    pub safety_snapshot: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FileChange {
+    pub path: String,
+    /// `added`, `modified` or `removed`.
+    pub change: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RewoundConversation {
+    /// The lineage that continues behind the checkpoint.
+    pub lineage: u32,
+    /// What the agent will know of what was said before: `injected`, `lost` or `none`.
+    pub context: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct FilesDiffQuery {
+    /// The older checkpoint: its id, or the beginning or end of it.
+    pub from: String,
+    /// The newer one; the files as they are now without a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+/// How the files differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FilesDiff {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    pub changes: Vec<FileChange>,
+}

@@ -1,0 +1,171 @@
+//! `piton sessions rewind` and `undo`: files and conversation of an agent's session, back to a turn.
+
+use piton_api::rewind::{RewindRequest, RewindResult, UndoRequest};
+
+use crate::backend;
+use crate::context::Context;
+use crate::error::{Exit, Result};
+use crate::text::one_line;
+use crate::ui::{Tone, Ui};
+
+const EXAMPLES: &str = "\
+Examples:
+  piton sessions rewind sess_0199                 Before the newest turn: files and conversation
+  piton sessions rewind sess_0199 --turns 2 --dry-run
+  piton sessions rewind sess_0199 --files src/    Only these files
+  piton sessions rewind sess_0199 --to 20a1 --conversation
+  piton sessions undo sess_0199                   Take the rewind back
+
+JSON: one object: session_id, checkpoint_id, dry_run, files {changes, changes_total, foreign,
+safety_snapshot}, conversation {lineage, context}.";
+
+/// Files that are printed.
+const PRINTED_MAX: usize = 50;
+
+/// Go back to before an agent's turn: files, conversation, or both
+///
+/// The files are saved first; `piton sessions undo` takes the rewind back. Files that changed and that this
+/// session did not change are listed, and the rewind is refused. Your git repository is not touched: no
+/// commit, branch, stash or index changes. What was said after the checkpoint stays in the log; the agent
+/// gets a fresh start with the history up to there.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub(crate) struct Args {
+    /// The session's id, or its beginning
+    session: String,
+    /// Only these files, and what is below these folders; the conversation stays as it is
+    #[arg(value_name = "PATH")]
+    paths: Vec<String>,
+    /// The checkpoint: its id, or the beginning or end of it
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with = "turns")]
+    to: Option<String>,
+    /// Go back so many turns [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: Option<u32>,
+    /// Only the files
+    #[arg(long, conflicts_with_all = ["conversation", "both"])]
+    files: bool,
+    /// Only the conversation
+    #[arg(long, conflicts_with_all = ["paths", "both"])]
+    conversation: bool,
+    /// Files and conversation [the default without paths]
+    #[arg(long, conflicts_with = "paths")]
+    both: bool,
+    /// Print what would happen, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Overwrite changes that this session did not make
+    #[arg(long)]
+    force: bool,
+    /// Cancel a run that is open
+    #[arg(long)]
+    cancel: bool,
+}
+
+pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let request = RewindRequest {
+        checkpoint: args.to,
+        turns: args.turns,
+        files: Some(!args.conversation),
+        conversation: Some(!args.files && args.paths.is_empty()),
+        paths: args.paths,
+        dry_run: Some(args.dry_run),
+        force: Some(args.force),
+        cancel: Some(args.cancel),
+    };
+    let done = client.rewind(&id, &request).await?;
+    print(ui, &done, "sessions undo")
+}
+
+const UNDO_EXAMPLES: &str = "\
+Examples:
+  piton sessions undo sess_0199
+  piton sessions undo sess_0199 --dry-run
+
+JSON: as `piton sessions rewind`.";
+
+/// Take the last rewind back, if no turn has begun since
+///
+/// Undone again, the rewind is there again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = UNDO_EXAMPLES)]
+pub(crate) struct UndoArgs {
+    /// The session's id, or its beginning
+    session: String,
+    /// Print what would happen, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Overwrite changes that were made since the rewind
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) async fn undo(ui: &mut Ui, cx: &Context, args: UndoArgs) -> Result<Exit> {
+    let (client, id) = backend::server_for(cx, &args.session).await?;
+    let request = UndoRequest { dry_run: Some(args.dry_run), force: Some(args.force) };
+    let done = client.undo(&id, &request).await?;
+    print(ui, &done, "sessions undo")
+}
+
+fn print(ui: &mut Ui, done: &RewindResult, undo: &str) -> Result<Exit> {
+    if ui.json {
+        ui.json_line(done)?;
+        return Ok(Exit::Good);
+    }
+    if let Some(files) = &done.files {
+        for change in files.changes.iter().take(PRINTED_MAX) {
+            let (tone, mark) = mark(&change.change);
+            let foreign = if files.foreign.contains(&change.path) {
+                "  (not changed by this session)"
+            } else {
+                ""
+            };
+            let path = one_line(&change.path);
+            ui.line(format_args!("  {} {path}{foreign}", ui.paint(tone, mark)))?;
+        }
+        let more = files.changes_total.saturating_sub(PRINTED_MAX as u64);
+        if more > 0 {
+            ui.line(format_args!("  (and {more} more files)"))?;
+        }
+    }
+    ui.line(summary(done))?;
+    if !done.dry_run {
+        ui.note(&format!("Undo it with: {} {undo} {}", ui.call, done.session_id))?;
+    }
+    Ok(Exit::Good)
+}
+
+pub(crate) fn mark(change: &str) -> (Tone, &'static str) {
+    match change {
+        "added" => (Tone::Good, "+"),
+        "removed" => (Tone::Bad, "-"),
+        _ => (Tone::Attention, "~"),
+    }
+}
+
+/// One sentence for each part.
+pub(crate) fn summary(done: &RewindResult) -> String {
+    let mut parts = Vec::new();
+    if let Some(files) = &done.files {
+        let count = files.changes_total;
+        let noun = if count == 1 { "file" } else { "files" };
+        let verb = match (done.dry_run, count) {
+            (true, _) => "would be restored",
+            (false, 1) => "is restored",
+            (false, _) => "are restored",
+        };
+        parts.push(format!("{count} {noun} {verb}."));
+    }
+    if let Some(conversation) = &done.conversation {
+        let verb = if done.dry_run { "would continue" } else { "continues" };
+        let knows = match conversation.context.as_str() {
+            "injected" => "the agent starts fresh and gets the history with the next prompt",
+            "lost" => "the agent starts fresh and knows nothing of what was said",
+            _ => "nothing was said before it",
+        };
+        parts.push(format!("The conversation {verb} at {}; {knows}.", done.checkpoint_id));
+    }
+    parts.join(" ")
+}

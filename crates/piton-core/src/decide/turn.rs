@@ -1,0 +1,263 @@
+//! Checkpoints of an agent's turns: with the prompt that begins one, after its end, and the way back to
+//! one of them.
+
+use serde_json::Value;
+
+use super::{Context, Decision, Refusal};
+use crate::code::AnyCode;
+use crate::event::{
+    CheckpointCreated, CheckpointPruned, Event, LineageStarted, RunDismissed, Seq,
+    WorkspaceRestored, WorkspaceSnapshotFailed, WorkspaceSnapshotLate, WorkspaceSnapshotTaken,
+};
+use crate::graph::CheckpointType;
+use crate::id::{CheckpointId, RunId};
+use crate::record::NewRecord;
+use crate::state::{Phase, State};
+use crate::turns::{SnapshotTrigger, TurnCheckpoint};
+
+/// What trying to take a snapshot came to.
+#[derive(Clone, Debug)]
+pub enum SnapshotResult {
+    Taken(TakenSnapshot),
+    /// It takes longer than a prompt may wait.
+    Late {
+        waited_ms: u64,
+    },
+    Failed {
+        code: AnyCode,
+        message: String,
+    },
+    /// None was asked for.
+    Off,
+}
+
+#[derive(Clone, Debug)]
+pub struct TakenSnapshot {
+    pub snapshot: String,
+    pub files: u64,
+    /// What it does not hold: the first of it, and how much in all.
+    pub skipped: Value,
+    pub skipped_count: u64,
+}
+
+/// What a turn begins with.
+#[derive(Clone, Debug)]
+pub struct TurnStart {
+    pub checkpoint_id: CheckpointId,
+    pub snapshot: SnapshotResult,
+    /// The files at the end of the turn before, if that is known.
+    pub since_snapshot: Option<String>,
+}
+
+/// What a turn ended with.
+#[derive(Clone, Debug)]
+pub struct TurnEnd {
+    pub run_id: RunId,
+    pub checkpoint_id: CheckpointId,
+    pub snapshot: SnapshotResult,
+}
+
+/// A rewind whose files, if it is about files, were restored.
+#[derive(Clone, Debug)]
+pub struct Rewind {
+    pub checkpoint_id: CheckpointId,
+    pub files: Option<RestoredFiles>,
+    /// The lineage and the record that the conversation continues behind.
+    pub conversation: Option<(u32, Seq)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct RestoredFiles {
+    pub snapshot: String,
+    pub safety_snapshot: String,
+    pub snapshot_after: String,
+    /// The files as they were found after a crash.
+    pub kept_snapshot: Option<String>,
+    /// The first of the paths, and how many there are.
+    pub paths: Vec<String>,
+    pub paths_count: u64,
+    pub forced: bool,
+    pub recovered: bool,
+}
+
+/// Puts the checkpoint of a turn's start into the batch that begins the turn. A batch that begins no
+/// turn stays as it is.
+pub(super) fn start(
+    state: &State,
+    cx: &Context,
+    start: TurnStart,
+    mut decision: Decision,
+) -> Decision {
+    let begins = decision.records.iter().find_map(|record| match &record.event {
+        Event::RunStarted(e) => Some(e.run_id.clone()),
+        _ => None,
+    });
+    let Some(run_id) = begins else { return decision };
+    let is_first = |record: &NewRecord| match &record.event {
+        Event::MessageUser(e) => e.run_id.as_ref() == Some(&run_id),
+        Event::RunStarted(_) => true,
+        _ => false,
+    };
+    let at = decision.records.iter().position(is_first).unwrap_or(0);
+    let mut records = Vec::new();
+    let mut turn = TurnCheckpoint {
+        run_id: run_id.clone(),
+        snapshot: None,
+        since_snapshot: None,
+        snapshot_late: false,
+    };
+    match start.snapshot {
+        SnapshotResult::Taken(taken) => {
+            turn.snapshot = Some(taken.snapshot.clone());
+            // Equal ones say nothing.
+            turn.since_snapshot =
+                start.since_snapshot.filter(|since| Some(since) != turn.snapshot.as_ref());
+            records.extend(taken_record(state, cx, SnapshotTrigger::TurnStart, taken));
+        }
+        SnapshotResult::Late { waited_ms } => {
+            turn.snapshot_late = true;
+            records.push(NewRecord::new(cx.now, WorkspaceSnapshotLate { run_id, waited_ms }));
+        }
+        SnapshotResult::Failed { code, message } => {
+            records.push(failed(cx, SnapshotTrigger::TurnStart, code, message));
+        }
+        SnapshotResult::Off => {}
+    }
+    let kind = CheckpointType::TurnStart;
+    records.extend(checkpoint(state, cx, kind, start.checkpoint_id, turn));
+    decision.records.splice(at..at, records);
+    decision
+}
+
+/// After a turn: a checkpoint if its files differ from the newest snapshot. Not if another turn has
+/// begun meanwhile.
+pub(super) fn complete(state: &State, cx: &Context, end: TurnEnd) -> Decision {
+    let run = state.facts.run.as_ref().filter(|run| run.run_id == end.run_id);
+    if run.is_none_or(crate::state::Run::is_unfinished) {
+        return Decision::already();
+    }
+    match end.snapshot {
+        SnapshotResult::Taken(taken) => {
+            let snapshot = Some(taken.snapshot.clone());
+            let trigger = SnapshotTrigger::TurnComplete;
+            let Some(record) = taken_record(state, cx, trigger, taken) else {
+                return Decision::already();
+            };
+            let turn = TurnCheckpoint {
+                run_id: end.run_id,
+                snapshot,
+                since_snapshot: None,
+                snapshot_late: false,
+            };
+            let kind = CheckpointType::TurnComplete;
+            let mut records = vec![record];
+            records.extend(checkpoint(state, cx, kind, end.checkpoint_id, turn));
+            Decision::done(records)
+        }
+        SnapshotResult::Failed { code, message } => {
+            Decision::done(vec![failed(cx, SnapshotTrigger::TurnComplete, code, message)])
+        }
+        SnapshotResult::Late { .. } | SnapshotResult::Off => Decision::already(),
+    }
+}
+
+/// Before a restore: the files as they are.
+pub(super) fn safety(state: &State, cx: &Context, taken: TakenSnapshot) -> Decision {
+    match taken_record(state, cx, SnapshotTrigger::Safety, taken) {
+        Some(record) => Decision::done(vec![record]),
+        None => Decision::already(),
+    }
+}
+
+pub(super) fn rewind(state: &State, cx: &Context, rewind: Rewind) -> Result<Decision, Refusal> {
+    let mut records = Vec::new();
+    if let Some(files) = rewind.files {
+        let event = WorkspaceRestored {
+            snapshot: files.snapshot,
+            safety_snapshot: files.safety_snapshot,
+            snapshot_after: files.snapshot_after,
+            kept_snapshot: files.kept_snapshot,
+            checkpoint_id: Some(rewind.checkpoint_id.clone()),
+            paths_count: files.paths_count,
+            forced: files.forced,
+            recovered: files.recovered,
+        };
+        records.push(NewRecord::with_content(cx.now, event, "paths", files.paths.into()));
+    }
+    if let Some((from_lineage, from_seq)) = rewind.conversation {
+        if let Some(run) = state.facts.run.as_ref().filter(|run| run.is_unfinished()) {
+            return Err(Refusal::RunInProgress { run: run.run_id.clone() });
+        }
+        let event = LineageStarted {
+            lineage: state.turns.lineages.next(),
+            from_lineage,
+            from_seq,
+            from_checkpoint_id: rewind.checkpoint_id,
+        };
+        records.push(NewRecord::new(cx.now, event));
+        // What was interrupted belongs to what is left behind.
+        let run = state.facts.run.as_ref();
+        if let Some(run) = run.filter(|run| matches!(run.phase, Phase::Interrupted { .. })) {
+            super::revoke_all(state, cx, crate::reason::Reason::RunEnded, &mut records);
+            let run_id = run.run_id.clone();
+            records.push(NewRecord::new(cx.now, RunDismissed { run_id }));
+        }
+    }
+    Ok(Decision::done(records))
+}
+
+/// `None` if the log has that snapshot as its newest.
+fn taken_record(
+    state: &State,
+    cx: &Context,
+    trigger: SnapshotTrigger,
+    taken: TakenSnapshot,
+) -> Option<NewRecord> {
+    if state.turns.last_snapshot.as_ref() == Some(&taken.snapshot) {
+        return None;
+    }
+    let TakenSnapshot { snapshot, files, skipped, skipped_count } = taken;
+    let event = WorkspaceSnapshotTaken { snapshot, trigger, files, skipped_count };
+    Some(if skipped_count == 0 {
+        NewRecord::new(cx.now, event)
+    } else {
+        NewRecord::with_content(cx.now, event, "skipped", skipped)
+    })
+}
+
+fn failed(cx: &Context, trigger: SnapshotTrigger, code: AnyCode, message: String) -> NewRecord {
+    let event = WorkspaceSnapshotFailed { trigger, code: Some(code) };
+    NewRecord::with_content(cx.now, event, "message", message.into())
+}
+
+/// The checkpoint, and which older ones are listed no more.
+fn checkpoint(
+    state: &State,
+    cx: &Context,
+    checkpoint_type: CheckpointType,
+    checkpoint_id: CheckpointId,
+    turn: TurnCheckpoint,
+) -> Vec<NewRecord> {
+    let known = &state.turns.checkpoints;
+    let event = CheckpointCreated {
+        checkpoint_id,
+        checkpoint_type,
+        lineage: state.turns.lineages.current(),
+        parent: known.back().map(|entry| entry.checkpoint_id.clone()),
+        current_node: None,
+        next_node: None,
+        is_clean: true,
+        can_resume_from: true,
+        without_memory: false,
+        without_conversations: false,
+        turn: Some(turn),
+    };
+    let mut records = vec![NewRecord::new(cx.now, event)];
+    let over = (known.len() + 1).saturating_sub(cx.limits.turn_checkpoints.max(1));
+    if over > 0 {
+        let checkpoint_ids = known.iter().take(over).map(|entry| entry.checkpoint_id.clone());
+        let event = CheckpointPruned { checkpoint_ids: checkpoint_ids.collect() };
+        records.push(NewRecord::new(cx.now, event));
+    }
+    records
+}
