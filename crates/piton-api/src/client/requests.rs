@@ -297,8 +297,11 @@ impl Client {
     }
 
     /// The checkpoints of a session's turns, newest first.
-    pub async fn checkpoints(&self, session: &SessionId) -> Result<TurnCheckpointList> {
-        self.get(&of_session(session, "/checkpoints")).await
+    pub async fn turn_checkpoints(
+        &self,
+        session: &SessionId,
+    ) -> Result<TurnCheckpointList> {
+        self.get(&of_session(session, "/turn-checkpoints")).await
     }
 
     /// Goes back to a checkpoint.

@@ -19,7 +19,7 @@ use crate::extract::{Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::Result;
 
 /// The checkpoints of a session's turns, newest first.
-#[utoipa::path(get, path = "/sessions/{session_id}/checkpoints", operation_id = "list_checkpoints", tag = "rewind",
+#[utoipa::path(get, path = "/sessions/{session_id}/turn-checkpoints", operation_id = "list_turn_checkpoints", tag = "rewind",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = TurnCheckpointList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
