@@ -297,10 +297,7 @@ impl Client {
     }
 
     /// The checkpoints of a session's turns, newest first.
-    pub async fn turn_checkpoints(
-        &self,
-        session: &SessionId,
-    ) -> Result<TurnCheckpointList> {
+    pub async fn turn_checkpoints(&self, session: &SessionId) -> Result<TurnCheckpointList> {
         self.get(&of_session(session, "/turn-checkpoints")).await
     }
 
