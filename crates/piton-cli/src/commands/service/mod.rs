@@ -124,7 +124,7 @@ fn install(ui: &mut Ui, cx: &Context, args: &Install) -> Result<Exit> {
             "Stop it with `piton stop`: agents keep running. Then install the service.",
         ));
     }
-    is_there(manager)?;
+    require_manager(manager)?;
     let folder = file.parent().unwrap_or(&file);
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
     fs::write(&file, &text).map_err(|error| unwritable(&file, &error))?;
@@ -223,7 +223,7 @@ fn is_active(manager: Manager) -> Option<bool> {
 }
 
 /// Refuses before anything is written where the manager does not answer.
-fn is_there(manager: Manager) -> Result<()> {
+fn require_manager(manager: Manager) -> Result<()> {
     let command = manager.probe();
     execute(&command).map_err(|error| {
         Error::usage(&format!("{} does not answer here: {}", manager.name(), error.message()))

@@ -52,7 +52,7 @@ fn a_session_is_found_by_its_words_and_exported_to_read() {
 
 /// What a shell asks for while somebody types.
 #[test]
-fn a_shell_is_told_ids_and_agents() {
+fn a_shell_completes_ids_and_agents() {
     let fixture = Fixture::new();
     let ids = fixture.run("complete -- sessions show sess_d");
     assert!(ids.contains("sess_done\t"), "{ids}");

@@ -110,7 +110,7 @@ fn a_notification_is_repeated_until_it_is_taken_also_after_a_restart() {
 
 /// Wants to show: a permission request is told of, and an address that cannot be used is said at once.
 #[test]
-fn a_wait_is_told_of_and_a_wrong_address_is_refused() {
+fn a_wait_is_announced_and_a_wrong_address_is_refused() {
     let (address, posted) = receiver(&Arc::default());
     let mut world = World::not_started();
     world.start_with(|command| {
