@@ -91,7 +91,6 @@ fn status_of(code: Code) -> StatusCode {
         | Code::ResumeTokenNotFound
         | Code::ShellNotFound
         | Code::TerminalNotFound
-        | Code::CheckpointNotFound
         | Code::NotFound => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         Code::SessionExists

@@ -508,6 +508,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How the files differ between two checkpoints, or between a checkpoint and now. */
+        get: operations["diff_files"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sessions/{session_id}/dismiss": {
         parameters: {
             query?: never;
@@ -956,6 +973,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/rewind": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Goes back to a checkpoint: files, conversation, or both.
+         * @description A safety snapshot of the files is taken first. Refused with `workspace_conflict` if files changed that
+         *     the session did not change, and with `run_in_progress` while a run is open. What was said after the
+         *     checkpoint stays in the log, as a lineage that was left behind; the agent gets a fresh start with the
+         *     history up to the checkpoint.
+         */
+        post: operations["rewind_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sessions/{session_id}/shells": {
         parameters: {
             query?: never;
@@ -1095,6 +1135,40 @@ export interface paths {
         put?: never;
         /** Makes a token with which the interrupted run can be resumed. */
         post: operations["mint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/turn-checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The checkpoints of a session's turns, newest first. */
+        get: operations["list_turn_checkpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Undoes the last rewind, if no turn has begun since. Undone again, the rewind is there again. */
+        post: operations["undo_rewind"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1578,7 +1652,7 @@ export interface components {
             outcome?: components["schemas"]["RunOutcome"] | null;
         };
         /** @enum {string} */
-        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "session_is_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
+        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_conflict" | "snapshot_not_found" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "session_is_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
         CommitRequest: {
             /** @description The commit's message. */
             message: string;
@@ -1699,6 +1773,11 @@ export interface components {
         };
         /** @enum {string} */
         ExecutorStatus: "starting" | "ready" | "error" | "stopped";
+        FileChange: {
+            /** @description `added`, `modified` or `removed`. */
+            change: string;
+            path: string;
+        };
         FileEntry: {
             /** Format: int64 */
             bytes: number;
@@ -1711,6 +1790,11 @@ export interface components {
             files: components["schemas"]["FileEntry"][];
             /** @description There are more than are listed. */
             truncated: boolean;
+        };
+        /** @description How the files differ. */
+        FilesDiff: {
+            changes: components["schemas"]["FileChange"][];
+            session_id: string;
         };
         /** @description How a fork is to be. */
         ForkRequest: {
@@ -2395,6 +2479,55 @@ export interface components {
             token: string;
             token_id: string;
         };
+        /** @description Where to go back to, and what goes back. */
+        RewindRequest: {
+            /** @description Cancel a run that is open, instead of refusing with `run_in_progress`. */
+            cancel?: boolean | null;
+            /** @description A checkpoint's id, or the beginning or end of it. */
+            checkpoint?: string | null;
+            /** @description Continue the conversation behind the checkpoint; true without a value. */
+            conversation?: boolean | null;
+            /** @description Only say what would happen. */
+            dry_run?: boolean | null;
+            /** @description Restore the files; true without a value. */
+            files?: boolean | null;
+            /** @description Overwrite changes that the session did not make. */
+            force?: boolean | null;
+            /** @description Only these files, and what is below these folders. For a rewind of files alone. */
+            paths?: string[];
+            /**
+             * Format: int32
+             * @description Without a checkpoint: so many turns; 1 without a number.
+             */
+            turns?: number | null;
+        };
+        /** @description What a rewind did, or would do. */
+        RewindResult: {
+            checkpoint_id: string;
+            conversation?: components["schemas"]["RewoundConversation"] | null;
+            dry_run: boolean;
+            files?: components["schemas"]["RewoundFiles"] | null;
+            session_id: string;
+        };
+        RewoundConversation: {
+            /** @description What the agent will know of what was said before: `injected`, `lost` or `none`. */
+            context: string;
+            /**
+             * Format: int32
+             * @description The lineage that continues behind the checkpoint.
+             */
+            lineage: number;
+        };
+        RewoundFiles: {
+            /** @description The first 10,000 of them. */
+            changes: components["schemas"]["FileChange"][];
+            /** Format: int64 */
+            changes_total: number;
+            /** @description Those of them that the session did not change. */
+            foreign: string[];
+            /** @description The snapshot of the files before; `null` for a dry run. */
+            safety_snapshot?: string | null;
+        };
         /** @description The latest run. */
         Run: {
             /** @description The process that started, resumed or reattached it last. */
@@ -2671,6 +2804,48 @@ export interface components {
         Truncated: {
             /** Format: int64 */
             missing_bytes: number;
+        };
+        /** @description A checkpoint of a session. */
+        TurnCheckpoint: {
+            checkpoint_id: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description The files can go back to it. */
+            has_files: boolean;
+            /** @description It belongs to the conversation as it is now, not to one that was left behind by a rewind. */
+            is_live: boolean;
+            /** Format: int32 */
+            lineage: number;
+            /** @description The run of the turn. */
+            run_id: string;
+            /**
+             * Format: int64
+             * @description The record; the checkpoint holds what the log says up to it.
+             */
+            seq: number;
+            /** @description The snapshot was not complete when the prompt was delivered. */
+            snapshot_late: boolean;
+            /** @description `turn_start` or `turn_complete`. */
+            type: string;
+        };
+        /** @description The checkpoints of a session. */
+        TurnCheckpointList: {
+            /** @description The last rewind can be undone. */
+            can_undo: boolean;
+            /** @description Newest first. */
+            checkpoints: components["schemas"]["TurnCheckpoint"][];
+            /**
+             * Format: int32
+             * @description The lineage of the conversation as it is now.
+             */
+            lineage: number;
+            session_id: string;
+        };
+        UndoRequest: {
+            /** @description Only say what would happen. */
+            dry_run?: boolean | null;
+            /** @description Overwrite changes that were made since the rewind. */
+            force?: boolean | null;
         };
         /** @description What the agent says that it used; null where it does not say. */
         Usage: {
@@ -3877,6 +4052,41 @@ export interface operations {
             };
         };
     };
+    diff_files: {
+        parameters: {
+            query: {
+                /** @description The older checkpoint: its id, or the beginning or end of it. */
+                from: string;
+                /** @description The newer one; the files as they are now without a value. */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FilesDiff"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     dismiss: {
         parameters: {
             query?: never;
@@ -4912,6 +5122,43 @@ export interface operations {
             };
         };
     };
+    rewind_session: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Sent again under the same key, it is done once */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RewindRequest"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RewindResult"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_shells: {
         parameters: {
             query?: never;
@@ -5207,6 +5454,73 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ResumeTokenCreated"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_turn_checkpoints: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TurnCheckpointList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    undo_rewind: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Sent again under the same key, it is done once */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["UndoRequest"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RewindResult"];
                 };
             };
             "4XX": {

@@ -120,16 +120,16 @@ fn recovery_looks_where_something_may_live() {
         Command::Observe { event, message: None }
     };
     for (needs, world) in [
-        (false, World::new()),
-        (true, World::running()),
-        (true, World::waiting()),
-        (false, World::interrupted()),
-        (false, after(World::running(), Command::Pause { run_id: id("run_1") })),
-        (false, after(World::running(), complete("run_1"))),
-        (true, after(World::executed(), complete("run_1"))),
-        (false, after(after(World::executed(), complete("run_1")), stopped())),
-        (true, after(World::executed(), close(Outcome::Completed))),
-        (false, after(World::running(), close(Outcome::Completed))),
+        (false, Box::new(World::new())),
+        (true, Box::new(World::running())),
+        (true, Box::new(World::waiting())),
+        (false, Box::new(World::interrupted())),
+        (false, Box::new(after(World::running(), Command::Pause { run_id: id("run_1") }))),
+        (false, Box::new(after(World::running(), complete("run_1")))),
+        (true, Box::new(after(World::executed(), complete("run_1")))),
+        (false, Box::new(after(after(World::executed(), complete("run_1")), stopped()))),
+        (true, Box::new(after(World::executed(), close(Outcome::Completed)))),
+        (false, Box::new(after(World::running(), close(Outcome::Completed)))),
     ] {
         assert_eq!(world.state.facts.needs_recovery(), needs, "{:?}", world.state.facts);
     }

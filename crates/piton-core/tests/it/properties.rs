@@ -326,10 +326,25 @@ fn histories_reach_every_kind_that_decisions_write() {
         "anchors.recreated",
         // The generator redacts nothing.
         "record.redacted",
+        // Written by what looks at the files of a workspace; `turns.rs` folds them.
+        "workspace.snapshot_taken",
+        "workspace.snapshot_late",
+        "workspace.snapshot_failed",
+        "workspace.restored",
     ];
     // Written by what runs a graph; `graph/tests.rs` folds them.
-    let of_graphs =
-        ["graph", "node", "edge", "memory", "output", "loop", "map", "checkpoint", "lineage"];
+    let of_graphs = [
+        "graph",
+        "node",
+        "edge",
+        "memory",
+        "output",
+        "artifact",
+        "loop",
+        "map",
+        "checkpoint",
+        "lineage",
+    ];
     let is_of_graphs = |kind: &str| kind.split('.').next().is_some_and(|g| of_graphs.contains(&g));
     let expected: BTreeSet<String> = event::KINDS
         .iter()

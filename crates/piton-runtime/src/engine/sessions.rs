@@ -87,7 +87,8 @@ impl Engine {
             }
         }
         let (agent, notice) = if let Some(agent) = &spec.agent_profile_id {
-            (agent.clone(), None)
+            self.catalog().get(agent)?;
+            (Some(agent.clone()), None)
         } else {
             let engine = self.clone();
             // Folders on slow disks are looked into.
@@ -96,9 +97,13 @@ impl Engine {
                 engine.catalog().default_agent(path.as_deref())
             });
             let default = looking.await.unwrap_or(DefaultAgent::Echo);
-            (default.id().to_owned(), default.notice())
+            match (self.catalog().get(default.id()), &default) {
+                (Ok(_), _) => (Some(default.id().to_owned()), default.notice()),
+                // An embedded engine may have no agents at all; a session that wants one names it later.
+                (Err(_), DefaultAgent::Echo) => (None, None),
+                (Err(error), _) => return Err(error),
+            }
         };
-        self.catalog().get(&agent)?;
         if let Some(folder) = &spec.working_dir {
             check_folder(folder).await?;
         }
@@ -110,7 +115,7 @@ impl Engine {
         let (is_in_worktree, start) = (plan.is_some(), spec.start);
         let created = CreatedSession {
             session_id: session_id.clone(),
-            agent_profile_id: Some(agent.clone()),
+            agent_profile_id: agent.clone(),
             notice,
         };
         let create = Create {
@@ -120,7 +125,7 @@ impl Engine {
             working_dir: spec.working_dir,
             provider: None,
             // Named, since another may be the default tomorrow.
-            agent_profile_id: Some(agent),
+            agent_profile_id: agent,
             setup: Setup { choice: spec.choice, mcp_servers: spec.mcp_servers, fork: None },
         };
         let command = match plan {

@@ -20,7 +20,7 @@ pub mod tree;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path as FsPath, PathBuf};
 use std::time::{Duration, Instant};
@@ -196,7 +196,11 @@ impl Repository {
     /// Only after what the cache speaks of is on the disk.
     fn save_cache(&self, cache: &Cache, last: ObjectId) {
         let saved = cache.save(&self.cache_path());
-        let saved = saved.and_then(|()| fs::write(self.last_path(), last.to_string()));
+        let saved = saved.and_then(|()| {
+            let mut options = File::options();
+            let options = options.write(true).create(true).truncate(true).mode(0o600);
+            options.open(self.last_path())?.write_all(last.to_string().as_bytes())
+        });
         if let Err(error) = saved {
             tracing::debug!(%error, "The next snapshot reads every file");
         }

@@ -210,9 +210,9 @@ mod tests {
     fn service() -> Service {
         Service {
             program: "/opt/my \"piton\"/piton".into(),
-            data: "/home/a/100% & <data>$x".into(),
-            config: Some("/home/a/config.toml".into()),
-            path: Some("/usr/bin:/home/a/bin".to_owned()),
+            data: "/srv/a/100% & <data>$x".into(),
+            config: Some("/srv/a/config.toml".into()),
+            path: Some("/usr/bin:/srv/a/bin".to_owned()),
         }
     }
 

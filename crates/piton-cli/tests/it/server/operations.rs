@@ -271,7 +271,7 @@ fn every_operation_does_what_it_says() {
     }
 
     // The way back, which rewind.rs is about.
-    walk.good("GET", &format!("{of}/checkpoints"), &[&other], None);
+    walk.good("GET", &format!("{of}/turn-checkpoints"), &[&other], None);
     let back = json!({"turns": 1_000});
     let none = walk.ask("POST", &format!("{of}/rewind"), &[&other], Some(&back));
     assert_eq!(none.code(), "checkpoint_not_found");

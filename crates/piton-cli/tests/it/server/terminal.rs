@@ -189,7 +189,7 @@ fn a_script_learns_who_stopped_it() {
     assert!(err.contains("The run was cancelled. A user asked for it."), "{err}");
 }
 
-/// Only the chat's own words are kept from the agent.
+/// The chat keeps its own commands, sends those that the agent names, and refuses a mistyped one.
 #[test]
 fn help_is_the_chats_and_other_slashes_are_the_agents() {
     let home = Home::new();
@@ -197,15 +197,20 @@ fn help_is_the_chats_and_other_slashes_are_the_agents() {
     chat.await_prompt_below("Ctrl-C stops a turn, twice leaves.");
     chat.type_in("/help\n");
     chat.await_prompt_below("  All else goes to the agent, its own /commands too.");
-    chat.type_in("/compact now\n");
-    chat.await_prompt_below("/compact now");
+    chat.type_in("/recal x\n");
+    chat.await_prompt_below("there is no command /recal");
+    chat.type_in("commands\n");
+    chat.await_prompt_below("> commands");
+    chat.type_in("/recall x\n");
+    chat.await_prompt_below("> /recall x");
     let screen = chat.screen();
     assert!(
         screen.contains("\n  /pause           Pause the turn; /resume continues it\n"),
         "{screen}"
     );
-    // What was told to the agent it says back.
-    assert!(screen.contains("\n/compact now\n") && !screen.contains("\n/help\n"), "{screen}");
+    // The agent says back what it gets.
+    assert!(screen.contains("\n/recall x\n") && !screen.contains("\n/help\n"), "{screen}");
+    assert!(!screen.contains("\n/recal x\n"), "{screen}");
     chat.type_in("/quit\n");
     assert!(chat.ends().0);
 }
