@@ -62,7 +62,7 @@ function makeStage() {
     }
     rmSync(folder, { recursive: true, force: true });
   };
-  return { tmux, run, end };
+  return { tmux, run, end, home };
 }
 
 /** tmux sets a style once and lets it count for the lines that follow: here each line begins with its style. */
@@ -76,13 +76,13 @@ function whole(lines) {
 }
 
 /** Looks at the screen until it is told to stop; keeps each screen that differs from the one before. */
-function watch(tmux) {
+function watch(tmux, home) {
   const frames = [];
   const begin = performance.now();
   let isOn = true;
   const done = (async () => {
     while (isOn) {
-      const lines = whole(tmux("capture-pane", "-e", "-p").replace(/\n$/, "").split("\n"));
+      const lines = whole(tmux("capture-pane", "-e", "-p").replaceAll(home, "~").replace(/\n$/, "").split("\n"));
       const at = (performance.now() - begin) / 1000;
       if (frames.length === 0 || frames.at(-1).lines.join("\n") !== lines.join("\n")) frames.push({ at, lines });
       await sleep(LOOK_MS);
@@ -91,7 +91,7 @@ function watch(tmux) {
   return { frames, stop: () => ((isOn = false), done) };
 }
 
-async function play({ tmux, run }) {
+async function play({ tmux, run, home }) {
   const type = async (text) => {
     for (const key of text) {
       tmux("send-keys", "-l", key);
@@ -110,7 +110,7 @@ async function play({ tmux, run }) {
     }
   };
   await see(/^\$/m);
-  const { frames, stop } = watch(tmux);
+  const { frames, stop } = watch(tmux, home);
   await type("piton chat --agent demo");
   enter();
   await see(/alt-enter/);
