@@ -28,7 +28,7 @@ fn count(records: &[Value], kind: &str) -> usize {
 #[test]
 fn a_killed_server_continues_a_graph_and_finds_its_agent_again() {
     let mut world = World::new();
-    let graph = "piton: graph/v1\nname: killed\nnodes:\n  a: {agent: {profile: echo, prompt: \"wait 1500\\nsay done\"}, writes: said}\n  b: {template: \"{{ said }}!\", writes: out}\nedges: [a -> b]\n";
+    let graph = "piton: graph/v1\nname: killed\nnodes:\n  a: {agent: {profile: echo, prompt: \"tool look\\nwait 1500\\nsay done\"}, writes: said}\n  b: {template: \"{{ said }}!\", writes: out}\nedges: [a -> b]\n";
     let started = world.post("/api/v1/graphs/run", &json!({"graph": graph})).good();
     let session = started["session_id"].as_str().unwrap().to_owned();
     let records = records_with(&world, &session, "node.session_assigned");
@@ -36,7 +36,8 @@ fn a_killed_server_continues_a_graph_and_finds_its_agent_again() {
     let child = assigned["child_session_id"].as_str().unwrap().to_owned();
     world.adopt(&session);
     world.adopt(&child);
-    records_with(&world, &child, "message.user");
+    // The agent works on it.
+    records_with(&world, &child, "tool.outcome");
     world.kill();
     world.start();
     let records = records_with(&world, &session, "run.completed");

@@ -278,6 +278,27 @@ fn every_operation_does_what_it_says() {
     assert_eq!(walk.ask("POST", &format!("{of}/undo"), &[&other], None).code(), "request_invalid");
     assert_eq!(walk.ask("GET", &format!("{of}/diff"), &[&other], None).code(), "request_invalid");
 
+    // Graphs, which graphs.rs is about: this session runs none.
+    let run = walk.ask("POST", "/api/v1/graphs/run", &[], Some(&json!({"graph": "nodes: 1"})));
+    assert_eq!(run.code(), "graph_invalid");
+    for (method, path) in [
+        ("GET", "graph"),
+        ("POST", "graph/resume"),
+        ("GET", "timeline"),
+        ("GET", "checkpoints"),
+        ("POST", "checkpoints/prune"),
+    ] {
+        let none = walk.ask(method, &format!("{of}/{path}"), &[&other], None);
+        assert_eq!((none.status, none.code()), (409, "session_not_graph"), "{method} {path}");
+    }
+    let one = format!("{of}/checkpoints/{{checkpoint_id}}");
+    for method in ["GET", "DELETE"] {
+        let none = walk.ask(method, &one, &[&other, "cp_none"], None);
+        assert_eq!((none.status, none.code()), (409, "session_not_graph"), "{method}");
+    }
+    let diff = walk.ask("GET", &format!("{of}/checkpoints/diff"), &[&other], None);
+    assert_eq!(diff.code(), "request_invalid");
+
     // The one that settings.rs is about.
     walk.good("POST", "/api/v1/reload", &[], None);
     // Those that streams.rs and index.rs are about.

@@ -202,7 +202,7 @@ fn help_is_the_chats_and_other_slashes_are_the_agents() {
     chat.type_in("commands\n");
     chat.await_prompt_below("> commands");
     chat.type_in("/recall x\n");
-    chat.await_prompt_below("> /recall x");
+    chat.await_prompt_below("/recall x");
     let screen = chat.screen();
     assert!(
         screen.contains("\n  /pause           Pause the turn; /resume continues it\n"),
