@@ -93,6 +93,17 @@ fn calm(file: &Path) {
     }
 }
 
+/// Returns when the files that the session found have been saved: that is done once, when its agent
+/// starts, and is no cost of a prompt.
+fn first_snapshot(world: &World, session: &str) {
+    let last = world.data().join("snapshots").join(session).join("last");
+    let until = Instant::now() + TEST_TIMEOUT;
+    while !last.exists() {
+        assert!(Instant::now() < until, "there is no snapshot at {}", last.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Ends the traced server itself: strace ends with it.
 fn end_traced(world: &mut World) {
     let info = std::fs::read(world.data().join("run/server.json")).unwrap();
@@ -115,6 +126,7 @@ fn a_prompt_costs_two_flushes_and_one_round_trip() {
     let file = world.folder.path().join("trace");
     start_traced(&mut world, &file);
     let session = world.session();
+    first_snapshot(&world, &session);
     calm(&file);
     for prompt in 0..PROMPTS {
         let run = world.prompt(&session, &text(prompt));
@@ -147,6 +159,7 @@ fn rules_and_held_prompts_add_nothing_to_a_prompt() {
     strace.arg("env").arg(format!("PITON_CONFIG={}", config.display()));
     world.start_within(strace);
     let session = world.session();
+    first_snapshot(&world, &session);
     world.prompt(&session, "stream 100000 5");
     for number in 0..3 {
         let held = json!({"content": format!("say held {number}")});
